@@ -1,0 +1,237 @@
+//! Quotas that hold jointly for a key, and the bounds on waiting: [`Policy`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::Rule;
+use crate::error::BuildError;
+use crate::quota::Quota;
+
+/// The most quotas that one policy may join.
+const MOST_QUOTAS: usize = 8;
+
+/// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
+///
+/// [`Limiter::builder`](crate::Limiter::builder) makes it; a [`Store`](crate::store::Store) reads it.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    name: Option<Box<str>>,
+    quotas: SmallVec<[Quota; 2]>,
+    rules: SmallVec<[Rule; 2]>,
+    buffer: Duration,
+    guard: Duration,
+    max_wait: Option<Duration>,
+    max_waiting: Option<usize>,
+    id: Arc<str>,
+}
+
+/// What a policy is made of, before it was found to make sense.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PolicyParts {
+    pub(crate) name: Option<String>,
+    pub(crate) quotas: SmallVec<[Quota; 2]>,
+    pub(crate) buffer: Duration,
+    pub(crate) guard: Option<Duration>,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) max_waiting: Option<usize>,
+}
+
+impl Policy {
+    /// The policy's name, if it has one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The quotas, in the order in which they were given.
+    #[must_use]
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    /// Extra spacing for the jitter between departure and arrival upstream.
+    #[must_use]
+    pub fn buffer(&self) -> Duration {
+        self.buffer
+    }
+
+    /// The least by which a request may depart later than its slot.
+    #[must_use]
+    pub fn guard(&self) -> Duration {
+        self.guard
+    }
+
+    /// The longest wait; `None` for as long as it takes.
+    #[must_use]
+    pub fn max_wait(&self) -> Option<Duration> {
+        self.max_wait
+    }
+
+    /// The longest line per key and process; `None` for any length.
+    #[must_use]
+    pub fn max_waiting(&self) -> Option<usize> {
+        self.max_waiting
+    }
+
+    /// The most one request may cost.
+    #[must_use]
+    pub fn largest_cost(&self) -> u32 {
+        self.quotas
+            .iter()
+            .map(Quota::largest_cost)
+            .min()
+            .unwrap_or(u32::MAX)
+    }
+
+    /// The text that names the state of this policy in a store: the name, if any, and every quota.
+    ///
+    /// Two limiters share state exactly if this text, the key and the store are the same. So a
+    /// changed quota starts clean and never mixes with the old one's state; the buffer, the guard
+    /// and the bounds on waiting are no part of it. ASCII without white space or braces.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn shared_id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+}
+
+impl PolicyParts {
+    pub(crate) fn build(self) -> Result<Policy, BuildError> {
+        if self.quotas.is_empty() {
+            return Err(BuildError::new("quota", "at least one is needed"));
+        }
+        if self.quotas.len() > MOST_QUOTAS {
+            let count = self.quotas.len();
+            let problem = format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
+            return Err(BuildError::new("quota", problem));
+        }
+        let mut rules = SmallVec::new();
+        for (i, quota) in self.quotas.iter().enumerate() {
+            if self.quotas[..i].contains(quota) {
+                return Err(BuildError::new("quota", format!("`{quota}` is given twice")));
+            }
+            rules.push(Rule::new(quota)?);
+        }
+        if let Some(name) = &self.name {
+            check_name("name", name)?;
+        }
+        check_span("buffer", self.buffer)?;
+        if let Some(guard) = self.guard {
+            check_span("guard", guard)?;
+            if guard.is_zero() {
+                return Err(BuildError::new("guard", "is zero, so no permit would be valid"));
+            }
+        }
+        if self.max_waiting == Some(0) {
+            let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";
+            return Err(BuildError::new("max_waiting", problem));
+        }
+        let guard = self.guard.unwrap_or_else(|| default_guard(&rules));
+        let mut id = self.name.as_ref().map_or_else(String::new, |name| format!("{name}:"));
+        for (i, rule) in rules.iter().enumerate() {
+            if i > 0 {
+                id.push('+');
+            }
+            id.push_str(&rule.id());
+        }
+        Ok(Policy {
+            name: self.name.map(String::into_boxed_str),
+            quotas: self.quotas,
+            rules,
+            buffer: self.buffer,
+            guard,
+            max_wait: self.max_wait,
+            max_waiting: self.max_waiting,
+            id: id.into(),
+        })
+    }
+}
+
+/// Names and prefixes stand in the names of Redis keys, where braces make the hash tag.
+pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), BuildError> {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
+    if name.is_empty() || name.len() > 128 || !name.bytes().all(fits) {
+        let problem = format!("{name:?} is not 1 to 128 visible ASCII characters without braces");
+        return Err(BuildError::new(field, problem));
+    }
+    Ok(())
+}
+
+fn check_span(field: &'static str, span: Duration) -> Result<(), BuildError> {
+    const LONGEST: Duration = Duration::from_secs(60 * 60);
+    if span > LONGEST {
+        return Err(BuildError::new(field, format!("{span:?} is longer than {LONGEST:?}")));
+    }
+    Ok(())
+}
+
+/// 2% of the shortest span that a quota enforces, from 5 ms (less, and ordinary wake-ups come too
+/// late) to 15 ms (enough for them, and within 2% of the rate at one second).
+fn default_guard(rules: &[Rule]) -> Duration {
+    let shortest = rules.iter().map(Rule::span).min().unwrap_or(0);
+    Duration::from_micros((shortest / 50).clamp(5_000, 15_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::Algorithm;
+
+    fn build(quotas: &[Quota]) -> Result<Policy, BuildError> {
+        let parts = PolicyParts {
+            quotas: quotas.iter().copied().collect(),
+            ..PolicyParts::default()
+        };
+        parts.build()
+    }
+
+    fn problem(quota: Quota) -> String {
+        build(&[quota]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn quotas_that_cannot_hold_are_refused_by_name() {
+        let second = Duration::from_secs(1);
+        assert_eq!(problem(Quota::new(0, second)), "quota `0/1s`: the limit is zero");
+        assert_eq!(problem(Quota::new(1, Duration::ZERO)), "quota `1/0ns`: the window is zero");
+        assert!(problem(Quota::new(1, Duration::from_nanos(1_500))).contains("whole microseconds"));
+        assert!(problem(Quota::new(1, Duration::MAX)).contains("longer than"));
+        assert!(problem(Quota::per_second(u32::MAX)).contains("at most"));
+        let spaced = Quota::new(11, Duration::from_micros(10)).algorithm(Algorithm::Spacing);
+        assert!(problem(spaced).contains("less than a microsecond"));
+        let gcra = |burst| Quota::per_day(1).algorithm(Algorithm::Gcra { burst });
+        assert!(problem(gcra(0)).contains("the burst is zero"));
+        assert!(problem(gcra(u32::MAX)).contains("longer than"));
+    }
+
+    #[test]
+    fn a_policy_has_at_least_one_quota_and_none_twice() {
+        assert!(build(&[]).is_err());
+        let quota = Quota::per_second(1);
+        assert!(build(&[quota, quota]).unwrap_err().to_string().contains("twice"));
+        assert!(build(&[quota, Quota::per_minute(1)]).is_ok());
+    }
+
+    #[test]
+    fn the_id_names_every_quota_and_nothing_else() {
+        let policy = build(&[Quota::per_second(10), Quota::per_hour(5_000)]).unwrap();
+        assert_eq!(policy.id(), "log-10-1000000+log-5000-3600000000");
+    }
+
+    #[test]
+    fn the_default_guard_costs_at_most_2_percent_from_one_second_on() {
+        let guard = |quota| build(&[quota]).unwrap().guard();
+        assert_eq!(guard(Quota::per_second(10)), Duration::from_millis(15));
+        assert_eq!(guard(Quota::per_day(10)), Duration::from_millis(15));
+        assert_eq!(guard(Quota::new(5, Duration::from_millis(100))), Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,185 @@
+//! How much, per how long, counted how: [`Quota`] and [`Algorithm`].
+
+use std::fmt;
+use std::time::Duration;
+
+/// The longest window, and the longest wait that a store hands out: ten years.
+pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// How many requests may depart per window, and how they are counted.
+///
+/// `Quota::per_second(10)` means ten per second: with the default algorithm, at most ten in *any*
+/// second, not ten in each second of the clock. What cannot hold, such as a limit of 0, is refused
+/// when the limiter is built.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{Algorithm, Quota};
+///
+/// let polite = Quota::per_second(10);
+/// assert_eq!(polite, Quota::new(10, Duration::from_secs(1)));
+/// assert_eq!(polite.to_string(), "10/1s");
+///
+/// let bursty = Quota::per_minute(100).algorithm(Algorithm::Gcra { burst: 20 });
+/// assert_eq!(bursty.to_string(), "100/1m gcra burst=20");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quota {
+    limit: u32,
+    window: Duration,
+    algorithm: Algorithm,
+}
+
+/// How departures are counted against a [`Quota`] of N per W.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// At most N in any window of length W, exactly; up to N may depart at once. The default.
+    ///
+    /// The store remembers the last N departures and those to come, 8 bytes each.
+    #[default]
+    SlidingLog,
+    /// Every two requests are at least W/N apart.
+    ///
+    /// The gap is rounded up to whole microseconds. A request that costs c keeps c gaps free
+    /// behind it. The guard widens the gap, so a rate of this kind is only nearly reached: see
+    /// [`LimiterBuilder::guard`](crate::LimiterBuilder::guard).
+    Spacing,
+    /// The generic cell rate algorithm (ITU-T I.371, annex A), a leaky bucket used as a meter.
+    ///
+    /// In any window of length w, at most `burst + w * N/W` depart: up to `burst` at once, then one
+    /// per W/N, rounded up to whole microseconds. State is one number. Mind that a `burst` of N
+    /// lets nearly 2N through in one W: take [`SlidingLog`](Self::SlidingLog) where that matters.
+    Gcra {
+        /// The most that may depart at once, at least 1.
+        burst: u32,
+    },
+}
+
+impl Quota {
+    /// `limit` requests per `window`.
+    #[must_use]
+    pub const fn new(limit: u32, window: Duration) -> Self {
+        Self {
+            limit,
+            window,
+            algorithm: Algorithm::SlidingLog,
+        }
+    }
+
+    /// `limit` requests per second.
+    #[must_use]
+    pub const fn per_second(limit: u32) -> Self {
+        Self::new(limit, Duration::from_secs(1))
+    }
+
+    /// `limit` requests per minute.
+    #[must_use]
+    pub const fn per_minute(limit: u32) -> Self {
+        Self::new(limit, Duration::from_secs(60))
+    }
+
+    /// `limit` requests per hour.
+    #[must_use]
+    pub const fn per_hour(limit: u32) -> Self {
+        Self::new(limit, Duration::from_secs(60 * 60))
+    }
+
+    /// `limit` requests per day of 24 hours.
+    #[must_use]
+    pub const fn per_day(limit: u32) -> Self {
+        Self::new(limit, Duration::from_secs(24 * 60 * 60))
+    }
+
+    /// The same quota, counted by this algorithm.
+    ///
+    /// Default: [`Algorithm::SlidingLog`].
+    #[must_use]
+    pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
+
+    /// How many requests the window holds.
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// How long the window is.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// How departures are counted.
+    #[must_use]
+    pub const fn counted_by(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The most one request may cost: what could ever depart at once.
+    #[must_use]
+    pub const fn largest_cost(&self) -> u32 {
+        match self.algorithm {
+            Algorithm::SlidingLog | Algorithm::Spacing => self.limit,
+            Algorithm::Gcra { burst } => burst,
+        }
+    }
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.limit, Window(self.window))?;
+        match self.algorithm {
+            Algorithm::SlidingLog => Ok(()),
+            Algorithm::Spacing => f.write_str(" spacing"),
+            Algorithm::Gcra { burst } => write!(f, " gcra burst={burst}"),
+        }
+    }
+}
+
+/// A duration in the largest unit that divides it.
+struct Window(Duration);
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u128, &str); 6] = [
+            (86_400_000_000_000, "d"),
+            (3_600_000_000_000, "h"),
+            (60_000_000_000, "m"),
+            (1_000_000_000, "s"),
+            (1_000_000, "ms"),
+            (1_000, "us"),
+        ];
+        let nanos = self.0.as_nanos();
+        let (size, unit) = UNITS
+            .into_iter()
+            .find(|(size, _)| nanos % size == 0 && nanos > 0)
+            .unwrap_or((1, "ns"));
+        write!(f, "{}{unit}", nanos / size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn displays_the_window_in_its_largest_whole_unit() {
+        let shown = |window| Quota::new(5, window).to_string();
+        assert_eq!(shown(Duration::from_secs(86_400)), "5/1d");
+        assert_eq!(shown(Duration::from_secs(5_400)), "5/90m");
+        assert_eq!(shown(Duration::from_millis(1_500)), "5/1500ms");
+        assert_eq!(shown(Duration::from_nanos(1)), "5/1ns");
+        assert_eq!(shown(Duration::ZERO), "5/0ns");
+    }
+
+    #[test]
+    fn costs_no_more_than_what_may_depart_at_once() {
+        let quota = Quota::per_second(10);
+        assert_eq!(quota.largest_cost(), 10);
+        let bursty = quota.algorithm(Algorithm::Gcra { burst: 3 });
+        assert_eq!(bursty.largest_cost(), 3);
+    }
+}
