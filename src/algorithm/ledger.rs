@@ -1,0 +1,298 @@
+//! The quotas of one key, joined: every slot handed out and given back passes through here.
+//!
+//! A slot is the earliest time that every quota allows; it is then taken in all of them or, if it
+//! lies too far ahead, in none. What is recorded is not the slot but slot + margin: the latest
+//! moment at which the departure can reach the upstream. As the next slot counts from there, what
+//! happens in between, a late wake-up or a slow network, never brings two requests closer together
+//! than the quota says.
+//!
+//! A slot that is given back leaves every quota at once if it was the last one handed out. If not,
+//! others have been placed behind it, so it goes on a list of free slots, still charged, for the
+//! next request to take; what nobody took by its time leaves the log then. (A number cannot forget
+//! from its middle: there, such a slot stays charged, which costs one interval once.)
+
+use smallvec::SmallVec;
+
+use super::{Counter, Rule, micros};
+use crate::quota::HORIZON;
+
+/// A store's and a host's clock may drift apart by one part in this many over a wait, half of it
+/// either way: 10 parts per million, ten times what hosts that keep time by NTP show.
+pub(crate) const DRIFT: u64 = 50_000;
+
+/// A departure time that a store has reserved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// The departure time, in microseconds on the store's clock.
+    pub at: u64,
+    /// The time at which the store recorded the departure: after `at` by guard and buffer.
+    pub record: u64,
+    /// What the departure costs.
+    pub cost: u32,
+    /// What the store wants back to give this slot back: of no meaning to others.
+    pub receipt: SmallVec<[u64; 1]>,
+}
+
+/// So many requests that want a slot each, at the same cost and with the same bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// How many requests.
+    pub count: u32,
+    /// What each costs, at least 1.
+    pub cost: u32,
+    /// The longest wait for each, in microseconds.
+    pub max_wait: u64,
+}
+
+/// What became of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It may depart at this slot.
+    Granted(Slot),
+    /// It would have had to wait longer than its bound; nothing was recorded.
+    Refused {
+        /// How long the wait would have been, in microseconds.
+        wait: u64,
+    },
+}
+
+/// One outcome per request, in the order of the asks.
+pub(crate) type Outcomes = SmallVec<[Outcome; 1]>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ledger {
+    counters: SmallVec<[Counter; 1]>,
+    /// In the order of their times.
+    free: Vec<Slot>,
+}
+
+impl Ledger {
+    pub(crate) fn new(rules: &[Rule]) -> Self {
+        Self {
+            counters: rules.iter().map(Rule::start).collect(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Answers every request of `asks`, in order: no slot lies before `not_before`, nor before the
+    /// slot of the request ahead.
+    pub(crate) fn reserve(
+        &mut self,
+        now: u64,
+        margin: u64,
+        not_before: u64,
+        asks: &[Ask],
+    ) -> Outcomes {
+        self.refresh(now);
+        let mut outcomes = Outcomes::new();
+        let mut x = now.max(not_before);
+        for ask in asks {
+            for asked in 0..ask.count {
+                match self.reserve_one(now, margin, x, ask) {
+                    Ok(slot) => {
+                        x = slot.at;
+                        outcomes.push(Outcome::Granted(slot));
+                    }
+                    Err(wait) => {
+                        let rest = (ask.count - asked) as usize;
+                        outcomes.extend(std::iter::repeat_n(Outcome::Refused { wait }, rest));
+                        break;
+                    }
+                }
+            }
+        }
+        outcomes
+    }
+
+    /// Takes back slots that will not be used.
+    pub(crate) fn release(&mut self, now: u64, slots: &[Slot]) {
+        self.refresh(now);
+        for slot in slots {
+            if slot.at > now && !self.is_last(slot) {
+                let place = self.free.partition_point(|free| free.at <= slot.at);
+                self.free.insert(place, slot.clone());
+            } else {
+                self.give_back(slot, now);
+            }
+            while let Some(last) = self.free.pop_if(|last| is_last(&self.counters, last)) {
+                self.give_back(&last, now);
+            }
+        }
+    }
+
+    /// How many requests of cost 1 may depart at `now`.
+    pub(crate) fn remaining(&self, now: u64) -> u32 {
+        let counters = self.counters.iter();
+        counters.map(|counter| counter.remaining(now)).min().unwrap_or(0)
+    }
+
+    /// The time from which nothing recorded has any influence.
+    pub(crate) fn expires(&self) -> u64 {
+        self.counters.iter().map(Counter::expires).max().unwrap_or(0)
+    }
+
+    fn reserve_one(&mut self, now: u64, margin: u64, x: u64, ask: &Ask) -> Result<Slot, u64> {
+        let Ask { cost, max_wait, .. } = *ask;
+        let recorded = |at: u64| at + margin + (at - now) / DRIFT;
+        let fresh = self.earliest(x, cost);
+        let free = self.free.iter().position(|free| {
+            free.cost == cost && free.at >= x && free.record >= recorded(free.at)
+        });
+        let free = free.filter(|&place| self.free[place].at <= fresh);
+        let at = free.map_or(fresh, |place| self.free[place].at);
+        if at - now > max_wait.min(micros(HORIZON)) {
+            return Err(at - now);
+        }
+        if let Some(place) = free {
+            return Ok(self.free.remove(place));
+        }
+        let last = self.counters.iter().map(Counter::last_record).max();
+        let record = recorded(at).max(last.unwrap_or(0));
+        let receipt = self.counters.iter_mut().filter_map(|it| it.take(record, cost));
+        Ok(Slot {
+            at,
+            record,
+            cost,
+            receipt: receipt.collect(),
+        })
+    }
+
+    /// Lets every quota push the time later until none does.
+    fn earliest(&self, x: u64, cost: u32) -> u64 {
+        let mut at = x;
+        loop {
+            let pushed = self.counters.iter().fold(at, |at, it| it.earliest(at, cost));
+            if pushed == at {
+                return at;
+            }
+            at = pushed;
+        }
+    }
+
+    fn refresh(&mut self, now: u64) {
+        for counter in &mut self.counters {
+            counter.trim(now);
+        }
+        let past = self.free.partition_point(|free| free.at < now);
+        for place in 0..past {
+            give_back(&mut self.counters, &self.free[place], now);
+        }
+        self.free.drain(..past);
+    }
+
+    fn is_last(&self, slot: &Slot) -> bool {
+        is_last(&self.counters, slot)
+    }
+
+    fn give_back(&mut self, slot: &Slot, now: u64) {
+        give_back(&mut self.counters, slot, now);
+    }
+}
+
+fn is_last(counters: &[Counter], slot: &Slot) -> bool {
+    let mut receipt = slot.receipt.iter().copied();
+    counters.iter().all(|counter| {
+        let before = counter.is_number().then(|| receipt.next()).flatten();
+        counter.is_last(slot.record, slot.cost, before)
+    })
+}
+
+fn give_back(counters: &mut [Counter], slot: &Slot, now: u64) {
+    let mut receipt = slot.receipt.iter().copied();
+    for counter in counters {
+        let before = counter.is_number().then(|| receipt.next()).flatten();
+        counter.give_back(slot.record, slot.cost, before, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: Rule = Rule::SlidingLog {
+        limit: 2,
+        window: 1_000,
+    };
+    const SPACING: Rule = Rule::Spacing { interval: 100 };
+
+    fn ask(count: u32, cost: u32) -> Ask {
+        Ask {
+            count,
+            cost,
+            max_wait: u64::MAX,
+        }
+    }
+
+    fn slots(ledger: &mut Ledger, now: u64, asks: &[Ask]) -> Vec<Slot> {
+        let outcomes = ledger.reserve(now, 10, 0, asks).into_iter();
+        let slot = |outcome| match outcome {
+            Outcome::Granted(slot) => slot,
+            Outcome::Refused { wait } => panic!("refused, with a wait of {wait}"),
+        };
+        outcomes.map(slot).collect()
+    }
+
+    fn times(slots: &[Slot]) -> Vec<u64> {
+        slots.iter().map(|slot| slot.at).collect()
+    }
+
+    #[test]
+    fn quotas_hold_jointly() {
+        let mut ledger = Ledger::new(&[LOG, SPACING]);
+        let slots = slots(&mut ledger, 5_000, &[ask(4, 1)]);
+        assert_eq!(times(&slots), [5_000, 5_110, 6_010, 6_120]);
+    }
+
+    #[test]
+    fn a_quota_that_refuses_leaves_no_other_charged() {
+        let mut ledger = Ledger::new(&[LOG, SPACING]);
+        slots(&mut ledger, 5_000, &[ask(2, 1)]);
+        let before = ledger.clone();
+        let patient = Ask {
+            max_wait: 900,
+            ..ask(1, 1)
+        };
+        let outcomes = ledger.reserve(5_050, 10, 0, &[patient]);
+        assert_eq!(outcomes[..], [Outcome::Refused { wait: 960 }]);
+        assert_eq!(ledger, before);
+    }
+
+    #[test]
+    fn slots_given_back_from_the_end_leave_no_trace() {
+        let mut ledger = Ledger::new(&[LOG, SPACING]);
+        slots(&mut ledger, 5_000, &[ask(2, 1)]);
+        let before = ledger.clone();
+        let mut held = slots(&mut ledger, 5_001, &[ask(6, 1)]);
+        for place in [3, 0, 0, 2, 0, 0] {
+            let slot = held.remove(place);
+            ledger.release(5_002, &[slot]);
+        }
+        assert_eq!(ledger, before);
+    }
+
+    #[test]
+    fn a_slot_given_back_in_the_middle_serves_the_next_request() {
+        let mut ledger = Ledger::new(&[LOG]);
+        let held = slots(&mut ledger, 5_000, &[ask(6, 1)]);
+        assert_eq!(times(&held), [5_000, 5_000, 6_010, 6_010, 7_020, 7_020]);
+        ledger.release(5_001, &held[2..3]);
+        let next = slots(&mut ledger, 5_002, &[ask(2, 1)]);
+        assert_eq!(times(&next), [6_010, 8_030]);
+    }
+
+    #[test]
+    fn a_free_slot_whose_time_has_passed_is_charged_no_longer() {
+        let mut ledger = Ledger::new(&[LOG]);
+        let held = slots(&mut ledger, 5_000, &[ask(4, 1)]);
+        ledger.release(5_001, &held[2..3]);
+        assert_eq!(times(&slots(&mut ledger, 6_500, &[ask(1, 1)])), [6_500]);
+    }
+
+    #[test]
+    fn a_request_that_did_not_depart_is_charged_no_longer() {
+        let mut ledger = Ledger::new(&[LOG]);
+        let held = slots(&mut ledger, 5_000, &[ask(2, 1)]);
+        ledger.release(5_050, &held[..1]);
+        assert_eq!(times(&slots(&mut ledger, 5_060, &[ask(2, 1)])), [5_060, 6_010]);
+    }
+}
