@@ -1,0 +1,196 @@
+//! The embedded store: [`MemoryStore`].
+
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{Release, Reply, Reserve, Reserved, Store};
+use crate::algorithm::{ledger::Ledger, micros};
+use crate::key::Key;
+
+const SHARDS: usize = 32;
+
+/// The least number of keys in a shard for which it looks for expired ones.
+const SMALL: usize = 64;
+
+/// Reserves slots within the process: what a [`Limiter`](crate::Limiter) uses unless told otherwise.
+///
+/// Clones share their state, so that limiters of the same policy share its quotas. A key is
+/// forgotten once nothing recorded for it has any influence; memory is bounded by about twice the
+/// keys that are alive at once, however many were ever seen.
+///
+/// The clock is tokio's, so that time can be [paused](tokio::time::pause) in tests.
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: DefaultHashBuilder,
+    start: Instant,
+    start_micros: u64,
+}
+
+struct Shard {
+    entries: HashTable<Entry>,
+    /// How many entries there may be before the expired ones are looked for.
+    sweep_at: usize,
+}
+
+struct Entry {
+    policy: Arc<str>,
+    key: Key,
+    ledger: Ledger,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let shard = || {
+            Mutex::new(Shard {
+                entries: HashTable::new(),
+                sweep_at: SMALL,
+            })
+        };
+        Self(Arc::new(Inner {
+            shards: std::array::from_fn(|_| shard()),
+            hasher: DefaultHashBuilder::default(),
+            start: Instant::now(),
+            // A day at least, lest a window reach back before the beginning of time.
+            start_micros: micros(since_epoch.unwrap_or_default()).max(86_400_000_000),
+        }))
+    }
+
+    /// How many keys the store holds, expired ones that were not yet looked for included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+    }
+
+    /// Whether the store holds no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn now(&self) -> u64 {
+        self.0.start_micros + micros(self.0.start.elapsed())
+    }
+
+    fn hash(&self, policy: &str, key: &Key) -> u64 {
+        self.0.hasher.hash_one((policy, key))
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // The table uses the lowest and the highest bits.
+        &self.0.shards[(hash >> 32) as usize % SHARDS]
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
+
+impl Store for MemoryStore {
+    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        let Reserve { key, policy, .. } = *reserve;
+        let margin = micros(reserve.guard + policy.buffer());
+        let hash = self.hash(policy.id(), key);
+        let mut shard = self.shard(hash).lock();
+        let now = self.now();
+        let rehash = |entry: &Entry| self.hash(&entry.policy, &entry.key);
+        shard.sweep(now, rehash);
+        let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
+        let entry = shard.entries.entry(hash, is_it, rehash);
+        let mut entry = entry.or_insert_with(|| Entry {
+            policy: policy.shared_id().clone(),
+            key: key.clone(),
+            ledger: Ledger::new(policy.rules()),
+        });
+        let ledger = &mut entry.get_mut().ledger;
+        let outcomes = ledger.reserve(now, margin, reserve.not_before, reserve.asks);
+        Reply::ready(Ok(Reserved {
+            now,
+            outcomes,
+            remaining: ledger.remaining(now),
+            reset: Duration::from_micros(ledger.expires().saturating_sub(now)),
+        }))
+    }
+
+    fn release(&self, release: &Release<'_>) -> Reply<()> {
+        let Release { key, policy, slots } = *release;
+        let hash = self.hash(policy.id(), key);
+        let mut shard = self.shard(hash).lock();
+        let now = self.now();
+        let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
+        if let Ok(mut entry) = shard.entries.find_entry(hash, is_it) {
+            entry.get_mut().ledger.release(now, slots);
+            if entry.get().ledger.expires() <= now {
+                entry.remove();
+            }
+        }
+        Reply::ready(Ok(()))
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+}
+
+impl Shard {
+    /// Removes what has expired once as many keys have come as were alive the last time, so that
+    /// each key costs a constant amount of sweeping.
+    fn sweep(&mut self, now: u64, rehash: impl Fn(&Entry) -> u64) {
+        if self.entries.len() < self.sweep_at {
+            return;
+        }
+        self.entries.retain(|entry| entry.ledger.expires() > now);
+        self.sweep_at = SMALL.max(self.entries.len() * 2);
+        self.entries.shrink_to(self.sweep_at, rehash);
+    }
+}
+
+impl Entry {
+    fn is(&self, policy: &Arc<str>, key: &Key) -> bool {
+        self.key == *key && (Arc::ptr_eq(&self.policy, policy) || self.policy == *policy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::PolicyParts;
+    use crate::quota::Quota;
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_bounded_by_the_keys_that_are_alive() {
+        let policy = PolicyParts {
+            quotas: [Quota::per_second(1)].into_iter().collect(),
+            ..PolicyParts::default()
+        };
+        let policy = policy.build().unwrap();
+        let store = MemoryStore::new();
+        for round in 0..10 {
+            for i in 0..10_000 {
+                let key = Key::from(format!("{round}-{i}"));
+                store.reserve(&Reserve::new(&key, &policy)).await.unwrap();
+            }
+            tokio::time::advance(Duration::from_secs(2)).await;
+        }
+        assert!(store.len() <= 20_000 + SHARDS * SMALL, "{} keys are held", store.len());
+    }
+}

@@ -1,0 +1,209 @@
+//! Where slots are reserved, atomically: [`Store`], [`MemoryStore`] and [`RedisStore`].
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::key::Key;
+use crate::policy::Policy;
+
+mod error;
+mod memory;
+#[cfg(feature = "redis")]
+mod redis;
+
+pub use self::{error::StoreError, memory::MemoryStore};
+#[cfg(feature = "redis")]
+pub use self::redis::RedisStore;
+pub use crate::algorithm::ledger::{Ask, Outcome, Slot};
+
+pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes};
+
+/// Hands out departure times, each in one atomic step that also records it.
+///
+/// All replicas that are to share a quota use one store. The limiter asks it once per group of
+/// waiting requests and never polls. [`store_contract`](crate::test_util::store_contract), behind
+/// the feature `test-util`, tests an implementation.
+///
+/// An implementation answers by its own clock, never by a client's, and forgets a key once nothing
+/// recorded for it has any influence. State belongs to the pair of [`Policy::id`] and key.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Reserves a slot for each request asked for, or records nothing for it.
+    ///
+    /// # Errors
+    ///
+    /// The reply fails if the store cannot be reached, takes too long or finds state that it
+    /// cannot read; see [`StoreError::is_outcome_unknown`] for what is consumed then.
+    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved>;
+
+    /// Takes back slots that this store has handed out and that will not be used.
+    ///
+    /// # Errors
+    ///
+    /// As for [`reserve`](Self::reserve). The limiter does not repeat a release that failed: its
+    /// slots stay reserved until their time has passed.
+    fn release(&self, release: &Release<'_>) -> Reply<()>;
+
+    /// Whether all replies are [ready](Reply::ready) at once, so that there is no call to share
+    /// among waiting requests. Default: `false`.
+    fn is_local(&self) -> bool {
+        false
+    }
+}
+
+/// What a limiter asks of [`Store::reserve`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Reserve<'a> {
+    /// Whose quotas.
+    pub key: &'a Key,
+    /// Which quotas; all hold jointly.
+    pub policy: &'a Policy,
+    /// By how much a request may depart later than its slot. The store records a departure at
+    /// slot + guard + [`buffer`](Policy::buffer), and a 50,000th of the wait for the drift of clocks.
+    pub guard: Duration,
+    /// No slot may lie before this time on the store's clock.
+    pub not_before: u64,
+    /// The requests, in their order: slots are handed out in the same.
+    pub asks: &'a [Ask],
+}
+
+impl<'a> Reserve<'a> {
+    /// One request of cost 1 that waits as long as it takes; set the fields that differ.
+    #[must_use]
+    pub fn new(key: &'a Key, policy: &'a Policy) -> Self {
+        const ONE: &[Ask] = &[Ask {
+            count: 1,
+            cost: 1,
+            max_wait: u64::MAX,
+        }];
+        Self {
+            key,
+            policy,
+            guard: policy.guard(),
+            not_before: 0,
+            asks: ONE,
+        }
+    }
+}
+
+/// What a limiter gives back by [`Store::release`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Release<'a> {
+    /// Whose quotas.
+    pub key: &'a Key,
+    /// The policy under which the slots were reserved.
+    pub policy: &'a Policy,
+    /// The slots.
+    pub slots: &'a [Slot],
+}
+
+impl<'a> Release<'a> {
+    /// These slots of this key.
+    #[must_use]
+    pub fn new(key: &'a Key, policy: &'a Policy, slots: &'a [Slot]) -> Self {
+        Self { key, policy, slots }
+    }
+}
+
+/// What a store answers to [`Store::reserve`].
+#[derive(Debug, Clone)]
+pub struct Reserved {
+    pub(crate) now: u64,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) remaining: u32,
+    pub(crate) reset: Duration,
+}
+
+impl Reserved {
+    /// An answer given at `now`, in microseconds on the store's clock: one outcome per request,
+    /// how many more requests of cost 1 may depart now, and when all may that the quotas allow.
+    #[must_use]
+    pub fn new(
+        now: u64,
+        outcomes: impl IntoIterator<Item = Outcome>,
+        remaining: u32,
+        reset: Duration,
+    ) -> Self {
+        Self {
+            now,
+            outcomes: outcomes.into_iter().collect(),
+            remaining,
+            reset,
+        }
+    }
+
+    /// The store's time, in microseconds.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// One outcome per request, in the order of the asks.
+    #[must_use]
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// How many more requests of cost 1 may depart now.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// How long until as many may depart as the quotas allow at most.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        self.reset
+    }
+}
+
+/// A store's answer: there already, or on its way.
+pub struct Reply<T>(Stage<T>);
+
+enum Stage<T> {
+    Ready(Option<Result<T, StoreError>>),
+    Pending(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
+}
+
+impl<T> Reply<T> {
+    /// An answer that is there already.
+    pub fn ready(answer: Result<T, StoreError>) -> Self {
+        Self(Stage::Ready(Some(answer)))
+    }
+
+    /// The answer, if it is there already.
+    pub(crate) fn take_ready(&mut self) -> Option<Result<T, StoreError>> {
+        match &mut self.0 {
+            Stage::Ready(answer) => answer.take(),
+            Stage::Pending(_) => None,
+        }
+    }
+
+    /// An answer that this future will give.
+    pub fn pending(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
+        Self(Stage::Pending(Box::pin(answer)))
+    }
+}
+
+impl<T: Unpin> Future for Reply<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Stage::Ready(answer) => match answer.take() {
+                Some(answer) => Poll::Ready(answer),
+                None => Poll::Pending,
+            },
+            Stage::Pending(answer) => answer.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Reply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reply")
+    }
+}

@@ -1,0 +1,85 @@
+//! The names of Redis keys.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
+
+use crate::key::Key;
+use crate::policy::Policy;
+
+/// The longest key that stands in a name as it is.
+const LONGEST: usize = 64;
+
+/// The names that the scripts take: that of the free slots, then that of each quota's state.
+pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> SmallVec<[String; 3]> {
+    let id = policy.id();
+    let base = format!("{prefix}:{{{}}}:{id}", tag(key.as_str()));
+    let mut names = SmallVec::new();
+    names.push(format!("{base}:free"));
+    match policy.rules().len() {
+        1 => names.push(base),
+        count => names.extend((0..count).map(|place| format!("{base}:{place}"))),
+    }
+    names
+}
+
+/// The key as it stands between the braces. No two keys give the same text: a percent sign is
+/// followed by two digits of an encoded byte, or else by the digest of a long key.
+fn tag(key: &str) -> String {
+    let mut tag = String::with_capacity(key.len().min(LONGEST));
+    for &byte in key.as_bytes() {
+        if tag.len() > LONGEST {
+            break;
+        }
+        if byte.is_ascii_alphanumeric() || b".-_~:/@".contains(&byte) {
+            tag.push(char::from(byte));
+        } else {
+            push_hex(&mut tag, "%", &[byte]);
+        }
+    }
+    if tag.len() > LONGEST {
+        tag.clear();
+        push_hex(&mut tag, "%sha256:", &Sha256::digest(key.as_bytes()));
+    }
+    tag
+}
+
+fn push_hex(text: &mut String, before: &str, bytes: &[u8]) {
+    text.push_str(before);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02X}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_keys_stay_readable() {
+        assert_eq!(tag("api.example.com:8443"), "api.example.com:8443");
+        assert_eq!(tag("GET /repos/{owner}"), "GET%20/repos/%7Bowner%7D");
+    }
+
+    #[test]
+    fn no_key_breaks_out_of_the_tag() {
+        for key in ["}", "{", "a}b{c", "\0", "\r\n", "é", "*?[", "%", " "] {
+            let tag = tag(key);
+            assert!(!tag.contains(['{', '}', '\r', '\n', '\0', ' ', '*']), "{key:?} gives {tag:?}");
+            assert!(tag.is_ascii());
+        }
+    }
+
+    #[test]
+    fn long_keys_are_hashed_and_stay_apart() {
+        let long = "x".repeat(100 * 1024);
+        let longer = format!("{long}x");
+        assert_eq!(tag(&long).len(), "%sha256:".len() + 64);
+        assert_ne!(tag(&long), tag(&longer));
+        assert_ne!(tag(&tag(&long)), tag(&long));
+        assert_eq!(tag(&"x".repeat(64)), "x".repeat(64));
+        assert!(tag(&"x".repeat(65)).starts_with("%sha256:"));
+    }
+}

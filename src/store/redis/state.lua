@@ -1,0 +1,45 @@
+-- Reading and writing state: what all the scripts start with.
+--
+-- Numbers are microseconds on the server's clock unless said otherwise.
+
+-- No record may lie further ahead than this: a wait, a window and some more.
+local SANE = 30 * 365 * 24 * 3600 * 1000000
+
+local function refuse(key)
+  error('the value of ' .. key .. ' was not written by a throttle', 0)
+end
+
+local function check(number, key, now)
+  if number and number >= 0 and number <= now + SANE and number % 1 == 0 then return number end
+  refuse(key)
+end
+
+-- How long a key has to live, in milliseconds.
+local function lifetime(expires, now)
+  return string.format('%.0f', math.max(math.ceil((expires - now) / 1000), 0) + 1)
+end
+
+local function load_number(key, now)
+  local raw = redis.call('GET', key)
+  if not raw then return 0 end
+  return check(tonumber(raw), key, now)
+end
+
+local function save_number(key, number, now)
+  redis.call('SET', key, string.format('%.0f', number), 'PX', lifetime(number, now))
+end
+
+local function pack_records(records)
+  local parts, count = {}, #records
+  for start = 1, count, 64 do
+    local stop = math.min(start + 63, count)
+    parts[#parts + 1] = struct.pack('<' .. string.rep('I8', stop - start + 1),
+      unpack(records, start, stop))
+  end
+  return table.concat(parts)
+end
+
+local function server_time()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end

@@ -1,0 +1,133 @@
+//! The Lua twins, in a real server, against those in Rust.
+
+use std::cell::RefCell;
+
+use proptest::test_runner::{Config, TestRunner};
+use redis::Value;
+
+use super::reply;
+use super::script::twins;
+use crate::algorithm::Rule;
+use crate::algorithm::ledger::{Ask, Ledger, Slot};
+use crate::algorithm::micros;
+use crate::algorithm::simulation::{Action, Answer, Side, Step, rules, run, steps};
+
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+use support::redis_server::RedisServer;
+
+const UNIT: u64 = 1_000_000;
+
+/// The scripts, told the time instead of asking for it.
+struct Lua<'a> {
+    connection: redis::Connection,
+    rules: &'a [Rule],
+    reserve: redis::Script,
+    release: redis::Script,
+}
+
+impl<'a> Lua<'a> {
+    fn new(server: &RedisServer, rules: &'a [Rule]) -> Self {
+        let [reserve, release] = twins();
+        let connection = server.client().get_connection().unwrap();
+        Self {
+            connection,
+            rules,
+            reserve: redis::Script::new(&reserve),
+            release: redis::Script::new(&release),
+        }
+    }
+
+    fn call(&mut self, release: bool, now: u64, numbers: &[u64]) -> Value {
+        let script = if release { &self.release } else { &self.reserve };
+        let mut call = script.prepare_invoke();
+        call.key("free");
+        for place in 0..self.rules.len() {
+            call.key(place);
+        }
+        call.arg(self.rules.len());
+        for (name, a, b) in self.rules.iter().map(Rule::parts) {
+            call.arg(name).arg(a).arg(b);
+        }
+        call.arg(numbers).arg(now);
+        call.invoke(&mut self.connection).unwrap()
+    }
+
+    fn forget(&mut self) {
+        redis::cmd("FLUSHALL").exec(&mut self.connection).unwrap();
+    }
+}
+
+impl Side for Lua<'_> {
+    fn reserve(&mut self, now: u64, margin: u64, not_before: u64, asks: &[Ask]) -> Answer {
+        let mut numbers = vec![margin, not_before];
+        for ask in asks {
+            numbers.extend([ask.count.into(), ask.cost.into(), ask.max_wait]);
+        }
+        let answer = self.call(false, now, &numbers);
+        let asked: Vec<_> = asks.iter().map(|ask| (ask.count, ask.cost)).collect();
+        let receipts = self.rules.iter().filter(|rule| rule.is_number()).count();
+        let reserved = reply::read(answer, &asked, receipts).unwrap();
+        assert_eq!(reserved.now, now);
+        (reserved.outcomes.into_vec(), reserved.remaining, micros(reserved.reset))
+    }
+
+    fn release(&mut self, now: u64, slots: &[Slot]) {
+        let mut numbers = Vec::new();
+        for slot in slots {
+            numbers.extend([slot.at, slot.record, slot.cost.into()]);
+            numbers.extend(&slot.receipt);
+        }
+        self.call(true, now, &numbers);
+    }
+}
+
+/// 12,000 random operations for each set of rules, every answer compared.
+#[test]
+fn the_twins_hand_out_identical_slots() {
+    let server = RedisServer::start();
+    for (name, rules, largest_cost) in rules(UNIT) {
+        let mut runner = TestRunner::new(Config {
+            cases: 60,
+            failure_persistence: None,
+            ..Config::default()
+        });
+        let lua = RefCell::new(Lua::new(&server, &rules));
+        let result = runner.run(&steps(200, UNIT, largest_cost), |steps| {
+            let mut lua = lua.borrow_mut();
+            lua.forget();
+            run(&steps, &mut Ledger::new(&rules), &mut *lua);
+            Ok(())
+        });
+        if let Err(error) = result {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn long_logs_are_read_and_written_in_parts() {
+    let server = RedisServer::start();
+    let rules = [Rule::SlidingLog {
+        limit: 3_000,
+        window: UNIT,
+    }];
+    let ask = |count| Ask {
+        count,
+        cost: 1,
+        max_wait: u64::MAX,
+    };
+    let mut steps = Vec::new();
+    for round in 0..200 {
+        steps.push(Step {
+            advance: 60_000,
+            action: Action::Reserve {
+                margin: 1_000,
+                in_line: round % 2 == 0,
+                asks: vec![ask(150), ask(1), ask(60)],
+            },
+        });
+    }
+    run(&steps, &mut Ledger::new(&rules), &mut Lua::new(&server, &rules));
+}
