@@ -1,0 +1,260 @@
+use http::HeaderName;
+use smol_str::{SmolStr, ToSmolStr, format_smolstr};
+
+use super::{Extracted, Key, KeyExtractor, RequestHead};
+
+/// Takes the value of a header as the key, so that each API key, tenant or user has a quota of its own.
+///
+/// ```
+/// use tower_throttle::key::{self, Extracted, KeyExtractor};
+///
+/// let request = http::Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+/// assert_eq!(key::header("x-tenant").extract(&request), Extracted::Key("acme".into()));
+/// ```
+///
+/// Spaces around the value do not count. A backslash, a quotation mark and any byte that is not printable
+/// ASCII are written as in a Rust byte string (`\\`, `\"`, `\xff`), so that different values never share
+/// a key.
+///
+/// Without the header, or with an empty one, the request is refused, unless [`or_exempt`](Header::or_exempt)
+/// or [`or`](Header::or) says otherwise. A request that has the header twice is refused in any case: which of
+/// the two the application goes by is not known here, so a caller could spend the quota of one and be served
+/// as the other. A reason for a refusal names the header and never its value.
+///
+/// # Secrets and callers you do not trust
+///
+/// Short keys stand in the store as they are, for everyone to read who can read the store. Do not take a
+/// header that holds a secret, such as `Authorization`, without hashing it; a closure can do that.
+///
+/// In a server, a caller who may send any value gets a new quota with every new value. Put the limit behind
+/// whatever checks the header.
+///
+/// # Panics
+///
+/// Panics if the name is a text that is not a header name. To take a name from a configuration, parse it to a
+/// [`HeaderName`] first.
+#[track_caller]
+pub fn header<N>(name: N) -> Header
+where
+    N: TryInto<HeaderName>,
+{
+    let Ok(name) = name.try_into() else {
+        panic!("not a valid header name");
+    };
+    Header {
+        name,
+        without: Without::Refuse,
+    }
+}
+
+/// Takes the value of a header as the key; made by [`header`].
+#[derive(Debug, Clone)]
+#[must_use = "an extractor does nothing until a request is given to it"]
+pub struct Header {
+    name: HeaderName,
+    without: Without,
+}
+
+#[derive(Debug, Clone)]
+enum Without {
+    Refuse,
+    Exempt,
+    Key(Key),
+}
+
+impl Header {
+    /// Leaves requests without the header unlimited. Default: they are refused.
+    ///
+    /// In a server this lets a caller out of the quota by leaving the header away.
+    ///
+    /// ```
+    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
+    ///
+    /// let request = http::Request::get("/").body(()).unwrap();
+    /// assert_eq!(key::header("x-tenant").or_exempt().extract(&request), Extracted::Exempt);
+    /// ```
+    pub fn or_exempt(mut self) -> Self {
+        self.without = Without::Exempt;
+        self
+    }
+
+    /// Lets all requests without the header share one key. Default: they are refused.
+    ///
+    /// Nobody reaches that key by sending its text: a value that reads the same is keyed differently.
+    ///
+    /// ```
+    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
+    ///
+    /// let tenant = key::header("x-tenant").or("anonymous");
+    ///
+    /// let without = http::Request::get("/").body(()).unwrap();
+    /// assert_eq!(tenant.extract(&without), Extracted::Key("anonymous".into()));
+    ///
+    /// let posing = http::Request::get("/").header("x-tenant", "anonymous").body(()).unwrap();
+    /// assert_ne!(tenant.extract(&posing), tenant.extract(&without));
+    /// ```
+    pub fn or(mut self, key: impl Into<Key>) -> Self {
+        self.without = Without::Key(key.into());
+        self
+    }
+
+    fn key(&self, value: &[u8]) -> SmolStr {
+        let text = value.escape_ascii().to_smolstr();
+        match &self.without {
+            // No value escapes to a text with `\=` in it.
+            Without::Key(shared) if shared.as_str() == text => format_smolstr!("\\={text}"),
+            _ => text,
+        }
+    }
+}
+
+impl<R: RequestHead> KeyExtractor<R> for Header {
+    fn extract(&self, request: &R) -> Extracted {
+        let mut values = request.headers().get_all(&self.name).iter();
+        let value = values
+            .next()
+            .map_or(&b""[..], |value| value.as_bytes().trim_ascii());
+        if values.next().is_some() {
+            return Extracted::Refused(
+                format!("the request has more than one {} header", self.name).into(),
+            );
+        }
+        if !value.is_empty() {
+            return Extracted::Key(Key(self.key(value)));
+        }
+        match &self.without {
+            Without::Refuse => {
+                Extracted::Refused(format!("the request has no {} header", self.name).into())
+            }
+            Without::Exempt => Extracted::Exempt,
+            Without::Key(key) => Extracted::Key(key.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(values: &[&[u8]]) -> Request<()> {
+        let mut request = Request::new(());
+        for value in values {
+            let value = HeaderValue::from_bytes(value).unwrap();
+            request.headers_mut().append("x-key", value);
+        }
+        request
+    }
+
+    fn key(extractor: &Header, value: &[u8]) -> Key {
+        match extractor.extract(&request(&[value])) {
+            Extracted::Key(key) => key,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_value_is_the_key() {
+        for (value, expected) in [
+            (&b"acme"[..], "acme"),
+            (b" acme\t", "acme"),
+            (b"two words", "two words"),
+            (b"{a}|%00:*", "{a}|%00:*"),
+            (b"a\\xff", "a\\\\xff"),
+            (b"a\xff", "a\\xff"),
+            (b"a\tb", "a\\tb"),
+            ("caf\u{e9}".as_bytes(), "caf\\xc3\\xa9"),
+        ] {
+            assert_eq!(key(&header("X-Key"), value).as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_kept_whole() {
+        let value = vec![0xff; 100 * 1024];
+        assert_eq!(
+            key(&header("x-key"), &value).as_str().len(),
+            4 * value.len()
+        );
+    }
+
+    #[test]
+    fn without_the_header_the_request_is_refused_unless_told_otherwise() {
+        for values in [&[][..], &[&b""[..]], &[&b" \t "[..]]] {
+            let request = request(values);
+            let refused = Extracted::Refused("the request has no x-key header".into());
+            assert_eq!(header("x-key").extract(&request), refused);
+            assert_eq!(
+                header("x-key").or_exempt().extract(&request),
+                Extracted::Exempt
+            );
+            let shared = Extracted::Key("anonymous".into());
+            assert_eq!(header("x-key").or("anonymous").extract(&request), shared);
+        }
+    }
+
+    #[test]
+    fn two_values_are_refused_whatever_is_set() {
+        let refused = Extracted::Refused("the request has more than one x-key header".into());
+        for values in [
+            [b"secret-a", b"secret-b"],
+            [b"secret-a"; 2],
+            [b"        "; 2],
+        ] {
+            let request = request(&values.map(|value| &value[..]));
+            for extractor in [
+                header("x-key"),
+                header("x-key").or_exempt(),
+                header("x-key").or("anonymous"),
+            ] {
+                assert_eq!(extractor.extract(&request), refused);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_parsed_already_is_taken() {
+        let name: HeaderName = "X-Key".parse().unwrap();
+        assert_eq!(key(&header(name), b"a").as_str(), "a");
+    }
+
+    #[test]
+    #[should_panic(expected = "not a valid header name")]
+    fn a_text_that_is_no_header_name_panics() {
+        let _ = header("x key");
+    }
+
+    fn value() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            Just(b'\\'),
+            Just(b'='),
+            Just(b'x'),
+            Just(b'f'),
+            Just(b'"'),
+            0x21..0x7f_u8,
+            0x80..=0xff_u8,
+        ];
+        prop::collection::vec(byte, 1..8)
+    }
+
+    proptest! {
+        #[test]
+        fn different_values_have_different_keys(a in value(), b in value(), shared in value()) {
+            let shared = String::from_utf8_lossy(&shared).into_owned();
+            for extractor in [header("x-key"), header("x-key").or(shared)] {
+                prop_assert_eq!(a == b, key(&extractor, &a) == key(&extractor, &b));
+            }
+        }
+
+        #[test]
+        fn no_value_reaches_the_shared_key(value in value(), shared in value()) {
+            let shared = shared.escape_ascii().to_string();
+            for text in [shared.clone(), format!("\\={shared}"), value.escape_ascii().to_string()] {
+                let extractor = header("x-key").or(text.as_str());
+                prop_assert_ne!(key(&extractor, &value), Key::from(text));
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Whose quota a request spends: [`Key`], and the extractors that find it in a request.
+//!
+//! | extractor | the key |
+//! | --- | --- |
+//! | [`host()`] | the host and port that the request goes to |
+//! | [`route()`] | the template that its path matches, such as `GET /repos/{owner}/{repo}` |
+//! | [`header()`] | the value of a header |
+//! | [`constant()`] | always the same |
+//! | a closure | [whatever it returns](KeyExtractor#closures) |
+//! | a tuple of two to four | [the keys of all, joined](KeyExtractor#tuples) |
+//!
+//! ```
+//! use tower_throttle::key::{self, Extracted, KeyExtractor};
+//!
+//! let extractor = (key::host(), key::route(["GET /repos/{owner}/{repo}"])?);
+//!
+//! let request = http::Request::get("https://api.example.com/repos/tokio-rs/tokio").body(()).unwrap();
+//! let key = "api.example.com|GET /repos/{owner}/{repo}";
+//! assert_eq!(extractor.extract(&request), Extracted::Key(key.into()));
+//! # Ok::<(), key::RouteError>(())
+//! ```
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+mod combine;
+mod constant;
+mod head;
+mod header;
+mod host;
+mod route;
+mod table;
+mod template;
+
+pub use self::{
+    constant::{Constant, constant},
+    head::RequestHead,
+    header::{Header, header},
+    host::{Host, host},
+    route::{Route, route},
+    template::RouteError,
+};
+
+/// Whose quota is spent: a host, a route, a user, an address.
+///
+/// Any text is a key, of any length and with any characters, but for the empty text, which the
+/// limiter refuses. Clones are cheap; a key of up to 23 bytes is held without an allocation.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(SmolStr);
+
+impl Key {
+    /// The key of the given text.
+    pub fn new(text: impl AsRef<str>) -> Self {
+        Self(SmolStr::new(text))
+    }
+
+    /// The text of the key.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl AsRef<str> for Key {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&String> for Key {
+    fn from(text: &String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self(SmolStr::from(text))
+    }
+}
+
+impl From<&Self> for Key {
+    fn from(key: &Self) -> Self {
+        key.clone()
+    }
+}
+
+/// Finds the key of a request.
+///
+/// # Closures
+///
+/// Closures are extractors. Whatever they return that converts
+/// [into `Extracted`](Extracted#trait-implementations) will do, such as a `String`, a [`Key`], or an
+/// `Option` of either, where `None` exempts the request.
+///
+/// ```
+/// use tower_throttle::key::{Extracted, KeyExtractor};
+///
+/// let by_tenant = |request: &http::Request<()>| {
+///     request.uri().path().split('/').nth(1).map(String::from)
+/// };
+/// let request = http::Request::get("/acme/orders").body(()).unwrap();
+/// assert_eq!(by_tenant.extract(&request), Extracted::Key("acme".into()));
+/// ```
+///
+/// # Tuples
+///
+/// A tuple of two to four extractors joins their keys by `|`. A `|` or a backslash within a part gets a
+/// backslash before it, so that different parts never give the same key.
+///
+/// If a part refuses the request, or its key is empty, the request is refused, by the first part that
+/// does; else, if a part exempts it, it is exempt.
+///
+/// ```
+/// use tower_throttle::key::{self, Extracted, KeyExtractor};
+///
+/// let extractor = (key::host(), key::header("x-tenant").or_exempt());
+///
+/// let request = http::Request::get("https://example.com/").header("x-tenant", "a|b");
+/// let key = Extracted::Key(r"example.com|a\|b".into());
+/// assert_eq!(extractor.extract(&request.body(()).unwrap()), key);
+///
+/// let no_tenant = http::Request::get("https://example.com/").body(()).unwrap();
+/// assert_eq!(extractor.extract(&no_tenant), Extracted::Exempt);
+/// let neither = http::Request::get("/").body(()).unwrap();
+/// assert_eq!(extractor.extract(&neither), Extracted::Refused("the request has no host".into()));
+/// ```
+pub trait KeyExtractor<R> {
+    /// The key of this request, or what is to happen without one.
+    fn extract(&self, request: &R) -> Extracted;
+}
+
+impl<R, F, K> KeyExtractor<R> for F
+where
+    F: Fn(&R) -> K,
+    K: Into<Extracted>,
+{
+    fn extract(&self, request: &R) -> Extracted {
+        self(request).into()
+    }
+}
+
+impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
+    fn extract(&self, request: &R) -> Extracted {
+        (**self).extract(request)
+    }
+}
+
+/// What a [`KeyExtractor`] says of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Extracted {
+    /// The request spends the quota of this key.
+    Key(Key),
+    /// The request is not limited.
+    Exempt,
+    /// The request must not be sent, for this reason, such as "the request has no host".
+    Refused(Cow<'static, str>),
+}
+
+impl From<Key> for Extracted {
+    fn from(key: Key) -> Self {
+        Self::Key(key)
+    }
+}
+
+impl From<&str> for Extracted {
+    fn from(text: &str) -> Self {
+        Self::Key(text.into())
+    }
+}
+
+impl From<String> for Extracted {
+    fn from(text: String) -> Self {
+        Self::Key(text.into())
+    }
+}
+
+impl<K: Into<Key>> From<Option<K>> for Extracted {
+    fn from(key: Option<K>) -> Self {
+        key.map_or(Self::Exempt, |key| Self::Key(key.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_extractor<E>(extractor: &E)
+    where
+        E: KeyExtractor<http::Request<()>> + fmt::Debug + Clone + Send + Sync + 'static,
+    {
+        let request = http::Request::get("https://a.example/").header("x-a", "1");
+        let extracted = extractor.extract(&request.body(()).unwrap());
+        assert!(
+            matches!(extracted, Extracted::Key(_)),
+            "{extractor:?}: {extracted:?}"
+        );
+    }
+
+    #[test]
+    fn every_extractor_can_be_shared_and_printed() {
+        assert_extractor(&host());
+        assert_extractor(&route(["/"]).unwrap());
+        assert_extractor(&header("x-a"));
+        assert_extractor(&constant("a"));
+        assert_extractor(&(host(), header("x-a"), constant("a")));
+        assert_extractor(&Arc::new(host()));
+    }
+
+    #[test]
+    fn an_extractor_can_be_chosen_at_run_time() {
+        let chosen: [Arc<dyn KeyExtractor<u32>>; 3] = [
+            Arc::new(constant("7")),
+            Arc::new(u32::to_string),
+            Arc::new(|&request: &u32| Some(Key::new(request.to_string()))),
+        ];
+        for extractor in chosen {
+            assert_eq!(extractor.extract(&7), Extracted::Key("7".into()));
+        }
+    }
+
+    #[test]
+    fn none_exempts_and_a_long_text_is_kept_whole() {
+        let long = "\0{a}\n\u{e9}".repeat(20_000);
+        assert_eq!(Key::from(&long).as_str(), long);
+        assert_eq!(Extracted::from(None::<String>), Extracted::Exempt);
+        assert_eq!(Extracted::from(Some(&long)), Extracted::Key(long.into()));
+    }
+}

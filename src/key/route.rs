@@ -1,0 +1,335 @@
+use std::sync::Arc;
+
+use smol_str::format_smolstr;
+
+use super::{
+    Extracted, Key, KeyExtractor, RequestHead, RouteError, table::Table, template::Template,
+};
+
+/// The key of all requests that match no template. A template has a slash.
+const UNMATCHED: &str = "unmatched";
+
+/// Takes the template that a request's path matches as its key, so that each route has a quota of its own.
+///
+/// An upstream often limits `GET /repos/{owner}/{repo}` as one thing, whatever the owner and the
+/// repository. So the key is the template itself, and there are never more keys than templates and one:
+/// all requests that match none share the key `unmatched`, unless
+/// [`or_exempt`](Route::or_exempt) leaves them unlimited.
+///
+/// ```
+/// use tower_throttle::key::{self, Extracted, KeyExtractor};
+///
+/// let route = key::route(["GET /repos/{owner}/{repo}", "/repos/{*rest}", "/health"])?;
+///
+/// let key = |method: &str, path: &str| {
+///     let request = http::Request::builder().method(method).uri(path).body(()).unwrap();
+///     match route.extract(&request) {
+///         Extracted::Key(key) => key.to_string(),
+///         other => panic!("{other:?}"),
+///     }
+/// };
+/// assert_eq!(key("GET", "/repos/tokio-rs/tokio?page=2"), "GET /repos/{owner}/{repo}");
+/// assert_eq!(key("DELETE", "/repos/tokio-rs/tokio"), "/repos/{*rest}");
+/// assert_eq!(key("GET", "/users/carllerche"), "unmatched");
+/// # Ok::<(), key::RouteError>(())
+/// ```
+///
+/// # Templates
+///
+/// A template is a path, or a method in upper case, a space and a path. In the path, `{name}` stands for
+/// one segment or the rest of one (`/v{version}/files`), `{*name}` at the end for everything that follows,
+/// which must not be empty, and `{{` and `}}` for braces.
+///
+/// - **The most specific path wins**: one without `{*name}` before one with it, and the more segments
+///   stand before `{*name}` the better; then, from left to right, fixed text before `{name}`. Only among
+///   templates of the same path does one with the request's method go before one for any method.
+/// - `HEAD` falls under the templates for `GET`, unless there is one for `HEAD` with the same path.
+/// - Paths are compared as they are sent: upper and lower case differ, `/a` and `/a/` differ, `%61` is not
+///   `a`, and `/b/../a` is not `/a`. A caller who plays with that reaches the key `unmatched`, not a key of
+///   his own.
+/// - The query never counts, nor does the host; for that, join this with [`host`](super::host()):
+///   `(key::host(), key::route(templates)?)`.
+///
+/// # Errors
+///
+/// If a template is empty, has a malformed method or path, stands there twice, or is ambiguous beside
+/// another one: `/{owner}` and `/{name}`, or `/v{version}` and `/{name}.json`.
+pub fn route<I, S>(templates: I) -> Result<Route, RouteError>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<str>,
+{
+    let templates = templates
+        .into_iter()
+        .map(|template| Template::parse(template.as_ref()))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Route {
+        table: Arc::new(Table::new(templates)?),
+        exempt: false,
+        values: false,
+    })
+}
+
+/// Takes the template that a request's path matches as its key; made by [`route`].
+///
+/// Clones are cheap.
+#[derive(Debug, Clone)]
+#[must_use = "an extractor does nothing until a request is given to it"]
+pub struct Route {
+    table: Arc<Table>,
+    exempt: bool,
+    values: bool,
+}
+
+impl Route {
+    /// Leaves requests that match no template unlimited. Default: they share the key `unmatched`.
+    ///
+    /// ```
+    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
+    ///
+    /// let search = key::route(["GET /search"])?.or_exempt();
+    /// let request = http::Request::get("/health").body(()).unwrap();
+    /// assert_eq!(search.extract(&request), Extracted::Exempt);
+    /// # Ok::<(), key::RouteError>(())
+    /// ```
+    pub fn or_exempt(mut self) -> Self {
+        self.exempt = true;
+        self
+    }
+
+    /// Makes the values of the parameters part of the key, so that each path has a quota of its own.
+    /// Default: all paths of a template share one.
+    ///
+    /// The key is then the template's method, if it has one, and the path as it is sent. In a server, a
+    /// caller gets a new quota with every new value.
+    ///
+    /// ```
+    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
+    ///
+    /// let channel = key::route(["POST /channels/{id}/messages"])?.with_values();
+    /// let request = http::Request::post("/channels/81/messages").body(()).unwrap();
+    /// assert_eq!(channel.extract(&request), Extracted::Key("POST /channels/81/messages".into()));
+    /// # Ok::<(), key::RouteError>(())
+    /// ```
+    pub fn with_values(mut self) -> Self {
+        self.values = true;
+        self
+    }
+}
+
+impl<R: RequestHead> KeyExtractor<R> for Route {
+    fn extract(&self, request: &R) -> Extracted {
+        let path = request.path();
+        let key = match self.table.find(request.method(), path) {
+            Some(template) if self.values => match &template.method {
+                Some(method) => Key(format_smolstr!("{method} {path}")),
+                None => path.into(),
+            },
+            Some(template) => template.key.clone(),
+            None if self.exempt => return Extracted::Exempt,
+            None => UNMATCHED.into(),
+        };
+        Extracted::Key(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(route: &Route, method: &str, uri: &str) -> String {
+        let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+        match route.extract(&request) {
+            Extracted::Key(key) => key.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn assert_keys<const N: usize>(templates: &[&str], cases: [(&str, &str); N]) {
+        let mut templates = templates.to_vec();
+        for _ in 0..2 {
+            let route = route(&templates).unwrap();
+            for (request, expected) in cases {
+                let (method, path) = request.split_once(' ').unwrap();
+                assert_eq!(key(&route, method, path), expected, "{request}");
+            }
+            templates.reverse();
+        }
+    }
+
+    #[test]
+    fn the_most_specific_path_wins_and_then_the_method() {
+        assert_keys(
+            &[
+                "GET /{*rest}",
+                "/health",
+                "GET /r/{id}",
+                "/r/{name}",
+                "PUT /r/new",
+                "/r/new/{*x}",
+            ],
+            [
+                ("GET /health", "/health"),
+                ("GET /r/1", "GET /r/{id}"),
+                ("PUT /r/1", "/r/{name}"),
+                ("PATCH /r/1", "/r/{name}"),
+                ("PUT /r/new", "PUT /r/new"),
+                ("GET /r/new", "GET /r/{id}"),
+                ("GET /r/new/2", "/r/new/{*x}"),
+                ("GET /r/1/2", "GET /{*rest}"),
+                ("POST /r/1/2", "unmatched"),
+                ("GET /", "unmatched"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_path_has_a_template_for_each_method() {
+        assert_keys(
+            &["GET /a/{b}", "PUT /a/{c}", "PURGE /a/{d}"],
+            [
+                ("GET /a/1", "GET /a/{b}"),
+                ("PUT /a/1", "PUT /a/{c}"),
+                ("PURGE /a/1", "PURGE /a/{d}"),
+                ("POST /a/1", "unmatched"),
+                ("get /a/1", "unmatched"),
+            ],
+        );
+    }
+
+    #[test]
+    fn head_falls_under_get_unless_it_has_a_template() {
+        assert_keys(
+            &["GET /a", "/a", "GET /b/{c}", "HEAD /b/{d}", "/c"],
+            [
+                ("HEAD /a", "GET /a"),
+                ("POST /a", "/a"),
+                ("HEAD /b/1", "HEAD /b/{d}"),
+                ("HEAD /c", "/c"),
+                ("HEAD /d", "unmatched"),
+            ],
+        );
+    }
+
+    #[test]
+    fn paths_are_compared_as_they_are_sent_and_without_the_query() {
+        assert_keys(
+            &["/a", "/{{b}}", "/v{n}/c", "/d%20e"],
+            [
+                ("GET /a?b=/c", "/a"),
+                ("GET https://me@example.com:8443/a", "/a"),
+                ("GET /a/", "unmatched"),
+                ("GET //a", "unmatched"),
+                ("GET /A", "unmatched"),
+                ("GET /%61", "unmatched"),
+                ("GET /x/../a", "unmatched"),
+                ("GET /{b}", "/{{b}}"),
+                ("GET /v2/c", "/v{n}/c"),
+                ("GET /d%20e", "/d%20e"),
+                ("OPTIONS *", "unmatched"),
+                ("CONNECT example.com:443", "unmatched"),
+                ("GET /caf\u{e9}", "unmatched"),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_matches_nothing_can_be_exempt() {
+        let route = route(["/a"]).unwrap().or_exempt();
+        assert_eq!(key(&route, "GET", "/a"), "/a");
+        assert_eq!(
+            route.extract(&Request::get("/b").body(()).unwrap()),
+            Extracted::Exempt
+        );
+    }
+
+    #[test]
+    fn without_templates_nothing_matches() {
+        assert_eq!(key(&route::<_, &str>([]).unwrap(), "GET", "/"), "unmatched");
+    }
+
+    #[test]
+    fn values_are_part_of_the_key_if_wanted() {
+        let route = route(["GET /a/{b}", "/a/{c}", "/{*rest}"])
+            .unwrap()
+            .with_values();
+        for (method, path, expected) in [
+            ("GET", "/a/1?q", "GET /a/1"),
+            ("HEAD", "/a/1", "GET /a/1"),
+            ("PUT", "/a/1", "/a/1"),
+            ("PUT", "/unmatched", "/unmatched"),
+            ("GET", "/", "unmatched"),
+        ] {
+            assert_eq!(key(&route, method, path), expected);
+        }
+    }
+
+    #[test]
+    fn catch_alls_stand_beside_parameters_and_each_other() {
+        assert_keys(
+            &["GET /r/{a}/{b}", "/r/{*rest}", "/r/{a}/{*rest}", "/{*rest}"],
+            [
+                ("GET /r/1/2", "GET /r/{a}/{b}"),
+                ("PUT /r/1/2", "/r/{a}/{*rest}"),
+                ("PUT /r/1", "/r/{*rest}"),
+                ("PUT /s", "/{*rest}"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_long_path_is_matched() {
+        let route = route(["/{a}/x", "/{*rest}"]).unwrap();
+        assert_eq!(key(&route, "GET", &"/a".repeat(30_000)), "/{*rest}");
+        assert_eq!(
+            key(&route, "GET", &format!("/{}/x", "a".repeat(60_000))),
+            "/{a}/x"
+        );
+    }
+
+    #[test]
+    fn templates_that_match_the_same_paths_are_an_error() {
+        for (templates, expected) in [
+            (
+                ["/a", "/a"],
+                r#"route template "/a": it stands there twice"#,
+            ),
+            (
+                ["GET /a", " GET  /a "],
+                r#"route template "GET /a": it stands there twice"#,
+            ),
+            (
+                ["GET /{a}/b", "GET /{c}/b"],
+                r#"route template "GET /{c}/b": it conflicts with "GET /{a}/b", as paths may match either"#,
+            ),
+            (
+                ["/v{a}", "/{b}.json"],
+                r#"route template "/{b}.json": it conflicts with "/v{a}", as paths may match either"#,
+            ),
+        ] {
+            let err = route(templates).unwrap_err();
+            assert_eq!(err.to_string(), expected);
+            assert!(err.is_conflict());
+        }
+        assert!(route(["/v{a}", "GET /{b}.json"]).unwrap_err().is_conflict());
+        assert!(route(["PUT /v{a}", "GET /{b}.json"]).is_ok());
+    }
+
+    const TEMPLATE: &str = "(GET |PUT )?/([ab/]|\\{[ab]\\}|\\{\\{|\\}\\}|\\{\\*a\\}){0,5}";
+
+    proptest! {
+        #[test]
+        fn no_templates_and_no_path_make_it_panic(
+            templates in prop::collection::vec(TEMPLATE, 0..8),
+            path in "/[ab/{}\u{e9}]{0,8}",
+        ) {
+            if let Ok(route) = route(&templates) {
+                let key = key(&route, "GET", &path);
+                prop_assert!(key == UNMATCHED || templates.contains(&key));
+            }
+        }
+    }
+}
