@@ -1,0 +1,124 @@
+//! How late after its slot a request may still depart: [`Guard`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::algorithm::micros;
+
+/// No guard grows beyond this: a process that wakes later than that makes no use of its slots.
+const LONGEST: u64 = 2_000_000;
+
+/// The share of its excess that the guard loses with each departure in time.
+const DECAY: u64 = 256;
+
+/// The guard for the next reservation, never below what the policy says.
+///
+/// It must exceed the round trip to the store, or no permit is ever valid, and the delay with which
+/// a busy process wakes. So it follows the round trips that are measured, and doubles when a
+/// permit was forfeited, to sink again while permits are used in time.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    floor: u64,
+    round_trip: AtomicU64,
+    wanted: AtomicU64,
+}
+
+impl Guard {
+    pub(crate) fn new(floor: Duration) -> Self {
+        Self {
+            floor: micros(floor),
+            round_trip: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn current(&self) -> Duration {
+        Duration::from_micros(self.least().max(self.wanted.load(Ordering::Relaxed)))
+    }
+
+    /// A call to the store took so long.
+    pub(crate) fn measured(&self, round_trip: Duration) {
+        let measured = micros(round_trip).min(LONGEST);
+        let known = self.round_trip.load(Ordering::Relaxed);
+        let sunk = known - known.saturating_sub(measured).div_ceil(8);
+        self.round_trip.store(measured.max(sunk), Ordering::Relaxed);
+    }
+
+    /// A permit under this guard was forfeited. However many of one reservation are, the guard
+    /// doubles once.
+    pub(crate) fn forfeited(&self, guard: Duration) {
+        let doubled = (micros(guard) * 2).min(LONGEST);
+        self.wanted.fetch_max(doubled, Ordering::Relaxed);
+    }
+
+    /// A permit was used in time.
+    pub(crate) fn departed(&self) {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted > 0 {
+            let excess = wanted.saturating_sub(self.least());
+            let sunk = if excess == 0 { 0 } else { wanted - excess.div_ceil(DECAY) };
+            // A change in between is another departure, or a forfeit that has to win.
+            let _ = self.wanted.compare_exchange(
+                wanted,
+                sunk,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// What is left of the guard after the round trip is at least three quarters of the floor.
+    fn least(&self) -> u64 {
+        let round_trip = self.round_trip.load(Ordering::Relaxed);
+        self.floor.max(round_trip + self.floor / 4 * 3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOOR: Duration = Duration::from_millis(16);
+
+    #[test]
+    fn stays_at_its_floor_while_round_trips_are_short() {
+        let guard = Guard::new(FLOOR);
+        guard.measured(Duration::from_millis(4));
+        assert_eq!(guard.current(), FLOOR);
+    }
+
+    #[test]
+    fn exceeds_every_round_trip_and_sinks_after_it() {
+        let guard = Guard::new(FLOOR);
+        guard.measured(Duration::from_millis(400));
+        assert_eq!(guard.current(), Duration::from_millis(412));
+        for _ in 0..200 {
+            guard.measured(Duration::from_millis(1));
+        }
+        assert_eq!(guard.current(), FLOOR);
+    }
+
+    #[test]
+    fn doubles_once_for_all_forfeits_of_a_reservation_and_sinks_again() {
+        let guard = Guard::new(FLOOR);
+        for _ in 0..100 {
+            guard.forfeited(FLOOR);
+        }
+        assert_eq!(guard.current(), FLOOR * 2);
+        guard.forfeited(FLOOR * 2);
+        assert_eq!(guard.current(), FLOOR * 4);
+        for _ in 0..20_000 {
+            guard.departed();
+        }
+        assert_eq!(guard.current(), FLOOR);
+    }
+
+    #[test]
+    fn never_grows_without_bound() {
+        let guard = Guard::new(FLOOR);
+        for _ in 0..100 {
+            guard.forfeited(guard.current());
+        }
+        assert_eq!(guard.current(), Duration::from_micros(LONGEST));
+    }
+}

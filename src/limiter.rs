@@ -1,0 +1,250 @@
+//! What a request asks for its departure: [`Limiter`] and its builder.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::{Acquire, TryAcquire};
+use crate::error::{BuildError, Error};
+use crate::guard::Guard;
+use crate::key::Key;
+use crate::line::Lines;
+use crate::policy::{Policy, PolicyParts};
+use crate::quota::Quota;
+use crate::store::{MemoryStore, Store};
+
+/// Delays requests so that no key departs more often than its quotas allow, in this process and all
+/// others that use the same store.
+///
+/// Clones are cheap and share everything, so one limiter can serve a reqwest client, a tower
+/// service and plain functions at once.
+///
+/// ```
+/// use tower_throttle::{Limiter, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+/// for _ in 0..20 {
+///     let permit = limiter.acquire("api.example.com").await?;
+///     println!("departs after {:?}", permit.waited());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Limiter {
+    shared: Arc<Shared>,
+}
+
+/// What all clones of a limiter share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) policy: Policy,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lines: Lines,
+    pub(crate) guard: Arc<Guard>,
+}
+
+impl Limiter {
+    /// Starts a limiter.
+    ///
+    /// Defaults: an embedded [`MemoryStore`], no buffer, any wait and any length of line; at least
+    /// one quota has to be given.
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder {
+            store: None,
+            parts: PolicyParts::default(),
+        }
+    }
+
+    /// Waits until a request may depart, behind all that came before it.
+    ///
+    /// The future is lazy and safe to drop at any time: a slot that was reserved for it goes to the
+    /// next in line or back to the store. Its [cost](Acquire::cost) and the longest wait can be set.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tower_throttle::{Limiter, Quota};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+    /// let permit = limiter
+    ///     .acquire("reports")
+    ///     .cost(5)
+    ///     .max_wait(Duration::from_secs(30))
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]: the wait would exceed its bound, the line is too long, the cost is more than
+    /// the quotas hold, the key is empty, or the store does not answer.
+    ///
+    /// # Panics
+    ///
+    /// The future panics outside of a tokio runtime with its timer enabled.
+    pub fn acquire(&self, key: impl Into<Key>) -> Acquire {
+        Acquire::new(self.shared.clone(), key.into())
+    }
+
+    /// Decides at once whether a request may depart, without waiting for a slot.
+    ///
+    /// It never overtakes those who wait.
+    ///
+    /// ```
+    /// # use tower_throttle::{Decision, Limiter, Quota};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = Limiter::builder().quota(Quota::per_second(1)).build()?;
+    /// match limiter.try_acquire("reports").await? {
+    ///     Decision::Granted(permit) => println!("go, {} more may", permit.remaining()),
+    ///     Decision::Limited(limited) => println!("not within {:?}", limited.delay()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]: the cost is more than the quotas hold, the key is empty, or the store does not
+    /// answer.
+    ///
+    /// # Panics
+    ///
+    /// The future panics outside of a tokio runtime with its timer enabled.
+    pub fn try_acquire(&self, key: impl Into<Key>) -> TryAcquire {
+        TryAcquire::new(self.shared.clone(), key.into())
+    }
+
+    /// Runs a function once it may depart: any function, with any result.
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Quota};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = Limiter::builder().quota(Quota::per_second(1)).build()?;
+    /// let answer = limiter.run("oracle", || async { 42 }).await?;
+    /// assert_eq!(answer, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire); then the function was not called.
+    pub async fn run<F, R>(&self, key: impl Into<Key>, function: F) -> Result<R::Output, Error>
+    where
+        F: FnOnce() -> R,
+        R: Future,
+    {
+        let _departs = self.acquire(key).await?;
+        Ok(function().await)
+    }
+
+    /// The quotas, and the bounds on waiting.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.shared.policy
+    }
+
+    /// For how many keys somebody waits, in this process.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.shared.lines.len()
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("policy", &self.shared.policy.id())
+            .field("store", &self.shared.store)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`Limiter`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct LimiterBuilder {
+    store: Option<Arc<dyn Store>>,
+    parts: PolicyParts,
+}
+
+impl LimiterBuilder {
+    /// Adds a quota; all hold jointly, so a request departs once every one allows it.
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.parts.quotas.push(quota);
+        self
+    }
+
+    /// Sets where slots are reserved. Default: a [`MemoryStore`] of its own.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Names the policy, so that limiters of the same quotas on one store can be kept apart.
+    /// Default: none. 1 to 128 visible ASCII characters without braces.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.parts.name = Some(name.into());
+        self
+    }
+
+    /// Keeps requests this much further apart, for the jitter between departure and arrival.
+    ///
+    /// The limit holds exactly where requests depart. That it also holds where they arrive, this
+    /// has to be as long as one may be under way longer than another: connecting, queueing in the
+    /// client, the network. The rate sinks to N / (W + guard + buffer). Default: none; at most 1 h.
+    pub fn buffer(mut self, buffer: Duration) -> Self {
+        self.parts.buffer = buffer;
+        self
+    }
+
+    /// Sets how late after its slot a request may still depart; later, it gets another slot.
+    ///
+    /// The next slot counts from the end of the guard, so a long one costs rate, and a short one
+    /// slots that are forfeited when the process is busy. The limiter lengthens the guard by itself
+    /// for slow round trips and after a forfeit. Default: 2% of the shortest window (of the gap, for
+    /// [`Spacing`](crate::Algorithm::Spacing)), but from 5 ms to 15 ms; at most 1 h.
+    pub fn guard(mut self, guard: Duration) -> Self {
+        self.parts.guard = Some(guard);
+        self
+    }
+
+    /// Refuses requests at once that would have to wait longer. Default: any wait.
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.parts.max_wait = Some(max_wait);
+        self
+    }
+
+    /// Refuses requests at once when so many wait already, per key in this process. Default: any
+    /// number may.
+    pub fn max_waiting(mut self, max_waiting: usize) -> Self {
+        self.parts.max_waiting = Some(max_waiting);
+        self
+    }
+
+    /// The limiter.
+    ///
+    /// # Errors
+    ///
+    /// Fails, with the name of what is wrong and its value, if there is no quota or more than eight,
+    /// one twice, a limit or a window of zero, a window longer than ten years or not in whole
+    /// microseconds, or a name, buffer or guard out of bounds.
+    pub fn build(self) -> Result<Limiter, BuildError> {
+        let policy = self.parts.build()?;
+        let guard = Arc::new(Guard::new(policy.guard()));
+        Ok(Limiter {
+            shared: Arc::new(Shared {
+                store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
+                lines: Lines::default(),
+                guard,
+                policy,
+            }),
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! The lines of a limiter, by key: [`Lines`].
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hashbrown::{DefaultHashBuilder, HashMap};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::Line;
+use super::queue::{Queue, WaiterId};
+use super::segment::{Bound, Held};
+use crate::key::Key;
+use crate::limiter::Shared;
+
+const SHARDS: usize = 16;
+
+/// The lines in which somebody waits.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    shards: [Mutex<HashMap<Key, Arc<Line>>>; SHARDS],
+    hasher: DefaultHashBuilder,
+    /// How many there are, so that nobody takes a lock to find that there is none.
+    count: AtomicUsize,
+    /// How many waiters have arrived.
+    arrivals: AtomicU64,
+}
+
+/// Who wants to join a line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Newcomer {
+    pub(crate) cost: u32,
+    pub(crate) bound: Bound,
+    /// The arrival of a request whose permit has expired: it keeps its place.
+    pub(crate) arrival: Option<u64>,
+    /// The longest line it may join.
+    pub(crate) max_waiting: usize,
+}
+
+impl Lines {
+    /// Whether anybody waits for this key.
+    pub(crate) fn contain(&self, key: &Key) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && self.shard(key).lock().contains_key(key)
+    }
+
+    /// How many lines there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Lets a waiter join the line of its key, or says how many wait there already.
+    pub(crate) fn join(
+        &self,
+        shared: &Arc<Shared>,
+        key: &Key,
+        newcomer: Newcomer,
+    ) -> Result<(Arc<Line>, WaiterId), usize> {
+        let Newcomer { cost, bound, .. } = newcomer;
+        let (line, joined) = self.with_line(shared, key, |queue, _| match newcomer.arrival {
+            Some(arrival) => Ok(queue.push_again(arrival, cost, bound)),
+            None if queue.len() >= newcomer.max_waiting => Err(queue.len()),
+            None => {
+                // Under the line's lock, so that arrivals are in order there.
+                let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
+                Ok(queue.push(arrival, cost, bound))
+            }
+        });
+        joined.map(|id| (line, id))
+    }
+
+    /// Gives a slot to whoever waits first for its key, or else back to the store.
+    pub(crate) fn give(&self, shared: &Arc<Shared>, key: &Key, held: Held) {
+        let mut held = Some(held);
+        self.with_line(shared, key, |queue, now| {
+            if let Some(held) = held.take() {
+                queue.give(held, now);
+            }
+        });
+    }
+
+    /// Takes a line away in which nobody waits and nothing is left to do.
+    pub(super) fn close(&self, line: &Arc<Line>) -> bool {
+        let mut shard = self.shard(&line.key).lock();
+        let mut state = line.state.lock();
+        if !state.queue.is_idle() {
+            return false;
+        }
+        state.closed = true;
+        if shard.remove(&line.key).is_some() {
+            self.count.fetch_sub(1, Ordering::Release);
+        }
+        true
+    }
+
+    fn with_line<T>(
+        &self,
+        shared: &Arc<Shared>,
+        key: &Key,
+        mut change: impl FnMut(&mut Queue, Instant) -> T,
+    ) -> (Arc<Line>, T) {
+        loop {
+            let line = {
+                let mut shard = self.shard(key).lock();
+                let line = shard.entry_ref(key).or_insert_with(|| {
+                    self.count.fetch_add(1, Ordering::Release);
+                    Arc::new(Line::new(key.clone(), shared.clone()))
+                });
+                line.clone()
+            };
+            if let Some(done) = line.change_open(|queue, now, _| change(queue, now)) {
+                return (line, done);
+            }
+        }
+    }
+
+    fn shard(&self, key: &Key) -> &Mutex<HashMap<Key, Arc<Line>>> {
+        // The map uses the lowest and the highest bits.
+        &self.shards[(self.hasher.hash_one(key) >> 32) as usize % SHARDS]
+    }
+}

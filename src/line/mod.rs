@@ -1,0 +1,148 @@
+//! The line: who waits for one key within this process.
+//!
+//! A [`Line`] exists while somebody waits for its key. Its [`Queue`] holds the waiters and their
+//! slots; its [`Driver`](driver::Driver), one task, asks the store for slots and gives surplus
+//! ones back, and lets waiters go when their slots have come. While a call is in flight new waiters
+//! gather, and the next call asks for all of them.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use self::driver::Driver;
+use self::queue::{Queue, Wakes};
+use crate::key::Key;
+use crate::limiter::Shared;
+use crate::store::Release;
+
+mod driver;
+mod lines;
+mod queue;
+mod segment;
+
+pub(crate) use self::lines::{Lines, Newcomer};
+pub(crate) use self::queue::{Call, Refusal, WaiterId, hold};
+pub(crate) use self::segment::{Bound, Held};
+
+#[derive(Debug)]
+pub(crate) struct Line {
+    key: Key,
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    driver: DriverState,
+    /// The line has left the map; whoever finds it nevertheless looks for its successor.
+    closed: bool,
+}
+
+#[derive(Debug)]
+enum DriverState {
+    /// There is none, or its runtime has shut down.
+    Gone,
+    /// It is being spawned or at work and will look before it sleeps.
+    Awake,
+    /// It sleeps.
+    Asleep(Waker),
+}
+
+impl Line {
+    fn new(key: Key, shared: Arc<Shared>) -> Self {
+        let queue = Queue::new(shared.guard.clone());
+        Self {
+            key,
+            shared,
+            state: Mutex::new(State {
+                queue,
+                driver: DriverState::Gone,
+                closed: false,
+            }),
+        }
+    }
+
+    pub(crate) fn poll(
+        self: &Arc<Self>,
+        id: WaiterId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Held, Refusal>> {
+        self.change(|queue, now, wakes| queue.poll(id, cx, now, wakes))
+    }
+
+    pub(crate) fn leave(self: &Arc<Self>, id: WaiterId) {
+        self.change(|queue, now, wakes| queue.leave(id, now, wakes));
+    }
+
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Queue, Instant, &mut Wakes) -> T) -> T {
+        self.change_locked(self.state.lock(), change)
+    }
+
+    /// As `change`, unless the line is closed.
+    fn change_open<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Queue, Instant, &mut Wakes) -> T,
+    ) -> Option<T> {
+        let state = self.state.lock();
+        (!state.closed).then(|| self.change_locked(state, change))
+    }
+
+    /// Changes the queue, then wakes whom it concerns; the driver if there is work for it.
+    fn change_locked<T>(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        change: impl FnOnce(&mut Queue, Instant, &mut Wakes) -> T,
+    ) -> T {
+        let mut wakes = Wakes::new();
+        let result = change(&mut state.queue, Instant::now(), &mut wakes);
+        let spawn = state.call_driver(&mut wakes);
+        drop(state);
+        wakes.into_iter().for_each(Waker::wake);
+        if spawn {
+            self.spawn_driver();
+        }
+        result
+    }
+
+    fn spawn_driver(self: &Arc<Self>) {
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(Driver::new(self.clone()))),
+            Err(_) => self.close_down(),
+        }
+    }
+
+    /// Outside of a runtime there is no driver. Waiters spawn one when they look from within the
+    /// next time; slots that nobody wants can be given back only to a store that answers at once.
+    fn close_down(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.driver = DriverState::Gone;
+        let surplus = state.queue.take_surplus();
+        drop(state);
+        if self.shared.store.is_local() && !surplus.is_empty() {
+            let release = Release::new(&self.key, &self.shared.policy, &surplus);
+            drop(self.shared.store.release(&release));
+        }
+        self.shared.lines.close(self);
+    }
+}
+
+impl State {
+    /// Wakes the driver if there may be work for it; says whether it has to be spawned.
+    fn call_driver(&mut self, wakes: &mut Wakes) -> bool {
+        match &self.driver {
+            DriverState::Gone => {}
+            _ if !self.queue.wants_driver() => return false,
+            _ => {}
+        }
+        match std::mem::replace(&mut self.driver, DriverState::Awake) {
+            DriverState::Gone => return true,
+            DriverState::Awake => {}
+            DriverState::Asleep(waker) => wakes.push(waker),
+        }
+        false
+    }
+}

@@ -1,0 +1,292 @@
+//! Waiters of one cost and the slots they hold: [`Segment`], on lists of [`Node`]s.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::time::Instant;
+
+use super::queue::Refusal;
+use crate::store::Slot;
+
+/// A slot on the local clock.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) slot: Slot,
+    /// No departure before.
+    pub(crate) due: Instant,
+    /// No departure from then on.
+    pub(crate) expires: Instant,
+    /// Whether it lay in the store's present when it was reserved.
+    pub(crate) at_once: bool,
+    /// What it was reserved with.
+    pub(crate) guard: Duration,
+    /// How many more could depart when it was reserved.
+    pub(crate) remaining: u32,
+    /// When, seen from then, all may depart that the quotas allow.
+    pub(crate) reset: Duration,
+}
+
+/// A waiter.
+#[derive(Debug)]
+pub(super) struct Node {
+    previous: Option<usize>,
+    next: Option<usize>,
+    /// Grows with each arrival, so it tells waiters and their order apart.
+    pub(super) arrival: u64,
+    pub(super) cost: u32,
+    pub(super) bound: Bound,
+    pub(super) waker: Option<Waker>,
+    pub(super) phase: Phase,
+}
+
+impl Node {
+    pub(super) fn new(arrival: u64, cost: u32, bound: Bound, segment: u64) -> Self {
+        Self {
+            previous: None,
+            next: None,
+            arrival,
+            cost,
+            bound,
+            waker: None,
+            phase: Phase::Waiting {
+                segment,
+                has_slot: false,
+            },
+        }
+    }
+}
+
+/// How long a waiter will wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// As long as it takes.
+    Unlimited,
+    /// Until then.
+    Until(Instant),
+    /// Not at all.
+    Now,
+}
+
+impl Bound {
+    /// Whether a slot is beyond the bound, by more than the round trip that preceded it.
+    pub(super) fn excludes(self, held: &Held) -> bool {
+        match self {
+            Self::Unlimited => false,
+            Self::Until(deadline) => held.due > deadline + held.guard,
+            Self::Now => !held.at_once,
+        }
+    }
+}
+
+/// Where a waiter stands.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// In this segment, where the foremost have slots.
+    Waiting { segment: u64, has_slot: bool },
+    /// Its slot has come. While `listed`, those ahead on the list go first.
+    Due { held: Held, listed: bool },
+    /// It will get none.
+    Refused(Refusal),
+}
+
+/// A doubly linked list through the nodes of a slab.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    pub(super) head: Option<usize>,
+    tail: Option<usize>,
+    len: usize,
+}
+
+impl List {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn push_back(&mut self, nodes: &mut Slab<Node>, index: usize) {
+        self.insert_before(nodes, None, index);
+    }
+
+    /// Inserts the node before `next`, or at the end.
+    pub(super) fn insert_before(&mut self, nodes: &mut Slab<Node>, next: Option<usize>, index: usize) {
+        let previous = next.map_or(self.tail, |next| nodes[next].previous);
+        nodes[index].previous = previous;
+        nodes[index].next = next;
+        match previous {
+            Some(previous) => nodes[previous].next = Some(index),
+            None => self.head = Some(index),
+        }
+        match next {
+            Some(next) => nodes[next].previous = Some(index),
+            None => self.tail = Some(index),
+        }
+        self.len += 1;
+    }
+
+    pub(super) fn remove(&mut self, nodes: &mut Slab<Node>, index: usize) {
+        let (previous, next) = (nodes[index].previous.take(), nodes[index].next.take());
+        match previous {
+            Some(previous) => nodes[previous].next = next,
+            None => self.head = next,
+        }
+        match next {
+            Some(next) => nodes[next].previous = previous,
+            None => self.tail = previous,
+        }
+        self.len -= 1;
+    }
+}
+
+/// Waiters of one cost that arrived after one another.
+///
+/// The waiter in each place holds the slot in the same place. So when one leaves, everyone behind
+/// has moved up, and the surplus slot is the last.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) cost: u32,
+    waiters: List,
+    /// How many waiters, from the front, have a slot.
+    with_slot: usize,
+    /// The first that has none.
+    first_without: Option<usize>,
+    slots: VecDeque<Held>,
+}
+
+impl Segment {
+    pub(super) fn new(cost: u32) -> Self {
+        Self {
+            cost,
+            waiters: List::default(),
+            with_slot: 0,
+            first_without: None,
+            slots: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.len() == 0
+    }
+
+    pub(super) fn wants_slots(&self) -> bool {
+        self.first_without.is_some()
+    }
+
+    pub(super) fn head(&self) -> Option<usize> {
+        self.waiters.head
+    }
+
+    pub(super) fn next_slot(&self) -> Option<&Held> {
+        self.slots.front()
+    }
+
+    pub(super) fn last_slot(&self) -> Option<&Held> {
+        self.slots.back()
+    }
+
+    /// The waiters that have no slot, in their order.
+    pub(super) fn without_slot<'a>(&self, nodes: &'a Slab<Node>) -> impl Iterator<Item = usize> + 'a {
+        std::iter::successors(self.first_without, |&index| nodes[index].next)
+    }
+
+    pub(super) fn push_back(&mut self, nodes: &mut Slab<Node>, index: usize) {
+        self.waiters.push_back(nodes, index);
+        self.first_without = self.first_without.or(Some(index));
+    }
+
+    /// Puts a waiter back in its order of arrival.
+    pub(super) fn insert(&mut self, nodes: &mut Slab<Node>, index: usize) {
+        let arrival = nodes[index].arrival;
+        let later = |&it: &usize| nodes[it].arrival > arrival;
+        let next = std::iter::successors(self.head(), |&it| nodes[it].next).find(later);
+        self.waiters.insert_before(nodes, next, index);
+        let before_slot = next.is_some_and(|next| nodes[next].has_slot());
+        nodes[index].set_slot(before_slot);
+        if before_slot {
+            self.with_slot += 1;
+            self.take_slots(nodes);
+        } else if self.first_without == next {
+            self.first_without = Some(index);
+        }
+    }
+
+    /// Takes a waiter out; where it had a slot, the next without one has one now.
+    pub(super) fn remove(&mut self, nodes: &mut Slab<Node>, index: usize) {
+        if nodes[index].has_slot() {
+            self.with_slot -= 1;
+        } else if self.first_without == Some(index) {
+            self.first_without = nodes[index].next;
+        }
+        self.waiters.remove(nodes, index);
+        self.give_slots(nodes);
+    }
+
+    /// Takes the front waiter and its slot out.
+    pub(super) fn pop(&mut self, nodes: &mut Slab<Node>) -> Option<(usize, Held)> {
+        let index = self.waiters.head?;
+        let held = self.slots.pop_front()?;
+        self.with_slot -= 1;
+        self.waiters.remove(nodes, index);
+        Some((index, held))
+    }
+
+    /// Takes the front slot away, so that everyone moves back by one.
+    pub(super) fn forfeit(&mut self, nodes: &mut Slab<Node>) -> Option<Held> {
+        let held = self.slots.pop_front();
+        self.take_slots(nodes);
+        held
+    }
+
+    /// Adds a slot in the order of slots; says whether it came before others.
+    pub(super) fn add_slot(&mut self, held: Held) -> bool {
+        let place = self.slots.partition_point(|it| it.slot.at <= held.slot.at);
+        let overtakes = place < self.slots.len();
+        self.slots.insert(place, held);
+        overtakes
+    }
+
+    /// Lets waiters have the slots that nobody has, and yields those that nobody wants.
+    pub(super) fn settle(&mut self, nodes: &mut Slab<Node>) -> Vec<Held> {
+        self.give_slots(nodes);
+        self.slots.drain(self.with_slot..).collect()
+    }
+
+    /// The first waiter whose slot lies beyond its bound.
+    pub(super) fn find_excluded(&self, nodes: &Slab<Node>) -> Option<(usize, &Held)> {
+        let waiters = std::iter::successors(self.head(), |&index| nodes[index].next);
+        let mut held = waiters.zip(&self.slots);
+        held.find(|&(index, held)| nodes[index].bound.excludes(held))
+    }
+
+    fn give_slots(&mut self, nodes: &mut Slab<Node>) {
+        while self.with_slot < self.slots.len()
+            && let Some(index) = self.first_without
+        {
+            nodes[index].set_slot(true);
+            self.first_without = nodes[index].next;
+            self.with_slot += 1;
+        }
+    }
+
+    fn take_slots(&mut self, nodes: &mut Slab<Node>) {
+        while self.with_slot > self.slots.len() {
+            let last = self.first_without.map_or(self.waiters.tail, |it| nodes[it].previous);
+            let Some(index) = last else { return };
+            nodes[index].set_slot(false);
+            self.first_without = Some(index);
+            self.with_slot -= 1;
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn has_slot(&self) -> bool {
+        matches!(self.phase, Phase::Waiting { has_slot: true, .. })
+    }
+
+    fn set_slot(&mut self, it: bool) {
+        if let Phase::Waiting { has_slot, .. } = &mut self.phase {
+            *has_slot = it;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The right to depart now, or the word that it is not there yet: [`Permit`], [`Decision`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::key::Key;
+use crate::limiter::Shared;
+use crate::line::Held;
+
+/// The right to depart now.
+///
+/// Send the request at once, or call [`forfeit`](Self::forfeit). Dropping a permit counts as a
+/// departure: there is nothing to be done after the request. A permit that [is not
+/// valid](Self::is_valid) any more must not be used, as its slot may be another's by then; [`run`]
+/// and the adapters see to that.
+///
+/// [`run`]: crate::Limiter::run
+#[derive(Debug)]
+#[must_use = "dropping a permit counts as a departure; `forfeit` gives it back"]
+pub struct Permit {
+    shared: Arc<Shared>,
+    key: Key,
+    held: Held,
+    waited: Duration,
+}
+
+impl Permit {
+    pub(crate) fn new(shared: Arc<Shared>, key: Key, held: Held, since: Instant) -> Self {
+        Self {
+            shared,
+            key,
+            held,
+            waited: since.elapsed(),
+        }
+    }
+
+    /// Whether there is still time to depart.
+    ///
+    /// A permit is valid for the [guard](crate::LimiterBuilder::guard), less the round trip to the
+    /// store: for some milliseconds.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        Instant::now() < self.held.expires
+    }
+
+    /// Gives the slot back, unused: to the next in line, or to the store for any replica to take.
+    ///
+    /// Outside of a tokio runtime, only the embedded store takes it back; elsewhere it stays
+    /// reserved until its time has passed.
+    pub fn forfeit(self) {
+        self.shared.lines.give(&self.shared, &self.key, self.held);
+    }
+
+    /// How long the request waited.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// How many more requests of cost 1 could have departed at once when the slot was reserved.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.held.remaining
+    }
+
+    /// How long, from when the slot was reserved, until nothing recorded counts any more and as
+    /// many requests may depart at once as the quotas allow.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        self.held.reset
+    }
+
+    /// Whose quota the request spends.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// What the request costs.
+    #[must_use]
+    pub fn cost(&self) -> u32 {
+        self.held.slot.cost
+    }
+}
+
+/// What [`try_acquire`](crate::Limiter::try_acquire) says.
+#[derive(Debug)]
+pub enum Decision {
+    /// The request may depart now.
+    Granted(Permit),
+    /// It may not, and nothing was consumed.
+    Limited(Limited),
+}
+
+impl Decision {
+    /// The permit, if there is one.
+    pub fn permit(self) -> Option<Permit> {
+        match self {
+            Self::Granted(permit) => Some(permit),
+            Self::Limited(_) => None,
+        }
+    }
+
+    /// Whether the request may depart now.
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        matches!(self, Self::Granted(_))
+    }
+}
+
+/// Why a request may not depart now: how long it would have to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limited {
+    pub(crate) delay: Duration,
+    pub(crate) remaining: u32,
+    pub(crate) reset: Duration,
+}
+
+impl Limited {
+    /// How long until this request could depart, if no other comes before it; to the microsecond.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// How many requests of cost 1 could depart now.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// How long until as many requests may depart at once as the quotas allow.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        self.reset
+    }
+}
