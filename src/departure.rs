@@ -1,0 +1,76 @@
+//! What the limiter did to a request, for whoever gets the response: [`Departure`].
+
+use std::time::Duration;
+
+use crate::permit::Permit;
+
+/// How a request departed; the adapters put it into the extensions of its response.
+///
+/// ```
+/// # use tower_throttle::Departure;
+/// # fn example(response: http::Response<()>) {
+/// if let Some(departure) = response.extensions().get::<Departure>() {
+///     println!("waited {:?}, {} more could go", departure.waited(), departure.remaining());
+/// }
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Departure {
+    waited: Duration,
+    remaining: u32,
+    reset: Duration,
+}
+
+impl Departure {
+    /// How long the request waited for its permit.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// How many more requests of cost 1 could have departed at once when the slot was reserved.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// How long, from when the slot was reserved, until as many requests may depart at once as the
+    /// quotas allow.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        self.reset
+    }
+}
+
+impl From<&Permit> for Departure {
+    fn from(permit: &Permit) -> Self {
+        Self {
+            waited: permit.waited(),
+            remaining: permit.remaining(),
+            reset: permit.reset(),
+        }
+    }
+}
+
+/// A permit that gives itself back unless the request departs.
+#[derive(Debug)]
+pub(crate) struct Unused(Option<Permit>);
+
+impl Unused {
+    pub(crate) fn new(permit: Permit) -> Self {
+        Self(Some(permit))
+    }
+
+    /// The permit, for the request to depart or to give back.
+    pub(crate) fn take(mut self) -> Option<Permit> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let Some(permit) = self.0.take() {
+            permit.forfeit();
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Delays the requests of a reqwest client: [`ThrottleMiddleware`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Extensions;
+use reqwest::{Request, Response};
+use reqwest_middleware::{Middleware, Next, Result};
+
+use crate::departure::Departure;
+use crate::error::Error;
+use crate::key::{self, Extracted, KeyExtractor};
+use crate::limiter::Limiter;
+
+/// Delays requests until the limiter lets them depart.
+///
+/// Defaults: the key is the request's [host](key::host). The response's extensions say how the
+/// request [departed](Departure).
+///
+/// ```
+/// use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+/// let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new())
+///     .with(ThrottleMiddleware::new(limiter))
+///     .build();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Order among middleware
+///
+/// Put it last, next to the client: then each attempt of a retry departs by a slot of its own, and
+/// little comes between the permit and the request. A redirect that the client follows by itself is
+/// not seen here, so it spends no quota; a timeout of the client starts after the wait.
+///
+/// # Errors
+///
+/// A request that gets no permit fails with [`reqwest_middleware::Error::Middleware`], from which the
+/// [`Error`] can be downcast:
+///
+/// ```
+/// # fn example(error: reqwest_middleware::Error) {
+/// if let reqwest_middleware::Error::Middleware(error) = &error
+///     && let Some(error) = error.downcast_ref::<tower_throttle::Error>()
+///     && error.is_limited()
+/// {
+///     println!("would have had to wait {:?}", error.wait());
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ThrottleMiddleware {
+    limiter: Limiter,
+    key: Arc<dyn KeyExtractor<Request> + Send + Sync>,
+}
+
+impl ThrottleMiddleware {
+    /// Delays each request as the quota of its host demands.
+    #[must_use]
+    pub fn new(limiter: Limiter) -> Self {
+        Self {
+            limiter,
+            key: Arc::new(key::host()),
+        }
+    }
+
+    /// Sets whose quota a request spends. Default: [`key::host`].
+    #[must_use]
+    pub fn key(mut self, key: impl KeyExtractor<Request> + Send + Sync + 'static) -> Self {
+        self.key = Arc::new(key);
+        self
+    }
+}
+
+#[async_trait::async_trait]
+impl Middleware for ThrottleMiddleware {
+    async fn handle(
+        &self,
+        request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> Result<Response> {
+        let key = match self.key.extract(&request) {
+            Extracted::Key(key) => key,
+            Extracted::Exempt => return next.run(request, extensions).await,
+            Extracted::Refused(reason) => return Err(refused(Error::no_key(reason))),
+        };
+        let permit = self.limiter.acquire(key).await.map_err(refused)?;
+        let departure = Departure::from(&permit);
+        let mut response = next.run(request, extensions).await?;
+        response.extensions_mut().insert(departure);
+        Ok(response)
+    }
+}
+
+fn refused(error: Error) -> reqwest_middleware::Error {
+    reqwest_middleware::Error::middleware(error)
+}
+
+impl fmt::Debug for ThrottleMiddleware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThrottleMiddleware")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "tower")]
+impl crate::tower::Extensible for Response {
+    fn extensions_mut(&mut self) -> &mut Extensions {
+        self.extensions_mut()
+    }
+}

@@ -1,0 +1,158 @@
+//! The response of a throttled service, on its way: [`ResponseFuture`].
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::BoxError;
+use super::report::Report;
+use crate::acquire::Acquire;
+use crate::departure::{Departure, Unused};
+use crate::error::Error;
+
+pin_project! {
+    /// Waits for a permit, then for the service to be ready, then for its response.
+    #[must_use = "futures do nothing unless they are awaited"]
+    pub struct ResponseFuture<S, Q, R>
+    where
+        S: Service<Q>,
+    {
+        #[pin]
+        stage: Stage<S, Q, R, S::Future>,
+    }
+}
+
+pin_project! {
+    #[project = StageProjection]
+    enum Stage<S, Q, R, F> {
+        Waiting {
+            waiting: Option<Waiting<S, Q, R>>,
+        },
+        Calling {
+            #[pin]
+            response: F,
+            departure: Option<Departure>,
+            report: R,
+        },
+        Refused {
+            error: Option<Error>,
+        },
+    }
+}
+
+struct Waiting<S, Q, R> {
+    service: S,
+    request: Q,
+    /// `None` for a request that is exempt.
+    acquire: Option<Acquire>,
+    permit: Option<Unused>,
+    report: R,
+}
+
+impl<S: Service<Q>, Q, R> ResponseFuture<S, Q, R> {
+    pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>, report: R) -> Self {
+        let waiting = Some(Waiting {
+            service,
+            request,
+            acquire,
+            permit: None,
+            report,
+        });
+        Self {
+            stage: Stage::Waiting { waiting },
+        }
+    }
+
+    pub(super) fn refused(error: Error) -> Self {
+        Self {
+            stage: Stage::Refused { error: Some(error) },
+        }
+    }
+}
+
+impl<S, Q, R> Waiting<S, Q, R>
+where
+    S: Service<Q> + Clone,
+    S::Error: Into<BoxError>,
+{
+    /// Waits until the request may depart and the service is ready to take it, both at once.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Departure>, BoxError>> {
+        loop {
+            if self.permit.is_none()
+                && let Some(acquire) = &mut self.acquire
+            {
+                let permit = ready!(Pin::new(acquire).poll(cx))?;
+                self.permit = Some(Unused::new(permit));
+            }
+            ready!(self.service.poll_ready(cx)).map_err(Into::into)?;
+            let permit = self.permit.take().and_then(Unused::take);
+            let (Some(acquire), Some(permit)) = (&mut self.acquire, permit) else {
+                return Poll::Ready(Ok(None));
+            };
+            if permit.is_valid() {
+                return Poll::Ready(Ok(Some(Departure::from(&permit))));
+            }
+            acquire.again(permit);
+            // Lets go of what the service has set aside for this call.
+            self.service = self.service.clone();
+        }
+    }
+}
+
+impl<S, Q, R> Future for ResponseFuture<S, Q, R>
+where
+    S: Service<Q> + Clone,
+    S::Error: Into<BoxError>,
+    R: Report<S::Response>,
+{
+    type Output = Result<S::Response, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut stage = self.project().stage;
+        loop {
+            let next = match stage.as_mut().project() {
+                StageProjection::Waiting { waiting } => {
+                    let Some(request) = waiting else {
+                        panic!("polled after it was ready");
+                    };
+                    let departure = match ready!(request.poll(cx)) {
+                        Ok(departure) => departure,
+                        Err(error) => {
+                            *waiting = None;
+                            return Poll::Ready(Err(error));
+                        }
+                    };
+                    let Some(Waiting { mut service, request, report, .. }) = waiting.take() else {
+                        continue;
+                    };
+                    Stage::Calling {
+                        response: service.call(request),
+                        departure,
+                        report,
+                    }
+                }
+                StageProjection::Calling { response, departure, report } => {
+                    let mut response = ready!(response.poll(cx)).map_err(Into::into)?;
+                    if let Some(departure) = departure.take() {
+                        report.report(departure, &mut response);
+                    }
+                    return Poll::Ready(Ok(response));
+                }
+                StageProjection::Refused { error } => {
+                    let error = error.take().expect("polled after it was ready");
+                    return Poll::Ready(Err(error.into()));
+                }
+            };
+            stage.set(next);
+        }
+    }
+}
+
+impl<S: Service<Q>, Q, R> fmt::Debug for ResponseFuture<S, Q, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! Makes throttled services: [`ThrottleLayer`].
+
+use tower_layer::Layer;
+
+use super::report::{InExtensions, Unreported};
+use super::service::Throttle;
+use crate::key::{self, Host};
+use crate::limiter::Limiter;
+
+/// Delays requests until the limiter lets them depart.
+///
+/// Defaults: the key is the request's [host](key::host), and the response's extensions say how the
+/// request [departed](crate::Departure).
+///
+/// ```
+/// use tower::{ServiceBuilder, ServiceExt, service_fn};
+/// use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tower_throttle::tower::BoxError> {
+/// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+/// let service = ServiceBuilder::new()
+///     .layer(ThrottleLayer::new(limiter))
+///     .service(service_fn(|_: http::Request<()>| async {
+///         Ok::<_, std::convert::Infallible>(http::Response::new(()))
+///     }));
+///
+/// let request = http::Request::get("https://api.example.com/").body(())?;
+/// let response = service.oneshot(request).await?;
+/// assert!(response.extensions().get::<Departure>().is_some());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Order among layers
+///
+/// A request waits without holding anything of the service inside: it is made ready only once the
+/// slot has come. So a concurrency limit or a buffer belongs inside, where it is not taken up by
+/// requests that wait, a retry outside, so that each attempt departs by a slot of its own, and a
+/// timeout inside or outside, as it is meant to include the wait or not.
+///
+/// Should the service take longer to get ready than the permit is valid, the slot goes back and the
+/// request waits for another one, from its place in the line.
+#[derive(Debug, Clone)]
+pub struct ThrottleLayer<K = Host, R = InExtensions> {
+    limiter: Limiter,
+    key: K,
+    report: R,
+}
+
+impl ThrottleLayer {
+    /// Delays each request as the quota of its host demands.
+    #[must_use]
+    pub fn new(limiter: Limiter) -> Self {
+        Self {
+            limiter,
+            key: key::host(),
+            report: InExtensions,
+        }
+    }
+}
+
+impl<K, R> ThrottleLayer<K, R> {
+    /// Sets whose quota a request spends. Default: [`key::host`].
+    #[must_use]
+    pub fn key<L>(self, key: L) -> ThrottleLayer<L, R> {
+        ThrottleLayer {
+            limiter: self.limiter,
+            key,
+            report: self.report,
+        }
+    }
+
+    /// Sets how the caller learns of the departure. Default: [`InExtensions`].
+    ///
+    /// A closure takes the [`Departure`](crate::Departure) and the response.
+    #[must_use]
+    pub fn report<P>(self, report: P) -> ThrottleLayer<K, P> {
+        ThrottleLayer {
+            limiter: self.limiter,
+            key: self.key,
+            report,
+        }
+    }
+
+    /// Reports nothing: for responses of any type, with or without extensions.
+    #[must_use]
+    pub fn unreported(self) -> ThrottleLayer<K, Unreported> {
+        self.report(Unreported)
+    }
+}
+
+impl<S, K: Clone, R: Clone> Layer<S> for ThrottleLayer<K, R> {
+    type Service = Throttle<S, K, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let Self { limiter, key, report } = self.clone();
+        Throttle::new(inner, limiter, key, report)
+    }
+}

@@ -1,0 +1,17 @@
+//! Delays the requests of a tower service: [`ThrottleLayer`] and [`Throttle`].
+
+mod future;
+mod layer;
+mod report;
+mod service;
+
+pub use self::{
+    future::ResponseFuture,
+    layer::ThrottleLayer,
+    report::{Extensible, InExtensions, Report, Unreported},
+    service::Throttle,
+};
+
+/// What a throttled service fails with: the [`Error`](crate::Error) of the limiter, or whatever
+/// the service itself fails with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,86 @@
+//! A throttled service: [`Throttle`].
+
+use std::task::{Context, Poll};
+
+use tower_service::Service;
+
+use super::BoxError;
+use super::future::ResponseFuture;
+use super::report::{InExtensions, Report};
+use crate::error::Error;
+use crate::key::{Extracted, Host, KeyExtractor};
+use crate::limiter::Limiter;
+
+/// Delays the requests to a service; made by [`ThrottleLayer`](super::ThrottleLayer).
+///
+/// Always ready, as requests wait in the limiter's line and not in front of the service; to bound
+/// the line, see [`max_waiting`](crate::LimiterBuilder::max_waiting).
+///
+/// # Errors
+///
+/// Fails with the limiter's [`Error`], which can be downcast from the [`BoxError`], or with the
+/// error of the service.
+#[derive(Debug, Clone)]
+pub struct Throttle<S, K = Host, R = InExtensions> {
+    inner: S,
+    limiter: Limiter,
+    key: K,
+    report: R,
+}
+
+impl<S, K, R> Throttle<S, K, R> {
+    pub(super) fn new(inner: S, limiter: Limiter, key: K, report: R) -> Self {
+        Self {
+            inner,
+            limiter,
+            key,
+            report,
+        }
+    }
+
+    /// The service inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service inside, mutably.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service inside, without the throttle.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, K, R, Q> Service<Q> for Throttle<S, K, R>
+where
+    S: Service<Q> + Clone,
+    S::Error: Into<BoxError>,
+    K: KeyExtractor<Q>,
+    R: Report<S::Response> + Clone,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = ResponseFuture<S, Q, R>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Q) -> Self::Future {
+        let acquire = match self.key.extract(&request) {
+            Extracted::Key(key) => Ok(Some(self.limiter.acquire(key))),
+            Extracted::Exempt => Ok(None),
+            Extracted::Refused(reason) => Err(Error::no_key(reason)),
+        };
+        // A clone has not been polled ready, and it is not called before the future did so.
+        match acquire {
+            Ok(acquire) => {
+                ResponseFuture::new(self.inner.clone(), request, acquire, self.report.clone())
+            }
+            Err(error) => ResponseFuture::refused(error),
+        }
+    }
+}
