@@ -1,0 +1,3 @@
+//! For tests of your own.
+
+pub mod history;

@@ -1,0 +1,191 @@
+//! A test in several operating system processes: its binary starts itself again, for one test.
+//!
+//! The test that plays a part in another process is marked as ignored, so that it runs only when
+//! asked for by name, and takes its part from [`role`]:
+//!
+//! ```ignore
+//! #[test]
+//! #[ignore = "started by another test as a process of its own"]
+//! fn replica() {
+//!     let Some(role) = child::role() else { return };
+//!     assert_eq!(child::hear(), "go");
+//!     child::say(format!("{role} is done"));
+//! }
+//!
+//! #[test]
+//! fn replicas_do_something_together() {
+//!     let mut replicas = ["a", "b", "c"].map(|role| child::spawn("replica", role, &[]));
+//!     replicas.iter_mut().for_each(|replica| replica.tell("go"));
+//!     for replica in replicas {
+//!         assert_eq!(replica.finish(Duration::from_secs(30)).len(), 1);
+//!     }
+//! }
+//! ```
+
+use std::env;
+use std::fmt::Display;
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::process::{self, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::signal;
+
+const ROLE: &str = "TEST_CHILD_ROLE";
+
+/// Precedes what the child says, which the test harness may put behind text of its own.
+const MARK: &str = "@child ";
+
+/// The first thing a child says: without it, a misspelt test name would be a silent success.
+const HELLO: &str = "has taken its role";
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that [`spawn`] started. Dropping it kills and reaps it.
+#[derive(Debug)]
+pub(crate) struct Child {
+    name: String,
+    process: process::Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+}
+
+/// Runs the ignored test `test` of this binary in a process of its own, with `role` to be read by
+/// [`role`] and further environment variables; returns once it has taken the role.
+///
+/// `test` is the full name, with modules: `"sharing::replica"`. What the child prints otherwise
+/// goes nowhere; what it writes to stderr, such as a panic, is shown.
+pub(crate) fn spawn(test: &str, role: &str, environment: &[(&str, &str)]) -> Child {
+    let binary = env::current_exe().expect("the path of the running binary");
+    let mut process = Command::new(binary)
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .env(ROLE, role)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this binary to start once more");
+    let stdin = process.stdin.take().expect("piped");
+    let stdout = BufReader::new(process.stdout.take().expect("piped"));
+    let (send, lines) = mpsc::channel();
+    // A thread of its own: a child must never block because nobody reads what it says.
+    thread::spawn(move || {
+        for line in stdout.lines().map_while(Result::ok) {
+            if let Some((_harness, said)) = line.split_once(MARK) {
+                let _ = send.send(said.to_owned());
+            }
+        }
+    });
+    let name = format!("{test} as {role}");
+    let child = Child {
+        name,
+        process,
+        stdin,
+        lines,
+    };
+    assert_eq!(child.next_line(PATIENCE), HELLO, "{}", child.name);
+    child
+}
+
+impl Child {
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a line for the child to [`hear`].
+    pub(crate) fn tell(&mut self, line: impl Display) {
+        writeln!(self.stdin, "{line}").expect("a child that still runs");
+    }
+
+    /// The next line that the child says; panics if it takes longer or ends without one.
+    pub(crate) fn next_line(&self, within: Duration) -> String {
+        self.lines.recv_timeout(within).unwrap_or_else(|error| {
+            panic!("no line from {}: {error}", self.name);
+        })
+    }
+
+    /// Waits for the child to end and returns what it said meanwhile; panics if it takes longer or
+    /// fails.
+    pub(crate) fn finish(mut self, within: Duration) -> Vec<String> {
+        let deadline = Instant::now() + within;
+        let mut said = Vec::new();
+        let ended = loop {
+            match self
+                .lines
+                .recv_timeout(deadline - Instant::now().min(deadline))
+            {
+                Ok(line) => said.push(line),
+                Err(error) => break error == mpsc::RecvTimeoutError::Disconnected,
+            }
+        };
+        assert!(ended, "{} still runs after {within:?}", self.name);
+        // Its stdout is closed, so it is about to be gone.
+        let status = self.process.wait().expect("our own child");
+        assert!(status.success(), "{}: {status}; said {said:?}", self.name);
+        said
+    }
+
+    /// Ends the child as a power failure would and returns what it said and nobody read.
+    pub(crate) fn kill9(mut self) -> Vec<String> {
+        self.process.kill().expect("our own child");
+        self.process.wait().expect("our own child");
+        self.lines.iter().collect()
+    }
+
+    /// Freezes the child: it keeps its connections and does nothing.
+    pub(crate) fn sigstop(&self) {
+        signal::freeze(self.pid());
+    }
+
+    /// Lets a frozen child run on.
+    pub(crate) fn sigcont(&self) {
+        signal::thaw(self.pid());
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// In a process that [`spawn`] started: the role it was given. Elsewhere `None`.
+///
+/// Call it first. From then on the process ends when the one that started it does.
+pub(crate) fn role() -> Option<String> {
+    let role = env::var(ROLE).ok()?;
+    heard();
+    Some(role)
+}
+
+/// In a child: one line to the process that started it.
+pub(crate) fn say(line: impl Display) {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{MARK}{line}").expect("a parent that still runs");
+    stdout.flush().expect("a parent that still runs");
+}
+
+/// In a child: the next line from the process that started it. Blocks the thread.
+pub(crate) fn hear() -> String {
+    let lines = heard().lock().expect("no panic while listening");
+    lines.recv_timeout(PATIENCE).expect("a line in time")
+}
+
+fn heard() -> &'static Mutex<Receiver<String>> {
+    static HEARD: OnceLock<Mutex<Receiver<String>>> = OnceLock::new();
+    HEARD.get_or_init(|| {
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || {
+            for line in io::stdin().lines().map_while(Result::ok) {
+                let _ = send.send(line);
+            }
+            // The other end is gone, and with it whoever would have ended this process.
+            process::exit(1);
+        });
+        say(HELLO);
+        Mutex::new(receive)
+    })
+}

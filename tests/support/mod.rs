@@ -1,0 +1,24 @@
+//! What integration tests stand on: real servers, real processes, a recording upstream.
+//!
+//! | module | for |
+//! | --- | --- |
+//! | [`redis_server`] | a `redis-server` of the test's own, to start, kill, stop, freeze |
+//! | [`command_stats`] | how many calls a server has counted, script calls above all |
+//! | [`monitor`] | every single command that reached a server, and whether a script sent it |
+//! | [`child`] | a test that runs in several operating system processes |
+//! | [`upstream`] | an HTTP server that remembers when requests arrived |
+//!
+//! Nothing here skips: what a test needs and cannot have is a panic that says what to do. Every
+//! wait is bounded, far above what a loaded machine needs.
+
+#![allow(
+    dead_code,
+    reason = "each test crate compiles all of this and uses a part"
+)]
+
+pub(crate) mod child;
+pub(crate) mod command_stats;
+pub(crate) mod monitor;
+pub(crate) mod redis_server;
+pub(crate) mod signal;
+pub(crate) mod upstream;

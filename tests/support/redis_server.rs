@@ -1,0 +1,235 @@
+//! [`RedisServer`]: a real `redis-server` that one test has to itself.
+
+use std::env;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{Client, FromRedisValue, IntoConnectionInfo, RedisResult};
+use tempfile::TempDir;
+
+use super::signal;
+
+/// How long a server may take to answer its first `PING`, or to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A `redis-server` process on a loopback port of its own, which keeps nothing on disk.
+///
+/// Without persistence, whatever ends the process loses its data: [`kill9`](Self::kill9) followed
+/// by [`restart`](Self::restart) is a server whose state is gone. Dropping it kills and reaps it.
+///
+/// The binary is `$REDIS_SERVER`, or else `redis-server` on the `PATH`. All methods block the
+/// thread, for milliseconds.
+#[derive(Debug)]
+pub(crate) struct RedisServer {
+    port: u16,
+    extra: Vec<String>,
+    dir: TempDir,
+    process: Option<Child>,
+}
+
+/// Why a server did not come up.
+enum Failure {
+    PortTaken,
+    Other(String),
+}
+
+impl RedisServer {
+    /// Starts a server and returns once it answers.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with further arguments, such as `["--maxmemory", "2mb"]`.
+    pub(crate) fn start_with(extra: &[&str]) -> Self {
+        for _ in 0..20 {
+            let mut server = Self {
+                port: spare_port(),
+                extra: extra.iter().map(ToString::to_string).collect(),
+                dir: tempfile::tempdir().expect("a temporary directory"),
+                process: None,
+            };
+            match server.launch() {
+                Ok(()) => return server,
+                // Between the probe and the bind, somebody else took the port.
+                Err(Failure::PortTaken) => {}
+                Err(Failure::Other(why)) => panic!("{why}"),
+            }
+        }
+        panic!("lost the race for a free port twenty times");
+    }
+
+    /// `redis://127.0.0.1:PORT/`.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The id of the running process.
+    pub(crate) fn pid(&self) -> u32 {
+        let process = self.process.as_ref();
+        process.expect("the server is not running").id()
+    }
+
+    /// A client as a user would make it.
+    pub(crate) fn client(&self) -> Client {
+        Client::open(self.url()).expect("a valid URL")
+    }
+
+    /// Sends one command over a connection of its own and reads the answer, like `redis-cli`:
+    /// `server.command::<String>(&["GET", "name"])`.
+    pub(crate) fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        self.try_command(words)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}\n{}", self.log()))
+    }
+
+    /// Like [`command`](Self::command), with the server's refusal or absence as an error.
+    pub(crate) fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let timeout = Duration::from_secs(5);
+        let info = self.url().into_connection_info()?;
+        // No commands to set the connection up: they would show in the counts that tests compare.
+        let quiet = info.redis_settings().clone().set_skip_set_lib_name();
+        let client = Client::open(info.set_redis_settings(quiet))?;
+        let mut connection = client.get_connection_with_timeout(timeout)?;
+        connection.set_read_timeout(Some(timeout))?;
+        connection.set_write_timeout(Some(timeout))?;
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut connection)
+    }
+
+    /// Ends the server as an operator would: it closes its connections and exits.
+    pub(crate) fn stop(&mut self) {
+        signal::terminate(self.pid());
+        let deadline = Instant::now() + PATIENCE;
+        let mut process = self.process.take().expect("checked by pid()");
+        while process.try_wait().expect("our own child").is_none() {
+            if Instant::now() > deadline {
+                self.process = Some(process);
+                panic!("the server did not stop: {}", self.log());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Ends the server as a power failure would, even while it is frozen.
+    pub(crate) fn kill9(&mut self) {
+        let mut process = self.process.take().expect("the server is not running");
+        process.kill().expect("our own child");
+        process.wait().expect("our own child");
+    }
+
+    /// Starts the server again on the same port, empty, killing it first if it still runs.
+    pub(crate) fn restart(&mut self) {
+        if self.process.is_some() {
+            self.kill9();
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.launch() {
+                Ok(()) => return,
+                Err(Failure::PortTaken) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Err(Failure::PortTaken) => panic!("port {} stays taken", self.port),
+                Err(Failure::Other(why)) => panic!("{why}"),
+            }
+        }
+    }
+
+    /// Freezes the server: connections stay open, and nothing answers.
+    pub(crate) fn sigstop(&self) {
+        signal::freeze(self.pid());
+    }
+
+    /// Lets a frozen server run on; it answers what was sent meanwhile.
+    pub(crate) fn sigcont(&self) {
+        signal::thaw(self.pid());
+    }
+
+    /// What the server has written to its log.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    fn launch(&mut self) -> Result<(), Failure> {
+        let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let log = File::create(self.dir.path().join("log")).expect("a new file in our directory");
+        let process = Command::new(&binary)
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--dir"])
+            .arg(self.dir.path())
+            .args(&self.extra)
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().expect("a second handle"))
+            .stdout(log)
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!(
+                    "cannot start {}: {error}. These tests need a redis-server on the PATH or in \
+                     REDIS_SERVER; scripts/test installs one",
+                    binary.display()
+                )
+            });
+        self.process = Some(process);
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let process = self.process.as_mut().expect("just launched");
+            if let Some(status) = process.try_wait().expect("our own child") {
+                self.process = None;
+                let log = self.log();
+                let lost = log.contains("Address already in use");
+                let why = || Failure::Other(format!("redis-server: {status}\n{log}"));
+                return Err(if lost { Failure::PortTaken } else { why() });
+            }
+            // A stranger's server on this port would answer a PING too.
+            let identity: RedisResult<String> = self.try_command(&["INFO", "server"]);
+            let ours = format!("process_id:{}\r\n", self.pid());
+            if identity.is_ok_and(|info| info.contains(&ours))
+                && self.try_command::<String>(&["PING"]).is_ok()
+            {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let why = format!(
+                    "no answer from redis-server in {PATIENCE:?}\n{}",
+                    self.log()
+                );
+                return Err(Failure::Other(why));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A port that is free at this moment, below those that systems hand out to outgoing connections.
+///
+/// While a server is down, its clients keep trying to connect. From the range for outgoing
+/// connections, one of them would sooner or later be given the very port it is calling, connect to
+/// itself, and keep the server from coming back.
+fn spare_port() -> u16 {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    (0..1_000)
+        .map(|_| TRIED.fetch_add(1, Ordering::Relaxed))
+        .map(|tried| process::id().wrapping_mul(97).wrapping_add(tried) % 20_000)
+        .map(|offset| 10_000 + u16::try_from(offset).expect("below 20,000"))
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port among a thousand")
+}

@@ -1,0 +1,45 @@
+//! Signals, through the shell: the crate forbids `unsafe`, and a bare machine has no `kill` binary.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Stops a process in its tracks; returns once it no longer runs.
+///
+/// Its connections stay open and unanswered, which is what a hung host looks like.
+pub(crate) fn freeze(pid: u32) {
+    send("STOP", pid);
+    // The signal is sent but not yet obeyed; only Linux lets us see when it is.
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while state(pid).is_some_and(|state| state != 'T') {
+        assert!(Instant::now() < deadline, "process {pid} did not stop");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Lets a frozen process run on.
+pub(crate) fn thaw(pid: u32) {
+    send("CONT", pid);
+}
+
+/// Asks a process to end.
+pub(crate) fn terminate(pid: u32) {
+    send("TERM", pid);
+}
+
+fn send(signal: &str, pid: u32) {
+    let command = format!("kill -{signal} {pid}");
+    let status = Command::new("sh").args(["-c", &command]).status();
+    assert!(
+        status.as_ref().is_ok_and(|status| status.success()),
+        "`{command}`: {status:?}"
+    );
+}
+
+/// The process's state letter: the first field after the name, which stands in parentheses and may
+/// itself hold spaces.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
