@@ -18,7 +18,6 @@ use crate::line::Held;
 ///
 /// [`run`]: crate::Limiter::run
 #[derive(Debug)]
-#[must_use = "dropping a permit counts as a departure; `forfeit` gives it back"]
 pub struct Permit {
     shared: Arc<Shared>,
     key: Key,

@@ -30,6 +30,16 @@ local algorithms = { log = sliding_log, spacing = spacing, gcra = gcra }
 
 local ledger = { counters = {}, free = {}, touched = false }
 
+-- Whether slot a was handed out after slot b.
+local function is_after(a, b)
+  if a[1] ~= b[1] then return a[1] > b[1] end
+  if a[2] ~= b[2] then return a[2] > b[2] end
+  for i = 4, math.min(#a, #b) do
+    if a[i] ~= b[i] then return a[i] > b[i] end
+  end
+  return #a > #b
+end
+
 -- Calls `visit` with each counter and what the slot's receipt holds for it.
 function ledger.each(slot, visit)
   local place = 4
@@ -141,7 +151,7 @@ end
 function ledger.release(slot)
   if slot[1] > ledger.now and not ledger.is_last(slot) then
     local place = #ledger.free
-    while place > 0 and ledger.free[place][1] > slot[1] do place = place - 1 end
+    while place > 0 and is_after(ledger.free[place], slot) do place = place - 1 end
     table.insert(ledger.free, place + 1, slot)
     ledger.touched = true
   else

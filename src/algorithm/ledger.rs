@@ -62,7 +62,7 @@ pub(crate) type Outcomes = SmallVec<[Outcome; 1]>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ledger {
     counters: SmallVec<[Counter; 1]>,
-    /// In the order of their times.
+    /// In the order in which they were handed out, so that the last one may leave.
     free: Vec<Slot>,
 }
 
@@ -109,7 +109,7 @@ impl Ledger {
         self.refresh(now);
         for slot in slots {
             if slot.at > now && !self.is_last(slot) {
-                let place = self.free.partition_point(|free| free.at <= slot.at);
+                let place = self.free.partition_point(|free| order(free) <= order(slot));
                 self.free.insert(place, slot.clone());
             } else {
                 self.give_back(slot, now);
@@ -129,6 +129,11 @@ impl Ledger {
     /// The time from which nothing recorded has any influence.
     pub(crate) fn expires(&self) -> u64 {
         self.counters.iter().map(Counter::expires).max().unwrap_or(0)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> &[Slot] {
+        &self.free
     }
 
     fn reserve_one(&mut self, now: u64, margin: u64, x: u64, ask: &Ask) -> Result<Slot, u64> {
@@ -187,6 +192,12 @@ impl Ledger {
     fn give_back(&mut self, slot: &Slot, now: u64) {
         give_back(&mut self.counters, slot, now);
     }
+}
+
+/// Grows with each slot that is handed out: none of its parts ever decreases, and records and
+/// numbers tell apart what departs at the same time.
+fn order(slot: &Slot) -> (u64, u64, &[u64]) {
+    (slot.at, slot.record, &slot.receipt)
 }
 
 fn is_last(counters: &[Counter], slot: &Slot) -> bool {
@@ -266,6 +277,23 @@ mod tests {
         for place in [3, 0, 0, 2, 0, 0] {
             let slot = held.remove(place);
             ledger.release(5_002, &[slot]);
+        }
+        assert_eq!(ledger, before);
+    }
+
+    #[test]
+    fn slots_of_one_time_leave_in_any_order() {
+        let mut ledger = Ledger::new(&[LOG, SPACING]);
+        slots(&mut ledger, 5_000, &[ask(2, 1)]);
+        let before = ledger.clone();
+        let mut held = slots(&mut ledger, 5_001, &[ask(1, 1)]);
+        held.extend(ledger.reserve(5_002, 20, 0, &[ask(1, 1)]).into_iter().map(|it| match it {
+            Outcome::Granted(slot) => slot,
+            Outcome::Refused { .. } => panic!("refused"),
+        }));
+        held.extend(slots(&mut ledger, 5_003, &[ask(1, 2)]));
+        for place in [1, 0, 0] {
+            ledger.release(5_004, &[held.remove(place)]);
         }
         assert_eq!(ledger, before);
     }

@@ -57,13 +57,14 @@ impl Driver {
         state.driver = DriverState::Asleep(cx.waker().clone());
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
-        if let Some(asked) = asked {
-            self.reserve(asked);
-        }
+        // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
             let shared = &self.line.shared;
             let release = Release::new(&self.line.key, &shared.policy, &surplus);
             self.releasing = Some(shared.store.release(&release));
+        }
+        if let Some(asked) = asked {
+            self.reserve(asked);
         }
         alarm
     }

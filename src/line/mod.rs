@@ -22,6 +22,8 @@ mod driver;
 mod lines;
 mod queue;
 mod segment;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use self::lines::{Lines, Newcomer};
 pub(crate) use self::queue::{Call, Refusal, WaiterId, hold};

@@ -18,9 +18,6 @@ use crate::store::{Ask, DRIFT, Outcome, Reserved, Slot, StoreError};
 /// The most requests that share one call, so that none holds the store up for long.
 const LARGEST_CALL: usize = 2_000;
 
-/// For how long the first of those whose slots have come may keep the others behind it.
-const PATIENCE: Duration = Duration::from_millis(2);
-
 /// Waiters in their order of arrival, in segments of like cost; those whose slots have come, on a
 /// list of their own; and slots that nobody wants.
 ///
@@ -33,7 +30,8 @@ pub(crate) struct Queue {
     /// What the first segment is called; the others follow.
     first_segment: u64,
     due: List,
-    due_since: Option<Instant>,
+    /// Until when the first of them may keep the others behind it: for a third of the guard.
+    patience: Option<Instant>,
     surplus: Vec<Slot>,
     /// Whether a call that asks for slots is in flight.
     asking: bool,
@@ -90,7 +88,7 @@ impl Queue {
             // Waiters that come back to the front may need segments before the first.
             first_segment: 1 << 32,
             due: List::default(),
-            due_since: None,
+            patience: None,
             surplus: Vec::new(),
             asking: false,
             planned: None,
@@ -344,14 +342,15 @@ impl Queue {
             let Some((index, held)) = front.pop(&mut self.nodes) else {
                 break;
             };
+            let patience = now + held.guard / 3;
             self.nodes[index].phase = Phase::Due { held, listed: true };
             self.due.push_back(&mut self.nodes, index);
             if self.due.head == Some(index) {
-                self.due_since = Some(now);
+                self.patience = Some(patience);
                 wakes.extend(self.nodes[index].waker.take());
             }
         }
-        if self.due_since.is_some_and(|since| now >= since + PATIENCE) {
+        if self.patience.is_some_and(|until| now >= until) {
             self.let_all_go(wakes);
         }
     }
@@ -372,8 +371,7 @@ impl Queue {
     fn next_event(&self) -> Option<Instant> {
         let front = self.segments.iter().find(|segment| !segment.is_empty());
         let slot = front.and_then(Segment::next_slot).map(|held| held.due);
-        let patience = self.due_since.map(|since| since + PATIENCE);
-        slot.into_iter().chain(patience).min()
+        slot.into_iter().chain(self.patience).min()
     }
 
     /// The first of those whose slots have come does not look; so all may go, in any order.
@@ -385,7 +383,7 @@ impl Queue {
             }
             wakes.extend(self.nodes[index].waker.take());
         }
-        self.due_since = None;
+        self.patience = None;
     }
 
     /// Takes a waiter, whose slot has come, off the list, and lets the next one look; yields the
@@ -404,7 +402,7 @@ impl Queue {
             let was_first = self.due.head == Some(index);
             self.due.remove(&mut self.nodes, index);
             if was_first {
-                self.due_since = self.due.head.map(|_| now);
+                self.patience = self.due.head.map(|_| now + held.guard / 3);
                 if let Some(next) = self.due.head {
                     wakes.extend(self.nodes[next].waker.take());
                 }

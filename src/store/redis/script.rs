@@ -8,8 +8,9 @@ use redis::Cmd;
 macro_rules! assemble {
     ($name:literal $(, $between:literal)?) => {
         concat!(
-            include_str!("state.lua"),
+            include_str!("time.lua"),
             $($between,)?
+            include_str!("state.lua"),
             include_str!("../../algorithm/sliding_log.lua"),
             include_str!("../../algorithm/spacing.lua"),
             include_str!("../../algorithm/gcra.lua"),

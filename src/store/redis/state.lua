@@ -1,6 +1,4 @@
--- Reading and writing state: what all the scripts start with.
---
--- Numbers are microseconds on the server's clock unless said otherwise.
+-- Reading and writing state.
 
 -- No record may lie further ahead than this: a wait, a window and some more.
 local SANE = 30 * 365 * 24 * 3600 * 1000000
@@ -12,11 +10,6 @@ end
 local function check(number, key, now)
   if number and number >= 0 and number <= now + SANE and number % 1 == 0 then return number end
   refuse(key)
-end
-
--- How long a key has to live, in milliseconds.
-local function lifetime(expires, now)
-  return string.format('%.0f', math.max(math.ceil((expires - now) / 1000), 0) + 1)
 end
 
 local function load_number(key, now)
@@ -37,9 +30,4 @@ local function pack_records(records)
       unpack(records, start, stop))
   end
   return table.concat(parts)
-end
-
-local function server_time()
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end

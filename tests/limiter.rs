@@ -1,0 +1,415 @@
+//! What a caller sees of the limiter, on a clock that stands still unless all are waiting.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::poll;
+use tokio::time::{Instant, advance, sleep};
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Algorithm, Decision, Limiter, LimiterBuilder, Quota};
+
+const SECOND: Duration = Duration::from_secs(1);
+const GUARD: Duration = Duration::from_millis(10);
+
+fn per_second(limit: u32) -> LimiterBuilder {
+    Limiter::builder().quota(Quota::per_second(limit)).guard(GUARD)
+}
+
+fn build(builder: LimiterBuilder) -> Limiter {
+    builder.build().expect("a valid policy")
+}
+
+/// Waits until no line is left, so that nothing more will change.
+async fn settle(limiter: &Limiter) {
+    while limiter.lines() > 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_lets_more_than_the_limit_go_in_any_window() {
+    for (limit, buffer) in [(1, 0), (5, 0), (5, 50), (50, 0)] {
+        let limiter = build(per_second(limit).buffer(Duration::from_millis(buffer)));
+        let start = Instant::now();
+        let count = limit * 4;
+        let departs = (0..count).map(|_| async {
+            limiter.acquire("a").await.expect("a permit");
+            start.elapsed()
+        });
+        let history: History = join_all(departs).await.into_iter().collect();
+        history.assert_at_most(limit.into(), SECOND + Duration::from_millis(buffer));
+        let span = history.span().expect("departures");
+        let least = (SECOND + GUARD + Duration::from_millis(buffer)) * 3;
+        assert!(span >= least && span <= least + Duration::from_millis(20), "took {span:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_waiters_depart_in_their_order() {
+    let limiter = build(per_second(30));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..1_000 {
+        let (limiter, order) = (limiter.clone(), order.clone());
+        tasks.push(tokio::spawn(async move {
+            limiter.acquire("a").await.expect("a permit");
+            order.lock().expect("no panic").push(number);
+        }));
+        tokio::task::yield_now().await;
+    }
+    join_all(tasks).await;
+    assert_eq!(*order.lock().expect("no panic"), (0..1_000).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_threads_keep_the_order() {
+    let quota = Quota::new(100, Duration::from_millis(50));
+    let limiter = build(Limiter::builder().quota(quota));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut acquires = Vec::new();
+    for number in 0..1_000 {
+        let mut acquire = Box::pin(limiter.acquire("a"));
+        if poll!(&mut acquire).is_ready() {
+            order.lock().expect("no panic").push(number);
+        } else {
+            acquires.push((number, acquire));
+        }
+    }
+    // Each has its place in the line before any of the tasks starts.
+    let tasks = acquires.into_iter().map(|(number, acquire)| {
+        let order = order.clone();
+        tokio::spawn(async move {
+            let permit = acquire.await.expect("a permit");
+            order.lock().expect("no panic").push(number);
+            drop(permit);
+        })
+    });
+    join_all(tasks.collect::<Vec<_>>()).await;
+    // Between its permit and its entry, a thread may be held up for a while; hence neighbours swap.
+    let order = order.lock().expect("no panic");
+    assert_eq!(order.len(), 1_000);
+    let places = order.iter().enumerate();
+    let far = places.filter(|&(place, &number)| place.abs_diff(number) > 16).count();
+    assert!(far < 100, "{far} of 1,000 departed far from their place");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_never_overtakes_the_line() {
+    let limiter = build(per_second(2));
+    let waiting = (0..6).map(|_| limiter.acquire("a")).collect::<Vec<_>>();
+    let line = tokio::spawn(join_all(waiting));
+    for _ in 0..2_500 {
+        sleep(Duration::from_millis(1)).await;
+        if line.is_finished() {
+            break;
+        }
+        let Decision::Limited(limited) = limiter.try_acquire("a").await.expect("a decision") else {
+            panic!("overtook the line");
+        };
+        assert!(limited.delay() > Duration::ZERO);
+        assert_eq!(limited.remaining(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn says_how_long_exactly() {
+    let limiter = build(per_second(2));
+    for left in [1, 0] {
+        let Decision::Granted(permit) = limiter.try_acquire("a").await.expect("a decision") else {
+            panic!("limited");
+        };
+        assert_eq!(permit.remaining(), left);
+        assert_eq!(permit.reset(), SECOND + GUARD);
+        assert_eq!(permit.waited(), Duration::ZERO);
+    }
+    let Decision::Limited(limited) = limiter.try_acquire("a").await.expect("a decision") else {
+        panic!("granted");
+    };
+    assert_eq!(limited.delay(), SECOND + GUARD);
+    assert_eq!(limited.reset(), SECOND + GUARD);
+    advance(limited.delay() - Duration::from_micros(1)).await;
+    assert!(!limiter.try_acquire("a").await.expect("a decision").is_granted());
+    advance(Duration::from_micros(1)).await;
+    assert!(limiter.try_acquire("a").await.expect("a decision").is_granted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_do_not_affect_each_other() {
+    let limiter = build(per_second(1));
+    for key in ["a", "b", "c"] {
+        assert!(limiter.try_acquire(key).await.expect("a decision").is_granted());
+        assert!(!limiter.try_acquire(key).await.expect("a decision").is_granted());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refuses_at_once_what_would_wait_too_long_and_consumes_nothing() {
+    let limiter = build(per_second(1).max_wait(SECOND * 2));
+    let start = Instant::now();
+    let waits = join_all((0..5).map(|_| limiter.acquire("a"))).await;
+    let granted: Vec<_> = waits.iter().flatten().map(tower_throttle::Permit::waited).collect();
+    assert_eq!(granted.len(), 2, "{waits:?}");
+    for error in waits.iter().filter_map(|wait| wait.as_ref().err()) {
+        assert!(error.is_limited());
+        let wait = error.wait().expect("the wait it would have been");
+        assert!(wait >= (SECOND + GUARD) * 2 && wait < (SECOND + GUARD) * 2 + GUARD, "{wait:?}");
+    }
+    let elapsed = start.elapsed();
+    assert!(elapsed < SECOND + GUARD * 2, "{elapsed:?}");
+    let error = limiter.acquire("a").max_wait(SECOND / 2).await.expect_err("no slot so soon");
+    assert!(error.is_limited() && error.wait() > Some(SECOND / 2));
+    let error = limiter.acquire("a").deadline(Instant::now()).await.expect_err("no time");
+    assert!(error.is_limited());
+    // None of those who were refused has pushed the next one back.
+    let waited = limiter.acquire("a").await.expect("a permit").waited();
+    assert!(waited <= SECOND + GUARD + Duration::from_millis(2), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_the_line_as_short_as_it_is_told() {
+    let limiter = build(per_second(1).max_waiting(3));
+    limiter.acquire("a").await.expect("a permit");
+    let mut line = Vec::new();
+    for _ in 0..3 {
+        let mut waiter = Box::pin(limiter.acquire("a"));
+        assert!(poll!(&mut waiter).is_pending());
+        line.push(waiter);
+    }
+    let error = limiter.acquire("a").await.expect_err("the line is full");
+    assert!(error.is_line_full() && !error.is_limited());
+    assert!(!limiter.try_acquire("a").await.expect("a decision").is_granted());
+    limiter.acquire("b").await.expect("a line of its own");
+    line.pop();
+    let mut waiter = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut waiter).is_pending(), "a place is free again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_depart_is_refused_at_once_and_is_not_called_limited() {
+    let limiter = build(per_second(5).quota(Quota::per_minute(3)));
+    for cost in [0, 4, u32::MAX] {
+        let error = limiter.acquire("a").cost(cost).await.expect_err("too costly");
+        assert!(error.is_invalid_cost() && !error.is_limited(), "{error}");
+        let error = limiter.try_acquire("a").cost(cost).await.expect_err("too costly");
+        assert!(error.is_invalid_cost());
+    }
+    assert!(limiter.acquire("").await.expect_err("no key").is_invalid_key());
+    assert_eq!(limiter.acquire("a").cost(3).await.expect("a permit").remaining(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_departs_at_once_and_never_starves() {
+    let limiter = build(per_second(4));
+    let start = Instant::now();
+    let costs = [1, 1, 4, 1, 3, 2, 2, 1, 4, 1];
+    let departs = costs.map(|cost| {
+        let limiter = &limiter;
+        async move {
+            limiter.acquire("a").cost(cost).await.expect("a permit");
+            (start.elapsed(), u64::from(cost))
+        }
+    });
+    let departed = join_all(departs).await;
+    assert!(departed.is_sorted_by_key(|departed| departed.0), "{departed:?}");
+    departed.into_iter().collect::<History>().assert_at_most(4, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_hold_jointly() {
+    let limiter = build(per_second(2).quota(Quota::new(3, SECOND * 10)));
+    let start = Instant::now();
+    let departs = (0..6).map(|_| async {
+        limiter.acquire("a").await.expect("a permit");
+        start.elapsed()
+    });
+    let history: History = join_all(departs).await.into_iter().collect();
+    history.assert_at_most(2, SECOND);
+    history.assert_at_most(3, SECOND * 10);
+    assert!(history.span() < Some(SECOND * 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn spacing_and_gcra_keep_their_bounds() {
+    let tenth = SECOND / 10;
+    let spaced = build(per_second(10).quota(Quota::per_second(10).algorithm(Algorithm::Spacing)));
+    let bursty = Quota::per_second(10).algorithm(Algorithm::Gcra { burst: 4 });
+    let bursty = build(Limiter::builder().quota(bursty).guard(GUARD));
+    for (limiter, burst) in [(spaced, 1), (bursty, 4)] {
+        let start = Instant::now();
+        let departs = (0..20).map(|_| async {
+            limiter.acquire("a").await.expect("a permit");
+            start.elapsed()
+        });
+        let history: History = join_all(departs).await.into_iter().collect();
+        for windows in 1..10 {
+            history.assert_at_most(burst + u64::from(windows) - 1, tenth * windows);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_moves_everyone_up() {
+    let limiter = build(per_second(1));
+    limiter.acquire("a").await.expect("a permit");
+    let mut waiters: Vec<_> = (0..4).map(|_| Box::pin(limiter.acquire("a"))).collect();
+    for waiter in &mut waiters {
+        assert!(poll!(waiter).is_pending());
+    }
+    sleep(SECOND / 2).await;
+    waiters.drain(..2);
+    let waits = join_all(waiters).await;
+    for (place, permit) in (1..).zip(&waits) {
+        let waited = permit.as_ref().expect("a permit").waited();
+        let due = (SECOND + GUARD) * place;
+        assert!(waited >= due && waited < due + GUARD, "{waited:?}");
+    }
+    settle(&limiter).await;
+    let waited = limiter.acquire("a").await.expect("a permit").waited();
+    assert!(waited <= SECOND + GUARD + GUARD, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn everyone_leaving_leaves_nothing_behind() {
+    let limiter = build(per_second(1));
+    limiter.acquire("a").await.expect("a permit");
+    let mut waiters: Vec<_> = (0..500).map(|_| Box::pin(limiter.acquire("a"))).collect();
+    for waiter in &mut waiters {
+        assert!(poll!(waiter).is_pending());
+    }
+    sleep(SECOND / 10).await;
+    // First those in the middle, then the others.
+    waiters.drain(100..300);
+    waiters.clear();
+    settle(&limiter).await;
+    let Decision::Limited(limited) = limiter.try_acquire("a").await.expect("a decision") else {
+        panic!("granted");
+    };
+    assert!(limited.delay() <= SECOND, "{limited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forfeited_permit_costs_nothing() {
+    let limiter = build(per_second(2));
+    for _ in 0..10 {
+        limiter.acquire("a").await.expect("a permit").forfeit();
+    }
+    limiter.acquire("a").await.expect("a permit");
+    let second = limiter.acquire("a").await.expect("a permit");
+    assert_eq!(second.waited(), Duration::ZERO);
+    let mut waiter = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut waiter).is_pending());
+    second.forfeit();
+    let waited = waiter.await.expect("the slot of the one that went").waited();
+    assert_eq!(waited, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_not_valid_for_ever() {
+    let limiter = build(per_second(1));
+    let permit = limiter.acquire("a").await.expect("a permit");
+    assert!(permit.is_valid());
+    advance(GUARD - Duration::from_micros(1)).await;
+    assert!(permit.is_valid());
+    advance(Duration::from_micros(1)).await;
+    assert!(!permit.is_valid());
+    permit.forfeit();
+    assert_eq!(limiter.acquire("a").await.expect("a permit").waited(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_wake_up_gets_another_slot_and_keeps_its_place() {
+    let limiter = build(per_second(1));
+    let start = Instant::now();
+    limiter.acquire("a").await.expect("a permit");
+    let mut first = Box::pin(limiter.acquire("a"));
+    let mut second = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut first).is_pending());
+    assert!(poll!(&mut second).is_pending());
+    sleep(SECOND / 2).await;
+    // Everyone sleeps through the first slot and its guard.
+    advance(SECOND).await;
+    let first = async { (first.await.expect("a permit"), start.elapsed()) };
+    let second = async { (second.await.expect("a permit"), start.elapsed()) };
+    let ((_, first), (_, second)) = tokio::join!(first, second);
+    let history: History = [Duration::ZERO, first, second].into_iter().collect();
+    history.assert_at_most(1, SECOND);
+    assert!(first < second);
+    assert!(second < SECOND * 4, "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_look_keeps_nobody() {
+    let limiter = build(per_second(3));
+    join_all((0..3).map(|_| limiter.acquire("a"))).await;
+    let mut stuck = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut stuck).is_pending());
+    let others = join_all((0..2).map(|_| limiter.acquire("a"))).await;
+    for permit in others {
+        let waited = permit.expect("a permit").waited();
+        assert!(waited < SECOND + GUARD * 2, "{waited:?}");
+    }
+    sleep(SECOND / 2).await;
+    let waited = stuck.await.expect("another slot").waited();
+    assert!(waited < SECOND * 3, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_when_a_key_falls_idle() {
+    let limiter = build(per_second(1));
+    for _ in 0..3 {
+        let waits = (0..20).map(|number| {
+            let limiter = limiter.clone();
+            async move {
+                join_all((0..2).map(|_| limiter.acquire(format!("key {number}")))).await;
+            }
+        });
+        join_all(waits).await;
+        settle(&limiter).await;
+    }
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[test]
+fn a_line_outlives_the_runtime_that_served_it() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().expect("a runtime")
+    };
+    let quota = Quota::new(1, Duration::from_millis(100));
+    let limiter = build(Limiter::builder().quota(quota));
+    let first = runtime();
+    let mut waiter = first.block_on(async {
+        limiter.acquire("a").await.expect("a permit");
+        let mut waiter = Box::pin(limiter.acquire("a"));
+        assert!(poll!(&mut waiter).is_pending());
+        waiter
+    });
+    let mut gone = first.block_on(async {
+        let mut gone = Box::pin(limiter.acquire("a"));
+        assert!(poll!(&mut gone).is_pending());
+        gone
+    });
+    drop(first);
+    let second = runtime();
+    second.block_on(async {
+        (&mut waiter).await.expect("another driver");
+        assert!(poll!(&mut gone).is_pending());
+    });
+    drop(second);
+    drop((waiter, gone));
+    assert_eq!(limiter.lines(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_a_function_once_it_may_depart() {
+    let limiter = build(per_second(1));
+    let start = Instant::now();
+    let double = async |number: u32| {
+        limiter.run("a", || async move { (number * 2, Instant::now()) }).await.expect("a permit")
+    };
+    assert_eq!(double(1).await.0, 2);
+    let (four, at) = double(2).await;
+    assert_eq!(four, 4);
+    assert!(at - start >= SECOND);
+}
