@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::Offset;
 use crate::error::Error;
 use crate::key::Key;
 use crate::limiter::Shared;
@@ -35,7 +36,10 @@ impl Acquire {
     }
 
     /// Waits once more, from the place in the line that the expired permit had.
-    #[cfg_attr(not(feature = "tower"), expect(dead_code, reason = "only a service makes it wait"))]
+    #[cfg_attr(
+        not(feature = "tower"),
+        expect(dead_code, reason = "only a service makes it wait")
+    )]
     pub(crate) fn again(&mut self, expired: Permit) {
         expired.forfeit();
         self.wait.stage = Stage::Start;
@@ -68,9 +72,14 @@ impl Future for Acquire {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let since = this.wait.since();
-        let until = this.max_wait.and_then(|max_wait| since.checked_add(max_wait));
+        let until = this
+            .max_wait
+            .and_then(|max_wait| since.checked_add(max_wait));
         let until = until.into_iter().chain(this.deadline).min();
-        let answer = ready!(this.wait.poll(cx, until.map_or(Bound::Unlimited, Bound::Until)))?;
+        let answer = ready!(
+            this.wait
+                .poll(cx, until.map_or(Bound::Unlimited, Bound::Until))
+        )?;
         Poll::Ready(answer.map_err(|limited| Error::too_long(since.elapsed() + limited.delay)))
     }
 }
@@ -205,6 +214,7 @@ impl Wait {
         };
         let mut reply = self.shared.store.reserve(&Reserve {
             guard,
+            least_guard: self.shared.guard.least(),
             asks: &[ask],
             ..Reserve::new(&self.key, &self.shared.policy)
         });
@@ -212,10 +222,13 @@ impl Wait {
             return Ok(None);
         };
         let mut reserved = reserved.map_err(Error::store)?;
+        let received = Instant::now();
         let call = Call {
             sent,
-            received: Instant::now(),
+            received,
             guard,
+            buffer: self.shared.policy.buffer(),
+            offset: Offset::of_call(sent, sent, received, reserved.now),
         };
         let limited = |wait| Limited {
             delay: Duration::from_micros(wait),

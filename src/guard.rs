@@ -1,6 +1,6 @@
 //! How late after its slot a request may still depart: [`Guard`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::algorithm::micros;
@@ -13,13 +13,15 @@ const DECAY: u64 = 256;
 
 /// The guard for the next reservation, never below what the policy says.
 ///
-/// It must exceed the round trip to the store, or no permit is ever valid, and the delay with which
+/// It must exceed the round trip to the store, or no slot that comes at once is ever valid, and the delay with which
 /// a busy process wakes. So it follows the round trips that are measured, and doubles when a
 /// permit was forfeited, to sink again while permits are used in time.
 #[derive(Debug)]
 pub(crate) struct Guard {
     floor: u64,
+    measured: AtomicBool,
     round_trip: AtomicU64,
+    uncertainty: AtomicU64,
     wanted: AtomicU64,
 }
 
@@ -27,21 +29,31 @@ impl Guard {
     pub(crate) fn new(floor: Duration) -> Self {
         Self {
             floor: micros(floor),
+            measured: AtomicBool::new(false),
             round_trip: AtomicU64::new(0),
+            uncertainty: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn current(&self) -> Duration {
-        Duration::from_micros(self.least().max(self.wanted.load(Ordering::Relaxed)))
+        Duration::from_micros(self.base().max(self.wanted.load(Ordering::Relaxed)))
     }
 
-    /// A call to the store took so long.
-    pub(crate) fn measured(&self, round_trip: Duration) {
+    /// A call to the store took so long, and its clock is known as closely as that.
+    pub(crate) fn measured(&self, round_trip: Duration, uncertainty: Duration) {
         let measured = micros(round_trip).min(LONGEST);
         let known = self.round_trip.load(Ordering::Relaxed);
         let sunk = known - known.saturating_sub(measured).div_ceil(8);
         self.round_trip.store(measured.max(sunk), Ordering::Relaxed);
+        self.uncertainty
+            .store(micros(uncertainty), Ordering::Relaxed);
+        self.measured.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether any call has shown how long a round trip takes.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.measured.load(Ordering::Relaxed)
     }
 
     /// A permit under this guard was forfeited. However many of one reservation are, the guard
@@ -55,20 +67,27 @@ impl Guard {
     pub(crate) fn departed(&self) {
         let wanted = self.wanted.load(Ordering::Relaxed);
         if wanted > 0 {
-            let excess = wanted.saturating_sub(self.least());
-            let sunk = if excess == 0 { 0 } else { wanted - excess.div_ceil(DECAY) };
+            let excess = wanted.saturating_sub(self.base());
+            let sunk = if excess == 0 {
+                0
+            } else {
+                wanted - excess.div_ceil(DECAY)
+            };
             // A change in between is another departure, or a forfeit that has to win.
-            let _ = self.wanted.compare_exchange(
-                wanted,
-                sunk,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let _ =
+                self.wanted
+                    .compare_exchange(wanted, sunk, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
+    /// The least with which a slot to come is of any use: a quarter of the floor beyond what is
+    /// uncertain.
+    pub(crate) fn least(&self) -> Duration {
+        Duration::from_micros(self.uncertainty.load(Ordering::Relaxed) + self.floor / 4)
+    }
+
     /// What is left of the guard after the round trip is at least three quarters of the floor.
-    fn least(&self) -> u64 {
+    fn base(&self) -> u64 {
         let round_trip = self.round_trip.load(Ordering::Relaxed);
         self.floor.max(round_trip + self.floor / 4 * 3)
     }
@@ -83,17 +102,17 @@ mod tests {
     #[test]
     fn stays_at_its_floor_while_round_trips_are_short() {
         let guard = Guard::new(FLOOR);
-        guard.measured(Duration::from_millis(4));
+        guard.measured(Duration::from_millis(4), Duration::ZERO);
         assert_eq!(guard.current(), FLOOR);
     }
 
     #[test]
     fn exceeds_every_round_trip_and_sinks_after_it() {
         let guard = Guard::new(FLOOR);
-        guard.measured(Duration::from_millis(400));
+        guard.measured(Duration::from_millis(400), Duration::ZERO);
         assert_eq!(guard.current(), Duration::from_millis(412));
         for _ in 0..200 {
-            guard.measured(Duration::from_millis(1));
+            guard.measured(Duration::from_millis(1), Duration::ZERO);
         }
         assert_eq!(guard.current(), FLOOR);
     }

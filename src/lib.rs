@@ -3,6 +3,7 @@
 
 mod acquire;
 mod algorithm;
+mod clock;
 mod departure;
 mod error;
 mod guard;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{Acquire, TryAcquire};
+use crate::clock::StoreClock;
 use crate::error::{BuildError, Error};
 use crate::guard::Guard;
 use crate::key::Key;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lines: Lines,
     pub(crate) guard: Arc<Guard>,
+    pub(crate) clock: StoreClock,
 }
 
 impl Limiter {
@@ -243,6 +245,7 @@ impl LimiterBuilder {
                 store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
                 lines: Lines::default(),
                 guard,
+                clock: StoreClock::new(),
                 policy,
             }),
         })

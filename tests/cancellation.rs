@@ -33,7 +33,9 @@ async fn on_redis(url: &str, builder: LimiterBuilder) -> Limiter {
 }
 
 fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("a sensible clock")
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a sensible clock")
 }
 
 /// Keeps so many waiters in line for a while, half of whom leave at a random moment; tells when the
@@ -66,11 +68,18 @@ fn assert_bounded_and_busy(departed: impl IntoIterator<Item = Duration>) {
     let rate = (history.len() as f64 - f64::from(LIMIT)) / span;
     let allowed = f64::from(LIMIT) / WINDOW.as_secs_f64();
     let share = rate / allowed;
-    assert!(share >= 0.95, "{:.1}% of the rate, {} departures", share * 100.0, history.len());
+    assert!(
+        share >= 0.95,
+        "{:.1}% of the rate, {} departures",
+        share * 100.0,
+        history.len()
+    );
 }
 
 fn crowd_quota() -> LimiterBuilder {
-    Limiter::builder().quota(Quota::new(LIMIT, WINDOW)).buffer(BUFFER)
+    Limiter::builder()
+        .quota(Quota::new(LIMIT, WINDOW))
+        .buffer(BUFFER)
 }
 
 #[tokio::test]
@@ -95,7 +104,9 @@ async fn restless_process() {
 fn waiters_that_leave_cost_no_rate_in_three_processes() {
     let server = RedisServer::start();
     let processes = [0; 3].map(|_| child::spawn("restless_process", &server.url(), &[]));
-    let said = processes.map(|process| process.finish(Duration::from_secs(60))).concat();
+    let said = processes
+        .map(|process| process.finish(Duration::from_secs(60)))
+        .concat();
     let at = |said: &String| Duration::from_micros(said.parse().expect("microseconds"));
     assert_bounded_and_busy(said.iter().map(at));
 }
@@ -103,7 +114,9 @@ fn waiters_that_leave_cost_no_rate_in_three_processes() {
 const HELD: u32 = 40;
 
 fn small_quota() -> LimiterBuilder {
-    Limiter::builder().quota(Quota::new(10, Duration::from_millis(400))).buffer(BUFFER)
+    Limiter::builder()
+        .quota(Quota::new(10, Duration::from_millis(400)))
+        .buffer(BUFFER)
 }
 
 #[tokio::test]
@@ -126,7 +139,10 @@ async fn a_killed_process_delays_the_others_by_no_more_than_its_slots() {
     assert_eq!(doomed.next_line(Duration::from_secs(30)), "waiting");
     doomed.kill9();
     let permits = join_all((0..20).map(|_| limiter.acquire("a"))).await;
-    let last = permits.into_iter().map(|permit| permit.expect("a permit").waited()).max();
+    let last = permits
+        .into_iter()
+        .map(|permit| permit.expect("a permit").waited())
+        .max();
     // 60 slots are six windows' worth, one of which departed before; each takes the window, the
     // buffer and a guard, which a busy machine doubles some times.
     let windows = (HELD + 20) / 10 - 1;
@@ -161,13 +177,21 @@ async fn depart_late(limiter: Limiter, limit: u32, window: Duration) {
     waiters.iter().for_each(tokio::task::JoinHandle::abort);
     let history: History = departed.lock().expect("no panic").iter().copied().collect();
     history.assert_at_most(limit.into(), window);
-    assert!(history.len() > limit as usize * 2, "only {} departed", history.len());
+    assert!(
+        history.len() > limit as usize * 2,
+        "only {} departed",
+        history.len()
+    );
 }
 
 #[tokio::test]
 async fn late_wake_ups_never_bring_departures_closer_together_in_memory() {
     let quota = Quota::new(5, Duration::from_millis(300));
-    let limiter = Limiter::builder().quota(quota).buffer(BUFFER).build().expect("a policy");
+    let limiter = Limiter::builder()
+        .quota(quota)
+        .buffer(BUFFER)
+        .build()
+        .expect("a policy");
     depart_late(limiter, quota.limit(), quota.window()).await;
 }
 
@@ -175,6 +199,10 @@ async fn late_wake_ups_never_bring_departures_closer_together_in_memory() {
 async fn late_wake_ups_never_bring_departures_closer_together_on_redis() {
     let server = RedisServer::start();
     let quota = Quota::new(5, Duration::from_millis(300));
-    let limiter = on_redis(&server.url(), Limiter::builder().quota(quota).buffer(BUFFER)).await;
+    let limiter = on_redis(
+        &server.url(),
+        Limiter::builder().quota(quota).buffer(BUFFER),
+    )
+    .await;
     depart_late(limiter, quota.limit(), quota.window()).await;
 }

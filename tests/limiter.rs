@@ -13,7 +13,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
 
 fn per_second(limit: u32) -> LimiterBuilder {
-    Limiter::builder().quota(Quota::per_second(limit)).guard(GUARD)
+    Limiter::builder()
+        .quota(Quota::per_second(limit))
+        .guard(GUARD)
 }
 
 fn build(builder: LimiterBuilder) -> Limiter {
@@ -41,7 +43,10 @@ async fn never_lets_more_than_the_limit_go_in_any_window() {
         history.assert_at_most(limit.into(), SECOND + Duration::from_millis(buffer));
         let span = history.span().expect("departures");
         let least = (SECOND + GUARD + Duration::from_millis(buffer)) * 3;
-        assert!(span >= least && span <= least + Duration::from_millis(20), "took {span:?}");
+        assert!(
+            span >= least && span <= least + Duration::from_millis(20),
+            "took {span:?}"
+        );
     }
 }
 
@@ -59,7 +64,10 @@ async fn a_thousand_waiters_depart_in_their_order() {
         tokio::task::yield_now().await;
     }
     join_all(tasks).await;
-    assert_eq!(*order.lock().expect("no panic"), (0..1_000).collect::<Vec<_>>());
+    assert_eq!(
+        *order.lock().expect("no panic"),
+        (0..1_000).collect::<Vec<_>>()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -90,7 +98,9 @@ async fn many_threads_keep_the_order() {
     let order = order.lock().expect("no panic");
     assert_eq!(order.len(), 1_000);
     let places = order.iter().enumerate();
-    let far = places.filter(|&(place, &number)| place.abs_diff(number) > 16).count();
+    let far = places
+        .filter(|&(place, &number)| place.abs_diff(number) > 16)
+        .count();
     assert!(far < 100, "{far} of 1,000 departed far from their place");
 }
 
@@ -129,17 +139,41 @@ async fn says_how_long_exactly() {
     assert_eq!(limited.delay(), SECOND + GUARD);
     assert_eq!(limited.reset(), SECOND + GUARD);
     advance(limited.delay() - Duration::from_micros(1)).await;
-    assert!(!limiter.try_acquire("a").await.expect("a decision").is_granted());
+    assert!(
+        !limiter
+            .try_acquire("a")
+            .await
+            .expect("a decision")
+            .is_granted()
+    );
     advance(Duration::from_micros(1)).await;
-    assert!(limiter.try_acquire("a").await.expect("a decision").is_granted());
+    assert!(
+        limiter
+            .try_acquire("a")
+            .await
+            .expect("a decision")
+            .is_granted()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn keys_do_not_affect_each_other() {
     let limiter = build(per_second(1));
     for key in ["a", "b", "c"] {
-        assert!(limiter.try_acquire(key).await.expect("a decision").is_granted());
-        assert!(!limiter.try_acquire(key).await.expect("a decision").is_granted());
+        assert!(
+            limiter
+                .try_acquire(key)
+                .await
+                .expect("a decision")
+                .is_granted()
+        );
+        assert!(
+            !limiter
+                .try_acquire(key)
+                .await
+                .expect("a decision")
+                .is_granted()
+        );
     }
 }
 
@@ -148,22 +182,40 @@ async fn refuses_at_once_what_would_wait_too_long_and_consumes_nothing() {
     let limiter = build(per_second(1).max_wait(SECOND * 2));
     let start = Instant::now();
     let waits = join_all((0..5).map(|_| limiter.acquire("a"))).await;
-    let granted: Vec<_> = waits.iter().flatten().map(tower_throttle::Permit::waited).collect();
+    let granted: Vec<_> = waits
+        .iter()
+        .flatten()
+        .map(tower_throttle::Permit::waited)
+        .collect();
     assert_eq!(granted.len(), 2, "{waits:?}");
     for error in waits.iter().filter_map(|wait| wait.as_ref().err()) {
         assert!(error.is_limited());
         let wait = error.wait().expect("the wait it would have been");
-        assert!(wait >= (SECOND + GUARD) * 2 && wait < (SECOND + GUARD) * 2 + GUARD, "{wait:?}");
+        assert!(
+            wait >= (SECOND + GUARD) * 2 && wait < (SECOND + GUARD) * 2 + GUARD,
+            "{wait:?}"
+        );
     }
     let elapsed = start.elapsed();
     assert!(elapsed < SECOND + GUARD * 2, "{elapsed:?}");
-    let error = limiter.acquire("a").max_wait(SECOND / 2).await.expect_err("no slot so soon");
+    let error = limiter
+        .acquire("a")
+        .max_wait(SECOND / 2)
+        .await
+        .expect_err("no slot so soon");
     assert!(error.is_limited() && error.wait() > Some(SECOND / 2));
-    let error = limiter.acquire("a").deadline(Instant::now()).await.expect_err("no time");
+    let error = limiter
+        .acquire("a")
+        .deadline(Instant::now())
+        .await
+        .expect_err("no time");
     assert!(error.is_limited());
     // None of those who were refused has pushed the next one back.
     let waited = limiter.acquire("a").await.expect("a permit").waited();
-    assert!(waited <= SECOND + GUARD + Duration::from_millis(2), "{waited:?}");
+    assert!(
+        waited <= SECOND + GUARD + Duration::from_millis(2),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +230,13 @@ async fn keeps_the_line_as_short_as_it_is_told() {
     }
     let error = limiter.acquire("a").await.expect_err("the line is full");
     assert!(error.is_line_full() && !error.is_limited());
-    assert!(!limiter.try_acquire("a").await.expect("a decision").is_granted());
+    assert!(
+        !limiter
+            .try_acquire("a")
+            .await
+            .expect("a decision")
+            .is_granted()
+    );
     limiter.acquire("b").await.expect("a line of its own");
     line.pop();
     let mut waiter = Box::pin(limiter.acquire("a"));
@@ -189,13 +247,35 @@ async fn keeps_the_line_as_short_as_it_is_told() {
 async fn what_can_never_depart_is_refused_at_once_and_is_not_called_limited() {
     let limiter = build(per_second(5).quota(Quota::per_minute(3)));
     for cost in [0, 4, u32::MAX] {
-        let error = limiter.acquire("a").cost(cost).await.expect_err("too costly");
+        let error = limiter
+            .acquire("a")
+            .cost(cost)
+            .await
+            .expect_err("too costly");
         assert!(error.is_invalid_cost() && !error.is_limited(), "{error}");
-        let error = limiter.try_acquire("a").cost(cost).await.expect_err("too costly");
+        let error = limiter
+            .try_acquire("a")
+            .cost(cost)
+            .await
+            .expect_err("too costly");
         assert!(error.is_invalid_cost());
     }
-    assert!(limiter.acquire("").await.expect_err("no key").is_invalid_key());
-    assert_eq!(limiter.acquire("a").cost(3).await.expect("a permit").remaining(), 0);
+    assert!(
+        limiter
+            .acquire("")
+            .await
+            .expect_err("no key")
+            .is_invalid_key()
+    );
+    assert_eq!(
+        limiter
+            .acquire("a")
+            .cost(3)
+            .await
+            .expect("a permit")
+            .remaining(),
+        0
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,8 +291,14 @@ async fn a_cost_departs_at_once_and_never_starves() {
         }
     });
     let departed = join_all(departs).await;
-    assert!(departed.is_sorted_by_key(|departed| departed.0), "{departed:?}");
-    departed.into_iter().collect::<History>().assert_at_most(4, SECOND);
+    assert!(
+        departed.is_sorted_by_key(|departed| departed.0),
+        "{departed:?}"
+    );
+    departed
+        .into_iter()
+        .collect::<History>()
+        .assert_at_most(4, SECOND);
 }
 
 #[tokio::test(start_paused = true)]
@@ -300,7 +386,10 @@ async fn a_forfeited_permit_costs_nothing() {
     let mut waiter = Box::pin(limiter.acquire("a"));
     assert!(poll!(&mut waiter).is_pending());
     second.forfeit();
-    let waited = waiter.await.expect("the slot of the one that went").waited();
+    let waited = waiter
+        .await
+        .expect("the slot of the one that went")
+        .waited();
     assert_eq!(waited, Duration::ZERO);
 }
 
@@ -314,7 +403,10 @@ async fn a_permit_is_not_valid_for_ever() {
     advance(Duration::from_micros(1)).await;
     assert!(!permit.is_valid());
     permit.forfeit();
-    assert_eq!(limiter.acquire("a").await.expect("a permit").waited(), Duration::ZERO);
+    assert_eq!(
+        limiter.acquire("a").await.expect("a permit").waited(),
+        Duration::ZERO
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,7 +459,12 @@ async fn nothing_is_left_when_a_key_falls_idle() {
         join_all(waits).await;
         settle(&limiter).await;
     }
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    assert_eq!(
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks(),
+        0
+    );
 }
 
 #[test]
@@ -406,7 +503,10 @@ async fn runs_a_function_once_it_may_depart() {
     let limiter = build(per_second(1));
     let start = Instant::now();
     let double = async |number: u32| {
-        limiter.run("a", || async move { (number * 2, Instant::now()) }).await.expect("a permit")
+        limiter
+            .run("a", || async move { (number * 2, Instant::now()) })
+            .await
+            .expect("a permit")
     };
     assert_eq!(double(1).await.0, 2);
     let (four, at) = double(2).await;

@@ -120,20 +120,20 @@ function ledger.recorded(at, margin)
   return at + margin + math.floor((at - ledger.now) / DRIFT)
 end
 
--- The first free slot that fits, no later than `fresh`.
-function ledger.find_free(x, cost, margin, fresh)
+-- The first free slot that is of use, no later than `fresh`.
+function ledger.find_free(x, cost, least_margin, fresh)
   for place, slot in ipairs(ledger.free) do
     if slot[1] > fresh then return nil end
-    if slot[3] == cost and slot[1] >= x and slot[2] >= ledger.recorded(slot[1], margin) then
+    if slot[3] == cost and slot[1] >= x and slot[2] >= ledger.recorded(slot[1], least_margin) then
       return place
     end
   end
 end
 
 -- Takes a slot, { at, record, cost, receipt... }; or, if it lies too far ahead, nil and the wait.
-function ledger.reserve(x, cost, max_wait, margin)
+function ledger.reserve(x, cost, max_wait, margin, least_margin)
   local at = ledger.earliest(x, cost)
-  local place = ledger.find_free(x, cost, margin, at)
+  local place = ledger.find_free(x, cost, least_margin, at)
   if place then at = ledger.free[place][1] end
   local wait = at - ledger.now
   if wait > math.min(max_wait, HORIZON) then return nil, wait end

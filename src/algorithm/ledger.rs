@@ -56,6 +56,17 @@ pub enum Outcome {
     },
 }
 
+/// What holds for all the requests of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// By how much later than its slot a departure is recorded.
+    pub(crate) margin: u64,
+    /// The least of it with which a slot that was given back is of use.
+    pub(crate) least_margin: u64,
+    /// No slot may lie before.
+    pub(crate) not_before: u64,
+}
+
 /// One outcome per request, in the order of the asks.
 pub(crate) type Outcomes = SmallVec<[Outcome; 1]>;
 
@@ -74,21 +85,14 @@ impl Ledger {
         }
     }
 
-    /// Answers every request of `asks`, in order: no slot lies before `not_before`, nor before the
-    /// slot of the request ahead.
-    pub(crate) fn reserve(
-        &mut self,
-        now: u64,
-        margin: u64,
-        not_before: u64,
-        asks: &[Ask],
-    ) -> Outcomes {
+    /// Answers every request of `asks`, in order: no slot lies before that of the request ahead.
+    pub(crate) fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Outcomes {
         self.refresh(now);
         let mut outcomes = Outcomes::new();
-        let mut x = now.max(not_before);
+        let mut x = now.max(terms.not_before);
         for ask in asks {
             for asked in 0..ask.count {
-                match self.reserve_one(now, margin, x, ask) {
+                match self.reserve_one(now, terms, x, ask) {
                     Ok(slot) => {
                         x = slot.at;
                         outcomes.push(Outcome::Granted(slot));
@@ -123,12 +127,19 @@ impl Ledger {
     /// How many requests of cost 1 may depart at `now`.
     pub(crate) fn remaining(&self, now: u64) -> u32 {
         let counters = self.counters.iter();
-        counters.map(|counter| counter.remaining(now)).min().unwrap_or(0)
+        counters
+            .map(|counter| counter.remaining(now))
+            .min()
+            .unwrap_or(0)
     }
 
     /// The time from which nothing recorded has any influence.
     pub(crate) fn expires(&self) -> u64 {
-        self.counters.iter().map(Counter::expires).max().unwrap_or(0)
+        self.counters
+            .iter()
+            .map(Counter::expires)
+            .max()
+            .unwrap_or(0)
     }
 
     #[cfg(test)]
@@ -136,12 +147,13 @@ impl Ledger {
         &self.free
     }
 
-    fn reserve_one(&mut self, now: u64, margin: u64, x: u64, ask: &Ask) -> Result<Slot, u64> {
+    fn reserve_one(&mut self, now: u64, terms: &Terms, x: u64, ask: &Ask) -> Result<Slot, u64> {
         let Ask { cost, max_wait, .. } = *ask;
-        let recorded = |at: u64| at + margin + (at - now) / DRIFT;
+        let recorded = |at: u64, margin: u64| at + margin + (at - now) / DRIFT;
         let fresh = self.earliest(x, cost);
         let free = self.free.iter().position(|free| {
-            free.cost == cost && free.at >= x && free.record >= recorded(free.at)
+            let of_use = || free.record >= recorded(free.at, terms.least_margin);
+            free.cost == cost && free.at >= x && of_use()
         });
         let free = free.filter(|&place| self.free[place].at <= fresh);
         let at = free.map_or(fresh, |place| self.free[place].at);
@@ -152,8 +164,11 @@ impl Ledger {
             return Ok(self.free.remove(place));
         }
         let last = self.counters.iter().map(Counter::last_record).max();
-        let record = recorded(at).max(last.unwrap_or(0));
-        let receipt = self.counters.iter_mut().filter_map(|it| it.take(record, cost));
+        let record = recorded(at, terms.margin).max(last.unwrap_or(0));
+        let receipt = self
+            .counters
+            .iter_mut()
+            .filter_map(|it| it.take(record, cost));
         Ok(Slot {
             at,
             record,
@@ -166,7 +181,10 @@ impl Ledger {
     fn earliest(&self, x: u64, cost: u32) -> u64 {
         let mut at = x;
         loop {
-            let pushed = self.counters.iter().fold(at, |at, it| it.earliest(at, cost));
+            let pushed = self
+                .counters
+                .iter()
+                .fold(at, |at, it| it.earliest(at, cost));
             if pushed == at {
                 return at;
             }
@@ -234,8 +252,16 @@ mod tests {
         }
     }
 
+    fn terms(margin: u64) -> Terms {
+        Terms {
+            margin,
+            least_margin: margin,
+            not_before: 0,
+        }
+    }
+
     fn slots(ledger: &mut Ledger, now: u64, asks: &[Ask]) -> Vec<Slot> {
-        let outcomes = ledger.reserve(now, 10, 0, asks).into_iter();
+        let outcomes = ledger.reserve(now, &terms(10), asks).into_iter();
         let slot = |outcome| match outcome {
             Outcome::Granted(slot) => slot,
             Outcome::Refused { wait } => panic!("refused, with a wait of {wait}"),
@@ -263,7 +289,7 @@ mod tests {
             max_wait: 900,
             ..ask(1, 1)
         };
-        let outcomes = ledger.reserve(5_050, 10, 0, &[patient]);
+        let outcomes = ledger.reserve(5_050, &terms(10), &[patient]);
         assert_eq!(outcomes[..], [Outcome::Refused { wait: 960 }]);
         assert_eq!(ledger, before);
     }
@@ -287,10 +313,11 @@ mod tests {
         slots(&mut ledger, 5_000, &[ask(2, 1)]);
         let before = ledger.clone();
         let mut held = slots(&mut ledger, 5_001, &[ask(1, 1)]);
-        held.extend(ledger.reserve(5_002, 20, 0, &[ask(1, 1)]).into_iter().map(|it| match it {
-            Outcome::Granted(slot) => slot,
-            Outcome::Refused { .. } => panic!("refused"),
-        }));
+        for outcome in ledger.reserve(5_002, &terms(20), &[ask(1, 1)]) {
+            if let Outcome::Granted(slot) = outcome {
+                held.push(slot);
+            }
+        }
         held.extend(slots(&mut ledger, 5_003, &[ask(1, 2)]));
         for place in [1, 0, 0] {
             ledger.release(5_004, &[held.remove(place)]);
@@ -309,6 +336,30 @@ mod tests {
     }
 
     #[test]
+    fn a_free_slot_serves_whoever_can_do_with_its_margin() {
+        let mut ledger = Ledger::new(&[LOG]);
+        let held = slots(&mut ledger, 5_000, &[ask(6, 1)]);
+        ledger.release(5_001, &held[2..3]);
+        let next = |ledger: &mut Ledger, least_margin| {
+            let terms = Terms {
+                least_margin,
+                ..terms(30)
+            };
+            ledger.reserve(5_002, &terms, &[ask(1, 1)])[0].clone()
+        };
+        let fresh = next(&mut ledger, 11);
+        assert!(matches!(
+            fresh,
+            Outcome::Granted(Slot {
+                at: 8_030,
+                record: 8_060,
+                ..
+            })
+        ));
+        assert_eq!(next(&mut ledger, 10), Outcome::Granted(held[2].clone()));
+    }
+
+    #[test]
     fn a_free_slot_whose_time_has_passed_is_charged_no_longer() {
         let mut ledger = Ledger::new(&[LOG]);
         let held = slots(&mut ledger, 5_000, &[ask(4, 1)]);
@@ -321,6 +372,9 @@ mod tests {
         let mut ledger = Ledger::new(&[LOG]);
         let held = slots(&mut ledger, 5_000, &[ask(2, 1)]);
         ledger.release(5_050, &held[..1]);
-        assert_eq!(times(&slots(&mut ledger, 5_060, &[ask(2, 1)])), [5_060, 6_010]);
+        assert_eq!(
+            times(&slots(&mut ledger, 5_060, &[ask(2, 1)])),
+            [5_060, 6_010]
+        );
     }
 }

@@ -37,7 +37,12 @@ pub(crate) enum Rule {
 
 impl Rule {
     pub(crate) fn new(quota: &Quota) -> Result<Self, BuildError> {
-        let refuse = |problem: &str| Err(BuildError::new(format!("quota `{quota}`"), problem.to_owned()));
+        let refuse = |problem: &str| {
+            Err(BuildError::new(
+                format!("quota `{quota}`"),
+                problem.to_owned(),
+            ))
+        };
         let limit = quota.limit();
         let window = quota.window();
         if limit == 0 {
@@ -70,7 +75,10 @@ impl Rule {
                 if tolerance.saturating_add(interval) > micros(HORIZON) {
                     return refuse("the burst is worth longer than ten years");
                 }
-                Ok(Self::Gcra { interval, tolerance })
+                Ok(Self::Gcra {
+                    interval,
+                    tolerance,
+                })
             }
         }
     }
@@ -80,7 +88,10 @@ impl Rule {
         match *self {
             Self::SlidingLog { window, .. } => window,
             Self::Spacing { interval } => interval,
-            Self::Gcra { interval, tolerance } => tolerance.max(interval),
+            Self::Gcra {
+                interval,
+                tolerance,
+            } => tolerance.max(interval),
         }
     }
 
@@ -95,21 +106,32 @@ impl Rule {
         match *self {
             Self::SlidingLog { limit, window } => ("log", limit.into(), window),
             Self::Spacing { interval } => ("spacing", interval, 0),
-            Self::Gcra { interval, tolerance } => ("gcra", interval, tolerance),
+            Self::Gcra {
+                interval,
+                tolerance,
+            } => ("gcra", interval, tolerance),
         }
     }
 
     /// Whether the state is a number, so that a slot's receipt holds what it was before.
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only replies of Redis are parsed"))]
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only replies of Redis are parsed")
+    )]
     pub(crate) fn is_number(&self) -> bool {
         !matches!(self, Self::SlidingLog { .. })
     }
 
     fn start(&self) -> Counter {
         match *self {
-            Self::SlidingLog { limit, window } => Counter::SlidingLog(SlidingLog::new(limit, window)),
+            Self::SlidingLog { limit, window } => {
+                Counter::SlidingLog(SlidingLog::new(limit, window))
+            }
             Self::Spacing { interval } => Counter::Spacing(Spacing::new(interval)),
-            Self::Gcra { interval, tolerance } => Counter::Gcra(Gcra::new(interval, tolerance)),
+            Self::Gcra {
+                interval,
+                tolerance,
+            } => Counter::Gcra(Gcra::new(interval, tolerance)),
         }
     }
 }

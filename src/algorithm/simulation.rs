@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::Rule;
-use super::ledger::{Ask, Ledger, Outcome, Slot};
+use super::ledger::{Ask, DRIFT, Ledger, Outcome, Slot, Terms};
 
 /// One call, and how much time passes before it.
 #[derive(Debug, Clone)]
@@ -30,13 +30,13 @@ pub(crate) type Answer = (Vec<Outcome>, u32, u64);
 
 /// One side of a comparison.
 pub(crate) trait Side {
-    fn reserve(&mut self, now: u64, margin: u64, not_before: u64, asks: &[Ask]) -> Answer;
+    fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer;
     fn release(&mut self, now: u64, slots: &[Slot]);
 }
 
 impl Side for Ledger {
-    fn reserve(&mut self, now: u64, margin: u64, not_before: u64, asks: &[Ask]) -> Answer {
-        let outcomes = Self::reserve(self, now, margin, not_before, asks);
+    fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
+        let outcomes = Self::reserve(self, now, terms, asks);
         let reset = self.expires().saturating_sub(now);
         (outcomes.into_vec(), self.remaining(now), reset)
     }
@@ -66,17 +66,27 @@ pub(crate) fn run(steps: &[Step], left: &mut dyn Side, right: &mut dyn Side) -> 
         now = now.saturating_add_signed(step.advance);
         set_back += step.advance.min(0).unsigned_abs();
         match &step.action {
-            Action::Reserve { margin, in_line, asks } => {
-                let not_before = if *in_line { last } else { 0 };
-                let answer = left.reserve(now, *margin, not_before, asks);
-                let other = right.reserve(now, *margin, not_before, asks);
+            Action::Reserve {
+                margin,
+                in_line,
+                asks,
+            } => {
+                let terms = Terms {
+                    margin: *margin,
+                    least_margin: margin / 3,
+                    not_before: if *in_line { last } else { 0 },
+                };
+                let answer = left.reserve(now, &terms, asks);
+                let other = right.reserve(now, &terms, asks);
                 assert_eq!(answer, other, "step {number}, {step:?}");
                 for outcome in answer.0 {
                     if let Outcome::Granted(slot) = outcome {
                         last = slot.at;
                         held.push(Kept {
+                            margin: margin
+                                .min(&(slot.record - slot.at - (slot.at - now) / DRIFT))
+                                .to_owned(),
                             slot,
-                            margin: *margin,
                             set_back,
                         });
                     }
@@ -96,7 +106,11 @@ pub(crate) fn run(steps: &[Step], left: &mut dyn Side, right: &mut dyn Side) -> 
 }
 
 /// Histories of so many steps, in which times are multiples of `unit` or close to them.
-pub(crate) fn steps(count: usize, unit: u64, largest_cost: u32) -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps(
+    count: usize,
+    unit: u64,
+    largest_cost: u32,
+) -> impl Strategy<Value = Vec<Step>> {
     let some = move |most: u64| (0..=most * 4).prop_map(move |it| it * unit / 4);
     let advance = prop_oneof![
         3 => Just(0),
@@ -106,20 +120,26 @@ pub(crate) fn steps(count: usize, unit: u64, largest_cost: u32) -> impl Strategy
         1 => (0..=2 * unit).prop_map(|back| -back.cast_signed()),
     ];
     let max_wait = prop_oneof![2 => Just(u64::MAX), 1 => Just(0), 1 => some(8)];
-    let ask = (1..=6_u32, prop_oneof![3 => Just(1), 1 => 1..=largest_cost], max_wait).prop_map(
-        |(count, cost, max_wait)| Ask {
+    let ask = (
+        1..=6_u32,
+        prop_oneof![3 => Just(1), 1 => 1..=largest_cost],
+        max_wait,
+    )
+        .prop_map(|(count, cost, max_wait)| Ask {
             count,
             cost,
             max_wait,
-        },
-    );
+        });
     let margin = prop_oneof![3 => Just(unit / 50), 1 => 0..=unit / 2];
     let action = prop_oneof![
         3 => (margin, any::<bool>(), vec(ask, 1..4))
             .prop_map(|(margin, in_line, asks)| Action::Reserve { margin, in_line, asks }),
         2 => vec(any::<prop::sample::Index>(), 1..6).prop_map(|places| Action::Release { places }),
     ];
-    vec((advance, action).prop_map(|(advance, action)| Step { advance, action }), count)
+    vec(
+        (advance, action).prop_map(|(advance, action)| Step { advance, action }),
+        count,
+    )
 }
 
 /// Rules of one kind or several, each with the most that one request may cost.
@@ -128,7 +148,9 @@ pub(crate) fn rules(unit: u64) -> Vec<(&'static str, Vec<Rule>, u32)> {
         limit,
         window: windows * unit,
     };
-    let spacing = Rule::Spacing { interval: unit / 3 + 1 };
+    let spacing = Rule::Spacing {
+        interval: unit / 3 + 1,
+    };
     let gcra = |burst: u64| Rule::Gcra {
         interval: unit / 7 + 1,
         tolerance: (burst - 1) * (unit / 7 + 1),
@@ -149,7 +171,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::algorithm::ledger::DRIFT;
     use crate::test_util::history::History;
 
     const UNIT: u64 = 1_000_000;
@@ -182,13 +203,19 @@ mod tests {
                     assert!(gap >= interval * u64::from(pair[0].1), "{pair:?}");
                 }
             }
-            Rule::Gcra { interval, tolerance } => {
+            Rule::Gcra {
+                interval,
+                tolerance,
+            } => {
                 for (place, first) in departures.iter().enumerate() {
                     let mut count = 0;
                     for last in &departures[place..] {
                         count += u64::from(last.1);
                         let span = last.0 - first.0;
-                        assert!((count - 1) * interval <= span + tolerance, "{first:?} {last:?}");
+                        assert!(
+                            (count - 1) * interval <= span + tolerance,
+                            "{first:?} {last:?}"
+                        );
                     }
                 }
             }
@@ -200,7 +227,8 @@ mod tests {
             let mut steps = steps.to_vec();
             for step in &mut steps {
                 if let Action::Reserve { asks, .. } = &mut step.action {
-                    asks.iter_mut().for_each(|ask| ask.cost = ask.cost.min(largest_cost));
+                    asks.iter_mut()
+                        .for_each(|ask| ask.cost = ask.cost.min(largest_cost));
                 }
             }
             let kept = run(&steps, &mut Ledger::new(&rules), &mut Ledger::new(&rules));
@@ -239,7 +267,12 @@ mod tests {
             cost: 1,
             max_wait: u64::MAX,
         };
-        for outcome in ledger.reserve(UNIT, 10, 0, &[ask]) {
+        let terms = Terms {
+            margin: 10,
+            least_margin: 10,
+            not_before: 0,
+        };
+        for outcome in ledger.reserve(UNIT, &terms, &[ask]) {
             let Outcome::Granted(slot) = outcome else {
                 panic!("refused");
             };

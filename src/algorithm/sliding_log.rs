@@ -25,7 +25,11 @@ impl SlidingLog {
     }
 
     pub(super) fn trim(&mut self, now: u64) {
-        while self.records.front().is_some_and(|first| first + self.window <= now) {
+        while self
+            .records
+            .front()
+            .is_some_and(|first| first + self.window <= now)
+        {
             self.records.pop_front();
         }
     }
@@ -43,7 +47,8 @@ impl SlidingLog {
     }
 
     pub(super) fn take(&mut self, record: u64, cost: u32) -> Option<u64> {
-        self.records.extend(std::iter::repeat_n(record, cost as usize));
+        self.records
+            .extend(std::iter::repeat_n(record, cost as usize));
         None
     }
 

@@ -77,6 +77,7 @@ impl Driver {
             key: &self.line.key,
             policy: &shared.policy,
             guard,
+            least_guard: shared.guard.least(),
             not_before: asked.not_before,
             asks: &asked.asks,
         });
@@ -95,16 +96,25 @@ impl Driver {
             && let Poll::Ready(answer) = Pin::new(&mut reserving.reply).poll(cx)
         {
             answered = true;
-            if let Some(Reserving { asked, sent, guard, .. }) = self.reserving.take() {
-                let call = Call {
-                    sent,
-                    received: Instant::now(),
-                    guard,
-                };
+            if let Some(Reserving {
+                asked, sent, guard, ..
+            }) = self.reserving.take()
+            {
+                let received = Instant::now();
                 let mut wakes = Wakes::new();
                 let mut state = self.line.state.lock();
                 match answer {
-                    Ok(reserved) => state.queue.answered(&asked, reserved, call, &mut wakes),
+                    Ok(reserved) => {
+                        let shared = &self.line.shared;
+                        let call = Call {
+                            sent,
+                            received,
+                            guard,
+                            buffer: shared.policy.buffer(),
+                            offset: shared.clock.observe(sent, received, reserved.now),
+                        };
+                        state.queue.answered(&asked, reserved, call, &mut wakes);
+                    }
                     Err(error) => state.queue.failed(&asked, &error, &mut wakes),
                 }
                 drop(state);

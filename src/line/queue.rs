@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::segment::{Bound, Held, List, Node, Phase, Segment};
 use crate::algorithm::micros;
+use crate::clock::Offset;
 use crate::guard::Guard;
 use crate::permit::Limited;
 use crate::store::{Ask, DRIFT, Outcome, Reserved, Slot, StoreError};
@@ -70,12 +71,15 @@ pub(crate) struct Asked {
     pub(crate) not_before: u64,
 }
 
-/// When a call was made, on the local clock, and with which guard.
+/// A call that was answered: when, under which terms, and what the store's clock is known to show.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) sent: Instant,
     pub(crate) received: Instant,
     pub(crate) guard: Duration,
+    /// What a departure is recorded later for besides.
+    pub(crate) buffer: Duration,
+    pub(crate) offset: Offset,
 }
 
 pub(crate) type Wakes = SmallVec<[Waker; 4]>;
@@ -112,7 +116,9 @@ impl Queue {
         self.is_idle()
             || !self.surplus.is_empty()
             || (!self.asking && wants_slots())
-            || self.next_event().is_some_and(|at| self.planned.is_none_or(|planned| at < planned))
+            || self
+                .next_event()
+                .is_some_and(|at| self.planned.is_none_or(|planned| at < planned))
     }
 
     pub(crate) fn take_surplus(&mut self) -> Vec<Slot> {
@@ -121,7 +127,11 @@ impl Queue {
 
     /// Lets a waiter join at the end, with an arrival beyond all others'.
     pub(crate) fn push(&mut self, arrival: u64, cost: u32, bound: Bound) -> WaiterId {
-        if self.segments.back().is_none_or(|segment| segment.cost != cost) {
+        if self
+            .segments
+            .back()
+            .is_none_or(|segment| segment.cost != cost)
+        {
             self.segments.push_back(Segment::new(cost));
         }
         let place = self.segments.len() - 1;
@@ -133,7 +143,9 @@ impl Queue {
 
     /// Lets a waiter join again whose permit has expired, in its order of arrival.
     pub(crate) fn push_again(&mut self, arrival: u64, cost: u32, bound: Bound) -> WaiterId {
-        let index = self.nodes.insert(Node::new(arrival, cost, bound, self.first_segment));
+        let index = self
+            .nodes
+            .insert(Node::new(arrival, cost, bound, self.first_segment));
         self.come_back(index);
         WaiterId { index, arrival }
     }
@@ -164,7 +176,10 @@ impl Queue {
             Phase::Due { .. } | Phase::Waiting { .. } => {}
         }
         let waker = &mut self.nodes[index].waker;
-        if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+        if waker
+            .as_ref()
+            .is_none_or(|waker| !waker.will_wake(cx.waker()))
+        {
             *waker = Some(cx.waker().clone());
         }
         Poll::Pending
@@ -199,7 +214,8 @@ impl Queue {
             Some(front) if front.cost == held.slot.cost && now < held.expires => {
                 front.add_slot(held);
                 let surplus = front.settle(&mut self.nodes);
-                self.surplus.extend(surplus.into_iter().map(|held| held.slot));
+                self.surplus
+                    .extend(surplus.into_iter().map(|held| held.slot));
             }
             _ => self.surplus.push(held.slot),
         }
@@ -211,6 +227,12 @@ impl Queue {
             return None;
         }
         self.drop_empty_segments();
+        // The guard of the first call may prove too short, and then all its slots are lost.
+        let largest_call = if self.guard.is_measured() {
+            LARGEST_CALL
+        } else {
+            1
+        };
         let mut asked = Asked {
             waiters: Vec::new(),
             asks: SmallVec::new(),
@@ -223,7 +245,7 @@ impl Queue {
                 let ahead = self.segments.range(..place).filter_map(Segment::last_slot);
                 asked.not_before = ahead.map(|held| held.slot.at).max().unwrap_or(0);
             }
-            let room = LARGEST_CALL - asked.waiters.len();
+            let room = largest_call - asked.waiters.len();
             for index in segment.without_slot(&self.nodes).take(room) {
                 let node = &self.nodes[index];
                 let id = WaiterId {
@@ -257,7 +279,8 @@ impl Queue {
         wakes: &mut Wakes,
     ) {
         self.asking = false;
-        self.guard.measured(call.received - call.sent);
+        self.guard
+            .measured(call.received - call.sent, call.offset.uncertainty());
         let Reserved {
             now,
             outcomes,
@@ -365,7 +388,11 @@ impl Queue {
     pub(crate) fn abandon(&mut self, wakes: &mut Wakes) {
         self.asking = false;
         self.planned = None;
-        wakes.extend(self.nodes.iter_mut().filter_map(|(_, node)| node.waker.take()));
+        wakes.extend(
+            self.nodes
+                .iter_mut()
+                .filter_map(|(_, node)| node.waker.take()),
+        );
     }
 
     fn next_event(&self) -> Option<Instant> {
@@ -435,7 +462,13 @@ impl Queue {
 
     fn is_without_slot(&self, id: WaiterId) -> bool {
         self.nodes.get(id.index).is_some_and(|node| {
-            let without = matches!(node.phase, Phase::Waiting { has_slot: false, .. });
+            let without = matches!(
+                node.phase,
+                Phase::Waiting {
+                    has_slot: false,
+                    ..
+                }
+            );
             without && node.arrival == id.arrival
         })
     }
@@ -482,7 +515,8 @@ impl Queue {
 
     fn settle_segment(&mut self, place: usize) {
         let surplus = self.segments[place].settle(&mut self.nodes);
-        self.surplus.extend(surplus.into_iter().map(|held| held.slot));
+        self.surplus
+            .extend(surplus.into_iter().map(|held| held.slot));
     }
 
     fn segment(&mut self, segment: u64) -> Option<&mut Segment> {
@@ -514,19 +548,24 @@ fn longest_wait(bound: Bound, now: Instant) -> u64 {
     }
 }
 
-/// Brings a slot to the local clock: it lies between the call's sending and its answer, plus the
-/// wait. So nothing departs before the later or after the earlier of these, within the guard. Half of
-/// the drift that the store allows for is for a clock that is too fast, half for one too slow.
+/// Brings a slot to the local clock: nothing departs before the slot has come for certain, nor after
+/// the guard may be over. Half of the drift that the store allows for is for a clock that is too
+/// fast, half for one too slow.
 pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: Call) -> Held {
     let wait = slot.at.saturating_sub(now);
     let drift = wait / DRIFT;
-    let early = Duration::from_micros(wait + drift / 2);
-    let late = Duration::from_micros(wait + drift / 2) + call.guard;
+    // A slot that another has given back comes with the guard under which it was recorded.
+    let recorded = Duration::from_micros(slot.record.saturating_sub(slot.at + drift));
+    let guard = call.guard.min(recorded.saturating_sub(call.buffer));
     Held {
-        due: call.received + early,
-        expires: call.sent + late,
+        // What was the present when the store answered has come since.
+        due: match wait {
+            0 => call.received,
+            _ => call.offset.latest(slot.at + drift / 2),
+        },
+        expires: call.offset.earliest(slot.at + drift / 2) + guard,
         at_once: wait == 0,
-        guard: call.guard,
+        guard,
         remaining,
         reset,
         slot,

@@ -109,7 +109,12 @@ impl List {
     }
 
     /// Inserts the node before `next`, or at the end.
-    pub(super) fn insert_before(&mut self, nodes: &mut Slab<Node>, next: Option<usize>, index: usize) {
+    pub(super) fn insert_before(
+        &mut self,
+        nodes: &mut Slab<Node>,
+        next: Option<usize>,
+        index: usize,
+    ) {
         let previous = next.map_or(self.tail, |next| nodes[next].previous);
         nodes[index].previous = previous;
         nodes[index].next = next;
@@ -185,7 +190,10 @@ impl Segment {
     }
 
     /// The waiters that have no slot, in their order.
-    pub(super) fn without_slot<'a>(&self, nodes: &'a Slab<Node>) -> impl Iterator<Item = usize> + 'a {
+    pub(super) fn without_slot<'a>(
+        &self,
+        nodes: &'a Slab<Node>,
+    ) -> impl Iterator<Item = usize> + 'a {
         std::iter::successors(self.first_without, |&index| nodes[index].next)
     }
 
@@ -270,7 +278,9 @@ impl Segment {
 
     fn take_slots(&mut self, nodes: &mut Slab<Node>) {
         while self.with_slot > self.slots.len() {
-            let last = self.first_without.map_or(self.waiters.tail, |it| nodes[it].previous);
+            let last = self
+                .first_without
+                .map_or(self.waiters.tail, |it| nodes[it].previous);
             let Some(index) = last else { return };
             nodes[index].set_slot(false);
             self.first_without = Some(index);

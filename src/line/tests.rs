@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use super::queue::{Asked, Call, Queue, Refusal, WaiterId, Wakes};
 use super::segment::Bound;
 use crate::algorithm::Rule;
-use crate::algorithm::ledger::Ledger;
+use crate::algorithm::ledger::{Ledger, Terms};
 use crate::algorithm::micros;
+use crate::clock::StoreClock;
 use crate::guard::Guard;
 use crate::store::{Reserved, StoreError};
 use crate::test_util::history::History;
@@ -37,7 +38,8 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let bound = prop_oneof![3 => Just(None), 1 => Just(Some(0)), 1 => (1..5_000_u64).prop_map(Some)];
+    let bound =
+        prop_oneof![3 => Just(None), 1 => Just(Some(0)), 1 => (1..5_000_u64).prop_map(Some)];
     prop_oneof![
         6 => (prop_oneof![4 => Just(1), 1 => 1..=LIMIT], bound)
             .prop_map(|(cost, bound)| Step::Join { cost, bound }),
@@ -56,6 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     queue: Queue,
     guard: Arc<Guard>,
+    clock: StoreClock,
     ledger: Ledger,
     start: Instant,
     now: Instant,
@@ -73,6 +76,7 @@ impl World {
         let start = Instant::now();
         Self {
             queue: Queue::new(guard.clone()),
+            clock: StoreClock::new(),
             guard,
             ledger: Ledger::new(&[Rule::SlidingLog {
                 limit: LIMIT,
@@ -146,14 +150,22 @@ impl World {
         };
         let half = micros(self.now - sent) / 2;
         let at = self.store_time() - half;
-        let outcomes = self.ledger.reserve(at, micros(guard), asked.not_before, &asked.asks);
+        let terms = Terms {
+            margin: micros(guard),
+            least_margin: micros(self.guard.least()),
+            not_before: asked.not_before,
+        };
+        let outcomes = self.ledger.reserve(at, &terms, &asked.asks);
         let reserved = Reserved::new(at, outcomes, 0, Duration::ZERO);
         let call = Call {
             sent,
             received: self.now,
             guard,
+            buffer: Duration::ZERO,
+            offset: self.clock.observe(sent, self.now, at),
         };
-        self.queue.answered(&asked, reserved, call, &mut Wakes::new());
+        self.queue
+            .answered(&asked, reserved, call, &mut Wakes::new());
         self.queue.advance(self.now, &mut Wakes::new());
     }
 
@@ -175,10 +187,13 @@ impl World {
             Poll::Ready(Ok(held)) => {
                 assert_eq!(held.slot.cost, cost);
                 assert!(held.due <= self.now && self.now < held.expires);
-                self.departed.push((self.now - self.start, cost, id.arrival()));
+                self.departed
+                    .push((self.now - self.start, cost, id.arrival()));
                 self.records.push((held.slot.record, cost));
             }
-            Poll::Ready(Err(Refusal::TooLong(_))) => assert!(deadline.is_some(), "no bound was set"),
+            Poll::Ready(Err(Refusal::TooLong(_))) => {
+                assert!(deadline.is_some(), "no bound was set")
+            }
             Poll::Ready(Err(Refusal::Store(_))) => {}
         }
         self.waiting.remove(place);
@@ -193,7 +208,9 @@ impl World {
                 self.take(&step);
             }
             let next = self.queue.plan().unwrap_or(self.now);
-            let step = next.saturating_duration_since(self.now).max(Duration::from_millis(1));
+            let step = next
+                .saturating_duration_since(self.now)
+                .max(Duration::from_millis(1));
             self.now += step;
             self.queue.advance(self.now, &mut Wakes::new());
             self.look_all();

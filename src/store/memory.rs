@@ -70,7 +70,11 @@ impl MemoryStore {
     /// How many keys the store holds, expired ones that were not yet looked for included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+        self.0
+            .shards
+            .iter()
+            .map(|shard| shard.lock().entries.len())
+            .sum()
     }
 
     /// Whether the store holds no key.
@@ -108,7 +112,7 @@ impl fmt::Debug for MemoryStore {
 impl Store for MemoryStore {
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let Reserve { key, policy, .. } = *reserve;
-        let margin = micros(reserve.guard + policy.buffer());
+        let terms = reserve.terms();
         let hash = self.hash(policy.id(), key);
         let mut shard = self.shard(hash).lock();
         let now = self.now();
@@ -122,7 +126,7 @@ impl Store for MemoryStore {
             ledger: Ledger::new(policy.rules()),
         });
         let ledger = &mut entry.get_mut().ledger;
-        let outcomes = ledger.reserve(now, margin, reserve.not_before, reserve.asks);
+        let outcomes = ledger.reserve(now, &terms, reserve.asks);
         Reply::ready(Ok(Reserved {
             now,
             outcomes,
@@ -191,6 +195,10 @@ mod tests {
             }
             tokio::time::advance(Duration::from_secs(2)).await;
         }
-        assert!(store.len() <= 20_000 + SHARDS * SMALL, "{} keys are held", store.len());
+        assert!(
+            store.len() <= 20_000 + SHARDS * SMALL,
+            "{} keys are held",
+            store.len()
+        );
     }
 }

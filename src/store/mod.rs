@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::algorithm::micros;
 use crate::key::Key;
 use crate::policy::Policy;
 
@@ -13,12 +14,12 @@ mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 
-pub use self::{error::StoreError, memory::MemoryStore};
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
+pub use self::{error::StoreError, memory::MemoryStore};
 pub use crate::algorithm::ledger::{Ask, Outcome, Slot};
 
-pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes};
+pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
 
 /// Hands out departure times, each in one atomic step that also records it.
 ///
@@ -63,6 +64,9 @@ pub struct Reserve<'a> {
     /// By how much a request may depart later than its slot. The store records a departure at
     /// slot + guard + [`buffer`](Policy::buffer), and a 50,000th of the wait for the drift of clocks.
     pub guard: Duration,
+    /// The least guard with which a slot that was given back is of use: a shorter one would be over
+    /// before the answer is here.
+    pub least_guard: Duration,
     /// No slot may lie before this time on the store's clock.
     pub not_before: u64,
     /// The requests, in their order: slots are handed out in the same.
@@ -82,8 +86,18 @@ impl<'a> Reserve<'a> {
             key,
             policy,
             guard: policy.guard(),
+            least_guard: policy.guard(),
             not_before: 0,
             asks: ONE,
+        }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        let buffer = self.policy.buffer();
+        Terms {
+            margin: micros(self.guard + buffer),
+            least_margin: micros(self.least_guard + buffer),
+            not_before: self.not_before,
         }
     }
 }

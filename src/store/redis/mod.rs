@@ -9,7 +9,7 @@ use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, Value};
 
 use self::script::{RELEASE, RESERVE, Script};
 use super::{Release, Reply, Reserve, Reserved, Store, StoreError};
-use crate::algorithm::{Rule, micros};
+use crate::algorithm::Rule;
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::policy::{Policy, check_name};
@@ -138,12 +138,23 @@ impl Store for RedisStore {
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let Reserve { key, policy, .. } = *reserve;
         let mut call = self.call(&RESERVE, policy, key);
-        call.arg(micros(reserve.guard + policy.buffer())).arg(reserve.not_before);
+        let terms = reserve.terms();
+        call.arg(terms.margin)
+            .arg(terms.least_margin)
+            .arg(terms.not_before);
         for ask in reserve.asks {
             call.arg(ask.count).arg(ask.cost).arg(ask.max_wait);
         }
-        let costs: Vec<_> = reserve.asks.iter().map(|ask| (ask.count, ask.cost)).collect();
-        let numbers = policy.rules().iter().filter(|rule| rule.is_number()).count();
+        let costs: Vec<_> = reserve
+            .asks
+            .iter()
+            .map(|ask| (ask.count, ask.cost))
+            .collect();
+        let numbers = policy
+            .rules()
+            .iter()
+            .filter(|rule| rule.is_number())
+            .count();
         let answer = self.send(&RESERVE, call);
         Reply::pending(async move { reply::read(answer.await?, &costs, numbers) })
     }
@@ -167,7 +178,9 @@ impl Connection {
         match self.query(call).await {
             Err(error) if error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript) => {
                 let mut both = redis::pipe();
-                both.add_command(script.load()).ignore().add_command(call.clone());
+                both.add_command(script.load())
+                    .ignore()
+                    .add_command(call.clone());
                 let (answer,) = match self {
                     Self::Manager(connection) => both.query_async(connection).await?,
                     Self::Multiplexed(connection) => both.query_async(connection).await?,

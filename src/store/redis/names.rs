@@ -67,7 +67,10 @@ mod tests {
     fn no_key_breaks_out_of_the_tag() {
         for key in ["}", "{", "a}b{c", "\0", "\r\n", "é", "*?[", "%", " "] {
             let tag = tag(key);
-            assert!(!tag.contains(['{', '}', '\r', '\n', '\0', ' ', '*']), "{key:?} gives {tag:?}");
+            assert!(
+                !tag.contains(['{', '}', '\r', '\n', '\0', ' ', '*']),
+                "{key:?} gives {tag:?}"
+            );
             assert!(tag.is_ascii());
         }
     }

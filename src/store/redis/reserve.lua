@@ -1,8 +1,9 @@
 -- Reserves slots.
 --
 -- KEYS     [1] free slots, [2..] the state of each quota
--- ARGV     the rules (see ledger.lua), the margin, the time before which no slot may lie, then for
---          each run of like requests: how many, the cost of each, the longest wait
+-- ARGV     the rules (see ledger.lua), the margin, the least margin with which a free slot is of use,
+--          the time before which no slot may lie, then for each run of like requests: how many, the
+--          cost of each, the longest wait
 -- Returns  the server's time, how many more may depart now, the time until all may; then runs of
 --            n > 0, at, record, receipt...   n requests have this slot each
 --            n < 0, wait                     -n requests would have to wait so long
@@ -10,15 +11,15 @@
 
 local now = server_time()
 local place = ledger.load(now)
-local margin = tonumber(ARGV[place])
-local x = math.max(now, tonumber(ARGV[place + 1]))
+local margin, least_margin = tonumber(ARGV[place]), tonumber(ARGV[place + 1])
+local x = math.max(now, tonumber(ARGV[place + 2]))
 local runs, size = { now }, 3
 local run_at, run_record, run_place
 
-for i = place + 2, #ARGV, 3 do
+for i = place + 3, #ARGV, 3 do
   local count, cost, max_wait = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   while count > 0 do
-    local slot, wait = ledger.reserve(x, cost, max_wait, margin)
+    local slot, wait = ledger.reserve(x, cost, max_wait, margin, least_margin)
     if not slot then
       runs[size + 1], runs[size + 2] = -count, wait
       size, run_at = size + 2, nil

@@ -61,5 +61,8 @@ pub(super) fn twins() -> [String; 2] {
             )
         };
     }
-    [told_the_time!("reserve.lua").to_owned(), told_the_time!("release.lua").to_owned()]
+    [
+        told_the_time!("reserve.lua").to_owned(),
+        told_the_time!("release.lua").to_owned(),
+    ]
 }

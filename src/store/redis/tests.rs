@@ -8,7 +8,7 @@ use redis::Value;
 use super::reply;
 use super::script::twins;
 use crate::algorithm::Rule;
-use crate::algorithm::ledger::{Ask, Ledger, Slot};
+use crate::algorithm::ledger::{Ask, Ledger, Slot, Terms};
 use crate::algorithm::micros;
 use crate::algorithm::simulation::{Action, Answer, Side, Step, rules, run, steps};
 
@@ -40,7 +40,11 @@ impl<'a> Lua<'a> {
     }
 
     fn call(&mut self, release: bool, now: u64, numbers: &[u64]) -> Value {
-        let script = if release { &self.release } else { &self.reserve };
+        let script = if release {
+            &self.release
+        } else {
+            &self.reserve
+        };
         let mut call = script.prepare_invoke();
         call.key("free");
         for place in 0..self.rules.len() {
@@ -60,8 +64,8 @@ impl<'a> Lua<'a> {
 }
 
 impl Side for Lua<'_> {
-    fn reserve(&mut self, now: u64, margin: u64, not_before: u64, asks: &[Ask]) -> Answer {
-        let mut numbers = vec![margin, not_before];
+    fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
+        let mut numbers = vec![terms.margin, terms.least_margin, terms.not_before];
         for ask in asks {
             numbers.extend([ask.count.into(), ask.cost.into(), ask.max_wait]);
         }
@@ -70,7 +74,11 @@ impl Side for Lua<'_> {
         let receipts = self.rules.iter().filter(|rule| rule.is_number()).count();
         let reserved = reply::read(answer, &asked, receipts).unwrap();
         assert_eq!(reserved.now, now);
-        (reserved.outcomes.into_vec(), reserved.remaining, micros(reserved.reset))
+        (
+            reserved.outcomes.into_vec(),
+            reserved.remaining,
+            micros(reserved.reset),
+        )
     }
 
     fn release(&mut self, now: u64, slots: &[Slot]) {
@@ -129,5 +137,9 @@ fn long_logs_are_read_and_written_in_parts() {
             },
         });
     }
-    run(&steps, &mut Ledger::new(&rules), &mut Lua::new(&server, &rules));
+    run(
+        &steps,
+        &mut Ledger::new(&rules),
+        &mut Lua::new(&server, &rules),
+    );
 }

@@ -1,0 +1,207 @@
+//! The store's clock as seen from here: [`StoreClock`].
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::store::DRIFT;
+
+/// For how long an answer says something about the clock, at least; twice as long at most. A clock
+/// that is slewed, by 500 parts per million at the utmost, is off by some milliseconds then.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// How far the store's clock is ahead of the local one.
+///
+/// The store reads its clock between the sending of a call and its answer. So the call's round trip
+/// bounds how far ahead that clock is, and what recent calls say together bounds it more closely: an
+/// answer that comes late does no harm to the slots in it. No agreement between the hosts' clocks is
+/// needed.
+#[derive(Debug)]
+pub(crate) struct StoreClock {
+    origin: Instant,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// What the calls of this period say, from when on, and what those of the last one said.
+    current: Option<(Offset, Instant)>,
+    last: Option<Offset>,
+}
+
+/// By how much the store's clock is ahead of the local one, in microseconds: not less than `least`,
+/// nor more than `most`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offset {
+    origin: Instant,
+    least: i64,
+    most: i64,
+}
+
+impl StoreClock {
+    pub(crate) fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            known: Mutex::new(Known::default()),
+        }
+    }
+
+    /// What is known after the store has said `now` in a call.
+    pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64) -> Offset {
+        let call = Offset::of_call(self.origin, sent, received, now);
+        let mut known = self.known.lock();
+        if let Some((current, since)) = known.current
+            && received.saturating_duration_since(since) >= PERIOD
+        {
+            known.last = Some(current);
+            known.current = None;
+        }
+        let (current, since) = match known.current {
+            None => (call, received),
+            // If the answers contradict one another, somebody has set a clock.
+            Some((current, since)) => match current.and(call) {
+                Some(both) => (both, since),
+                None => {
+                    known.last = None;
+                    (call, received)
+                }
+            },
+        };
+        known.current = Some((current, since));
+        match known.last {
+            None => current,
+            Some(last) => match current.and(last.aged()) {
+                Some(both) => both,
+                None => {
+                    known.last = None;
+                    current
+                }
+            },
+        }
+    }
+}
+
+impl Offset {
+    /// What one call says.
+    pub(crate) fn of_call(origin: Instant, sent: Instant, received: Instant, now: u64) -> Self {
+        let local = |at: Instant| signed_micros(at.saturating_duration_since(origin));
+        let now = now.cast_signed();
+        Self {
+            origin,
+            // The store's time has a fraction that it does not say, and so has the local one.
+            least: now - local(received) - 1,
+            most: now + 1 - local(sent),
+        }
+    }
+
+    /// The local time by which the store's clock shows `at` for certain.
+    pub(crate) fn latest(&self, at: u64) -> Instant {
+        self.local(at.cast_signed() - self.least)
+    }
+
+    /// The local time before which the store's clock does not show `at` for certain.
+    pub(crate) fn earliest(&self, at: u64) -> Instant {
+        self.local(at.cast_signed() - self.most)
+    }
+
+    /// How far `least` and `most` are apart.
+    pub(crate) fn uncertainty(&self) -> Duration {
+        Duration::from_micros(self.most.abs_diff(self.least))
+    }
+
+    fn local(&self, micros: i64) -> Instant {
+        self.origin + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    }
+
+    /// What both say, unless they contradict one another.
+    fn and(self, other: Self) -> Option<Self> {
+        let both = Self {
+            origin: self.origin,
+            least: self.least.max(other.least),
+            most: self.most.min(other.most),
+        };
+        (both.least <= both.most).then_some(both)
+    }
+
+    /// The same, after a period in which the clocks may have drifted apart.
+    fn aged(self) -> Self {
+        let drift = signed_micros(PERIOD * 2) / DRIFT.cast_signed();
+        Self {
+            least: self.least - drift,
+            most: self.most + drift,
+            ..self
+        }
+    }
+}
+
+fn signed_micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EPOCH: u64 = 1_763_000_000_000_000;
+
+    fn after(start: Instant, millis: u64) -> Instant {
+        start + Duration::from_millis(millis)
+    }
+
+    /// What the store says when its clock is so many milliseconds after the epoch.
+    fn says(millis: u64) -> u64 {
+        EPOCH + millis * 1_000
+    }
+
+    #[test]
+    fn a_slot_lies_between_sending_and_answer_of_its_call() {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        let offset = clock.observe(after(start, 0), after(start, 40), says(1_000));
+        let close = Duration::from_micros(3);
+        assert!(offset.earliest(says(1_000)) <= after(start, 0));
+        assert!(offset.latest(says(1_000)) >= after(start, 40));
+        assert!(offset.uncertainty() <= Duration::from_millis(40) + close);
+    }
+
+    #[test]
+    fn a_late_answer_is_read_by_what_is_known_from_others() {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        clock.observe(after(start, 0), after(start, 1), says(1_000));
+        let offset = clock.observe(after(start, 10), after(start, 60), says(1_012));
+        assert!(offset.uncertainty() < Duration::from_millis(2));
+        assert!(offset.latest(says(2_000)) <= after(start, 1_002));
+        assert!(offset.earliest(says(2_000)) >= after(start, 999));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_believed() {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        clock.observe(after(start, 0), after(start, 1), says(1_000));
+        let offset = clock.observe(after(start, 100), after(start, 101), says(50));
+        assert!(offset.latest(says(60)) >= after(start, 110));
+        assert!(offset.latest(says(60)) <= after(start, 112));
+    }
+
+    #[test]
+    fn what_is_old_is_forgotten() {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        clock.observe(after(start, 0), after(start, 1), says(1_000));
+        for late in [6_000, 12_000] {
+            clock.observe(
+                after(start, late),
+                after(start, late + 40),
+                says(1_020 + late),
+            );
+        }
+        let offset = clock.observe(after(start, 18_000), after(start, 18_040), says(19_020));
+        assert!(
+            offset.uncertainty() >= Duration::from_millis(39),
+            "{offset:?}"
+        );
+    }
+}
