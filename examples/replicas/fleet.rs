@@ -1,0 +1,104 @@
+//! The replicas as their parent sees them: [`Fleet`].
+
+use std::env;
+use std::process::Stdio;
+
+use anyhow::{Context as _, bail, ensure};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::Options;
+use crate::replica::{DONE, GO, READY, Replica};
+
+/// All replicas; dropping it ends them.
+pub(crate) struct Fleet {
+    replicas: Vec<Process>,
+}
+
+struct Process {
+    process: Child,
+    stdin: ChildStdin,
+    stdout: Lines<BufReader<ChildStdout>>,
+}
+
+impl Fleet {
+    /// Starts the replicas and returns once all their callers are ready.
+    pub(crate) async fn start(
+        options: &Options,
+        redis: &str,
+        upstream: &str,
+    ) -> anyhow::Result<Self> {
+        let mut replicas = Vec::new();
+        for number in 0..options.processes {
+            let replica = Replica {
+                limit: options.limit.clone(),
+                callers: options.callers,
+                requests: share(options.requests, options.processes, number),
+                upstream: format!("{upstream}{number}"),
+                redis: redis.to_owned(),
+            };
+            replicas.push(Process::start(&replica)?);
+        }
+        let mut fleet = Self { replicas };
+        for replica in &mut fleet.replicas {
+            let said = replica.next_line().await?;
+            ensure!(said == READY, "a replica is not ready but says {said:?}");
+        }
+        Ok(fleet)
+    }
+
+    /// Lets all callers start.
+    pub(crate) async fn release(&mut self) -> anyhow::Result<()> {
+        for replica in &mut self.replicas {
+            replica
+                .stdin
+                .write_all(format!("{GO}\n").as_bytes())
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all replicas to end; yields how many requests failed.
+    pub(crate) async fn finish(&mut self) -> anyhow::Result<u64> {
+        let mut failed = 0;
+        for replica in &mut self.replicas {
+            let said = replica.next_line().await?;
+            let Some(count) = said.strip_prefix(DONE) else {
+                bail!("a replica is not done but says {said:?}");
+            };
+            failed += count.trim().parse::<u64>()?;
+            let status = replica.process.wait().await?;
+            ensure!(status.success(), "a replica ended with {status}");
+        }
+        Ok(failed)
+    }
+}
+
+impl Process {
+    fn start(replica: &Replica) -> anyhow::Result<Self> {
+        let mut process = Command::new(env::current_exe()?)
+            .args(replica.to_args())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a replica")?;
+        let stdin = process.stdin.take().context("a replica without stdin")?;
+        let stdout = process.stdout.take().context("a replica without stdout")?;
+        Ok(Self {
+            process,
+            stdin,
+            stdout: BufReader::new(stdout).lines(),
+        })
+    }
+
+    async fn next_line(&mut self) -> anyhow::Result<String> {
+        let line = self.stdout.next_line().await?;
+        line.context("a replica ended early; its error stands above")
+    }
+}
+
+/// The part of `whole` that falls to one of `count`; the first ones take what cannot be split.
+pub(crate) fn share(whole: u32, count: u32, number: u32) -> u32 {
+    whole / count + u32::from(number < whole % count)
+}

@@ -1,0 +1,134 @@
+//! One replica, a process of its own: [`Replica`].
+
+use std::io;
+use std::sync::Once;
+use std::{process, thread};
+
+use anyhow::Context as _;
+use clap::Args;
+use reqwest_middleware::ClientWithMiddleware;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
+
+use crate::Limit;
+use crate::fleet::share;
+
+/// What a replica says once all its callers wait for the start.
+pub(crate) const READY: &str = "ready";
+
+/// What it is told then.
+pub(crate) const GO: &str = "go";
+
+/// What it says at the end, followed by how many requests failed.
+pub(crate) const DONE: &str = "done";
+
+static FIRST_FAILURE: Once = Once::new();
+
+/// Sends its share of the requests.
+#[derive(Args)]
+pub(crate) struct Replica {
+    #[command(flatten)]
+    pub(crate) limit: Limit,
+    #[arg(long)]
+    pub(crate) callers: u32,
+    #[arg(long)]
+    pub(crate) requests: u32,
+    #[arg(long)]
+    pub(crate) upstream: String,
+    #[arg(long)]
+    pub(crate) redis: String,
+}
+
+impl Replica {
+    /// The arguments from which the process that plays this replica reads it.
+    pub(crate) fn to_args(&self) -> Vec<String> {
+        let micros = |duration: std::time::Duration| format!("{}us", duration.as_micros());
+        let flags = [
+            ("--window", micros(self.limit.window)),
+            ("--limit", self.limit.limit.to_string()),
+            ("--buffer", micros(self.limit.buffer)),
+            ("--callers", self.callers.to_string()),
+            ("--requests", self.requests.to_string()),
+            ("--upstream", self.upstream.clone()),
+            ("--redis", self.redis.clone()),
+        ];
+        let flags = flags
+            .into_iter()
+            .flat_map(|(flag, value)| [flag.to_owned(), value]);
+        [String::from("replica")].into_iter().chain(flags).collect()
+    }
+
+    #[tokio::main]
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let client = self.client().await?;
+        let (start, started) = watch::channel(false);
+        let mut callers = JoinSet::new();
+        for number in 0..self.callers {
+            let requests = share(self.requests, self.callers, number);
+            let (client, upstream, mut started) =
+                (client.clone(), self.upstream.clone(), started.clone());
+            callers.spawn(async move {
+                started.wait_for(|started| *started).await?;
+                anyhow::Ok(call(&client, &upstream, requests).await)
+            });
+        }
+        println!("{READY}");
+        wait_for_go(start);
+        let mut failed = 0;
+        while let Some(caller) = callers.join_next().await {
+            failed += caller??;
+        }
+        println!("{DONE} {failed}");
+        Ok(())
+    }
+
+    async fn client(&self) -> anyhow::Result<ClientWithMiddleware> {
+        let store = RedisStore::connect(&self.redis).await?;
+        let limiter = Limiter::builder()
+            .store(store)
+            .quota(Quota::new(self.limit.limit, self.limit.window))
+            .buffer(self.limit.buffer)
+            .build()?;
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let throttled =
+            reqwest_middleware::ClientBuilder::new(client).with(ThrottleMiddleware::new(limiter));
+        Ok(throttled.build())
+    }
+}
+
+/// Sends requests one after another; yields how many of them failed.
+async fn call(client: &ClientWithMiddleware, upstream: &str, requests: u32) -> u64 {
+    let mut failed = 0;
+    for _ in 0..requests {
+        let answer = async {
+            let response = client.get(upstream).send().await?;
+            response
+                .error_for_status()?
+                .bytes()
+                .await
+                .context("the response breaks off")
+        };
+        if let Err(error) = answer.await {
+            failed += 1;
+            // Whatever the cause, thousands are likely to share it.
+            FIRST_FAILURE.call_once(|| eprintln!("a request failed: {error:#}"));
+        }
+    }
+    failed
+}
+
+/// Starts the callers when told to, and ends this process once nobody could tell it anything more.
+///
+/// In a thread of its own, because reading from stdin blocks.
+fn wait_for_go(start: watch::Sender<bool>) {
+    thread::spawn(move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            if line == GO {
+                start.send_replace(true);
+            }
+        }
+        process::exit(1);
+    });
+}

@@ -1,0 +1,118 @@
+//! What the replicas call: [`Upstream`].
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+
+/// A request as the upstream saw it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) at: Duration,
+    /// The number of the process that sent it, which it finds in the path.
+    pub(crate) replica: usize,
+}
+
+/// An HTTP server that stamps each arrival and answers after 10 to 30 ms.
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    record: Arc<Record>,
+}
+
+struct Record {
+    origin: Instant,
+    arrivals: Mutex<Vec<Arrival>>,
+}
+
+impl Upstream {
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let record = Arc::new(Record {
+            origin: Instant::now(),
+            arrivals: Mutex::default(),
+        });
+        tokio::spawn(accept(listener, record.clone()));
+        Ok(Self { address, record })
+    }
+
+    /// With a slash at the end, for the number of the replica to follow.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// In the order of their times.
+    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
+        self.record.lock().clone()
+    }
+
+    /// Says every other second how many have arrived.
+    pub(crate) async fn show_progress(&self, expected: u32) -> Infallible {
+        let mut tick = tokio::time::interval(Duration::from_secs(2));
+        tick.tick().await;
+        loop {
+            tick.tick().await;
+            eprintln!(
+                "{:>7} of {expected} requests have arrived",
+                self.record.lock().len()
+            );
+        }
+    }
+}
+
+impl Record {
+    fn stamp(&self, request: &Request<Incoming>) {
+        let replica = request
+            .uri()
+            .path()
+            .trim_start_matches('/')
+            .parse()
+            .unwrap_or(0);
+        // Under the lock, so that the times are in order.
+        let mut arrivals = self.lock();
+        let at = self.origin.elapsed();
+        arrivals.push(Arrival { at, replica });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arrival>> {
+        self.arrivals.lock().expect("no panic while recording")
+    }
+}
+
+async fn accept(listener: TcpListener, record: Arc<Record>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(serve(stream, record.clone()))),
+            Err(error) => {
+                // Most likely out of file descriptors: there will be some when others are closed.
+                eprintln!("the upstream cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, record: Arc<Record>) -> anyhow::Result<()> {
+    stream.set_nodelay(true)?;
+    let answer = service_fn(move |request| {
+        record.stamp(&request);
+        async {
+            let work = Duration::from_millis(rand::random_range(10..=30));
+            tokio::time::sleep(work).await;
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        }
+    });
+    let server = hyper::server::conn::http1::Builder::new();
+    server
+        .serve_connection(TokioIo::new(stream), answer)
+        .await?;
+    Ok(())
+}
