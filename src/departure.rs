@@ -51,26 +51,3 @@ impl From<&Permit> for Departure {
         }
     }
 }
-
-/// A permit that gives itself back unless the request departs.
-#[derive(Debug)]
-pub(crate) struct Unused(Option<Permit>);
-
-impl Unused {
-    pub(crate) fn new(permit: Permit) -> Self {
-        Self(Some(permit))
-    }
-
-    /// The permit, for the request to depart or to give back.
-    pub(crate) fn take(mut self) -> Option<Permit> {
-        self.0.take()
-    }
-}
-
-impl Drop for Unused {
-    fn drop(&mut self) {
-        if let Some(permit) = self.0.take() {
-            permit.forfeit();
-        }
-    }
-}

@@ -148,7 +148,10 @@ impl fmt::Display for Error {
             Kind::TooLong { wait } => write!(f, "the wait of {wait:?} exceeds its bound"),
             Kind::LineFull { waiting } => write!(f, "{waiting} requests are waiting already"),
             Kind::TooCostly { cost, most } => {
-                write!(f, "a cost of {cost} can never depart, as the quotas hold {most}")
+                write!(
+                    f,
+                    "a cost of {cost} can never depart, as the quotas hold {most}"
+                )
             }
             Kind::ZeroCost => f.write_str("a cost of 0 is no request"),
             Kind::EmptyKey => f.write_str("the key is empty"),

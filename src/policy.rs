@@ -117,7 +117,10 @@ impl PolicyParts {
         let mut rules = SmallVec::new();
         for (i, quota) in self.quotas.iter().enumerate() {
             if self.quotas[..i].contains(quota) {
-                return Err(BuildError::new("quota", format!("`{quota}` is given twice")));
+                return Err(BuildError::new(
+                    "quota",
+                    format!("`{quota}` is given twice"),
+                ));
             }
             rules.push(Rule::new(quota)?);
         }
@@ -128,7 +131,10 @@ impl PolicyParts {
         if let Some(guard) = self.guard {
             check_span("guard", guard)?;
             if guard.is_zero() {
-                return Err(BuildError::new("guard", "is zero, so no permit would be valid"));
+                return Err(BuildError::new(
+                    "guard",
+                    "is zero, so no permit would be valid",
+                ));
             }
         }
         if self.max_waiting == Some(0) {
@@ -136,7 +142,10 @@ impl PolicyParts {
             return Err(BuildError::new("max_waiting", problem));
         }
         let guard = self.guard.unwrap_or_else(|| default_guard(&rules));
-        let mut id = self.name.as_ref().map_or_else(String::new, |name| format!("{name}:"));
+        let mut id = self
+            .name
+            .as_ref()
+            .map_or_else(String::new, |name| format!("{name}:"));
         for (i, rule) in rules.iter().enumerate() {
             if i > 0 {
                 id.push('+');
@@ -169,7 +178,10 @@ pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), BuildErr
 fn check_span(field: &'static str, span: Duration) -> Result<(), BuildError> {
     const LONGEST: Duration = Duration::from_secs(60 * 60);
     if span > LONGEST {
-        return Err(BuildError::new(field, format!("{span:?} is longer than {LONGEST:?}")));
+        return Err(BuildError::new(
+            field,
+            format!("{span:?} is longer than {LONGEST:?}"),
+        ));
     }
     Ok(())
 }
@@ -201,8 +213,14 @@ mod tests {
     #[test]
     fn quotas_that_cannot_hold_are_refused_by_name() {
         let second = Duration::from_secs(1);
-        assert_eq!(problem(Quota::new(0, second)), "quota `0/1s`: the limit is zero");
-        assert_eq!(problem(Quota::new(1, Duration::ZERO)), "quota `1/0ns`: the window is zero");
+        assert_eq!(
+            problem(Quota::new(0, second)),
+            "quota `0/1s`: the limit is zero"
+        );
+        assert_eq!(
+            problem(Quota::new(1, Duration::ZERO)),
+            "quota `1/0ns`: the window is zero"
+        );
         assert!(problem(Quota::new(1, Duration::from_nanos(1_500))).contains("whole microseconds"));
         assert!(problem(Quota::new(1, Duration::MAX)).contains("longer than"));
         assert!(problem(Quota::per_second(u32::MAX)).contains("at most"));
@@ -217,7 +235,12 @@ mod tests {
     fn a_policy_has_at_least_one_quota_and_none_twice() {
         assert!(build(&[]).is_err());
         let quota = Quota::per_second(1);
-        assert!(build(&[quota, quota]).unwrap_err().to_string().contains("twice"));
+        assert!(
+            build(&[quota, quota])
+                .unwrap_err()
+                .to_string()
+                .contains("twice")
+        );
         assert!(build(&[quota, Quota::per_minute(1)]).is_ok());
     }
 
@@ -232,6 +255,9 @@ mod tests {
         let guard = |quota| build(&[quota]).unwrap().guard();
         assert_eq!(guard(Quota::per_second(10)), Duration::from_millis(15));
         assert_eq!(guard(Quota::per_day(10)), Duration::from_millis(15));
-        assert_eq!(guard(Quota::new(5, Duration::from_millis(100))), Duration::from_millis(5));
+        assert_eq!(
+            guard(Quota::new(5, Duration::from_millis(100))),
+            Duration::from_millis(5)
+        );
     }
 }

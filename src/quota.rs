@@ -155,7 +155,7 @@ impl fmt::Display for Window {
         let nanos = self.0.as_nanos();
         let (size, unit) = UNITS
             .into_iter()
-            .find(|(size, _)| nanos % size == 0 && nanos > 0)
+            .find(|(size, _)| nanos > 0 && nanos.is_multiple_of(*size))
             .unwrap_or((1, "ns"));
         write!(f, "{}{unit}", nanos / size)
     }

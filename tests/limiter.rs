@@ -476,16 +476,12 @@ fn a_line_outlives_the_runtime_that_served_it() {
     let quota = Quota::new(1, Duration::from_millis(100));
     let limiter = build(Limiter::builder().quota(quota));
     let first = runtime();
-    let mut waiter = first.block_on(async {
+    let mut waiter = Box::pin(limiter.acquire("a"));
+    let mut gone = Box::pin(limiter.acquire("a"));
+    first.block_on(async {
         limiter.acquire("a").await.expect("a permit");
-        let mut waiter = Box::pin(limiter.acquire("a"));
         assert!(poll!(&mut waiter).is_pending());
-        waiter
-    });
-    let mut gone = first.block_on(async {
-        let mut gone = Box::pin(limiter.acquire("a"));
         assert!(poll!(&mut gone).is_pending());
-        gone
     });
     drop(first);
     let second = runtime();

@@ -54,7 +54,7 @@ impl Rule {
         if window > HORIZON {
             return refuse("the window is longer than ten years");
         }
-        if window.subsec_nanos() % 1_000 != 0 {
+        if !window.subsec_nanos().is_multiple_of(1_000) {
             return refuse("the window is not in whole microseconds");
         }
         let window = micros(window);

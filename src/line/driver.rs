@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::queue::{Asked, Call, Wakes};
+use super::ask::Asked;
+use super::held::Call;
+use super::queue::Wakes;
 use super::{DriverState, Line};
 use crate::store::{Release, Reply, Reserve, Reserved};
 

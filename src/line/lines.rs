@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Line;
+use super::bound::Bound;
+use super::held::Held;
 use super::queue::{Queue, WaiterId};
-use super::segment::{Bound, Held};
 use crate::key::Key;
 use crate::limiter::Shared;
 

@@ -18,16 +18,21 @@ use crate::key::Key;
 use crate::limiter::Shared;
 use crate::store::Release;
 
+mod ask;
+mod bound;
 mod driver;
+mod due;
+mod held;
 mod lines;
 mod queue;
 mod segment;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::bound::Bound;
+pub(crate) use self::held::{Call, Held, hold};
 pub(crate) use self::lines::{Lines, Newcomer};
-pub(crate) use self::queue::{Call, Refusal, WaiterId, hold};
-pub(crate) use self::segment::{Bound, Held};
+pub(crate) use self::queue::{Refusal, WaiterId};
 
 #[derive(Debug)]
 pub(crate) struct Line {

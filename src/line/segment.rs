@@ -2,31 +2,12 @@
 
 use std::collections::VecDeque;
 use std::task::Waker;
-use std::time::Duration;
 
 use slab::Slab;
-use tokio::time::Instant;
 
+use super::bound::Bound;
+use super::held::Held;
 use super::queue::Refusal;
-use crate::store::Slot;
-
-/// A slot on the local clock.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) slot: Slot,
-    /// No departure before.
-    pub(crate) due: Instant,
-    /// No departure from then on.
-    pub(crate) expires: Instant,
-    /// Whether it lay in the store's present when it was reserved.
-    pub(crate) at_once: bool,
-    /// What it was reserved with.
-    pub(crate) guard: Duration,
-    /// How many more could depart when it was reserved.
-    pub(crate) remaining: u32,
-    /// When, seen from then, all may depart that the quotas allow.
-    pub(crate) reset: Duration,
-}
 
 /// A waiter.
 #[derive(Debug)]
@@ -54,28 +35,6 @@ impl Node {
                 segment,
                 has_slot: false,
             },
-        }
-    }
-}
-
-/// How long a waiter will wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bound {
-    /// As long as it takes.
-    Unlimited,
-    /// Until then.
-    Until(Instant),
-    /// Not at all.
-    Now,
-}
-
-impl Bound {
-    /// Whether a slot is beyond the bound, by more than the round trip that preceded it.
-    pub(super) fn excludes(self, held: &Held) -> bool {
-        match self {
-            Self::Unlimited => false,
-            Self::Until(deadline) => held.due > deadline + held.guard,
-            Self::Now => !held.at_once,
         }
     }
 }

@@ -9,8 +9,10 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use tokio::time::Instant;
 
-use super::queue::{Asked, Call, Queue, Refusal, WaiterId, Wakes};
-use super::segment::Bound;
+use super::ask::Asked;
+use super::bound::Bound;
+use super::held::Call;
+use super::queue::{Queue, Refusal, WaiterId, Wakes};
 use crate::algorithm::Rule;
 use crate::algorithm::ledger::{Ledger, Terms};
 use crate::algorithm::micros;

@@ -10,8 +10,9 @@ use tower_service::Service;
 use super::BoxError;
 use super::report::Report;
 use crate::acquire::Acquire;
-use crate::departure::{Departure, Unused};
+use crate::departure::Departure;
 use crate::error::Error;
+use crate::permit::Permit;
 
 pin_project! {
     /// Waits for a permit, then for the service to be ready, then for its response.
@@ -102,6 +103,29 @@ where
     }
 }
 
+/// A permit that gives itself back unless the request departs.
+#[derive(Debug)]
+struct Unused(Option<Permit>);
+
+impl Unused {
+    fn new(permit: Permit) -> Self {
+        Self(Some(permit))
+    }
+
+    /// The permit, for the request to depart or to give back.
+    fn take(mut self) -> Option<Permit> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let Some(permit) = self.0.take() {
+            permit.forfeit();
+        }
+    }
+}
+
 impl<S, Q, R> Future for ResponseFuture<S, Q, R>
 where
     S: Service<Q> + Clone,
@@ -125,7 +149,13 @@ where
                             return Poll::Ready(Err(error));
                         }
                     };
-                    let Some(Waiting { mut service, request, report, .. }) = waiting.take() else {
+                    let Some(Waiting {
+                        mut service,
+                        request,
+                        report,
+                        ..
+                    }) = waiting.take()
+                    else {
                         continue;
                     };
                     Stage::Calling {
@@ -134,7 +164,11 @@ where
                         report,
                     }
                 }
-                StageProjection::Calling { response, departure, report } => {
+                StageProjection::Calling {
+                    response,
+                    departure,
+                    report,
+                } => {
                     let mut response = ready!(response.poll(cx)).map_err(Into::into)?;
                     if let Some(departure) = departure.take() {
                         report.report(departure, &mut response);

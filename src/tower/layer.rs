@@ -94,7 +94,11 @@ impl<S, K: Clone, R: Clone> Layer<S> for ThrottleLayer<K, R> {
     type Service = Throttle<S, K, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Self { limiter, key, report } = self.clone();
+        let Self {
+            limiter,
+            key,
+            report,
+        } = self.clone();
         Throttle::new(inner, limiter, key, report)
     }
 }

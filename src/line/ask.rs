@@ -1,0 +1,187 @@
+//! What the queue asks the store for, and what becomes of the answer.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::bound::Bound;
+use super::held::{Call, hold};
+use super::queue::{Queue, Refusal, WaiterId, Wakes};
+use super::segment::{Phase, Segment};
+use crate::algorithm::micros;
+use crate::permit::Limited;
+use crate::store::{Ask, Outcome, Reserved, StoreError};
+
+/// The most requests that share one call, so that none holds the store up for long.
+const LARGEST_CALL: usize = 2_000;
+
+/// Who asked for slots in one call, and what the call is to say.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    waiters: Vec<(WaiterId, u64)>,
+    pub(crate) asks: SmallVec<[Ask; 2]>,
+    pub(crate) not_before: u64,
+}
+
+impl Queue {
+    /// What the next call is to ask for, if anything. Until its answer is in, no other may be made.
+    pub(crate) fn ask(&mut self, now: Instant) -> Option<Asked> {
+        if self.asking {
+            return None;
+        }
+        self.drop_empty_segments();
+        // The guard of the first call may prove too short, and then all its slots are lost.
+        let largest_call = if self.guard.is_measured() {
+            LARGEST_CALL
+        } else {
+            1
+        };
+        let mut asked = Asked {
+            waiters: Vec::new(),
+            asks: SmallVec::new(),
+            not_before: 0,
+        };
+        for (place, segment) in self.segments.iter().enumerate() {
+            if asked.waiters.is_empty() && place > 0 {
+                // Within a segment everyone can move up to an earlier slot, but no segment may
+                // get ahead of those before it.
+                let ahead = self.segments.range(..place).filter_map(Segment::last_slot);
+                asked.not_before = ahead.map(|held| held.slot.at).max().unwrap_or(0);
+            }
+            let room = largest_call - asked.waiters.len();
+            for index in segment.without_slot(&self.nodes).take(room) {
+                let node = &self.nodes[index];
+                let id = WaiterId {
+                    index,
+                    arrival: node.arrival,
+                };
+                asked.waiters.push((id, self.first_segment + place as u64));
+                let max_wait = longest_wait(node.bound, now);
+                match asked.asks.last_mut() {
+                    Some(last) if last.cost == node.cost && last.max_wait == max_wait => {
+                        last.count += 1;
+                    }
+                    _ => asked.asks.push(Ask {
+                        count: 1,
+                        cost: node.cost,
+                        max_wait,
+                    }),
+                }
+            }
+        }
+        self.asking = !asked.waiters.is_empty();
+        self.asking.then_some(asked)
+    }
+
+    /// The store has answered: those who asked have slots now, or will get none.
+    pub(crate) fn answered(
+        &mut self,
+        asked: &Asked,
+        reserved: Reserved,
+        call: Call,
+        wakes: &mut Wakes,
+    ) {
+        self.asking = false;
+        self.guard
+            .measured(call.received - call.sent, call.offset.uncertainty());
+        let Reserved {
+            now,
+            outcomes,
+            remaining,
+            reset,
+        } = reserved;
+        let mut granted = Vec::new();
+        for (&(id, segment), outcome) in asked.waiters.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Granted(slot) => granted.push((segment, slot)),
+                Outcome::Refused { wait } => {
+                    // Somebody ahead may have left, and with that slot the wait is short enough.
+                    if self.is_without_slot(id) {
+                        let limited = Limited {
+                            delay: Duration::from_micros(wait),
+                            remaining,
+                            reset,
+                        };
+                        self.refuse(id.index, Refusal::TooLong(limited), wakes);
+                    }
+                }
+            }
+        }
+        let mut overtakes = false;
+        for (segment, slot) in granted {
+            let held = hold(slot, now, remaining, reset, call);
+            if held.due >= held.expires {
+                self.guard.forfeited(held.guard);
+                self.surplus.push(held.slot);
+            } else if let Some(segment) = self.segment(segment) {
+                overtakes |= segment.add_slot(held);
+            } else {
+                self.surplus.push(held.slot);
+            }
+        }
+        self.settle();
+        if overtakes {
+            self.refuse_excluded(remaining, reset, call.received, wakes);
+        }
+    }
+
+    /// The store has not answered: those who asked will get no slot.
+    pub(crate) fn failed(&mut self, asked: &Asked, error: &StoreError, wakes: &mut Wakes) {
+        self.asking = false;
+        for &(id, _) in &asked.waiters {
+            if self.is_without_slot(id) {
+                self.refuse(id.index, Refusal::Store(error.clone()), wakes);
+            }
+        }
+    }
+
+    /// Slots that came before others' have moved everyone; those beyond their bound by that leave.
+    pub(super) fn refuse_excluded(
+        &mut self,
+        remaining: u32,
+        reset: Duration,
+        now: Instant,
+        wakes: &mut Wakes,
+    ) {
+        for place in 0..self.segments.len() {
+            while let Some((index, held)) = self.segments[place].find_excluded(&self.nodes) {
+                let refusal = Refusal::TooLong(Limited {
+                    delay: held.due - now,
+                    remaining,
+                    reset,
+                });
+                self.refuse(index, refusal, wakes);
+            }
+        }
+    }
+
+    pub(super) fn is_without_slot(&self, id: WaiterId) -> bool {
+        self.nodes.get(id.index).is_some_and(|node| {
+            let without = matches!(
+                node.phase,
+                Phase::Waiting {
+                    has_slot: false,
+                    ..
+                }
+            );
+            without && node.arrival == id.arrival
+        })
+    }
+}
+
+/// What is left of the bound, in whole milliseconds, so that those who arrived together ask alike.
+fn longest_wait(bound: Bound, now: Instant) -> u64 {
+    match bound {
+        Bound::Unlimited => u64::MAX,
+        Bound::Until(deadline) => {
+            let left = deadline.saturating_duration_since(now);
+            if left < Duration::from_millis(1) {
+                micros(left)
+            } else {
+                micros(left) / 1_000 * 1_000
+            }
+        }
+        Bound::Now => 0,
+    }
+}

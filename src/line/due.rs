@@ -1,0 +1,120 @@
+//! Those whose slots have come: one after the other, they leave the queue.
+
+use tokio::time::Instant;
+
+use super::held::Held;
+use super::queue::{Queue, Refusal, Wakes};
+use super::segment::{Phase, Segment};
+use crate::permit::Limited;
+
+impl Queue {
+    /// Lets those go whose slots have come.
+    pub(crate) fn advance(&mut self, now: Instant, wakes: &mut Wakes) {
+        loop {
+            self.drop_empty_segments();
+            let Some(front) = self.segments.front_mut() else {
+                break;
+            };
+            let Some(next) = front.next_slot().filter(|next| next.due <= now) else {
+                break;
+            };
+            if next.expires <= now {
+                if let Some(late) = front.forfeit(&mut self.nodes) {
+                    self.guard.forfeited(late.guard);
+                    self.surplus.push(late.slot);
+                }
+                continue;
+            }
+            if let Some(index) = front.head()
+                && self.nodes[index].bound.excludes(next)
+            {
+                // Those ahead of it lost their slots and moved everyone back.
+                let refusal = Refusal::TooLong(Limited {
+                    delay: next.due - now,
+                    remaining: next.remaining,
+                    reset: next.reset,
+                });
+                self.refuse(index, refusal, wakes);
+                self.settle();
+                continue;
+            }
+            let Some((index, held)) = front.pop(&mut self.nodes) else {
+                break;
+            };
+            let patience = now + held.guard / 3;
+            self.nodes[index].phase = Phase::Due { held, listed: true };
+            self.due.push_back(&mut self.nodes, index);
+            if self.due.head == Some(index) {
+                self.patience = Some(patience);
+                wakes.extend(self.nodes[index].waker.take());
+            }
+        }
+        if self.patience.is_some_and(|until| now >= until) {
+            self.let_all_go(wakes);
+        }
+    }
+
+    /// The first of those whose slots have come does not look; so all may go, in any order.
+    pub(super) fn let_all_go(&mut self, wakes: &mut Wakes) {
+        while let Some(index) = self.due.head {
+            self.due.remove(&mut self.nodes, index);
+            if let Phase::Due { listed, .. } = &mut self.nodes[index].phase {
+                *listed = false;
+            }
+            wakes.extend(self.nodes[index].waker.take());
+        }
+        self.patience = None;
+    }
+
+    /// Takes a waiter, whose slot has come, off the list, and lets the next one look; yields the
+    /// slot unless it has expired.
+    pub(super) fn leave_due(
+        &mut self,
+        index: usize,
+        now: Instant,
+        wakes: &mut Wakes,
+    ) -> Option<Held> {
+        let placeholder = Phase::Waiting {
+            segment: 0,
+            has_slot: false,
+        };
+        let Phase::Due { held, listed } =
+            std::mem::replace(&mut self.nodes[index].phase, placeholder)
+        else {
+            return None;
+        };
+        if listed {
+            let was_first = self.due.head == Some(index);
+            self.due.remove(&mut self.nodes, index);
+            if was_first {
+                self.patience = self.due.head.map(|_| now + held.guard / 3);
+                if let Some(next) = self.due.head {
+                    wakes.extend(self.nodes[next].waker.take());
+                }
+            }
+        }
+        if now >= held.expires {
+            self.guard.forfeited(held.guard);
+            self.surplus.push(held.slot);
+            return None;
+        }
+        Some(held)
+    }
+
+    /// A waiter's slot has expired: it waits again, in its order of arrival.
+    ///
+    /// Everyone still in the segments arrived later, but for others that came back.
+    pub(super) fn come_back(&mut self, index: usize) {
+        self.drop_empty_segments();
+        let cost = self.nodes[index].cost;
+        if self.segments.front().is_none_or(|front| front.cost != cost) {
+            self.segments.push_front(Segment::new(cost));
+            self.first_segment -= 1;
+        }
+        self.nodes[index].phase = Phase::Waiting {
+            segment: self.first_segment,
+            has_slot: false,
+        };
+        self.segments[0].insert(&mut self.nodes, index);
+    }
+}

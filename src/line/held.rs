@@ -1,0 +1,61 @@
+//! Slots on the local clock: [`Held`].
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::Offset;
+use crate::store::{DRIFT, Slot};
+
+/// A slot on the local clock.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) slot: Slot,
+    /// No departure before.
+    pub(crate) due: Instant,
+    /// No departure from then on.
+    pub(crate) expires: Instant,
+    /// Whether it lay in the store's present when it was reserved.
+    pub(crate) at_once: bool,
+    /// What it was reserved with.
+    pub(crate) guard: Duration,
+    /// How many more could depart when it was reserved.
+    pub(crate) remaining: u32,
+    /// When, seen from then, all may depart that the quotas allow.
+    pub(crate) reset: Duration,
+}
+
+/// A call that was answered: when, under which terms, and what the store's clock is known to show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) sent: Instant,
+    pub(crate) received: Instant,
+    pub(crate) guard: Duration,
+    /// What a departure is recorded later for besides.
+    pub(crate) buffer: Duration,
+    pub(crate) offset: Offset,
+}
+
+/// Brings a slot to the local clock: nothing departs before the slot has come for certain, nor after
+/// the guard may be over. Half of the drift that the store allows for is for a clock that is too
+/// fast, half for one too slow.
+pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: Call) -> Held {
+    let wait = slot.at.saturating_sub(now);
+    let drift = wait / DRIFT;
+    // A slot that another has given back comes with the guard under which it was recorded.
+    let recorded = Duration::from_micros(slot.record.saturating_sub(slot.at + drift));
+    let guard = call.guard.min(recorded.saturating_sub(call.buffer));
+    Held {
+        // What was the present when the store answered has come since.
+        due: match wait {
+            0 => call.received,
+            _ => call.offset.latest(slot.at + drift / 2),
+        },
+        expires: call.offset.earliest(slot.at + drift / 2) + guard,
+        at_once: wait == 0,
+        guard,
+        remaining,
+        reset,
+        slot,
+    }
+}
