@@ -1,4 +1,53 @@
-//! Delays requests.
+//! Delays requests so that many replicas together never exceed a rate.
+//!
+//! A [`Limiter`] holds one or more quotas, each "N per W", and hands out permits to depart: at most N
+//! in *any* window of length W, across all processes that share its [`store`]. Requests that
+//! may not depart yet wait, first come, first served; they fail only on a bound that their caller
+//! set, or when the store does not answer.
+//!
+//! ```
+//! use tower_throttle::{Limiter, Quota};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::builder()
+//!     .quota(Quota::per_second(10))
+//!     .quota(Quota::per_hour(5_000))
+//!     .build()?;
+//!
+//! let permit = limiter.acquire("api.example.com").await?;
+//! println!("departs after {:?}, {} more may follow", permit.waited(), permit.remaining());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to look
+//!
+//! | for | see |
+//! | --- | --- |
+//! | a reqwest client | [`ThrottleMiddleware`] |
+//! | a tower service | [`ThrottleLayer`] |
+//! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
+//! | whose quota a request spends | [`key`] |
+//! | how requests are counted | [`Quota`], [`Algorithm`] |
+//! | what replicas share | [`store::RedisStore`], [`store::Store`] |
+//! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
+//! | what went wrong | [`Error`], [`BuildError`] |
+//!
+//! # Words
+//!
+//! A *slot* is a departure time that the store has reserved; a *permit* is the right to depart now,
+//! which expires with the *guard*, a few milliseconds later. The *line* holds those who wait for one
+//! key within one process. The *buffer* is extra spacing for what lies between departure and arrival.
+//!
+//! # Features
+//!
+//! | feature | for | default |
+//! | --- | --- | --- |
+//! | `tower` | [`ThrottleLayer`], [`Throttle`] | yes |
+//! | `reqwest` | [`ThrottleMiddleware`], keys of `reqwest::Request` | |
+//! | `redis` | [`store::RedisStore`] | |
+//! | `test-util` | [`test_util`]: the store contract and the history checker | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
@@ -34,3 +83,8 @@ pub use self::{
     policy::Policy,
     quota::{Algorithm, Quota},
 };
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

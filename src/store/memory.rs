@@ -24,7 +24,7 @@ const SMALL: usize = 64;
 /// forgotten once nothing recorded for it has any influence; memory is bounded by about twice the
 /// keys that are alive at once, however many were ever seen.
 ///
-/// The clock is tokio's, so that time can be [paused](tokio::time::pause) in tests.
+/// The clock is tokio's, so that time can be paused (`tokio::time::pause`) in tests.
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 

@@ -7,13 +7,13 @@ use crate::departure::Departure;
 /// Closures are reports:
 ///
 /// ```
-/// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+/// use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, key};
 ///
 /// # fn main() -> Result<(), tower_throttle::BuildError> {
 /// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
 /// let layer = ThrottleLayer::new(limiter)
 ///     .key(key::constant("printer"))
-///     .report(|departure, response: &mut String| {
+///     .report(|departure: Departure, response: &mut String| {
 ///         response.push_str(&format!(" (after {:?})", departure.waited()));
 ///     });
 /// # Ok(())
