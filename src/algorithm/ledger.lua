@@ -101,8 +101,8 @@ function ledger.save()
   if count == 0 then
     redis.call('DEL', KEYS[1])
   else
-    redis.call('SET', KEYS[1], cmsgpack.pack(ledger.free),
-      'PX', lifetime(ledger.free[count][1], ledger.now))
+    -- As long as the state: slots whose time has passed are still to be taken out of the logs.
+    redis.call('SET', KEYS[1], cmsgpack.pack(ledger.free), 'PX', lifetime(ledger.expires(), ledger.now))
   end
 end
 
@@ -169,9 +169,9 @@ function ledger.remaining()
   return remaining
 end
 
--- The time until nothing recorded has any influence.
-function ledger.reset()
+-- The time from which nothing recorded has any influence.
+function ledger.expires()
   local expires = ledger.now
   for _, counter in ipairs(ledger.counters) do expires = math.max(expires, counter:expires()) end
-  return expires - ledger.now
+  return expires
 end

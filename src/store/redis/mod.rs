@@ -72,7 +72,8 @@ impl RedisStore {
         let client = Client::open(url).map_err(|_| StoreError::new(URL))?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(timeout))
-            .set_response_timeout(Some(timeout))
+            // The store's own timeout bounds every call.
+            .set_response_timeout(None)
             .set_number_of_retries(1)
             .set_max_delay(timeout);
         let connecting = ConnectionManager::new_with_config(client, config);

@@ -44,5 +44,5 @@ for i = place + 3, #ARGV, 3 do
 end
 
 ledger.save()
-runs[2], runs[3] = ledger.remaining(), ledger.reset()
+runs[2], runs[3] = ledger.remaining(), ledger.expires() - now
 return runs
