@@ -12,7 +12,7 @@ use crate::clock::Offset;
 use crate::error::Error;
 use crate::key::Key;
 use crate::limiter::Shared;
-use crate::line::{Bound, Call, Held, Line, Newcomer, Refusal, WaiterId, hold};
+use crate::line::{Bound, Call, FIRST_ARRIVAL, Held, Line, Newcomer, Refusal, WaiterId, hold};
 use crate::permit::{Decision, Limited, Permit};
 use crate::store::{Ask, Outcome, Reserve};
 
@@ -42,6 +42,8 @@ impl Acquire {
     )]
     pub(crate) fn again(&mut self, expired: Permit) {
         expired.forfeit();
+        // Whoever did not have to wait came before all who wait now.
+        self.wait.arrival.get_or_insert(FIRST_ARRIVAL);
         self.wait.stage = Stage::Start;
     }
 

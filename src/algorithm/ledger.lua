@@ -83,6 +83,7 @@ function ledger.load(now)
     local past = 0
     for i, slot in ipairs(free) do
       if type(slot) ~= 'table' or #slot < 3 then refuse(KEYS[1]) end
+      for _, number in ipairs(slot) do check(number, KEYS[1], now) end
       if slot[1] < now then
         ledger.give_back(slot)
         past = i

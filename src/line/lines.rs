@@ -17,6 +17,9 @@ use crate::limiter::Shared;
 
 const SHARDS: usize = 16;
 
+/// The arrival that is before all others.
+pub(crate) const FIRST_ARRIVAL: u64 = 0;
+
 /// The lines in which somebody waits.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
@@ -63,7 +66,7 @@ impl Lines {
             None if queue.len() >= newcomer.max_waiting => Err(queue.len()),
             None => {
                 // Under the line's lock, so that arrivals are in order there.
-                let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
+                let arrival = FIRST_ARRIVAL + 1 + self.arrivals.fetch_add(1, Ordering::Relaxed);
                 Ok(queue.push(arrival, cost, bound))
             }
         });

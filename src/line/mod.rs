@@ -31,7 +31,7 @@ mod tests;
 
 pub(crate) use self::bound::Bound;
 pub(crate) use self::held::{Call, Held, hold};
-pub(crate) use self::lines::{Lines, Newcomer};
+pub(crate) use self::lines::{FIRST_ARRIVAL, Lines, Newcomer};
 pub(crate) use self::queue::{Refusal, WaiterId};
 
 #[derive(Debug)]

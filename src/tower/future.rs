@@ -50,6 +50,8 @@ struct Waiting<S, Q, R> {
     /// `None` for a request that is exempt.
     acquire: Option<Acquire>,
     permit: Option<Unused>,
+    /// Whether a permit has expired before the service was ready.
+    late: bool,
     report: R,
 }
 
@@ -60,6 +62,7 @@ impl<S: Service<Q>, Q, R> ResponseFuture<S, Q, R> {
             request,
             acquire,
             permit: None,
+            late: false,
             report,
         });
         Self {
@@ -97,8 +100,12 @@ where
                 return Poll::Ready(Ok(Some(Departure::from(&permit))));
             }
             acquire.again(permit);
-            // Lets go of what the service has set aside for this call.
-            self.service = self.service.clone();
+            if !self.late {
+                // Lets go of what the service has set aside for this call. But one that always
+                // takes longer than a permit is valid would never be called, so only once.
+                self.late = true;
+                self.service = self.service.clone();
+            }
         }
     }
 }

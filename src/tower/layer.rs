@@ -40,7 +40,8 @@ use crate::limiter::Limiter;
 /// timeout inside or outside, as it is meant to include the wait or not.
 ///
 /// Should the service take longer to get ready than the permit is valid, the slot goes back and the
-/// request waits for another one, from its place in the line.
+/// request waits for another one, from its place in the line. If that happens to a request once more,
+/// it keeps the service ready while it waits, as it would never depart otherwise.
 #[derive(Debug, Clone)]
 pub struct ThrottleLayer<K = Host, R = InExtensions> {
     limiter: Limiter,

@@ -217,6 +217,7 @@ fn explain(error: RedisError) -> StoreError {
 }
 
 impl From<ConnectionManager> for RedisStore {
+    /// The manager's own response timeout applies besides the store's.
     fn from(manager: ConnectionManager) -> Self {
         Self::from(Connection::Manager(manager))
     }
@@ -224,7 +225,9 @@ impl From<ConnectionManager> for RedisStore {
 
 impl From<MultiplexedConnection> for RedisStore {
     /// Such a connection is not restored when it breaks.
-    fn from(connection: MultiplexedConnection) -> Self {
+    fn from(mut connection: MultiplexedConnection) -> Self {
+        // The store's own timeout bounds every call.
+        connection.set_response_timeout(Duration::MAX);
         Self::from(Connection::Multiplexed(connection))
     }
 }

@@ -8,7 +8,7 @@ local function refuse(key)
 end
 
 local function check(number, key, now)
-  if number and number >= 0 and number <= now + SANE and number % 1 == 0 then return number end
+  if type(number) == 'number' and number >= 0 and number <= now + SANE and number % 1 == 0 then return number end
   refuse(key)
 end
 
