@@ -44,6 +44,14 @@ impl Permit {
         Instant::now() < self.held.expires
     }
 
+    #[cfg_attr(
+        not(feature = "tower"),
+        expect(dead_code, reason = "only a service makes a permit wait")
+    )]
+    pub(crate) fn expires(&self) -> Instant {
+        self.held.expires
+    }
+
     /// Gives the slot back, unused: to the next in line, or to the store for any replica to take.
     ///
     /// Outside of a tokio runtime, only the embedded store takes it back; elsewhere it stays

@@ -9,10 +9,10 @@ use tower_service::Service;
 
 use super::BoxError;
 use super::report::Report;
+use super::waiting::Waiting;
 use crate::acquire::Acquire;
 use crate::departure::Departure;
 use crate::error::Error;
-use crate::permit::Permit;
 
 pin_project! {
     /// Waits for a permit, then for the service to be ready, then for its response.
@@ -44,27 +44,9 @@ pin_project! {
     }
 }
 
-struct Waiting<S, Q, R> {
-    service: S,
-    request: Q,
-    /// `None` for a request that is exempt.
-    acquire: Option<Acquire>,
-    permit: Option<Unused>,
-    /// Whether a permit has expired before the service was ready.
-    late: bool,
-    report: R,
-}
-
 impl<S: Service<Q>, Q, R> ResponseFuture<S, Q, R> {
     pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>, report: R) -> Self {
-        let waiting = Some(Waiting {
-            service,
-            request,
-            acquire,
-            permit: None,
-            late: false,
-            report,
-        });
+        let waiting = Some(Waiting::new(service, request, acquire, report));
         Self {
             stage: Stage::Waiting { waiting },
         }
@@ -73,62 +55,6 @@ impl<S: Service<Q>, Q, R> ResponseFuture<S, Q, R> {
     pub(super) fn refused(error: Error) -> Self {
         Self {
             stage: Stage::Refused { error: Some(error) },
-        }
-    }
-}
-
-impl<S, Q, R> Waiting<S, Q, R>
-where
-    S: Service<Q> + Clone,
-    S::Error: Into<BoxError>,
-{
-    /// Waits until the request may depart and the service is ready to take it, both at once.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Departure>, BoxError>> {
-        loop {
-            if self.permit.is_none()
-                && let Some(acquire) = &mut self.acquire
-            {
-                let permit = ready!(Pin::new(acquire).poll(cx))?;
-                self.permit = Some(Unused::new(permit));
-            }
-            ready!(self.service.poll_ready(cx)).map_err(Into::into)?;
-            let permit = self.permit.take().and_then(Unused::take);
-            let (Some(acquire), Some(permit)) = (&mut self.acquire, permit) else {
-                return Poll::Ready(Ok(None));
-            };
-            if permit.is_valid() {
-                return Poll::Ready(Ok(Some(Departure::from(&permit))));
-            }
-            acquire.again(permit);
-            if !self.late {
-                // Lets go of what the service has set aside for this call. But one that always
-                // takes longer than a permit is valid would never be called, so only once.
-                self.late = true;
-                self.service = self.service.clone();
-            }
-        }
-    }
-}
-
-/// A permit that gives itself back unless the request departs.
-#[derive(Debug)]
-struct Unused(Option<Permit>);
-
-impl Unused {
-    fn new(permit: Permit) -> Self {
-        Self(Some(permit))
-    }
-
-    /// The permit, for the request to depart or to give back.
-    fn take(mut self) -> Option<Permit> {
-        self.0.take()
-    }
-}
-
-impl Drop for Unused {
-    fn drop(&mut self) {
-        if let Some(permit) = self.0.take() {
-            permit.forfeit();
         }
     }
 }
@@ -156,12 +82,8 @@ where
                             return Poll::Ready(Err(error));
                         }
                     };
-                    let Some(Waiting {
-                        mut service,
-                        request,
-                        report,
-                        ..
-                    }) = waiting.take()
+                    let Some((mut service, request, report)) =
+                        waiting.take().map(Waiting::into_parts)
                     else {
                         continue;
                     };

@@ -39,9 +39,10 @@ use crate::limiter::Limiter;
 /// requests that wait, a retry outside, so that each attempt departs by a slot of its own, and a
 /// timeout inside or outside, as it is meant to include the wait or not.
 ///
-/// Should the service take longer to get ready than the permit is valid, the slot goes back and the
-/// request waits for another one, from its place in the line. If that happens to a request once more,
-/// it keeps the service ready while it waits, as it would never depart otherwise.
+/// Should the service take longer to get ready than the permit is valid, the slot goes back. Once the
+/// service is ready, the request asks for another one, with the place in the line that it had; if it
+/// has to wait, it lets go of the service, but if that happens to it once more, it keeps the service
+/// ready, as it might never depart otherwise.
 #[derive(Debug, Clone)]
 pub struct ThrottleLayer<K = Host, R = InExtensions> {
     limiter: Limiter,

@@ -4,6 +4,7 @@ mod future;
 mod layer;
 mod report;
 mod service;
+mod waiting;
 
 pub use self::{
     future::ResponseFuture,

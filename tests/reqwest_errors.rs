@@ -1,0 +1,278 @@
+//! What a user of `ThrottleMiddleware` sees besides a delay: errors that say what was wrong, and
+//! how a request departed. Most limits are per hour, so that nothing departs because a test is
+//! slow.
+
+mod support;
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use futures_util::poll;
+use reqwest_middleware::ClientWithMiddleware;
+use support::redis_server::RedisServer;
+use support::upstream::Upstream;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, timeout};
+use tower_throttle::key::{self, KeyExtractor};
+use tower_throttle::store::{RedisStore, StoreError};
+use tower_throttle::{
+    Decision, Departure, Error, Limiter, LimiterBuilder, Quota, ThrottleMiddleware,
+};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// What a busy machine may take for a test.
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn per_hour(limit: u32) -> LimiterBuilder {
+    Limiter::builder().quota(Quota::per_hour(limit))
+}
+
+fn build(builder: LimiterBuilder) -> Limiter {
+    builder.build().expect("a valid policy")
+}
+
+fn client_with(middleware: ThrottleMiddleware) -> ClientWithMiddleware {
+    // The upstream is on this machine, whatever proxy the environment names.
+    let plain = reqwest::Client::builder().no_proxy().build();
+    reqwest_middleware::ClientBuilder::new(plain.expect("a client"))
+        .with(middleware)
+        .build()
+}
+
+fn client(limiter: &Limiter) -> ClientWithMiddleware {
+    client_with(ThrottleMiddleware::new(limiter.clone()))
+}
+
+/// A client whose requests all spend the quota of the key `upstream`.
+fn client_of_one_key(limiter: &Limiter) -> ClientWithMiddleware {
+    client_with(ThrottleMiddleware::new(limiter.clone()).key(key::constant("upstream")))
+}
+
+async fn send(client: &ClientWithMiddleware, upstream: &Upstream) -> reqwest::Response {
+    let answer = client.get(upstream.uri()).send().await;
+    answer.expect("an answer")
+}
+
+/// The limiter's error, got as a user would get it.
+async fn refusal(client: &ClientWithMiddleware, upstream: &Upstream) -> Error {
+    let answer = client.get(upstream.uri()).send().await;
+    match answer.expect_err("a refusal") {
+        reqwest_middleware::Error::Middleware(error) => error.downcast().expect("our own error"),
+        other @ reqwest_middleware::Error::Reqwest(_) => panic!("{other}"),
+    }
+}
+
+/// Waits until no line is left, so that what was given back is back.
+async fn settle(limiter: &Limiter) {
+    let deadline = Instant::now() + MINUTE;
+    while limiter.lines() > 0 {
+        assert!(Instant::now() < deadline, "a line is left behind");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_wait_it_would_have_been_comes_out_of_the_error() {
+    let upstream = Upstream::start().await;
+    let client = client(&build(per_hour(1).max_wait(MINUTE)));
+    send(&client, &upstream).await;
+    let error = refusal(&client, &upstream).await;
+    assert!(error.is_limited() && !error.is_store() && !error.is_missing_key());
+    let wait = error.wait().expect("a wait");
+    assert!(wait > HOUR - MINUTE && wait < HOUR + MINUTE, "{wait:?}");
+    assert!(error.source().is_none());
+    assert_eq!(upstream.arrivals().len(), 1);
+}
+
+#[tokio::test]
+async fn a_full_line_refuses() {
+    let upstream = Upstream::start().await;
+    let client = client(&build(per_hour(1).max_waiting(1)));
+    send(&client, &upstream).await;
+    let mut waiting = Box::pin(client.get(upstream.uri()).send());
+    assert!(poll!(&mut waiting).is_pending());
+    let error = refusal(&client, &upstream).await;
+    assert!(error.is_line_full() && !error.is_limited());
+    assert_eq!(upstream.arrivals().len(), 1);
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_is_refused_and_never_sent() {
+    let upstream = Upstream::start().await;
+    let limiter = build(per_hour(10));
+    let middleware = ThrottleMiddleware::new(limiter).key(key::header("x-tenant"));
+    let client = client_with(middleware);
+    let error = refusal(&client, &upstream).await;
+    assert!(error.is_missing_key() && !error.is_limited());
+    assert!(error.to_string().contains("x-tenant"), "{error}");
+    assert!(upstream.arrivals().is_empty());
+}
+
+#[tokio::test]
+async fn a_redis_that_is_gone_refuses_until_it_is_back() {
+    let upstream = Upstream::start().await;
+    let mut redis = RedisServer::start();
+    let store = RedisStore::connect(&redis.url())
+        .await
+        .expect("a connection");
+    let limiter = build(per_hour(10).store(store));
+    let client = client(&limiter);
+    send(&client, &upstream).await;
+
+    redis.kill9();
+    let error = timeout(MINUTE, refusal(&client, &upstream)).await;
+    let error = error.expect("an answer in time");
+    assert!(error.is_store() && !error.is_limited() && error.wait().is_none());
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    let cause: &StoreError = cause.expect("the store's own error");
+    assert!(cause.source().is_some(), "{cause} without a cause");
+    assert_eq!(upstream.arrivals().len(), 1);
+
+    redis.restart();
+    let deadline = Instant::now() + MINUTE;
+    while let Err(error) = client.get(upstream.uri()).send().await {
+        assert!(Instant::now() < deadline, "{error}");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(upstream.arrivals().len(), 2);
+}
+
+#[tokio::test]
+async fn a_redis_that_hangs_refuses_once_its_time_is_up() {
+    let upstream = Upstream::start().await;
+    let redis = RedisServer::start();
+    let store = RedisStore::connect(&redis.url())
+        .await
+        .expect("a connection");
+    let time = Duration::from_millis(200);
+    let client = client(&build(per_hour(10).store(store.timeout(time))));
+
+    redis.sigstop();
+    let begun = Instant::now();
+    let error = timeout(MINUTE, refusal(&client, &upstream)).await;
+    redis.sigcont();
+    let error = error.expect("an answer in time");
+    assert!(begun.elapsed() >= time);
+    assert!(error.is_store());
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    let cause: &StoreError = cause.expect("the store's own error");
+    assert!(cause.is_outcome_unknown(), "{cause}");
+    assert!(upstream.arrivals().is_empty());
+}
+
+#[tokio::test]
+async fn errors_of_the_client_pass_through() {
+    let client = client(&build(per_hour(10)));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("a port"));
+    // Accepts, and hangs up without an answer.
+    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    match client.get(url).send().await.expect_err("nobody answers") {
+        reqwest_middleware::Error::Reqwest(error) => assert!(error.is_request(), "{error}"),
+        other @ reqwest_middleware::Error::Middleware(_) => panic!("{other}"),
+    }
+}
+
+fn departure(response: &reqwest::Response) -> Departure {
+    let departure = response.extensions().get();
+    *departure.expect("a departure")
+}
+
+#[tokio::test]
+async fn a_response_carries_what_remained_when_its_request_departed() {
+    let upstream = Upstream::start().await;
+    let client = client(&build(per_hour(3)));
+    for remaining in [2, 1, 0] {
+        let begun = Instant::now();
+        let departure = departure(&send(&client, &upstream).await);
+        assert_eq!(departure.remaining(), remaining);
+        assert!(departure.waited() <= begun.elapsed(), "{departure:?}");
+        let reset = departure.reset();
+        assert!(reset > HOUR - MINUTE && reset < HOUR + MINUTE, "{reset:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_carries_how_long_its_request_waited() {
+    let upstream = Upstream::start().await;
+    let window = Duration::from_millis(500);
+    let client = client(&build(Limiter::builder().quota(Quota::new(1, window))));
+    let first = Instant::now();
+    send(&client, &upstream).await;
+    let second = Instant::now();
+    let waited = departure(&send(&client, &upstream).await).waited();
+    // The first departed at some time between the two readings of the clock.
+    assert!(waited + (second - first) >= window, "{waited:?}");
+    assert!(waited <= second.elapsed(), "{waited:?}");
+}
+
+#[tokio::test]
+async fn exempt_requests_are_sent_without_limit_and_carry_no_departure() {
+    let upstream = Upstream::start().await;
+    let limiter = build(per_hour(1).max_wait(Duration::ZERO));
+    let exempt = key::header("x-tenant").or_exempt();
+    let client = client_with(ThrottleMiddleware::new(limiter).key(exempt));
+    for _ in 0..10 {
+        let response = send(&client, &upstream).await;
+        assert!(response.extensions().get::<Departure>().is_none());
+    }
+    assert_eq!(upstream.arrivals().len(), 10);
+}
+
+#[tokio::test]
+async fn a_key_of_ones_own_decides_whose_quota_is_spent() {
+    fn by_first_segment(request: &reqwest::Request) -> Option<String> {
+        let mut segments = request.url().path_segments()?;
+        segments.next().map(String::from)
+    }
+    fn assert_extractor(_: &impl KeyExtractor<reqwest::Request>) {}
+    assert_extractor(&by_first_segment);
+
+    let upstream = Upstream::start().await;
+    let limiter = build(per_hour(1).max_wait(Duration::ZERO));
+    let client = client_with(ThrottleMiddleware::new(limiter).key(by_first_segment));
+    let status = async |path: &str| {
+        let answer = client.get(upstream.uri() + path).send().await;
+        answer.ok().map(|answer| answer.status().as_u16())
+    };
+    assert_eq!(status("/a/1").await, Some(200));
+    assert_eq!(status("/b/1").await, Some(200));
+    assert_eq!(status("/a/2").await, None);
+    assert_eq!(upstream.arrivals().len(), 2);
+}
+
+/// Drops requests in the line, then asks how long the next one would have to wait.
+async fn assert_dropped_requests_consume_nothing(limiter: &Limiter) {
+    let upstream = Upstream::start().await;
+    let client = client_of_one_key(limiter);
+    send(&client, &upstream).await;
+    for patience in [0, 1, 30] {
+        let patience = Duration::from_millis(patience);
+        let dropped = timeout(patience, client.get(upstream.uri()).send()).await;
+        assert!(dropped.is_err(), "departed within the hour");
+    }
+    settle(limiter).await;
+    let decision = limiter.try_acquire("upstream").await.expect("a decision");
+    let Decision::Limited(limited) = decision else {
+        panic!("one request per hour has departed already");
+    };
+    assert!(limited.delay() < HOUR + MINUTE, "{limited:?}");
+    assert_eq!(upstream.arrivals().len(), 1);
+}
+
+#[tokio::test]
+async fn dropped_in_the_line_a_request_consumes_nothing_in_memory() {
+    assert_dropped_requests_consume_nothing(&build(per_hour(1))).await;
+}
+
+#[tokio::test]
+async fn dropped_in_the_line_a_request_consumes_nothing_on_redis() {
+    let redis = RedisServer::start();
+    let store = RedisStore::connect(&redis.url())
+        .await
+        .expect("a connection");
+    // A busy machine answers late; what happens then is another test's matter.
+    let store = store.timeout(Duration::from_secs(20));
+    assert_dropped_requests_consume_nothing(&build(per_hour(1).store(store))).await;
+}

@@ -1,0 +1,243 @@
+//! Behind `ThrottleMiddleware` an upstream never sees more than its quota allows, whether one
+//! client sends, or many that share a limiter, or replicas that share a Redis.
+//!
+//! Arrivals are judged here, and on a busy machine one request is under way much longer than
+//! another. Hence a buffer that is long even where the window is short.
+
+mod support;
+
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use reqwest_middleware::ClientWithMiddleware;
+use support::child;
+use support::redis_server::RedisServer;
+use support::upstream::Upstream;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota, ThrottleMiddleware};
+
+const BUFFER: Duration = Duration::from_millis(300);
+
+/// A quota, and how many requests make more than three windows' worth of it.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    quota: Quota,
+    requests: usize,
+}
+
+/// At most so many requests in any window.
+fn at_most(limit: u32, window_ms: u64, requests: usize) -> Case {
+    let quota = Quota::new(limit, Duration::from_millis(window_ms));
+    Case { quota, requests }
+}
+
+/// Every two requests a `limit`th of the window apart.
+fn spaced(limit: u32, window_ms: u64, requests: usize) -> Case {
+    let case = at_most(limit, window_ms, requests);
+    Case {
+        quota: case.quota.algorithm(Algorithm::Spacing),
+        ..case
+    }
+}
+
+impl Case {
+    fn limiter(self) -> LimiterBuilder {
+        Limiter::builder().quota(self.quota).buffer(BUFFER)
+    }
+
+    async fn limiter_on(self, redis: &str) -> Limiter {
+        let store = RedisStore::connect(redis).await.expect("a connection");
+        // A busy machine answers late; what happens then is another test's matter.
+        let store = store.timeout(Duration::from_secs(20));
+        self.limiter().store(store).build().expect("a valid policy")
+    }
+
+    fn assert_kept(self, upstream: &Upstream) {
+        let history = upstream.history();
+        assert_eq!(
+            history.len(),
+            self.requests,
+            "{self:?}: not all arrived, each once"
+        );
+        let (limit, window) = (self.quota.limit(), self.quota.window());
+        match self.quota.counted_by() {
+            Algorithm::Spacing => history.assert_at_most(1, window / limit),
+            _ => history.assert_at_most(limit.into(), window),
+        }
+    }
+
+    /// For a child: what `parse` reads.
+    fn text(self) -> String {
+        let spaced = self.quota.counted_by() == Algorithm::Spacing;
+        let window_ms = self.quota.window().as_millis();
+        format!(
+            "{spaced} {} {window_ms} {}",
+            self.quota.limit(),
+            self.requests
+        )
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut words = text.split(' ');
+        let make = if words.next() == Some("true") {
+            spaced
+        } else {
+            at_most
+        };
+        let mut number = || {
+            words
+                .next()
+                .expect("a number")
+                .parse::<u64>()
+                .expect("a number")
+        };
+        let (limit, window_ms, requests) = (number(), number(), number());
+        make(
+            limit.try_into().expect("a limit"),
+            window_ms,
+            requests.try_into().expect("a count"),
+        )
+    }
+}
+
+/// A client as a user would make it.
+fn client(limiter: &Limiter) -> ClientWithMiddleware {
+    // The upstream is on this machine, whatever proxy the environment names.
+    let plain = reqwest::Client::builder()
+        .no_proxy()
+        .build()
+        .expect("a client");
+    reqwest_middleware::ClientBuilder::new(plain)
+        .with(ThrottleMiddleware::new(limiter.clone()))
+        .build()
+}
+
+/// Sends so many requests through a client of its own, all at once.
+async fn send(limiter: &Limiter, url: &str, requests: usize) {
+    let client = client(limiter);
+    let answers = join_all((0..requests).map(|_| client.get(url).send())).await;
+    for answer in answers {
+        assert_eq!(answer.expect("an answer").status(), 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_client_keeps_the_bound_with_all_requests_at_once() {
+    for case in [
+        at_most(1, 100, 4),
+        at_most(5, 1_000, 16),
+        at_most(50, 100, 151),
+    ] {
+        let upstream = Upstream::start().await;
+        let limiter = case.limiter().build().expect("a valid policy");
+        send(&limiter, &upstream.uri(), case.requests).await;
+        case.assert_kept(&upstream);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_client_keeps_the_bound_with_one_request_after_another() {
+    let case = at_most(5, 1_000, 16);
+    let upstream = Upstream::start().await;
+    let client = client(&case.limiter().build().expect("a valid policy"));
+    for _ in 0..case.requests {
+        let answer = client.get(upstream.uri()).send().await;
+        assert_eq!(answer.expect("an answer").status(), 200);
+    }
+    case.assert_kept(&upstream);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_clients_that_share_a_limiter_keep_the_bound_together() {
+    for case in [
+        at_most(1, 100, 8),
+        at_most(5, 1_000, 16),
+        at_most(50, 100, 152),
+    ] {
+        let upstream = Upstream::start().await;
+        let limiter = case.limiter().build().expect("a valid policy");
+        let url = upstream.uri();
+        let clients = (0..8).map(|_| {
+            let (limiter, url) = (limiter.clone(), url.clone());
+            tokio::spawn(async move { send(&limiter, &url, case.requests / 8).await })
+        });
+        for client in join_all(clients).await {
+            client.expect("no panic");
+        }
+        case.assert_kept(&upstream);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_limiters_on_one_redis_keep_the_bound_together() {
+    let redis = RedisServer::start();
+    for case in [
+        at_most(1, 1_000, 4),
+        at_most(5, 100, 16),
+        at_most(50, 1_000, 152),
+    ] {
+        let upstream = Upstream::start().await;
+        let url = upstream.uri();
+        let (a, b) = join(case.limiter_on(&redis.url()), case.limiter_on(&redis.url())).await;
+        let half = case.requests / 2;
+        join(send(&a, &url, half), send(&b, &url, half)).await;
+        case.assert_kept(&upstream);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "started by another test as a process of its own"]
+async fn replica() {
+    let Some(text) = child::role() else { return };
+    let variable = |name| std::env::var(name).expect("given by the parent");
+    let case = Case::parse(&text);
+    let limiter = case.limiter_on(&variable("REDIS")).await;
+    child::say("ready");
+    assert_eq!(child::hear(), "go");
+    send(&limiter, &variable("UPSTREAM"), case.requests / 3).await;
+}
+
+async fn in_three_processes(redis: &RedisServer, case: Case) {
+    let upstream = Upstream::start().await;
+    let environment = [("REDIS", redis.url()), ("UPSTREAM", upstream.uri())];
+    let environment = environment
+        .each_ref()
+        .map(|(name, value)| (*name, value.as_str()));
+    let mut replicas = [0; 3].map(|_| child::spawn("replica", &case.text(), &environment));
+    for replica in &replicas {
+        assert_eq!(replica.next_line(Duration::from_secs(60)), "ready");
+    }
+    replicas.iter_mut().for_each(|replica| replica.tell("go"));
+    for replica in replicas {
+        replica.finish(Duration::from_secs(120));
+    }
+    case.assert_kept(&upstream);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_processes_on_one_redis_keep_the_bound_together() {
+    let redis = RedisServer::start();
+    for case in [
+        at_most(1, 100, 6),
+        at_most(5, 1_000, 18),
+        at_most(50, 100, 153),
+    ] {
+        in_three_processes(&redis, case).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spacing_keeps_every_two_requests_of_one_client_apart() {
+    for case in [spaced(5, 100, 16), spaced(50, 1_000, 16)] {
+        let upstream = Upstream::start().await;
+        let limiter = case.limiter().build().expect("a valid policy");
+        send(&limiter, &upstream.uri(), case.requests).await;
+        case.assert_kept(&upstream);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spacing_keeps_every_two_requests_of_three_processes_apart() {
+    let redis = RedisServer::start();
+    in_three_processes(&redis, spaced(5, 1_000, 12)).await;
+}

@@ -1,0 +1,687 @@
+//! `Throttle` keeps tower's readiness contract: it is always ready itself, holds nothing of the
+//! service inside while a request waits, and calls it only when it is ready and the slot has come.
+
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::{Ready, ready};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::poll;
+use http::{Request, Response};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tower::limit::ConcurrencyLimit;
+use tower::{Layer as _, Service, ServiceExt as _};
+use tower_test::mock;
+use tower_throttle::key::{self, KeyExtractor};
+use tower_throttle::test_util::history::History;
+use tower_throttle::tower::BoxError;
+use tower_throttle::{Departure, Error, Limiter, LimiterBuilder, Quota, Throttle, ThrottleLayer};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const GUARD: Duration = Duration::from_millis(10);
+
+/// How far slots lie apart with a limit of 1.
+const STEP: Duration = Duration::from_millis(1_010);
+
+type Mock = mock::Mock<Request<()>, Response<()>>;
+type Handle = mock::Handle<Request<()>, Response<()>>;
+type Answer = Result<Response<()>, BoxError>;
+
+fn per_second(limit: u32) -> LimiterBuilder {
+    let quota = Quota::per_second(limit);
+    Limiter::builder().quota(quota).guard(GUARD)
+}
+
+fn layer(builder: LimiterBuilder) -> ThrottleLayer {
+    ThrottleLayer::new(builder.build().expect("a valid policy"))
+}
+
+/// A throttled mock that does nothing unless its handle says so.
+fn throttled(builder: LimiterBuilder) -> (Throttle<Mock>, Handle) {
+    let (mock, handle) = mock::pair();
+    (layer(builder).layer(mock), handle)
+}
+
+fn get(path: &str) -> Request<()> {
+    let uri = format!("http://upstream{path}");
+    Request::get(uri).body(()).expect("a valid request")
+}
+
+/// Answers the next call, which has to come within a minute, and says for what it was.
+async fn answer(handle: &mut Handle) -> String {
+    let called = timeout(60 * SECOND, handle.next_request()).await;
+    let (request, respond) = called.expect("a call").expect("a service");
+    respond.send_response(Response::new(()));
+    request.uri().path().to_owned()
+}
+
+/// Sends a request from a task of its own, with its place in the line once this returns.
+async fn start<S>(service: &S, path: &str) -> JoinHandle<Answer>
+where
+    S: Service<Request<()>, Response = Response<()>, Error = BoxError> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    let mut response = Box::pin(service.clone().oneshot(get(path)));
+    if let Poll::Ready(answer) = poll!(&mut response) {
+        return tokio::spawn(ready(answer));
+    }
+    tokio::spawn(response)
+}
+
+/// Lets everyone do what can be done at this moment.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What all clones of a [`Strict`] service share.
+#[derive(Debug, Default)]
+struct Gate {
+    open: bool,
+    polled: usize,
+    /// How many clones are ready and were not called.
+    set_aside: usize,
+    calls: Vec<(String, Duration)>,
+    wakers: Vec<Waker>,
+}
+
+/// A service that gets ready while its gate is open, and panics when it is called without having
+/// got ready, itself and since its last call.
+#[derive(Debug)]
+struct Strict {
+    gate: Arc<Mutex<Gate>>,
+    origin: Instant,
+    ready: bool,
+    /// How long each clone takes to get ready, from when it is first asked.
+    warm_up: Duration,
+    warming: Option<Pin<Box<Sleep>>>,
+}
+
+impl Strict {
+    fn open() -> Self {
+        let gate = Gate {
+            open: true,
+            ..Gate::default()
+        };
+        Self {
+            gate: Arc::new(Mutex::new(gate)),
+            origin: Instant::now(),
+            ready: false,
+            warm_up: Duration::ZERO,
+            warming: None,
+        }
+    }
+
+    fn closed() -> Self {
+        let service = Self::open();
+        service.gate().open = false;
+        service
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().expect("no panic within")
+    }
+
+    fn set_open(&self, open: bool) {
+        let mut gate = self.gate();
+        gate.open = open;
+        gate.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// The paths that were called, in order, and when.
+    fn calls(&self) -> Vec<(String, Duration)> {
+        self.gate().calls.clone()
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let calls = self.calls();
+        calls.into_iter().map(|(path, _)| path).collect()
+    }
+
+    fn history(&self) -> History {
+        self.gate().calls.iter().map(|(_, at)| *at).collect()
+    }
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Self {
+        Self {
+            gate: self.gate.clone(),
+            origin: self.origin,
+            ready: false,
+            warm_up: self.warm_up,
+            warming: None,
+        }
+    }
+}
+
+impl Drop for Strict {
+    fn drop(&mut self) {
+        if self.ready {
+            self.gate().set_aside -= 1;
+        }
+    }
+}
+
+impl Service<Request<()>> for Strict {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        let mut gate = self.gate.lock().expect("no panic within");
+        gate.polled += 1;
+        if self.ready {
+            return Poll::Ready(Ok(()));
+        }
+        if !gate.open {
+            gate.wakers.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        if !self.warm_up.is_zero() {
+            let warming = self
+                .warming
+                .get_or_insert_with(|| Box::pin(sleep(self.warm_up)));
+            std::task::ready!(warming.as_mut().poll(cx));
+        }
+        self.ready = true;
+        gate.set_aside += 1;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        assert!(self.ready, "called without being ready: {}", request.uri());
+        self.ready = false;
+        let call = (request.uri().path().to_owned(), self.origin.elapsed());
+        let mut gate = self.gate();
+        gate.set_aside -= 1;
+        gate.calls.push(call);
+        ready(Ok(Response::new(())))
+    }
+}
+
+/// What a service may fail with.
+#[derive(Debug, PartialEq, Eq)]
+struct Broken(u32);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken in {} places", self.0)
+    }
+}
+
+impl StdError for Broken {}
+
+fn limiter_error(answer: Answer) -> Error {
+    let error = answer.expect_err("a refusal");
+    *error.downcast().expect("the error of the limiter")
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_ready_however_many_wait_and_though_the_service_is_not() {
+    let (service, mut handle) = throttled(per_second(1));
+    let mut service = mock::Spawn::new(service);
+    handle.allow(0);
+    let mut waiting = Vec::new();
+    for path in ["/a", "/b", "/c"] {
+        assert!(matches!(service.poll_ready(), Poll::Ready(Ok(()))));
+        let mut response = Box::pin(service.call(get(path)));
+        assert!(poll!(&mut response).is_pending());
+        waiting.push(response);
+    }
+    assert!(matches!(service.poll_ready(), Poll::Ready(Ok(()))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_in_line_hold_no_concurrency_permit() {
+    let (mock, mut handle) = mock::pair();
+    let permits = Arc::new(Semaphore::new(2));
+    let limited = ConcurrencyLimit::with_semaphore(mock, permits.clone());
+    let service = layer(per_second(1)).layer(limited.clone());
+
+    let _under_way = start(&service, "/under-way").await;
+    let _waiting = start(&service, "/b").await;
+    let _waiting_too = start(&service, "/c").await;
+    let (_, _unanswered) = handle.next_request().await.expect("a call");
+    for _ in 0..10 {
+        sleep(100 * MS).await;
+        assert_eq!(permits.available_permits(), 1);
+    }
+    // So others, who pass by the throttle, are served meanwhile.
+    let passing = tokio::spawn(limited.oneshot(get("/passing")));
+    assert_eq!(answer(&mut handle).await, "/passing");
+    passing.await.expect("no panic").expect("an answer");
+
+    assert_eq!(answer(&mut handle).await, "/b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it_waits_again() {
+    let (mock, mut handle) = mock::pair();
+    handle.allow(0);
+    let permits = Arc::new(Semaphore::new(1));
+    let limited = ConcurrencyLimit::with_semaphore(mock, permits.clone());
+    let limiter = per_second(1).build().expect("a valid policy");
+    let service = ThrottleLayer::new(limiter.clone()).layer(limited);
+
+    let late = start(&service, "/late").await;
+    settle().await;
+    assert_eq!(permits.available_permits(), 0, "it is getting ready");
+    // Somebody else makes sure that there is no slot at once.
+    let other = tokio::spawn(limiter.acquire("upstream").into_future());
+    sleep(GUARD * 5).await;
+    handle.allow(1);
+    for _ in 0..9 {
+        sleep(100 * MS).await;
+        assert_eq!(permits.available_permits(), 1);
+    }
+    assert_eq!(answer(&mut handle).await, "/late");
+    late.await.expect("no panic").expect("an answer");
+    other.await.expect("no panic").expect("a permit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_service_is_not_even_asked_whether_it_is_ready_before_the_slot_has_come() {
+    let strict = Strict::open();
+    let service = layer(per_second(1)).layer(strict.clone());
+    let first = start(&service, "/a").await;
+    let second = start(&service, "/b").await;
+    first.await.expect("no panic").expect("an answer");
+    sleep(STEP - MS).await;
+    assert_eq!(strict.gate().polled, 1, "by the first");
+    assert_eq!(strict.paths(), ["/a"]);
+
+    second.await.expect("no panic").expect("an answer");
+    let calls = strict.calls();
+    assert!(calls[1].1 >= STEP, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_very_clone_that_got_ready_is_called() {
+    let strict = Strict::closed();
+    let service = layer(per_second(5)).layer(strict.clone());
+    // Ready for moments only, at times that have nothing to do with the slots.
+    let gate = strict.clone();
+    let flutter = tokio::spawn(async move {
+        loop {
+            sleep(37 * MS).await;
+            gate.set_open(true);
+            sleep(4 * MS).await;
+            gate.set_open(false);
+        }
+    });
+    let sent = (0..40).map(|number| service.clone().oneshot(get(&format!("/{number}"))));
+    let answers = timeout(60 * SECOND, join_all(sent)).await;
+    flutter.abort();
+    for answer in answers.expect("an end") {
+        answer.expect("an answer");
+    }
+    assert_eq!(strict.calls().len(), 40);
+    strict.history().assert_at_most(5, SECOND);
+    assert_eq!(strict.gate().set_aside, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_gets_ready_too_late_is_called_with_another_slot() {
+    let strict = Strict::closed();
+    let service = layer(per_second(1)).layer(strict.clone());
+    let late = start(&service, "/late").await;
+    sleep(GUARD * 50).await;
+    assert!(strict.calls().is_empty());
+    strict.set_open(true);
+    late.await.expect("no panic").expect("an answer");
+    let next = start(&service, "/next").await;
+    next.await.expect("no panic").expect("an answer");
+
+    // The slot at 0 went back, so the late one need not wait; the next one counts from then on.
+    let calls = strict.calls();
+    assert_eq!(strict.paths(), ["/late", "/next"]);
+    assert!(calls[0].1 >= GUARD * 50 && calls[0].1 < SECOND, "{calls:?}");
+    strict.history().assert_at_most(1, SECOND);
+    assert_eq!(strict.gate().set_aside, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_missed_their_slots_depart_later_within_the_bound() {
+    let strict = Strict::closed();
+    let service = layer(per_second(3)).layer(strict.clone());
+    let mut sent = Vec::new();
+    for number in 0..9 {
+        sent.push(start(&service, &format!("/{number}")).await);
+    }
+    // Three have slots that expire; the others are in line.
+    sleep(STEP / 2).await;
+    strict.set_open(true);
+    for answer in timeout(60 * SECOND, join_all(sent)).await.expect("an end") {
+        answer.expect("no panic").expect("an answer");
+    }
+    assert_eq!(strict.calls().len(), 9);
+    strict.history().assert_at_most(3, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_from_the_line_that_missed_its_slot_departs_before_those_behind_it() {
+    let strict = Strict::open();
+    let service = layer(per_second(1)).layer(strict.clone());
+    let first = start(&service, "/first").await;
+    let late = start(&service, "/late").await;
+    let behind = start(&service, "/behind").await;
+    first.await.expect("no panic").expect("an answer");
+    strict.set_open(false);
+    sleep(STEP + GUARD * 5).await;
+    strict.set_open(true);
+    late.await.expect("no panic").expect("an answer");
+    behind.await.expect("no panic").expect("an answer");
+    assert_eq!(strict.paths(), ["/first", "/late", "/behind"]);
+    strict.history().assert_at_most(1, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_had_its_slot_at_once_and_missed_it_departs_before_those_behind_it() {
+    let strict = Strict::closed();
+    let service = layer(per_second(1)).layer(strict.clone());
+    let late = start(&service, "/late").await;
+    let behind = start(&service, "/behind").await;
+    let last = start(&service, "/last").await;
+    sleep(GUARD * 5).await;
+    strict.set_open(true);
+    for sent in [late, behind, last] {
+        sent.await.expect("no panic").expect("an answer");
+    }
+    assert_eq!(strict.paths(), ["/late", "/behind", "/last"]);
+    strict.history().assert_at_most(1, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_missed_its_slot_is_not_refused_for_those_who_came_after_it() {
+    let strict = Strict::closed();
+    let service = layer(per_second(1).max_waiting(1)).layer(strict.clone());
+    let late = start(&service, "/late").await;
+    let behind = start(&service, "/behind").await;
+    sleep(GUARD * 5).await;
+    strict.set_open(true);
+    late.await.expect("no panic").expect("an answer");
+    behind.await.expect("no panic").expect("an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_takes_longer_to_get_ready_than_permits_are_valid_is_called_at_last() {
+    let mut strict = Strict::open();
+    strict.warm_up = GUARD * 5;
+    let service = layer(per_second(1)).layer(strict.clone());
+    let answer = timeout(60 * SECOND, service.oneshot(get("/slow"))).await;
+    let polled = strict.gate().polled;
+    let answer = answer.unwrap_or_else(|_| panic!("not called, but polled {polled} times"));
+    answer.expect("an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_not_starved_by_others_who_keep_the_service_busy() {
+    // Each call takes longer than a permit is valid, and somebody else always waits for the next.
+    let slow = tower::service_fn(|_: Request<()>| async {
+        sleep(GUARD * 2).await;
+        Ok::<_, Infallible>(Response::new(()))
+    });
+    let limited = ConcurrencyLimit::new(slow, 1);
+    let service = layer(per_second(10)).layer(limited.clone());
+    let busy = tokio::spawn(async move {
+        loop {
+            let served = limited.clone().oneshot(get("/other")).await;
+            served.expect("an answer");
+        }
+    });
+    settle().await;
+    let answer = timeout(60 * SECOND, service.oneshot(get("/starved"))).await;
+    busy.abort();
+    answer.expect("a call within a minute").expect("an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_missed_its_slot_still_waits_no_longer_than_its_bound() {
+    let strict = Strict::closed();
+    let limiter = per_second(1).max_wait(STEP / 2).build();
+    let limiter = limiter.expect("a valid policy");
+    let service = ThrottleLayer::new(limiter.clone()).layer(strict.clone());
+    let late = start(&service, "/late").await;
+    sleep(GUARD * 5).await;
+    late.abort();
+    assert!(late.await.expect_err("aborted").is_cancelled());
+
+    let late = start(&service, "/late").await;
+    sleep(STEP).await;
+    let taken = limiter.acquire("upstream").await.expect("a permit");
+    strict.set_open(true);
+    let error = limiter_error(late.await.expect("no panic"));
+    assert!(error.is_limited(), "{error}");
+    assert!(strict.calls().is_empty());
+    drop(taken);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_fails_to_get_ready_fails_the_request_and_its_slot_goes_back() {
+    let (service, mut handle) = throttled(per_second(1));
+    handle.send_error(Broken(3));
+    let error = service
+        .clone()
+        .oneshot(get("/a"))
+        .await
+        .expect_err("broken");
+    assert_eq!(error.downcast_ref(), Some(&Broken(3)));
+
+    let begun = Instant::now();
+    let next = start(&service, "/next").await;
+    assert_eq!(answer(&mut handle).await, "/next");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    next.await.expect("no panic").expect("an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_fails_after_the_permit_has_expired_costs_no_slot_either() {
+    let (service, mut handle) = throttled(per_second(1));
+    handle.allow(0);
+    let failing = start(&service, "/a").await;
+    sleep(GUARD * 5).await;
+    handle.send_error(Broken(1));
+    let error = failing.await.expect("no panic").expect_err("broken");
+    assert_eq!(error.downcast_ref(), Some(&Broken(1)));
+
+    handle.allow(1);
+    let begun = Instant::now();
+    let _next = start(&service, "/next").await;
+    assert_eq!(answer(&mut handle).await, "/next");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_in_the_line_a_request_leaves_its_slot_to_the_next() {
+    let (service, mut handle) = throttled(per_second(1));
+    let _first = start(&service, "/first").await;
+    assert_eq!(answer(&mut handle).await, "/first");
+    let begun = Instant::now();
+    let mut dropped = Box::pin(service.clone().oneshot(get("/dropped")));
+    assert!(poll!(&mut dropped).is_pending());
+    let _next = start(&service, "/next").await;
+    sleep(STEP / 2).await;
+    drop(dropped);
+    assert_eq!(answer(&mut handle).await, "/next");
+    let took = begun.elapsed();
+    assert!(took >= SECOND && took <= STEP + 2 * MS, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_before_it_was_polled_a_request_has_taken_nothing() {
+    let (mut service, mut handle) = throttled(per_second(1));
+    drop(service.call(get("/dropped")));
+    let begun = Instant::now();
+    let _next = start(&service, "/next").await;
+    assert_eq!(answer(&mut handle).await, "/next");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_with_a_permit_while_the_service_is_not_ready_a_request_gives_its_slot_back() {
+    for held in [Duration::ZERO, GUARD / 2, GUARD * 5] {
+        let (service, mut handle) = throttled(per_second(1));
+        handle.allow(0);
+        let mut dropped = Box::pin(service.clone().oneshot(get("/dropped")));
+        assert!(poll!(&mut dropped).is_pending());
+        sleep(held).await;
+        drop(dropped);
+
+        handle.allow(1);
+        let begun = Instant::now();
+        let _next = start(&service, "/next").await;
+        assert_eq!(answer(&mut handle).await, "/next");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "after {held:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_after_the_call_a_request_has_spent_its_slot() {
+    let (service, mut handle) = throttled(per_second(1));
+    let mut dropped = Box::pin(service.clone().oneshot(get("/dropped")));
+    assert!(poll!(&mut dropped).is_pending());
+    let (_, _unanswered) = handle.next_request().await.expect("a call");
+    drop(dropped);
+
+    let begun = Instant::now();
+    let _next = start(&service, "/next").await;
+    assert_eq!(answer(&mut handle).await, "/next");
+    let took = begun.elapsed();
+    assert!(took >= SECOND && took <= STEP + 2 * MS, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_it_would_have_been_comes_out_of_the_error() {
+    let (service, mut handle) = throttled(per_second(1).max_wait(SECOND));
+    let _first = start(&service, "/first").await;
+    assert_eq!(answer(&mut handle).await, "/first");
+    let begun = Instant::now();
+    let error = limiter_error(service.clone().oneshot(get("/refused")).await);
+    assert!(error.is_limited() && !error.is_line_full() && !error.is_missing_key());
+    assert_eq!(error.wait(), Some(STEP));
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert!(handle.poll_request().is_pending(), "called in spite of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_line_refuses_and_those_in_it_are_served() {
+    let (service, mut handle) = throttled(per_second(1).max_waiting(1));
+    let _first = start(&service, "/first").await;
+    assert_eq!(answer(&mut handle).await, "/first");
+    let _waiting = start(&service, "/waiting").await;
+    let error = limiter_error(service.clone().oneshot(get("/refused")).await);
+    assert!(error.is_line_full() && !error.is_limited());
+    assert_eq!(error.wait(), None);
+    assert_eq!(answer(&mut handle).await, "/waiting");
+    sleep(STEP * 3).await;
+    assert!(handle.poll_request().is_pending(), "called in spite of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_a_key_is_refused_and_never_sent() {
+    let (service, mut handle) = throttled(per_second(1));
+    let hostless = Request::get("/a").body(()).expect("a valid request");
+    let error = limiter_error(service.clone().oneshot(hostless).await);
+    assert!(error.is_missing_key() && !error.is_invalid_key());
+    assert!(handle.poll_request().is_pending(), "called in spite of it");
+
+    let empty = ThrottleLayer::new(per_second(1).build().expect("a valid policy"))
+        .key(key::constant(""))
+        .layer(service.into_inner());
+    let error = limiter_error(empty.clone().oneshot(get("/a")).await);
+    assert!(error.is_invalid_key() && !error.is_missing_key());
+    assert!(handle.poll_request().is_pending(), "called in spite of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_the_service_pass_through_unchanged() {
+    let (service, mut handle) = throttled(per_second(1));
+    let failing = start(&service, "/a").await;
+    let (_, respond) = handle.next_request().await.expect("a call");
+    respond.send_error(Broken(7));
+    let error = failing.await.expect("no panic").expect_err("broken");
+    assert_eq!(error.downcast_ref(), Some(&Broken(7)));
+    assert!(error.downcast_ref::<Error>().is_none());
+
+    // Where the service's error is a type of its own, it is boxed and no more.
+    let failing = tower::service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(Broken(8))));
+    let service = layer(per_second(1)).layer(failing);
+    let error = service.oneshot(get("/a")).await.expect_err("broken");
+    assert_eq!(
+        *error.downcast::<Broken>().expect("its own type"),
+        Broken(8)
+    );
+}
+
+/// Limits what is under `/api`, and nothing else.
+fn only_api() -> impl KeyExtractor<Request<()>> + Clone + Send + Sync + 'static {
+    |request: &Request<()>| request.uri().path().starts_with("/api").then_some("api")
+}
+
+#[tokio::test(start_paused = true)]
+async fn exempt_requests_are_not_delayed_and_carry_no_departure() {
+    let strict = Strict::open();
+    let service = layer(per_second(1)).key(only_api()).layer(strict.clone());
+    let _limited = start(&service, "/api/1").await;
+    let waiting = start(&service, "/api/2").await;
+    let begun = Instant::now();
+    for _ in 0..50 {
+        let response = service.clone().oneshot(get("/health")).await;
+        let response = response.expect("an answer");
+        assert!(response.extensions().get::<Departure>().is_none());
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert!(!waiting.is_finished());
+    assert_eq!(strict.calls().len(), 51);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limited_requests_carry_how_they_departed() {
+    let service = layer(per_second(2)).layer(Strict::open());
+    let sent = (0..4).map(|_| service.clone().oneshot(get("/a")));
+    let departures = join_all(sent).await.into_iter().map(|response| {
+        let response = response.expect("an answer");
+        *response.extensions().get().expect("a departure")
+    });
+    let departures: Vec<Departure> = departures.collect();
+
+    let remaining = departures.iter().map(Departure::remaining);
+    assert_eq!(remaining.collect::<Vec<_>>(), [1, 0, 0, 0]);
+    for at_once in &departures[..2] {
+        assert_eq!(at_once.waited(), Duration::ZERO);
+        assert_eq!(at_once.reset(), STEP);
+    }
+    for waited in &departures[2..] {
+        let (waited, reset) = (waited.waited(), waited.reset());
+        assert!(waited >= STEP && waited <= STEP + 2 * MS, "{waited:?}");
+        assert!(reset >= STEP && reset <= 2 * STEP + 2 * MS, "{reset:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_of_ones_own_takes_the_place_of_the_extensions() {
+    let (mock, mut handle) = mock::pair();
+    let service = layer(per_second(1))
+        .report(|departure: Departure, response: &mut Response<()>| {
+            let waited = departure.waited().as_secs();
+            response.headers_mut().insert("x-waited", waited.into());
+        })
+        .layer(mock);
+    let _first = start(&service, "/first").await;
+    assert_eq!(answer(&mut handle).await, "/first");
+    let second = start(&service, "/second").await;
+    assert_eq!(answer(&mut handle).await, "/second");
+    let response = second.await.expect("no panic").expect("an answer");
+    assert!(response.extensions().get::<Departure>().is_none());
+    assert_eq!(response.headers()["x-waited"], "1");
+}
