@@ -47,8 +47,9 @@ pub enum Algorithm {
     Spacing,
     /// The generic cell rate algorithm (ITU-T I.371, annex A), a leaky bucket used as a meter.
     ///
-    /// In any window of length w, at most `burst + w * N/W` depart: up to `burst` at once, then one
-    /// per W/N, rounded up to whole microseconds. State is one number. Mind that a `burst` of N
+    /// In any window of length w, at most `burst + w * N/W` depart: a `burst`, then one per W/N,
+    /// rounded up to whole microseconds. The guard and the buffer are taken from the burst, so if it
+    /// comes as single requests, the last of them departs later by that much. State is one number. Mind that a `burst` of N
     /// lets nearly 2N through in one W: take [`SlidingLog`](Self::SlidingLog) where that matters.
     Gcra {
         /// The most that may depart at once, at least 1.

@@ -80,10 +80,12 @@ function ledger.load(now)
   if raw then
     local read, free = pcall(cmsgpack.unpack, raw)
     if not read or type(free) ~= 'table' then refuse(KEYS[1]) end
-    local past = 0
-    for i, slot in ipairs(free) do
+    for _, slot in ipairs(free) do
       if type(slot) ~= 'table' or #slot < 3 then refuse(KEYS[1]) end
       for _, number in ipairs(slot) do check(number, KEYS[1], now) end
+    end
+    local past = 0
+    for i, slot in ipairs(free) do
       if slot[1] < now then
         ledger.give_back(slot)
         past = i

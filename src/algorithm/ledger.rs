@@ -29,8 +29,26 @@ pub struct Slot {
     pub record: u64,
     /// What the departure costs.
     pub cost: u32,
-    /// What the store wants back to give this slot back: of no meaning to others.
-    pub receipt: SmallVec<[u64; 1]>,
+    /// What the store wants to see again should the slot be given back.
+    pub receipt: Receipt,
+}
+
+/// Numbers of a store's own, which mean nothing to others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Receipt(SmallVec<[u64; 1]>);
+
+impl Receipt {
+    /// The numbers, as they were collected.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl FromIterator<u64> for Receipt {
+    fn from_iter<I: IntoIterator<Item = u64>>(numbers: I) -> Self {
+        Self(numbers.into_iter().collect())
+    }
 }
 
 /// So many requests that want a slot each, at the same cost and with the same bound.
@@ -65,6 +83,18 @@ pub(crate) struct Terms {
     pub(crate) least_margin: u64,
     /// No slot may lie before.
     pub(crate) not_before: u64,
+}
+
+impl Terms {
+    /// What a departure at `at` is recorded as, reserved at `now`.
+    pub(crate) fn record(&self, at: u64, now: u64) -> u64 {
+        at + self.margin + (at - now) / DRIFT
+    }
+
+    /// The least record of a slot at `at` that is of use.
+    fn least_record(&self, at: u64, now: u64) -> u64 {
+        at + self.least_margin + (at - now) / DRIFT
+    }
 }
 
 /// One outcome per request, in the order of the asks.
@@ -149,10 +179,9 @@ impl Ledger {
 
     fn reserve_one(&mut self, now: u64, terms: &Terms, x: u64, ask: &Ask) -> Result<Slot, u64> {
         let Ask { cost, max_wait, .. } = *ask;
-        let recorded = |at: u64, margin: u64| at + margin + (at - now) / DRIFT;
         let fresh = self.earliest(x, cost);
         let free = self.free.iter().position(|free| {
-            let of_use = || free.record >= recorded(free.at, terms.least_margin);
+            let of_use = || free.record >= terms.least_record(free.at, now);
             free.cost == cost && free.at >= x && of_use()
         });
         let free = free.filter(|&place| self.free[place].at <= fresh);
@@ -164,7 +193,7 @@ impl Ledger {
             return Ok(self.free.remove(place));
         }
         let last = self.counters.iter().map(Counter::last_record).max();
-        let record = recorded(at, terms.margin).max(last.unwrap_or(0));
+        let record = terms.record(at, now).max(last.unwrap_or(0));
         let receipt = self
             .counters
             .iter_mut()
@@ -215,11 +244,11 @@ impl Ledger {
 /// Grows with each slot that is handed out: none of its parts ever decreases, and records and
 /// numbers tell apart what departs at the same time.
 fn order(slot: &Slot) -> (u64, u64, &[u64]) {
-    (slot.at, slot.record, &slot.receipt)
+    (slot.at, slot.record, slot.receipt.as_slice())
 }
 
 fn is_last(counters: &[Counter], slot: &Slot) -> bool {
-    let mut receipt = slot.receipt.iter().copied();
+    let mut receipt = slot.receipt.as_slice().iter().copied();
     counters.iter().all(|counter| {
         let before = counter.is_number().then(|| receipt.next()).flatten();
         counter.is_last(slot.record, slot.cost, before)
@@ -227,7 +256,7 @@ fn is_last(counters: &[Counter], slot: &Slot) -> bool {
 }
 
 fn give_back(counters: &mut [Counter], slot: &Slot, now: u64) {
-    let mut receipt = slot.receipt.iter().copied();
+    let mut receipt = slot.receipt.as_slice().iter().copied();
     for counter in counters {
         let before = counter.is_number().then(|| receipt.next()).flatten();
         counter.give_back(slot.record, slot.cost, before, now);

@@ -17,7 +17,7 @@ mod redis;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
 pub use self::{error::StoreError, memory::MemoryStore};
-pub use crate::algorithm::ledger::{Ask, Outcome, Slot};
+pub use crate::algorithm::ledger::{Ask, Outcome, Receipt, Slot};
 
 pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
 
@@ -38,7 +38,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// cannot read; see [`StoreError::is_outcome_unknown`] for what is consumed then.
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved>;
 
-    /// Takes back slots that this store has handed out and that will not be used.
+    /// Takes back slots that this store has handed out and that will not be used, each at most once.
     ///
     /// # Errors
     ///
@@ -61,8 +61,7 @@ pub struct Reserve<'a> {
     pub key: &'a Key,
     /// Which quotas; all hold jointly.
     pub policy: &'a Policy,
-    /// By how much a request may depart later than its slot. The store records a departure at
-    /// slot + guard + [`buffer`](Policy::buffer), and a 50,000th of the wait for the drift of clocks.
+    /// By how much a request may depart later than its slot; see [`record`](Self::record).
     pub guard: Duration,
     /// The least guard with which a slot that was given back is of use: a shorter one would be over
     /// before the answer is here.
@@ -90,6 +89,14 @@ impl<'a> Reserve<'a> {
             not_before: 0,
             asks: ONE,
         }
+    }
+
+    /// What a store records a departure at `at` as, if it reserves it at `now`: later than the slot
+    /// by the guard, the [`buffer`](Policy::buffer) and a 50,000th of the wait, for the drift of
+    /// clocks. The next departure counts from there.
+    #[must_use]
+    pub fn record(&self, at: u64, now: u64) -> u64 {
+        self.terms().record(at, now)
     }
 
     pub(crate) fn terms(&self) -> Terms {

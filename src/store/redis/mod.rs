@@ -59,7 +59,10 @@ enum Connection {
 
 impl RedisStore {
     /// Connects to the server at this URL, such as `redis://127.0.0.1:6379/` or
-    /// `redis://user:password@host/2`; the connection is restored whenever it breaks.
+    /// `redis://user:password@host/2`.
+    ///
+    /// A connection that breaks is restored; calls fail until then. That one is dead whose peer has
+    /// vanished without a word, only TCP finds out, in its own time.
     ///
     /// # Errors
     ///
@@ -165,7 +168,7 @@ impl Store for RedisStore {
         let mut call = self.call(&RELEASE, policy, key);
         for slot in slots {
             call.arg(slot.at).arg(slot.record).arg(slot.cost);
-            for number in &slot.receipt {
+            for number in slot.receipt.as_slice() {
                 call.arg(number);
             }
         }

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use redis::Value;
-use smallvec::SmallVec;
 
-use crate::store::{Outcome, Outcomes, Reserved, Slot, StoreError};
+use crate::store::{Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
 
 /// The answer to asks of so many requests at such a cost each, where each slot's receipt holds so
 /// many numbers.
@@ -41,7 +40,7 @@ fn parse(answer: Value, asks: &[(u32, u32)], numbers: usize) -> Option<Reserved>
             let first = u64::try_from(next()?).ok()?;
             let outcome = if run > 0 {
                 let record = u64::try_from(next()?).ok()?;
-                let receipt: Option<SmallVec<_>> =
+                let receipt: Option<Receipt> =
                     (0..numbers).map(|_| u64::try_from(next()?).ok()).collect();
                 Outcome::Granted(Slot {
                     at: first,
@@ -81,7 +80,7 @@ mod tests {
             at: 1_000,
             record: 1_015,
             cost: 1,
-            receipt: SmallVec::new(),
+            receipt: Receipt::default(),
         };
         let granted = Outcome::Granted(slot);
         let refused = Outcome::Refused { wait: 700 };

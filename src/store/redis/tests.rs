@@ -85,7 +85,7 @@ impl Side for Lua<'_> {
         let mut numbers = Vec::new();
         for slot in slots {
             numbers.extend([slot.at, slot.record, slot.cost.into()]);
-            numbers.extend(&slot.receipt);
+            numbers.extend(slot.receipt.as_slice());
         }
         self.call(true, now, &numbers);
     }
