@@ -12,7 +12,7 @@ use crate::clock::Offset;
 use crate::error::Error;
 use crate::key::Key;
 use crate::limiter::Shared;
-use crate::line::{Bound, Call, FIRST_ARRIVAL, Held, Line, Newcomer, Refusal, WaiterId, hold};
+use crate::line::{Bound, Call, Held, Line, Newcomer, Refusal, WaiterId, hold};
 use crate::permit::{Decision, Limited, Permit};
 use crate::store::{Ask, Outcome, Reserve};
 
@@ -42,8 +42,6 @@ impl Acquire {
     )]
     pub(crate) fn again(&mut self, expired: Permit) {
         expired.forfeit();
-        // Whoever did not have to wait came before all who wait now.
-        self.wait.arrival.get_or_insert(FIRST_ARRIVAL);
         self.wait.stage = Stage::Start;
     }
 
@@ -61,7 +59,8 @@ impl Acquire {
         self
     }
 
-    /// Refuses the request at once if it could not depart by then.
+    /// Refuses the request at once if it could not depart by then. What may depart now does, even if
+    /// the deadline has passed.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
         self
@@ -242,6 +241,7 @@ impl Wait {
                 let held = hold(slot, reserved.now, reserved.remaining, reserved.reset, call);
                 if held.due < held.expires {
                     self.shared.guard.departed();
+                    self.arrival = Some(self.shared.lines.arrive());
                     return Ok(Some(Ok(self.permit(held))));
                 }
                 self.shared.guard.forfeited(guard);
@@ -253,7 +253,13 @@ impl Wait {
         }
     }
 
+    /// Joins the line.
+    ///
+    /// # Panics
+    ///
+    /// Panics where there is no runtime to wait in, or one without a timer.
     fn join(&self, bound: Bound) -> Result<(Arc<Line>, WaiterId), Error> {
+        drop(tokio::time::sleep(Duration::ZERO));
         let policy = &self.shared.policy;
         // Who does not wait does not lengthen the line.
         let max_waiting = match bound {

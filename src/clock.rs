@@ -25,12 +25,20 @@ pub(crate) struct StoreClock {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What the calls of this period say, from when on, and what those of the last one said.
-    current: Option<(Offset, Instant)>,
-    last: Option<Offset>,
+    /// What the calls of this period say.
+    current: Option<Period>,
+    /// What those of the last one said in the end, and when.
+    last: Option<(Offset, Instant)>,
 }
 
-/// By how much the store's clock is ahead of the local one, in microseconds: not less than `least`,
+#[derive(Debug, Clone, Copy)]
+struct Period {
+    offset: Offset,
+    start: Instant,
+    updated: Instant,
+}
+
+/// By how much the store's clock is ahead of the local one, in nanoseconds: not less than `least`,
 /// nor more than `most`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset {
@@ -51,33 +59,37 @@ impl StoreClock {
     pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64) -> Offset {
         let call = Offset::of_call(self.origin, sent, received, now);
         let mut known = self.known.lock();
-        if let Some((current, since)) = known.current
-            && received.saturating_duration_since(since) >= PERIOD
+        if let Some(period) = known.current
+            && received.saturating_duration_since(period.start) >= PERIOD
         {
-            known.last = Some(current);
+            known.last = Some((period.offset, period.updated));
             known.current = None;
         }
-        let (current, since) = match known.current {
+        let (offset, start) = match known.current {
             None => (call, received),
             // If the answers contradict one another, somebody has set a clock.
-            Some((current, since)) => match current.and(call) {
-                Some(both) => (both, since),
+            Some(period) => match period.offset.aged(period.updated, received).and(call) {
+                Some(both) => (both, period.start),
                 None => {
                     known.last = None;
                     (call, received)
                 }
             },
         };
-        known.current = Some((current, since));
-        match known.last {
-            None => current,
-            Some(last) => match current.and(last.aged()) {
-                Some(both) => both,
-                None => {
-                    known.last = None;
-                    current
-                }
-            },
+        known.current = Some(Period {
+            offset,
+            start,
+            updated: received,
+        });
+        let Some((last, said)) = known.last else {
+            return offset;
+        };
+        match offset.and(last.aged(said, received)) {
+            Some(both) => both,
+            None => {
+                known.last = None;
+                offset
+            }
         }
     }
 }
@@ -85,33 +97,33 @@ impl StoreClock {
 impl Offset {
     /// What one call says.
     pub(crate) fn of_call(origin: Instant, sent: Instant, received: Instant, now: u64) -> Self {
-        let local = |at: Instant| signed_micros(at.saturating_duration_since(origin));
+        let local = |at: Instant| signed_nanos(at.saturating_duration_since(origin));
         let now = now.cast_signed();
         Self {
             origin,
-            // The store's time has a fraction that it does not say, and so has the local one.
-            least: now - local(received) - 1,
-            most: now + 1 - local(sent),
+            // The store's time has a fraction of a microsecond that it does not say.
+            least: now * NANOS - local(received),
+            most: (now + 1) * NANOS - local(sent),
         }
     }
 
     /// The local time by which the store's clock shows `at` for certain.
     pub(crate) fn latest(&self, at: u64) -> Instant {
-        self.local(at.cast_signed() - self.least)
+        self.local(at.cast_signed() * NANOS - self.least)
     }
 
     /// The local time before which the store's clock does not show `at` for certain.
     pub(crate) fn earliest(&self, at: u64) -> Instant {
-        self.local(at.cast_signed() - self.most)
+        self.local(at.cast_signed() * NANOS - self.most)
     }
 
     /// How far `least` and `most` are apart.
     pub(crate) fn uncertainty(&self) -> Duration {
-        Duration::from_micros(self.most.abs_diff(self.least))
+        Duration::from_nanos(self.most.abs_diff(self.least))
     }
 
-    fn local(&self, micros: i64) -> Instant {
-        self.origin + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    fn local(&self, nanos: i64) -> Instant {
+        self.origin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
     /// What both say, unless they contradict one another.
@@ -124,9 +136,10 @@ impl Offset {
         (both.least <= both.most).then_some(both)
     }
 
-    /// The same, after a period in which the clocks may have drifted apart.
-    fn aged(self) -> Self {
-        let drift = signed_micros(PERIOD * 2) / DRIFT.cast_signed();
+    /// What was known then, now that the clocks may have drifted apart.
+    fn aged(self, then: Instant, now: Instant) -> Self {
+        let time = signed_nanos(now.saturating_duration_since(then));
+        let drift = time / DRIFT.cast_signed() + 1;
         Self {
             least: self.least - drift,
             most: self.most + drift,
@@ -135,8 +148,11 @@ impl Offset {
     }
 }
 
-fn signed_micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+/// Nanoseconds in a microsecond.
+const NANOS: i64 = 1_000;
+
+fn signed_nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

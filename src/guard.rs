@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::algorithm::micros;
 
-/// No guard grows beyond this: a process that wakes later than that makes no use of its slots.
+/// No forfeit lengthens the guard beyond this: a process that wakes later than that makes no use of its slots.
 const LONGEST: u64 = 2_000_000;
 
 /// The share of its excess that the guard loses with each departure in time.
@@ -42,7 +42,7 @@ impl Guard {
 
     /// A call to the store took so long, and its clock is known as closely as that.
     pub(crate) fn measured(&self, round_trip: Duration, uncertainty: Duration) {
-        let measured = micros(round_trip).min(LONGEST);
+        let measured = micros(round_trip);
         let known = self.round_trip.load(Ordering::Relaxed);
         let sunk = known - known.saturating_sub(measured).div_ceil(8);
         self.round_trip.store(measured.max(sunk), Ordering::Relaxed);

@@ -39,7 +39,6 @@ pub struct Limiter {
 }
 
 /// What all clones of a limiter share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) policy: Policy,
     pub(crate) store: Arc<dyn Store>,
@@ -87,7 +86,9 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// The future panics outside of a tokio runtime with its timer enabled.
+    /// The future panics if it has to wait outside of a tokio runtime with its timer enabled. All
+    /// runtimes that wait on one limiter at the same time have to be running, as one of them serves
+    /// the line of a key for all.
     pub fn acquire(&self, key: impl Into<Key>) -> Acquire {
         Acquire::new(self.shared.clone(), key.into())
     }
@@ -116,7 +117,7 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// The future panics outside of a tokio runtime with its timer enabled.
+    /// The future panics if it has to ask the store outside of a tokio runtime with its timer enabled.
     pub fn try_acquire(&self, key: impl Into<Key>) -> TryAcquire {
         TryAcquire::new(self.shared.clone(), key.into())
     }
@@ -161,9 +162,16 @@ impl Limiter {
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.fmt(f)
+    }
+}
+
+impl fmt::Debug for Shared {
+    // Lines refer back to what is shared.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
-            .field("policy", &self.shared.policy.id())
-            .field("store", &self.shared.store)
+            .field("policy", &self.policy.id())
+            .field("store", &self.store)
             .finish_non_exhaustive()
     }
 }
@@ -210,8 +218,9 @@ impl LimiterBuilder {
     ///
     /// The next slot counts from the end of the guard, so a long one costs rate, and a short one
     /// slots that are forfeited when the process is busy. The limiter lengthens the guard by itself
-    /// for slow round trips and after a forfeit. Default: 2% of the shortest window (of the gap, for
-    /// [`Spacing`](crate::Algorithm::Spacing)), but from 5 ms to 15 ms; at most 1 h.
+    /// for slow round trips and after a forfeit. Default: 2% of the shortest window (for
+    /// [`Spacing`](crate::Algorithm::Spacing) of the gap, for [`Gcra`](crate::Algorithm::Gcra) of what
+    /// the burst is worth), but from 5 ms to 15 ms; at most 1 h.
     pub fn guard(mut self, guard: Duration) -> Self {
         self.parts.guard = Some(guard);
         self

@@ -1,5 +1,6 @@
 //! The right to depart now, or the word that it is not there yet: [`Permit`], [`Decision`].
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,6 @@ use crate::line::Held;
 /// and the adapters see to that.
 ///
 /// [`run`]: crate::Limiter::run
-#[derive(Debug)]
 pub struct Permit {
     shared: Arc<Shared>,
     key: Key,
@@ -89,6 +89,16 @@ impl Permit {
     #[must_use]
     pub fn cost(&self) -> u32 {
         self.held.slot.cost
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("key", &self.key)
+            .field("cost", &self.cost())
+            .field("waited", &self.waited)
+            .finish_non_exhaustive()
     }
 }
 

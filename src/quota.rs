@@ -41,16 +41,18 @@ pub enum Algorithm {
     SlidingLog,
     /// Every two requests are at least W/N apart.
     ///
-    /// The gap is rounded up to whole microseconds. A request that costs c keeps c gaps free
-    /// behind it. The guard widens the gap, so a rate of this kind is only nearly reached: see
-    /// [`LimiterBuilder::guard`](crate::LimiterBuilder::guard).
+    /// The gap is rounded up to whole microseconds, and the guard and the buffer widen it: the rate
+    /// is 1 / (W/N + guard + buffer). With the default guard of 5 ms for such short gaps, 10/s
+    /// reaches 9.5/s, but 100/s only 67/s. A request that costs c keeps c gaps free behind it.
     Spacing,
     /// The generic cell rate algorithm (ITU-T I.371, annex A), a leaky bucket used as a meter.
     ///
     /// In any window of length w, at most `burst + w * N/W` depart: a `burst`, then one per W/N,
     /// rounded up to whole microseconds. The guard and the buffer are taken from the burst, so if it
-    /// comes as single requests, the last of them departs later by that much. State is one number. Mind that a `burst` of N
-    /// lets nearly 2N through in one W: take [`SlidingLog`](Self::SlidingLog) where that matters.
+    /// comes as single requests, the last of them departs later by that much; and the full rate
+    /// needs a burst whose worth, (burst - 1) * W/N, is no less than guard and buffer. State is one
+    /// number. Mind that a `burst` of N lets nearly 2N through in one W: take
+    /// [`SlidingLog`](Self::SlidingLog) where that matters.
     Gcra {
         /// The most that may depart at once, at least 1.
         burst: u32,

@@ -56,7 +56,7 @@ impl FromIterator<u64> for Receipt {
 pub struct Ask {
     /// How many requests.
     pub count: u32,
-    /// What each costs, at least 1.
+    /// What each costs, from 1 to what the quotas hold.
     pub cost: u32,
     /// The longest wait for each, in microseconds.
     pub max_wait: u64,
@@ -241,8 +241,8 @@ impl Ledger {
     }
 }
 
-/// Grows with each slot that is handed out: none of its parts ever decreases, and records and
-/// numbers tell apart what departs at the same time.
+/// Grows with each slot that is handed out, as none of its parts decreases but where slots were
+/// given back before; records and numbers tell apart what departs at the same time.
 fn order(slot: &Slot) -> (u64, u64, &[u64]) {
     (slot.at, slot.record, slot.receipt.as_slice())
 }

@@ -13,8 +13,8 @@ use crate::algorithm::micros;
 use crate::permit::Limited;
 use crate::store::{Ask, Outcome, Reserved, StoreError};
 
-/// The most requests that share one call, so that none holds the store up for long.
-const LARGEST_CALL: usize = 2_000;
+/// The most requests, or slots given back, that share one call: none holds the store up for long.
+pub(super) const LARGEST_CALL: usize = 2_000;
 
 /// Who asked for slots in one call, and what the call is to say.
 #[derive(Debug)]
@@ -22,6 +22,13 @@ pub(crate) struct Asked {
     waiters: Vec<(WaiterId, u64)>,
     pub(crate) asks: SmallVec<[Ask; 2]>,
     pub(crate) not_before: u64,
+}
+
+impl Asked {
+    /// How many requests ask.
+    pub(crate) fn len(&self) -> usize {
+        self.waiters.len()
+    }
 }
 
 impl Queue {
@@ -103,55 +110,43 @@ impl Queue {
                             remaining,
                             reset,
                         };
-                        self.refuse(id.index, Refusal::TooLong(limited), wakes);
+                        let refusal = Refusal::TooLong(limited);
+                        self.refuse(id.index, refusal, call.received, wakes);
                     }
                 }
             }
         }
-        let mut overtakes = false;
         for (segment, slot) in granted {
             let held = hold(slot, now, remaining, reset, call);
             if held.due >= held.expires {
                 self.guard.forfeited(held.guard);
                 self.surplus.push(held.slot);
-            } else if let Some(segment) = self.segment(segment) {
-                overtakes |= segment.add_slot(held);
-            } else {
-                self.surplus.push(held.slot);
+                continue;
+            }
+            // Who asked may have left, and others may stand there now.
+            match self.segment(segment) {
+                Some(segment) if segment.cost == held.slot.cost => segment.add_slot(held),
+                Some(_) | None => self.surplus.push(held.slot),
             }
         }
-        self.settle();
-        if overtakes {
-            self.refuse_excluded(remaining, reset, call.received, wakes);
+        for place in 0..self.segments.len() {
+            self.settle(place, call.received, wakes);
         }
+        self.clear_behind();
     }
 
     /// The store has not answered: those who asked will get no slot.
-    pub(crate) fn failed(&mut self, asked: &Asked, error: &StoreError, wakes: &mut Wakes) {
-        self.asking = false;
-        for &(id, _) in &asked.waiters {
-            if self.is_without_slot(id) {
-                self.refuse(id.index, Refusal::Store(error.clone()), wakes);
-            }
-        }
-    }
-
-    /// Slots that came before others' have moved everyone; those beyond their bound by that leave.
-    pub(super) fn refuse_excluded(
+    pub(crate) fn failed(
         &mut self,
-        remaining: u32,
-        reset: Duration,
+        asked: &Asked,
+        error: &StoreError,
         now: Instant,
         wakes: &mut Wakes,
     ) {
-        for place in 0..self.segments.len() {
-            while let Some((index, held)) = self.segments[place].find_excluded(&self.nodes) {
-                let refusal = Refusal::TooLong(Limited {
-                    delay: held.due - now,
-                    remaining,
-                    reset,
-                });
-                self.refuse(index, refusal, wakes);
+        self.asking = false;
+        for &(id, _) in &asked.waiters {
+            if self.is_without_slot(id) {
+                self.refuse(id.index, Refusal::Store(error.clone()), now, wakes);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::ask::Asked;
 use super::held::Call;
 use super::queue::Wakes;
 use super::{DriverState, Line};
-use crate::store::{Release, Reply, Reserve, Reserved};
+use crate::store::{Release, Reply, Reserve, Reserved, StoreError};
 
 /// Serves a line until nobody waits in it.
 ///
@@ -21,6 +21,8 @@ pub(super) struct Driver {
     reserving: Option<Reserving>,
     releasing: Option<Reply<()>>,
     alarm: Option<Pin<Box<Sleep>>>,
+    /// The line is closed, and nothing more will come.
+    closed: bool,
     finished: bool,
 }
 
@@ -38,6 +40,7 @@ impl Driver {
             reserving: None,
             releasing: None,
             alarm: None,
+            closed: false,
             finished: false,
         }
     }
@@ -51,6 +54,7 @@ impl Driver {
         let now = Instant::now();
         state.queue.advance(now, &mut wakes);
         let asked = state.queue.ask(now);
+        self.closed = state.closed;
         let surplus = match self.releasing {
             None => state.queue.take_surplus(),
             Some(_) => Vec::new(),
@@ -94,6 +98,13 @@ impl Driver {
     /// Whether an answer came in.
     fn poll_calls(&mut self, cx: &mut Context<'_>) -> bool {
         let mut answered = false;
+        // Before what is asked for: a call may start with its first poll.
+        if let Some(releasing) = &mut self.releasing
+            && Pin::new(releasing).poll(cx).is_ready()
+        {
+            answered = true;
+            self.releasing = None;
+        }
         if let Some(reserving) = &mut self.reserving
             && let Poll::Ready(answer) = Pin::new(&mut reserving.reply).poll(cx)
         {
@@ -106,6 +117,10 @@ impl Driver {
                 let mut wakes = Wakes::new();
                 let mut state = self.line.state.lock();
                 match answer {
+                    Ok(reserved) if reserved.outcomes.len() != asked.len() => {
+                        let error = StoreError::new("the store has not answered every request");
+                        state.queue.failed(&asked, &error, received, &mut wakes);
+                    }
                     Ok(reserved) => {
                         let shared = &self.line.shared;
                         let call = Call {
@@ -117,17 +132,11 @@ impl Driver {
                         };
                         state.queue.answered(&asked, reserved, call, &mut wakes);
                     }
-                    Err(error) => state.queue.failed(&asked, &error, &mut wakes),
+                    Err(error) => state.queue.failed(&asked, &error, received, &mut wakes),
                 }
                 drop(state);
                 wakes.into_iter().for_each(Waker::wake);
             }
-        }
-        if let Some(releasing) = &mut self.releasing
-            && Pin::new(releasing).poll(cx).is_ready()
-        {
-            answered = true;
-            self.releasing = None;
         }
         answered
     }
@@ -156,7 +165,7 @@ impl Future for Driver {
                 continue;
             }
             let busy = this.reserving.is_some() || this.releasing.is_some();
-            if !busy && this.line.shared.lines.close(&this.line) {
+            if !busy && (this.closed || this.line.shared.lines.close(&this.line)) {
                 this.finished = true;
                 return Poll::Ready(());
             }
@@ -178,7 +187,11 @@ impl Drop for Driver {
         let mut state = self.line.state.lock();
         state.driver = DriverState::Gone;
         state.queue.abandon(&mut wakes);
+        let empty = state.queue.is_empty();
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
+        if empty {
+            self.line.close_down();
+        }
     }
 }

@@ -5,7 +5,6 @@ use tokio::time::Instant;
 use super::held::Held;
 use super::queue::{Queue, Refusal, Wakes};
 use super::segment::{Phase, Segment};
-use crate::permit::Limited;
 
 impl Queue {
     /// Lets those go whose slots have come.
@@ -23,19 +22,15 @@ impl Queue {
                     self.guard.forfeited(late.guard);
                     self.surplus.push(late.slot);
                 }
+                self.clear_behind();
                 continue;
             }
             if let Some(index) = front.head()
                 && self.nodes[index].bound.excludes(next)
             {
                 // Those ahead of it lost their slots and moved everyone back.
-                let refusal = Refusal::TooLong(Limited {
-                    delay: next.due - now,
-                    remaining: next.remaining,
-                    reset: next.reset,
-                });
-                self.refuse(index, refusal, wakes);
-                self.settle();
+                let refusal = Refusal::TooLong(next.limited(now));
+                self.refuse(index, refusal, now, wakes);
                 continue;
             }
             let Some((index, held)) = front.pop(&mut self.nodes) else {
@@ -116,5 +111,17 @@ impl Queue {
             has_slot: false,
         };
         self.segments[0].insert(&mut self.nodes, index);
+        self.clear_behind();
+    }
+
+    /// Where a waiter has no slot, nobody of another cost behind it may have one: it would have to
+    /// wait for those ahead, whose slots will be later, and let its own pass. All reserve anew.
+    pub(super) fn clear_behind(&mut self) {
+        let wanting = self.segments.iter().position(Segment::wants_slots);
+        let behind = wanting.map_or(self.segments.len(), |place| place + 1);
+        for segment in self.segments.range_mut(behind..) {
+            let slots = segment.forfeit_all(&mut self.nodes);
+            self.surplus.extend(slots.into_iter().map(|held| held.slot));
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock::Offset;
+use crate::permit::Limited;
 use crate::store::{DRIFT, Slot};
 
 /// A slot on the local clock.
@@ -23,6 +24,17 @@ pub(crate) struct Held {
     pub(crate) remaining: u32,
     /// When, seen from then, all may depart that the quotas allow.
     pub(crate) reset: Duration,
+}
+
+impl Held {
+    /// What to tell a waiter for whom this is too late.
+    pub(super) fn limited(&self, now: Instant) -> Limited {
+        Limited {
+            delay: self.due.saturating_duration_since(now),
+            remaining: self.remaining,
+            reset: self.reset,
+        }
+    }
 }
 
 /// A call that was answered: when, under which terms, and what the store's clock is known to show.

@@ -11,14 +11,11 @@ use tokio::time::Instant;
 use super::Line;
 use super::bound::Bound;
 use super::held::Held;
-use super::queue::{Queue, WaiterId};
+use super::queue::{Queue, WaiterId, Wakes};
 use crate::key::Key;
 use crate::limiter::Shared;
 
 const SHARDS: usize = 16;
-
-/// The arrival that is before all others.
-pub(crate) const FIRST_ARRIVAL: u64 = 0;
 
 /// The lines in which somebody waits.
 #[derive(Debug, Default)]
@@ -61,24 +58,28 @@ impl Lines {
         newcomer: Newcomer,
     ) -> Result<(Arc<Line>, WaiterId), usize> {
         let Newcomer { cost, bound, .. } = newcomer;
-        let (line, joined) = self.with_line(shared, key, |queue, _| match newcomer.arrival {
+        let (line, joined) = self.with_line(shared, key, |queue, _, _| match newcomer.arrival {
             Some(arrival) => Ok(queue.push_again(arrival, cost, bound)),
             None if queue.len() >= newcomer.max_waiting => Err(queue.len()),
             None => {
                 // Under the line's lock, so that arrivals are in order there.
-                let arrival = FIRST_ARRIVAL + 1 + self.arrivals.fetch_add(1, Ordering::Relaxed);
-                Ok(queue.push(arrival, cost, bound))
+                Ok(queue.push(self.arrive(), cost, bound))
             }
         });
         joined.map(|id| (line, id))
     }
 
+    /// The arrival of a request, beyond all others'.
+    pub(crate) fn arrive(&self) -> u64 {
+        self.arrivals.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Gives a slot to whoever waits first for its key, or else back to the store.
     pub(crate) fn give(&self, shared: &Arc<Shared>, key: &Key, held: Held) {
         let mut held = Some(held);
-        self.with_line(shared, key, |queue, now| {
+        self.with_line(shared, key, |queue, now, wakes| {
             if let Some(held) = held.take() {
-                queue.give(held, now);
+                queue.give(held, now, wakes);
             }
         });
     }
@@ -87,21 +88,19 @@ impl Lines {
     pub(super) fn close(&self, line: &Arc<Line>) -> bool {
         let mut shard = self.shard(&line.key).lock();
         let mut state = line.state.lock();
-        if !state.queue.is_idle() {
-            return false;
-        }
-        state.closed = true;
-        if shard.remove(&line.key).is_some() {
+        if !state.closed && state.queue.is_idle() {
+            state.closed = true;
+            shard.remove(&line.key);
             self.count.fetch_sub(1, Ordering::Release);
         }
-        true
+        state.closed
     }
 
     fn with_line<T>(
         &self,
         shared: &Arc<Shared>,
         key: &Key,
-        mut change: impl FnMut(&mut Queue, Instant) -> T,
+        mut change: impl FnMut(&mut Queue, Instant, &mut Wakes) -> T,
     ) -> (Arc<Line>, T) {
         loop {
             let line = {
@@ -112,7 +111,7 @@ impl Lines {
                 });
                 line.clone()
             };
-            if let Some(done) = line.change_open(|queue, now, _| change(queue, now)) {
+            if let Some(done) = line.change_open(&mut change) {
                 return (line, done);
             }
         }

@@ -31,7 +31,7 @@ mod tests;
 
 pub(crate) use self::bound::Bound;
 pub(crate) use self::held::{Call, Held, hold};
-pub(crate) use self::lines::{FIRST_ARRIVAL, Lines, Newcomer};
+pub(crate) use self::lines::{Lines, Newcomer};
 pub(crate) use self::queue::{Refusal, WaiterId};
 
 #[derive(Debug)]
@@ -106,8 +106,13 @@ impl Line {
     ) -> T {
         let mut wakes = Wakes::new();
         let result = change(&mut state.queue, Instant::now(), &mut wakes);
+        let idle = state.queue.is_idle();
         let spawn = state.call_driver(&mut wakes);
         drop(state);
+        if idle {
+            // Now, and not when the driver gets to it: its runtime need not be running.
+            self.shared.lines.close(self);
+        }
         wakes.into_iter().for_each(Waker::wake);
         if spawn {
             self.spawn_driver();
@@ -141,6 +146,7 @@ impl State {
     /// Wakes the driver if there may be work for it; says whether it has to be spawned.
     fn call_driver(&mut self, wakes: &mut Wakes) -> bool {
         match &self.driver {
+            DriverState::Gone if self.queue.is_idle() => return false,
             DriverState::Gone => {}
             _ if !self.queue.wants_driver() => return false,
             _ => {}

@@ -8,6 +8,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::ask::LARGEST_CALL;
 use super::bound::Bound;
 use super::held::Held;
 use super::segment::{List, Node, Phase, Segment};
@@ -82,9 +83,14 @@ impl Queue {
         self.nodes.len()
     }
 
-    /// Whether nobody waits and nothing has to be given back.
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Whether nobody waits, nothing has to be given back, and no answer is to come.
     pub(crate) fn is_idle(&self) -> bool {
-        self.nodes.is_empty() && self.surplus.is_empty()
+        self.nodes.is_empty() && self.surplus.is_empty() && !self.asking
     }
 
     /// Whether the driver has something to do other than what it waits for anyway.
@@ -98,8 +104,14 @@ impl Queue {
                 .is_some_and(|at| self.planned.is_none_or(|planned| at < planned))
     }
 
+    /// The slots to be given back in one call, in the order in which they were handed out, as that
+    /// is least work for the store.
     pub(crate) fn take_surplus(&mut self) -> Vec<Slot> {
-        std::mem::take(&mut self.surplus)
+        self.surplus
+            .sort_unstable_by_key(|slot| (slot.at, slot.record));
+        let rest = self.surplus.len().min(LARGEST_CALL);
+        let rest = self.surplus.split_off(rest);
+        std::mem::replace(&mut self.surplus, rest)
     }
 
     /// Lets a waiter join at the end, with an arrival beyond all others'.
@@ -168,14 +180,14 @@ impl Queue {
         match &self.nodes[index].phase {
             Phase::Waiting { segment, .. } => {
                 let segment = *segment;
-                self.remove_waiting(index, segment);
+                self.remove_waiting(index, segment, now, wakes);
                 self.nodes.remove(index);
             }
             Phase::Due { .. } => {
                 let held = self.leave_due(index, now, wakes);
                 self.nodes.remove(index);
                 if let Some(held) = held {
-                    self.give(held, now);
+                    self.give(held, now, wakes);
                 }
             }
             Phase::Refused(_) => {
@@ -185,14 +197,12 @@ impl Queue {
     }
 
     /// Takes a slot that has come and was not used: for the front waiter, if there is time left.
-    pub(crate) fn give(&mut self, held: Held, now: Instant) {
+    pub(crate) fn give(&mut self, held: Held, now: Instant, wakes: &mut Wakes) {
         self.drop_empty_segments();
         match self.segments.front_mut() {
             Some(front) if front.cost == held.slot.cost && now < held.expires => {
                 front.add_slot(held);
-                let surplus = front.settle(&mut self.nodes);
-                self.surplus
-                    .extend(surplus.into_iter().map(|held| held.slot));
+                self.settle(0, now, wakes);
             }
             _ => self.surplus.push(held.slot),
         }
@@ -221,30 +231,35 @@ impl Queue {
         slot.into_iter().chain(self.patience).min()
     }
 
-    pub(super) fn refuse(&mut self, index: usize, refusal: Refusal, wakes: &mut Wakes) {
+    pub(super) fn refuse(
+        &mut self,
+        index: usize,
+        refusal: Refusal,
+        now: Instant,
+        wakes: &mut Wakes,
+    ) {
         if let Phase::Waiting { segment, .. } = self.nodes[index].phase {
-            self.remove_waiting(index, segment);
+            self.remove_waiting(index, segment, now, wakes);
         }
         self.nodes[index].phase = Phase::Refused(refusal);
         wakes.extend(self.nodes[index].waker.take());
     }
 
-    pub(super) fn remove_waiting(&mut self, index: usize, segment: u64) {
+    fn remove_waiting(&mut self, index: usize, segment: u64, now: Instant, wakes: &mut Wakes) {
         let place = (segment - self.first_segment) as usize;
         self.segments[place].remove(&mut self.nodes, index);
-        self.settle_segment(place);
+        self.settle(place, now, wakes);
     }
 
-    pub(super) fn settle(&mut self) {
-        for place in 0..self.segments.len() {
-            self.settle_segment(place);
+    /// Hands on the slots of a segment that nobody has.
+    pub(super) fn settle(&mut self, place: usize, now: Instant, wakes: &mut Wakes) {
+        let settled = self.segments[place].settle(&mut self.nodes, now);
+        let surplus = settled.surplus.into_iter().map(|held| held.slot);
+        self.surplus.extend(surplus);
+        for (index, limited) in settled.refused {
+            self.nodes[index].phase = Phase::Refused(Refusal::TooLong(limited));
+            wakes.extend(self.nodes[index].waker.take());
         }
-    }
-
-    pub(super) fn settle_segment(&mut self, place: usize) {
-        let surplus = self.segments[place].settle(&mut self.nodes);
-        self.surplus
-            .extend(surplus.into_iter().map(|held| held.slot));
     }
 
     pub(super) fn segment(&mut self, segment: u64) -> Option<&mut Segment> {

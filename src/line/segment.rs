@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use slab::Slab;
+use tokio::time::Instant;
 
 use super::bound::Bound;
 use super::held::Held;
 use super::queue::Refusal;
+use crate::permit::Limited;
 
 /// A waiter.
 #[derive(Debug)]
@@ -102,6 +104,14 @@ impl List {
     }
 }
 
+/// What came of handing slots on.
+pub(super) struct Settled {
+    /// Waiters that left the segment, as their slot would have been beyond their bound.
+    pub(super) refused: Vec<(usize, Limited)>,
+    /// Slots that nobody wants.
+    pub(super) surplus: Vec<Held>,
+}
+
 /// Waiters of one cost that arrived after one another.
 ///
 /// The waiter in each place holds the slot in the same place. So when one leaves, everyone behind
@@ -177,7 +187,7 @@ impl Segment {
         }
     }
 
-    /// Takes a waiter out; where it had a slot, the next without one has one now.
+    /// Takes a waiter out; where it had a slot, that is to be settled.
     pub(super) fn remove(&mut self, nodes: &mut Slab<Node>, index: usize) {
         if nodes[index].has_slot() {
             self.with_slot -= 1;
@@ -185,7 +195,6 @@ impl Segment {
             self.first_without = nodes[index].next;
         }
         self.waiters.remove(nodes, index);
-        self.give_slots(nodes);
     }
 
     /// Takes the front waiter and its slot out.
@@ -204,34 +213,37 @@ impl Segment {
         held
     }
 
-    /// Adds a slot in the order of slots; says whether it came before others.
-    pub(super) fn add_slot(&mut self, held: Held) -> bool {
+    /// Takes all slots away.
+    pub(super) fn forfeit_all(&mut self, nodes: &mut Slab<Node>) -> VecDeque<Held> {
+        let slots = std::mem::take(&mut self.slots);
+        self.take_slots(nodes);
+        slots
+    }
+
+    /// Adds a slot in the order of slots.
+    pub(super) fn add_slot(&mut self, held: Held) {
         let place = self.slots.partition_point(|it| it.slot.at <= held.slot.at);
-        let overtakes = place < self.slots.len();
         self.slots.insert(place, held);
-        overtakes
     }
 
-    /// Lets waiters have the slots that nobody has, and yields those that nobody wants.
-    pub(super) fn settle(&mut self, nodes: &mut Slab<Node>) -> Vec<Held> {
-        self.give_slots(nodes);
-        self.slots.drain(self.with_slot..).collect()
-    }
-
-    /// The first waiter whose slot lies beyond its bound.
-    pub(super) fn find_excluded(&self, nodes: &Slab<Node>) -> Option<(usize, &Held)> {
-        let waiters = std::iter::successors(self.head(), |&index| nodes[index].next);
-        let mut held = waiters.zip(&self.slots);
-        held.find(|&(index, held)| nodes[index].bound.excludes(held))
-    }
-
-    fn give_slots(&mut self, nodes: &mut Slab<Node>) {
-        while self.with_slot < self.slots.len()
+    /// Lets waiters have the slots that nobody has. Those for whom theirs would be too late leave.
+    pub(super) fn settle(&mut self, nodes: &mut Slab<Node>, now: Instant) -> Settled {
+        let mut refused = Vec::new();
+        while let Some(held) = self.slots.get(self.with_slot)
             && let Some(index) = self.first_without
         {
-            nodes[index].set_slot(true);
             self.first_without = nodes[index].next;
-            self.with_slot += 1;
+            if nodes[index].bound.excludes(held) {
+                refused.push((index, held.limited(now)));
+                self.waiters.remove(nodes, index);
+            } else {
+                nodes[index].set_slot(true);
+                self.with_slot += 1;
+            }
+        }
+        Settled {
+            refused,
+            surplus: self.slots.drain(self.with_slot..).collect(),
         }
     }
 

@@ -118,7 +118,8 @@ impl World {
             Step::Fail => {
                 if let Some((asked, ..)) = self.in_flight.take() {
                     let error = StoreError::new("lost");
-                    self.queue.failed(&asked, &error, &mut Wakes::new());
+                    self.queue
+                        .failed(&asked, &error, self.now, &mut Wakes::new());
                 }
             }
             Step::GiveBack => {

@@ -112,6 +112,9 @@ impl fmt::Debug for MemoryStore {
 impl Store for MemoryStore {
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let Reserve { key, policy, .. } = *reserve;
+        if let Err(error) = reserve.check() {
+            return Reply::ready(Err(error));
+        }
         let terms = reserve.terms();
         let hash = self.hash(policy.id(), key);
         let mut shard = self.shard(hash).lock();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,8 +28,9 @@ pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
 /// waiting requests and never polls. [`store_contract`](crate::test_util::store_contract), behind
 /// the feature `test-util`, tests an implementation.
 ///
-/// An implementation answers by its own clock, never by a client's, and forgets a key once nothing
-/// recorded for it has any influence. State belongs to the pair of [`Policy::id`] and key.
+/// An implementation answers by its own clock, one for all keys and never a client's, and forgets a
+/// key once nothing recorded for it has any influence. A call may start when its reply is first
+/// polled; the limiter polls a release before the reserve that follows it. State belongs to the pair of [`Policy::id`] and key.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Reserves a slot for each request asked for, or records nothing for it.
     ///
@@ -50,6 +52,20 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// among waiting requests. Default: `false`.
     fn is_local(&self) -> bool {
         false
+    }
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        (**self).reserve(reserve)
+    }
+
+    fn release(&self, release: &Release<'_>) -> Reply<()> {
+        (**self).release(release)
+    }
+
+    fn is_local(&self) -> bool {
+        (**self).is_local()
     }
 }
 
@@ -97,6 +113,18 @@ impl<'a> Reserve<'a> {
     #[must_use]
     pub fn record(&self, at: u64, now: u64) -> u64 {
         self.terms().record(at, now)
+    }
+
+    /// # Errors
+    ///
+    /// Fails if a cost is 0 or more than the quotas hold: such a request can never depart.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let costs = 1..=self.policy.largest_cost();
+        if self.asks.iter().all(|ask| costs.contains(&ask.cost)) {
+            Ok(())
+        } else {
+            Err(StoreError::new("a cost is 0 or more than the quotas hold"))
+        }
     }
 
     pub(crate) fn terms(&self) -> Terms {
@@ -214,10 +242,7 @@ impl<T: Unpin> Future for Reply<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Stage::Ready(answer) => match answer.take() {
-                Some(answer) => Poll::Ready(answer),
-                None => Poll::Pending,
-            },
+            Stage::Ready(answer) => Poll::Ready(answer.take().expect("polled after it was ready")),
             Stage::Pending(answer) => answer.as_mut().poll(cx),
         }
     }

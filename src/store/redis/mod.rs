@@ -25,7 +25,10 @@ mod tests;
 /// Each group of waiting requests costs one `EVALSHA`, which runs as one atomic step by the server's
 /// own clock; the script is loaded when the server does not know it, so a restart or a
 /// `SCRIPT FLUSH` goes unnoticed. Besides `EVALSHA` and `SCRIPT LOAD`, the scripts use `TIME`, `GET`,
-/// `SET`, `DEL`, `STRLEN`, `GETRANGE`, `SETRANGE` and `PEXPIRE`.
+/// `SET`, `DEL`, `STRLEN`, `GETRANGE`, `SETRANGE` and `PEXPIRE`; a user needs the right to all of them.
+///
+/// The server's clock must not be set forward, nor may the server evict keys (`maxmemory-policy
+/// noeviction`): either forgets departures that still count.
 ///
 /// # Keys
 ///
@@ -59,7 +62,8 @@ enum Connection {
 
 impl RedisStore {
     /// Connects to the server at this URL, such as `redis://127.0.0.1:6379/` or
-    /// `redis://user:password@host/2`.
+    /// `redis://user:password@host/2`. For `rediss://`, enable one of the TLS features of the crate
+    /// `redis`.
     ///
     /// A connection that breaks is restored; calls fail until then. That one is dead whose peer has
     /// vanished without a word, only TCP finds out, in its own time.
@@ -140,6 +144,9 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        if let Err(error) = reserve.check() {
+            return Reply::ready(Err(error));
+        }
         let Reserve { key, policy, .. } = *reserve;
         let mut call = self.call(&RESERVE, policy, key);
         let terms = reserve.terms();
@@ -203,7 +210,7 @@ impl Connection {
     }
 }
 
-/// What the server refused recorded nothing: the scripts read all state before they write any.
+/// What the server refused recorded nothing: the scripts check all state before they take a slot.
 fn explain(error: RedisError) -> StoreError {
     let refused = matches!(
         error.kind(),
