@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware};
+use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
 
 const LIMIT: u32 = 10;
 const REQUESTS: usize = 30;
@@ -27,7 +27,7 @@ const REQUESTS: usize = 30;
 /// long each one waited.
 #[derive(Parser)]
 struct Args {
-    /// Keep the limit in this Redis, for all processes that use it, such as redis://127.0.0.1/
+    /// Share the limit through this Redis, such as redis://127.0.0.1/: try it in two terminals
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
 }
@@ -50,15 +50,16 @@ async fn main() -> anyhow::Result<()> {
     }
     let limiter = builder.build()?;
 
+    // The key would be the upstream's host, but each process starts an upstream of its own here.
     let reqwest_client = reqwest_middleware::ClientBuilder::new(
         // The upstream is on this machine, whatever proxy the environment names.
         reqwest::Client::builder().no_proxy().build()?,
     )
-    .with(ThrottleMiddleware::new(limiter.clone()))
+    .with(ThrottleMiddleware::new(limiter.clone()).key(key::constant("quickstart")))
     .build();
 
     let tower_client = ServiceBuilder::new()
-        .layer(ThrottleLayer::new(limiter))
+        .layer(ThrottleLayer::new(limiter).key(key::constant("quickstart")))
         .service(Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>());
 
     let mut requests = Vec::new();

@@ -145,8 +145,13 @@ impl From<Kind> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::TooLong { wait } => write!(f, "the wait of {wait:?} exceeds its bound"),
-            Kind::LineFull { waiting } => write!(f, "{waiting} requests are waiting already"),
+            Kind::TooLong { wait } => write!(
+                f,
+                "rate limited: a wait of {wait:.3?} is longer than allowed"
+            ),
+            Kind::LineFull { waiting } => {
+                write!(f, "rate limited: {waiting} requests are waiting already")
+            }
             Kind::TooCostly { cost, most } => {
                 write!(
                     f,
@@ -154,7 +159,7 @@ impl fmt::Display for Error {
                 )
             }
             Kind::ZeroCost => f.write_str("a cost of 0 is no request"),
-            Kind::EmptyKey => f.write_str("the key is empty"),
+            Kind::EmptyKey => f.write_str("the key of the rate limit is empty"),
             Kind::NoKey(reason) => write!(f, "the request has no key: {reason}"),
             Kind::Store(_) => f.write_str("the store cannot say when the request may depart"),
         }

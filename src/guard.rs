@@ -8,6 +8,9 @@ use crate::algorithm::micros;
 /// No forfeit lengthens the guard beyond this: a process that wakes later than that makes no use of its slots.
 const LONGEST: u64 = 2_000_000;
 
+/// By how much more than the last an answer is allowed for at most, in microseconds.
+const LONGEST_DELAY: u64 = 20_000;
+
 /// The share of its excess that the guard loses with each departure in time.
 const DECAY: u64 = 256;
 
@@ -86,10 +89,17 @@ impl Guard {
         Duration::from_micros(self.uncertainty.load(Ordering::Relaxed) + self.floor / 4)
     }
 
-    /// What is left of the guard after the round trip is at least three quarters of the floor.
+    /// How long an answer may take: twice as long as it took, but for slow stores, where that is
+    /// more than a busy process explains.
+    pub(crate) fn round_trip(&self) -> Duration {
+        let measured = self.round_trip.load(Ordering::Relaxed);
+        Duration::from_micros(measured + measured.min(LONGEST_DELAY))
+    }
+
+    /// What is left of the guard beyond what is uncertain is at least half of the floor.
     fn base(&self) -> u64 {
-        let round_trip = self.round_trip.load(Ordering::Relaxed);
-        self.floor.max(round_trip + self.floor / 4 * 3)
+        let uncertainty = self.uncertainty.load(Ordering::Relaxed);
+        self.floor.max(uncertainty + self.floor / 2)
     }
 }
 
@@ -100,21 +110,31 @@ mod tests {
     const FLOOR: Duration = Duration::from_millis(16);
 
     #[test]
-    fn stays_at_its_floor_while_round_trips_are_short() {
+    fn stays_at_its_floor_while_the_clock_is_known_well() {
         let guard = Guard::new(FLOOR);
-        guard.measured(Duration::from_millis(4), Duration::ZERO);
+        guard.measured(Duration::from_millis(40), Duration::from_millis(4));
         assert_eq!(guard.current(), FLOOR);
     }
 
     #[test]
-    fn exceeds_every_round_trip_and_sinks_after_it() {
+    fn exceeds_what_is_uncertain() {
+        let guard = Guard::new(FLOOR);
+        guard.measured(Duration::from_millis(400), Duration::from_millis(400));
+        assert_eq!(guard.current(), Duration::from_millis(408));
+        guard.measured(Duration::from_millis(1), Duration::from_millis(1));
+        assert_eq!(guard.current(), FLOOR);
+    }
+
+    #[test]
+    fn round_trips_rise_at_once_and_sink_slowly() {
         let guard = Guard::new(FLOOR);
         guard.measured(Duration::from_millis(400), Duration::ZERO);
-        assert_eq!(guard.current(), Duration::from_millis(412));
+        guard.measured(Duration::from_millis(1), Duration::ZERO);
+        assert!(guard.round_trip() > Duration::from_millis(300));
         for _ in 0..200 {
             guard.measured(Duration::from_millis(1), Duration::ZERO);
         }
-        assert_eq!(guard.current(), FLOOR);
+        assert_eq!(guard.round_trip(), Duration::from_millis(2));
     }
 
     #[test]

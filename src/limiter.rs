@@ -206,9 +206,9 @@ impl LimiterBuilder {
 
     /// Keeps requests this much further apart, for the jitter between departure and arrival.
     ///
-    /// The limit holds exactly where requests depart. That it also holds where they arrive, this
-    /// has to be as long as one may be under way longer than another: connecting, queueing in the
-    /// client, the network. The rate sinks to N / (W + guard + buffer). Default: none; at most 1 h.
+    /// The limit holds exactly where requests depart. For it to hold where they arrive too, this has
+    /// to be as long as one may be under way longer than another: connecting, queueing in the client,
+    /// the network. The rate sinks to N / (W + guard + buffer). Default: none; at most 1 h.
     pub fn buffer(mut self, buffer: Duration) -> Self {
         self.parts.buffer = buffer;
         self

@@ -99,6 +99,15 @@ impl Policy {
         &self.id
     }
 
+    /// See [`Rule::stagger`]; in microseconds.
+    pub(crate) fn stagger(&self) -> u64 {
+        self.rules
+            .iter()
+            .filter_map(Rule::stagger)
+            .min()
+            .unwrap_or(0)
+    }
+
     pub(crate) fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -114,7 +123,7 @@ impl PolicyParts {
             let problem = format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
             return Err(BuildError::new("quota", problem));
         }
-        let mut rules = SmallVec::new();
+        let mut rules = SmallVec::<[Rule; 2]>::new();
         for (i, quota) in self.quotas.iter().enumerate() {
             if self.quotas[..i].contains(quota) {
                 return Err(BuildError::new(
@@ -124,6 +133,8 @@ impl PolicyParts {
             }
             rules.push(Rule::new(quota)?);
         }
+        // In whatever order they are given, they are the same policy.
+        rules.sort_unstable_by_key(Rule::id);
         if let Some(name) = &self.name {
             check_name("name", name)?;
         }
@@ -248,6 +259,15 @@ mod tests {
     fn the_id_names_every_quota_and_nothing_else() {
         let policy = build(&[Quota::per_second(10), Quota::per_hour(5_000)]).unwrap();
         assert_eq!(policy.id(), "log-10-1000000+log-5000-3600000000");
+    }
+
+    #[test]
+    fn the_order_of_quotas_makes_no_other_policy() {
+        let (second, hour) = (Quota::per_second(10), Quota::per_hour(5_000));
+        let one = build(&[second, hour]).unwrap();
+        let other = build(&[hour, second]).unwrap();
+        assert_eq!(one.id(), other.id());
+        assert_eq!(one.rules(), other.rules());
     }
 
     #[test]

@@ -193,6 +193,26 @@ async fn a_store_that_answers_too_little_is_an_error() {
     assert!(error.is_store());
 }
 
+#[derive(Debug)]
+struct Broken;
+
+impl Store for Broken {
+    fn reserve(&self, _: &Reserve<'_>) -> Reply<Reserved> {
+        panic!("as stores of one's own may, while they are written")
+    }
+
+    fn release(&self, _: &Release<'_>) -> Reply<()> {
+        Reply::ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_is_an_error_and_no_hang() {
+    let limiter = build(per_second(10).store(Broken));
+    let error = timeout(SECOND, limiter.acquire("a")).await;
+    assert!(error.expect("an answer").expect_err("no permit").is_store());
+}
+
 fn runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime")

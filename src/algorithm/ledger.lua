@@ -28,7 +28,7 @@ end
 
 local algorithms = { log = sliding_log, spacing = spacing, gcra = gcra }
 
-local ledger = { counters = {}, free = {}, touched = false }
+local ledger = { counters = {}, free = {}, touched = false, burst_at = 0, burst_size = 0 }
 
 -- Whether slot a was handed out after slot b.
 local function is_after(a, b)
@@ -120,7 +120,15 @@ function ledger.earliest(x, cost)
 end
 
 function ledger.recorded(at, margin)
-  return at + margin + math.floor((at - ledger.now) / DRIFT)
+  return math.max(at, ledger.now + ledger.round_trip) + margin
+    + math.floor((at - ledger.now) / DRIFT)
+end
+
+-- How many requests of this call, ahead of one that has this slot, have the same.
+function ledger.join_burst(at)
+  if ledger.burst_at ~= at then ledger.burst_at, ledger.burst_size = at, 0 end
+  ledger.burst_size = ledger.burst_size + 1
+  return ledger.burst_size - 1
 end
 
 -- The first free slot that is of use, no later than `fresh`.
@@ -144,7 +152,7 @@ function ledger.reserve(x, cost, max_wait, margin, least_margin)
     ledger.touched = true
     return table.remove(ledger.free, place)
   end
-  local record = ledger.recorded(at, margin)
+  local record = ledger.recorded(at, margin) + ledger.join_burst(at) * ledger.stagger
   for _, counter in ipairs(ledger.counters) do record = math.max(record, counter:last_record()) end
   local slot = { at, record, cost }
   for _, counter in ipairs(ledger.counters) do slot[#slot + 1] = counter:take(record, cost) end

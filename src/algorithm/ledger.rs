@@ -83,17 +83,39 @@ pub(crate) struct Terms {
     pub(crate) least_margin: u64,
     /// No slot may lie before.
     pub(crate) not_before: u64,
+    /// How long the answer takes to arrive: nothing departs before.
+    pub(crate) round_trip: u64,
+    /// By how much the margin grows with each request of one call that has the same slot.
+    pub(crate) stagger: u64,
 }
 
 impl Terms {
     /// What a departure at `at` is recorded as, reserved at `now`.
     pub(crate) fn record(&self, at: u64, now: u64) -> u64 {
-        at + self.margin + (at - now) / DRIFT
+        at.max(now + self.round_trip) + self.margin + (at - now) / DRIFT
     }
 
     /// The least record of a slot at `at` that is of use.
     fn least_record(&self, at: u64, now: u64) -> u64 {
-        at + self.least_margin + (at - now) / DRIFT
+        at.max(now + self.round_trip) + self.least_margin + (at - now) / DRIFT
+    }
+}
+
+/// The requests of one call that have the same slot.
+#[derive(Debug, Default)]
+struct Burst {
+    at: u64,
+    size: u64,
+}
+
+impl Burst {
+    /// How many are ahead of one that has this slot.
+    fn join(&mut self, at: u64) -> u64 {
+        if self.at != at {
+            *self = Self { at, size: 0 };
+        }
+        self.size += 1;
+        self.size - 1
     }
 }
 
@@ -120,9 +142,10 @@ impl Ledger {
         self.refresh(now);
         let mut outcomes = Outcomes::new();
         let mut x = now.max(terms.not_before);
+        let mut burst = Burst::default();
         for ask in asks {
             for asked in 0..ask.count {
-                match self.reserve_one(now, terms, x, ask) {
+                match self.reserve_one(now, terms, x, &mut burst, ask) {
                     Ok(slot) => {
                         x = slot.at;
                         outcomes.push(Outcome::Granted(slot));
@@ -177,7 +200,14 @@ impl Ledger {
         &self.free
     }
 
-    fn reserve_one(&mut self, now: u64, terms: &Terms, x: u64, ask: &Ask) -> Result<Slot, u64> {
+    fn reserve_one(
+        &mut self,
+        now: u64,
+        terms: &Terms,
+        x: u64,
+        burst: &mut Burst,
+        ask: &Ask,
+    ) -> Result<Slot, u64> {
         let Ask { cost, max_wait, .. } = *ask;
         let fresh = self.earliest(x, cost);
         let free = self.free.iter().position(|free| {
@@ -193,7 +223,8 @@ impl Ledger {
             return Ok(self.free.remove(place));
         }
         let last = self.counters.iter().map(Counter::last_record).max();
-        let record = terms.record(at, now).max(last.unwrap_or(0));
+        let record =
+            (terms.record(at, now) + burst.join(at) * terms.stagger).max(last.unwrap_or(0));
         let receipt = self
             .counters
             .iter_mut()
@@ -286,6 +317,8 @@ mod tests {
             margin,
             least_margin: margin,
             not_before: 0,
+            round_trip: 0,
+            stagger: 0,
         }
     }
 
@@ -386,6 +419,45 @@ mod tests {
             })
         ));
         assert_eq!(next(&mut ledger, 10), Outcome::Granted(held[2].clone()));
+    }
+
+    #[test]
+    fn a_slot_before_the_answer_is_there_has_the_margin_from_then_on() {
+        let mut ledger = Ledger::new(&[LOG]);
+        let terms = Terms {
+            round_trip: 50,
+            ..terms(10)
+        };
+        let records = ledger.reserve(5_000, &terms, &[ask(3, 1)]);
+        let records = records.iter().map(|outcome| match outcome {
+            Outcome::Granted(slot) => (slot.at, slot.record),
+            Outcome::Refused { .. } => panic!("refused"),
+        });
+        let expected = [(5_000, 5_060), (5_000, 5_060), (6_060, 6_070)];
+        assert_eq!(records.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn each_request_of_a_burst_has_more_of_a_margin() {
+        let mut ledger = Ledger::new(&[LOG]);
+        let terms = Terms {
+            stagger: 3,
+            ..terms(10)
+        };
+        let outcomes = ledger.reserve(5_000, &terms, &[ask(6, 1)]);
+        let times = outcomes.iter().map(|outcome| match outcome {
+            Outcome::Granted(slot) => (slot.at, slot.record),
+            Outcome::Refused { .. } => panic!("refused"),
+        });
+        let expected = [
+            (5_000, 5_010),
+            (5_000, 5_013),
+            (6_010, 6_020),
+            (6_013, 6_023),
+            (7_020, 7_030),
+            (7_023, 7_033),
+        ];
+        assert_eq!(times.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -24,6 +24,9 @@ use self::{gcra::Gcra, sliding_log::SlidingLog, spacing::Spacing};
 /// The longest log, as its entries have to fit into one Redis string together with those waiting.
 const LONGEST_LOG: u32 = 10_000_000;
 
+/// As much as a busy process needs to send a request.
+const LONGEST_STAGGER: u64 = 200;
+
 /// A quota in the terms of its algorithm, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -92,6 +95,20 @@ impl Rule {
                 interval,
                 tolerance,
             } => tolerance.max(interval),
+        }
+    }
+
+    /// By how much more of a guard each request of a burst has than the one before it, as they
+    /// depart one after the other.
+    ///
+    /// A burst of the whole limit adds 2% of the window to the last one's. That is a price paid once:
+    /// from then on, these requests come so far apart.
+    pub(crate) fn stagger(&self) -> Option<u64> {
+        match *self {
+            Self::SlidingLog { limit, window } => {
+                Some((window / 50 / u64::from(limit)).min(LONGEST_STAGGER))
+            }
+            Self::Spacing { .. } | Self::Gcra { .. } => None,
         }
     }
 

@@ -75,6 +75,8 @@ pub(crate) fn run(steps: &[Step], left: &mut dyn Side, right: &mut dyn Side) -> 
                     margin: *margin,
                     least_margin: margin / 3,
                     not_before: if *in_line { last } else { 0 },
+                    round_trip: margin / 3,
+                    stagger: margin / 100,
                 };
                 let answer = left.reserve(now, &terms, asks);
                 let other = right.reserve(now, &terms, asks);
@@ -271,6 +273,8 @@ mod tests {
             margin: 10,
             least_margin: 10,
             not_before: 0,
+            round_trip: 0,
+            stagger: 0,
         };
         for outcome in ledger.reserve(UNIT, &terms, &[ask]) {
             let Outcome::Granted(slot) = outcome else {

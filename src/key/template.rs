@@ -67,6 +67,11 @@ fn check_path(path: &str) -> Result<(), Kind> {
     {
         return Err(Kind::Character(found));
     }
+    // As other routers write parameters: nobody means that literally.
+    let foreign = |segment: &str| segment.starts_with([':', '*', '<']);
+    if path.split('/').any(foreign) {
+        return Err(Kind::Parameter);
+    }
     if shape(path).matches("{}").count() > MOST_PARAMETERS {
         return Err(Kind::Parameters);
     }
@@ -212,6 +217,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn parameters_of_other_routers_are_errors_and_no_literals() {
+        for path in [
+            "/repos/:owner",
+            "/repos/*",
+            "/repos/*rest",
+            "/repos/<owner>",
+        ] {
+            let error = Template::parse(path).unwrap_err().to_string();
+            assert!(error.contains("{name}"), "{error}");
+        }
+        assert!(Template::parse("/v1/things:batchGet").is_ok());
+    }
 
     #[test]
     fn a_template_that_cannot_match_is_an_error_that_names_it() {

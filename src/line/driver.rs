@@ -84,6 +84,7 @@ impl Driver {
             policy: &shared.policy,
             guard,
             least_guard: shared.guard.least(),
+            round_trip: shared.guard.round_trip(),
             not_before: asked.not_before,
             asks: &asked.asks,
         });
@@ -187,6 +188,11 @@ impl Drop for Driver {
         let mut state = self.line.state.lock();
         state.driver = DriverState::Gone;
         state.queue.abandon(&mut wakes);
+        if std::thread::panicking() {
+            // The store's fault, most likely: whoever looks would make it panic again.
+            let error = StoreError::new("the store panicked").outcome_unknown();
+            state.queue.fail_all(&error, &mut wakes);
+        }
         let empty = state.queue.is_empty();
         drop(state);
         wakes.into_iter().for_each(Waker::wake);

@@ -54,18 +54,19 @@ pub(crate) struct Call {
 pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: Call) -> Held {
     let wait = slot.at.saturating_sub(now);
     let drift = wait / DRIFT;
-    // A slot that another has given back comes with the guard under which it was recorded.
+    // The guard is what was recorded: less, where another has given the slot back, or more, for one
+    // far behind in a burst.
     let recorded = Duration::from_micros(slot.record.saturating_sub(slot.at + drift));
-    let guard = call.guard.min(recorded.saturating_sub(call.buffer));
+    let recorded = recorded.saturating_sub(call.buffer);
     Held {
         // What was the present when the store answered has come since.
         due: match wait {
             0 => call.received,
             _ => call.offset.latest(slot.at + drift / 2),
         },
-        expires: call.offset.earliest(slot.at + drift / 2) + guard,
+        expires: call.offset.earliest(slot.at + drift / 2) + recorded,
         at_once: wait == 0,
-        guard,
+        guard: call.guard.min(recorded),
         remaining,
         reset,
         slot,

@@ -225,6 +225,19 @@ impl Queue {
         );
     }
 
+    /// Nobody will be served any more.
+    pub(crate) fn fail_all(&mut self, error: &StoreError, wakes: &mut Wakes) {
+        for segment in std::mem::take(&mut self.segments) {
+            self.surplus.extend(segment.into_slots());
+        }
+        for (_, node) in &mut self.nodes {
+            if let Phase::Waiting { .. } = node.phase {
+                node.phase = Phase::Refused(Refusal::Store(error.clone()));
+                wakes.extend(node.waker.take());
+            }
+        }
+    }
+
     pub(super) fn next_event(&self) -> Option<Instant> {
         let front = self.segments.iter().find(|segment| !segment.is_empty());
         let slot = front.and_then(Segment::next_slot).map(|held| held.due);

@@ -10,6 +10,7 @@ use super::bound::Bound;
 use super::held::Held;
 use super::queue::Refusal;
 use crate::permit::Limited;
+use crate::store::Slot;
 
 /// A waiter.
 #[derive(Debug)]
@@ -245,6 +246,10 @@ impl Segment {
             refused,
             surplus: self.slots.drain(self.with_slot..).collect(),
         }
+    }
+
+    pub(super) fn into_slots(self) -> impl Iterator<Item = Slot> {
+        self.slots.into_iter().map(|held| held.slot)
     }
 
     fn take_slots(&mut self, nodes: &mut Slab<Node>) {

@@ -157,6 +157,8 @@ impl World {
             margin: micros(guard),
             least_margin: micros(self.guard.least()),
             not_before: asked.not_before,
+            round_trip: micros(self.guard.round_trip()),
+            stagger: 1_000,
         };
         let outcomes = self.ledger.reserve(at, &terms, &asked.asks);
         let reserved = Reserved::new(at, outcomes, 0, Duration::ZERO);

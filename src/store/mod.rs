@@ -82,6 +82,8 @@ pub struct Reserve<'a> {
     /// The least guard with which a slot that was given back is of use: a shorter one would be over
     /// before the answer is here.
     pub least_guard: Duration,
+    /// How long the answer is likely to take: a request whose slot comes sooner departs only then.
+    pub round_trip: Duration,
     /// No slot may lie before this time on the store's clock.
     pub not_before: u64,
     /// The requests, in their order: slots are handed out in the same.
@@ -102,14 +104,16 @@ impl<'a> Reserve<'a> {
             policy,
             guard: policy.guard(),
             least_guard: policy.guard(),
+            round_trip: Duration::ZERO,
             not_before: 0,
             asks: ONE,
         }
     }
 
-    /// What a store records a departure at `at` as, if it reserves it at `now`: later than the slot
-    /// by the guard, the [`buffer`](Policy::buffer) and a 50,000th of the wait, for the drift of
-    /// clocks. The next departure counts from there.
+    /// What a store records a departure at `at` as, if it reserves it at `now`: later than the slot,
+    /// or than the arrival of the answer, by the guard, the [`buffer`](Policy::buffer) and a 50,000th of the wait, for the drift of
+    /// clocks. The next departure counts from there. It may be recorded later than that: the limiter
+    /// then lets the request depart as much later.
     #[must_use]
     pub fn record(&self, at: u64, now: u64) -> u64 {
         self.terms().record(at, now)
@@ -133,6 +137,8 @@ impl<'a> Reserve<'a> {
             margin: micros(self.guard + buffer),
             least_margin: micros(self.least_guard + buffer),
             not_before: self.not_before,
+            round_trip: micros(self.round_trip),
+            stagger: self.policy.stagger(),
         }
     }
 }

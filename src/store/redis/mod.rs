@@ -65,12 +65,12 @@ impl RedisStore {
     /// `redis://user:password@host/2`. For `rediss://`, enable one of the TLS features of the crate
     /// `redis`.
     ///
-    /// A connection that breaks is restored; calls fail until then. That one is dead whose peer has
-    /// vanished without a word, only TCP finds out, in its own time.
+    /// A connection that breaks is restored; calls fail until then. If the server vanishes without a
+    /// word, they fail until TCP notices, which may take a quarter of an hour.
     ///
     /// # Errors
     ///
-    /// Fails if the URL is none, and if the server cannot be reached within one second.
+    /// Fails if the URL is not valid, and if the server cannot be reached within one second.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         const URL: &str = "the url is not one of a redis server";
         const UNREACHABLE: &str = "redis cannot be reached";
@@ -150,9 +150,9 @@ impl Store for RedisStore {
         let Reserve { key, policy, .. } = *reserve;
         let mut call = self.call(&RESERVE, policy, key);
         let terms = reserve.terms();
-        call.arg(terms.margin)
-            .arg(terms.least_margin)
-            .arg(terms.not_before);
+        call.arg(terms.margin).arg(terms.least_margin);
+        call.arg(terms.round_trip).arg(terms.stagger);
+        call.arg(terms.not_before);
         for ask in reserve.asks {
             call.arg(ask.count).arg(ask.cost).arg(ask.max_wait);
         }

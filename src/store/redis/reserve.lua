@@ -2,7 +2,7 @@
 --
 -- KEYS     [1] free slots, [2..] the state of each quota
 -- ARGV     the rules (see ledger.lua), the margin, the least margin with which a free slot is of use,
---          the time before which no slot may lie, then for each run of like requests: how many, the
+--          how long the answer takes, how much the margin grows within a burst, the time before which no slot may lie, then for each run of like requests: how many, the
 --          cost of each, the longest wait
 -- Returns  the server's time, how many more may depart now, the time until all may; then runs of
 --            n > 0, at, record, receipt...   n requests have this slot each
@@ -12,11 +12,12 @@
 local now = server_time()
 local place = ledger.load(now)
 local margin, least_margin = tonumber(ARGV[place]), tonumber(ARGV[place + 1])
-local x = math.max(now, tonumber(ARGV[place + 2]))
+ledger.round_trip, ledger.stagger = tonumber(ARGV[place + 2]), tonumber(ARGV[place + 3])
+local x = math.max(now, tonumber(ARGV[place + 4]))
 local runs, size = { now }, 3
 local run_at, run_record, run_place
 
-for i = place + 3, #ARGV, 3 do
+for i = place + 5, #ARGV, 3 do
   local count, cost, max_wait = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   while count > 0 do
     local slot, wait = ledger.reserve(x, cost, max_wait, margin, least_margin)

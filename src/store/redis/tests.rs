@@ -65,7 +65,13 @@ impl<'a> Lua<'a> {
 
 impl Side for Lua<'_> {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
-        let mut numbers = vec![terms.margin, terms.least_margin, terms.not_before];
+        let mut numbers = vec![
+            terms.margin,
+            terms.least_margin,
+            terms.round_trip,
+            terms.stagger,
+            terms.not_before,
+        ];
         for ask in asks {
             numbers.extend([ask.count.into(), ask.cost.into(), ask.max_wait]);
         }
