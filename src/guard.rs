@@ -96,10 +96,11 @@ impl Guard {
         Duration::from_micros(measured + measured.min(LONGEST_DELAY))
     }
 
-    /// What is left of the guard beyond what is uncertain is at least half of the floor.
+    /// What is left of the guard beyond what is uncertain is at least a quarter of the floor: most
+    /// often more, as the clock becomes known better until the slot comes.
     fn base(&self) -> u64 {
         let uncertainty = self.uncertainty.load(Ordering::Relaxed);
-        self.floor.max(uncertainty + self.floor / 2)
+        self.floor.max(uncertainty + self.floor / 4)
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
     fn exceeds_what_is_uncertain() {
         let guard = Guard::new(FLOOR);
         guard.measured(Duration::from_millis(400), Duration::from_millis(400));
-        assert_eq!(guard.current(), Duration::from_millis(408));
+        assert_eq!(guard.current(), Duration::from_millis(404));
         guard.measured(Duration::from_millis(1), Duration::from_millis(1));
         assert_eq!(guard.current(), FLOOR);
     }

@@ -220,7 +220,7 @@ impl LimiterBuilder {
     /// slots that are forfeited when the process is busy. The limiter lengthens the guard by itself
     /// for slow round trips and after a forfeit. Default: 2% of the shortest window (for
     /// [`Spacing`](crate::Algorithm::Spacing) of the gap, for [`Gcra`](crate::Algorithm::Gcra) of what
-    /// the burst is worth), but from 5 ms to 15 ms; at most 1 h.
+    /// the burst is worth), but from 5 ms to 12 ms; at most 1 h.
     pub fn guard(mut self, guard: Duration) -> Self {
         self.parts.guard = Some(guard);
         self

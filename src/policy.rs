@@ -198,10 +198,10 @@ fn check_span(field: &'static str, span: Duration) -> Result<(), BuildError> {
 }
 
 /// 2% of the shortest span that a quota enforces, from 5 ms (less, and ordinary wake-ups come too
-/// late) to 15 ms (enough for them, and within 2% of the rate at one second).
+/// late) to 12 ms (enough for them, and within 2% of the rate at one second).
 fn default_guard(rules: &[Rule]) -> Duration {
     let shortest = rules.iter().map(Rule::span).min().unwrap_or(0);
-    Duration::from_micros((shortest / 50).clamp(5_000, 15_000))
+    Duration::from_micros((shortest / 50).clamp(5_000, 12_000))
 }
 
 #[cfg(test)]
@@ -273,8 +273,8 @@ mod tests {
     #[test]
     fn the_default_guard_costs_at_most_2_percent_from_one_second_on() {
         let guard = |quota| build(&[quota]).unwrap().guard();
-        assert_eq!(guard(Quota::per_second(10)), Duration::from_millis(15));
-        assert_eq!(guard(Quota::per_day(10)), Duration::from_millis(15));
+        assert_eq!(guard(Quota::per_second(10)), Duration::from_millis(12));
+        assert_eq!(guard(Quota::per_day(10)), Duration::from_millis(12));
         assert_eq!(
             guard(Quota::new(5, Duration::from_millis(100))),
             Duration::from_millis(5)

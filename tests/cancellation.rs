@@ -77,7 +77,7 @@ fn assert_bounded_and_busy(departed: impl IntoIterator<Item = Duration>) {
 }
 
 fn crowd_quota() -> LimiterBuilder {
-    // With the default guard, a machine that holds everyone up for 15 ms costs a window's worth of
+    // With the default guard, a machine that holds everyone up for 12 ms costs a window's worth of
     // slots. What that does to the rate is not the matter here.
     Limiter::builder()
         .quota(Quota::new(LIMIT, WINDOW))

@@ -92,6 +92,7 @@ impl Queue {
         self.asking = false;
         self.guard
             .measured(call.received - call.sent, call.offset.uncertainty());
+        self.read_by(&call.offset);
         let Reserved {
             now,
             outcomes,

@@ -18,6 +18,10 @@ pub(crate) struct Held {
     pub(crate) expires: Instant,
     /// Whether it lay in the store's present when it was reserved.
     pub(crate) at_once: bool,
+    /// Its time by the store, with half of what the clocks may drift apart until then.
+    at: u64,
+    /// How much later it may be used.
+    recorded: Duration,
     /// What it was reserved with.
     pub(crate) guard: Duration,
     /// How many more could depart when it was reserved.
@@ -27,6 +31,14 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// Reads the slot anew, now that the store's clock is known better.
+    pub(super) fn read_by(&mut self, offset: &Offset) {
+        if !self.at_once {
+            self.due = offset.latest(self.at);
+        }
+        self.expires = offset.earliest(self.at) + self.recorded;
+    }
+
     /// What to tell a waiter for whom this is too late.
     pub(super) fn limited(&self, now: Instant) -> Limited {
         Limited {
@@ -58,17 +70,18 @@ pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: 
     // far behind in a burst.
     let recorded = Duration::from_micros(slot.record.saturating_sub(slot.at + drift));
     let recorded = recorded.saturating_sub(call.buffer);
-    Held {
+    let mut held = Held {
         // What was the present when the store answered has come since.
-        due: match wait {
-            0 => call.received,
-            _ => call.offset.latest(slot.at + drift / 2),
-        },
-        expires: call.offset.earliest(slot.at + drift / 2) + recorded,
+        due: call.received,
+        expires: call.received,
         at_once: wait == 0,
+        at: slot.at + drift / 2,
+        recorded,
         guard: call.guard.min(recorded),
         remaining,
         reset,
         slot,
-    }
+    };
+    held.read_by(&call.offset);
+    held
 }

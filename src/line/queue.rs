@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use slab::Slab;
 use smallvec::SmallVec;
@@ -12,6 +13,7 @@ use super::ask::LARGEST_CALL;
 use super::bound::Bound;
 use super::held::Held;
 use super::segment::{List, Node, Phase, Segment};
+use crate::clock::Offset;
 use crate::guard::Guard;
 use crate::permit::Limited;
 use crate::store::{Slot, StoreError};
@@ -33,6 +35,8 @@ pub(crate) struct Queue {
     pub(super) surplus: Vec<Slot>,
     /// Whether a call that asks for slots is in flight.
     pub(super) asking: bool,
+    /// How closely the store's clock was known when all slots were last read by it.
+    pub(super) known: Duration,
     /// When the driver is going to look without being woken.
     pub(super) planned: Option<Instant>,
     pub(super) guard: Arc<Guard>,
@@ -73,6 +77,7 @@ impl Queue {
             patience: None,
             surplus: Vec::new(),
             asking: false,
+            known: Duration::MAX,
             planned: None,
             guard,
         }
@@ -262,6 +267,17 @@ impl Queue {
         let place = (segment - self.first_segment) as usize;
         self.segments[place].remove(&mut self.nodes, index);
         self.settle(place, now, wakes);
+    }
+
+    /// The store's clock is known this closely now: if that is worth while, all slots are read anew.
+    pub(super) fn read_by(&mut self, offset: &Offset) {
+        const WORTH_WHILE: Duration = Duration::from_millis(1);
+        let known = offset.uncertainty();
+        if known + WORTH_WHILE < self.known {
+            self.known = known;
+            let slots = self.segments.iter_mut().flat_map(Segment::slots_mut);
+            slots.for_each(|held| held.read_by(offset));
+        }
     }
 
     /// Hands on the slots of a segment that nobody has.

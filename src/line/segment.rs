@@ -248,6 +248,10 @@ impl Segment {
         }
     }
 
+    pub(super) fn slots_mut(&mut self) -> impl Iterator<Item = &mut Held> {
+        self.slots.iter_mut()
+    }
+
     pub(super) fn into_slots(self) -> impl Iterator<Item = Slot> {
         self.slots.into_iter().map(|held| held.slot)
     }
