@@ -515,8 +515,9 @@ fn all_kinds() -> (Policy, [&'static str; 4]) {
     let gcra = Quota::new(10, LONG).algorithm(Algorithm::Gcra { burst: 5 });
     let builder = quota(5).quota(spacing).quota(gcra).name("all");
     let policy = builder.build().expect("a valid policy").policy().clone();
-    let base = "throttle:{a}:all:log-5-600000000+spacing-60000000-0+gcra-60000000-240000000";
-    let names = [":free", ":0", ":1", ":2"].map(|end| &*format!("{base}{end}").leak());
+    let base = "throttle:{a}:all:gcra-60000000-240000000+log-5-600000000+spacing-60000000-0";
+    // The free slots, the log, the spacing and the GCRA.
+    let names = [":free", ":1", ":2", ":0"].map(|end| &*format!("{base}{end}").leak());
     (policy, names)
 }
 

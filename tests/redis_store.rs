@@ -477,7 +477,6 @@ async fn a_changed_quota_starts_clean_and_leaves_the_old_one_alone() {
         quota(Quota::new(2, LONG).algorithm(bursty)),
         quota(Quota::new(2, LONG).algorithm(Algorithm::Gcra { burst: 1 })),
         quota(Quota::new(2, LONG)).quota(Quota::new(3, LONG)),
-        quota(Quota::new(3, LONG)).quota(Quota::new(2, LONG)),
         quota(Quota::new(2, LONG)).name("other"),
     ] {
         let new = policy(new);
