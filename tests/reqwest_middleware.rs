@@ -10,95 +10,11 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use reqwest_middleware::ClientWithMiddleware;
+use support::case::{Case, at_most, spaced};
 use support::child;
 use support::redis_server::RedisServer;
 use support::upstream::Upstream;
-use tower_throttle::store::RedisStore;
-use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota, ThrottleMiddleware};
-
-const BUFFER: Duration = Duration::from_millis(300);
-
-/// A quota, and how many requests make more than three windows' worth of it.
-#[derive(Debug, Clone, Copy)]
-struct Case {
-    quota: Quota,
-    requests: usize,
-}
-
-/// At most so many requests in any window.
-fn at_most(limit: u32, window_ms: u64, requests: usize) -> Case {
-    let quota = Quota::new(limit, Duration::from_millis(window_ms));
-    Case { quota, requests }
-}
-
-/// Every two requests a `limit`th of the window apart.
-fn spaced(limit: u32, window_ms: u64, requests: usize) -> Case {
-    let case = at_most(limit, window_ms, requests);
-    Case {
-        quota: case.quota.algorithm(Algorithm::Spacing),
-        ..case
-    }
-}
-
-impl Case {
-    fn limiter(self) -> LimiterBuilder {
-        Limiter::builder().quota(self.quota).buffer(BUFFER)
-    }
-
-    async fn limiter_on(self, redis: &str) -> Limiter {
-        let store = RedisStore::connect(redis).await.expect("a connection");
-        // A busy machine answers late; what happens then is another test's matter.
-        let store = store.timeout(Duration::from_secs(20));
-        self.limiter().store(store).build().expect("a valid policy")
-    }
-
-    fn assert_kept(self, upstream: &Upstream) {
-        let history = upstream.history();
-        assert_eq!(
-            history.len(),
-            self.requests,
-            "{self:?}: not all arrived, each once"
-        );
-        let (limit, window) = (self.quota.limit(), self.quota.window());
-        match self.quota.counted_by() {
-            Algorithm::Spacing => history.assert_at_most(1, window / limit),
-            _ => history.assert_at_most(limit.into(), window),
-        }
-    }
-
-    /// For a child: what `parse` reads.
-    fn text(self) -> String {
-        let spaced = self.quota.counted_by() == Algorithm::Spacing;
-        let window_ms = self.quota.window().as_millis();
-        format!(
-            "{spaced} {} {window_ms} {}",
-            self.quota.limit(),
-            self.requests
-        )
-    }
-
-    fn parse(text: &str) -> Self {
-        let mut words = text.split(' ');
-        let make = if words.next() == Some("true") {
-            spaced
-        } else {
-            at_most
-        };
-        let mut number = || {
-            words
-                .next()
-                .expect("a number")
-                .parse::<u64>()
-                .expect("a number")
-        };
-        let (limit, window_ms, requests) = (number(), number(), number());
-        make(
-            limit.try_into().expect("a limit"),
-            window_ms,
-            requests.try_into().expect("a count"),
-        )
-    }
-}
+use tower_throttle::{Limiter, ThrottleMiddleware};
 
 /// A client as a user would make it.
 fn client(limiter: &Limiter) -> ClientWithMiddleware {

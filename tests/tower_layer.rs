@@ -15,87 +15,16 @@ use futures_util::future::{join, join_all};
 use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use support::case::{Case, at_most, spaced};
 use support::child;
 use support::redis_server::RedisServer;
 use support::upstream::Upstream;
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
-use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::tower::BoxError;
-use tower_throttle::{Algorithm, Departure, Limiter, LimiterBuilder, Quota, ThrottleLayer};
-
-const BUFFER: Duration = Duration::from_millis(300);
-
-/// A quota, and how many requests make more than three windows' worth of it.
-#[derive(Debug, Clone, Copy)]
-struct Case {
-    quota: Quota,
-    requests: usize,
-}
-
-/// At most so many requests in any window.
-fn at_most(limit: u32, window_ms: u64, requests: usize) -> Case {
-    let quota = Quota::new(limit, Duration::from_millis(window_ms));
-    Case { quota, requests }
-}
-
-/// Every two requests a `limit`th of the window apart.
-fn spaced(limit: u32, window_ms: u64, requests: usize) -> Case {
-    let case = at_most(limit, window_ms, requests);
-    Case {
-        quota: case.quota.algorithm(Algorithm::Spacing),
-        ..case
-    }
-}
-
-impl Case {
-    fn limiter(self) -> LimiterBuilder {
-        Limiter::builder().quota(self.quota).buffer(BUFFER)
-    }
-
-    async fn limiter_on(self, redis: &str) -> Limiter {
-        let store = RedisStore::connect(redis).await.expect("a connection");
-        // A busy machine answers late; what happens then is another test's matter.
-        let store = store.timeout(Duration::from_secs(20));
-        self.limiter().store(store).build().expect("a valid policy")
-    }
-
-    fn assert_kept(self, upstream: &Upstream) {
-        let history = upstream.history();
-        let arrived = history.len();
-        assert_eq!(arrived, self.requests, "{self:?}: arrived");
-        let (limit, window) = (self.quota.limit(), self.quota.window());
-        match self.quota.counted_by() {
-            Algorithm::Spacing => history.assert_at_most(1, window / limit),
-            _ => history.assert_at_most(limit.into(), window),
-        }
-    }
-
-    /// For a child: what `parse` reads.
-    fn text(self) -> String {
-        let algorithm = match self.quota.counted_by() {
-            Algorithm::Spacing => "spaced",
-            _ => "at_most",
-        };
-        let (limit, window_ms) = (self.quota.limit(), self.quota.window().as_millis());
-        format!("{algorithm} {limit} {window_ms} {}", self.requests)
-    }
-
-    fn parse(text: &str) -> Self {
-        let (algorithm, numbers) = text.split_once(' ').expect("an algorithm first");
-        let numbers: Vec<u32> = numbers
-            .split(' ')
-            .map(|number| number.parse().expect("a number"))
-            .collect();
-        let make = match algorithm {
-            "spaced" => spaced,
-            _ => at_most,
-        };
-        make(numbers[0], numbers[1].into(), numbers[2] as usize)
-    }
-}
+use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer};
 
 /// Sends one request to a URL and says what came back, whatever client is inside.
 type Sender = BoxCloneSyncService<String, (u16, Option<Departure>), BoxError>;

@@ -6,6 +6,7 @@
 //! | [`command_stats`] | how many calls a server has counted, script calls above all |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`child`] | a test that runs in several operating system processes |
+//! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |
 //!
 //! Nothing here skips: what a test needs and cannot have is a panic that says what to do. Every
@@ -16,6 +17,7 @@
     reason = "each test crate compiles all of this and uses a part"
 )]
 
+pub(crate) mod case;
 pub(crate) mod child;
 pub(crate) mod command_stats;
 pub(crate) mod monitor;

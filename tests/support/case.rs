@@ -1,0 +1,93 @@
+//! [`Case`]: a quota, and what has to be seen of it upstream, whatever client sends.
+
+use std::time::Duration;
+
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota};
+
+use super::upstream::Upstream;
+
+/// Arrivals are judged, and on a busy machine one request is under way much longer than another.
+const BUFFER: Duration = Duration::from_millis(300);
+
+/// A quota, and how many requests make more than three windows' worth of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) quota: Quota,
+    pub(crate) requests: usize,
+}
+
+/// At most so many requests in any window.
+pub(crate) fn at_most(limit: u32, window_ms: u64, requests: usize) -> Case {
+    let quota = Quota::new(limit, Duration::from_millis(window_ms));
+    Case { quota, requests }
+}
+
+/// Every two requests a `limit`th of the window apart.
+pub(crate) fn spaced(limit: u32, window_ms: u64, requests: usize) -> Case {
+    let case = at_most(limit, window_ms, requests);
+    Case {
+        quota: case.quota.algorithm(Algorithm::Spacing),
+        ..case
+    }
+}
+
+impl Case {
+    pub(crate) fn limiter(self) -> LimiterBuilder {
+        Limiter::builder().quota(self.quota).buffer(BUFFER)
+    }
+
+    pub(crate) async fn limiter_on(self, redis: &str) -> Limiter {
+        let store = RedisStore::connect(redis).await.expect("a connection");
+        // A busy machine answers late; what happens then is another test's matter.
+        let store = store.timeout(Duration::from_secs(20));
+        self.limiter().store(store).build().expect("a valid policy")
+    }
+
+    pub(crate) fn assert_kept(self, upstream: &Upstream) {
+        let history = upstream.history();
+        assert_eq!(
+            history.len(),
+            self.requests,
+            "{self:?}: not all arrived, each once"
+        );
+        let (limit, window) = (self.quota.limit(), self.quota.window());
+        match self.quota.counted_by() {
+            Algorithm::Spacing => history.assert_at_most(1, window / limit),
+            _ => history.assert_at_most(limit.into(), window),
+        }
+    }
+
+    /// For a child: what `parse` reads.
+    pub(crate) fn text(self) -> String {
+        let spaced = self.quota.counted_by() == Algorithm::Spacing;
+        let window_ms = self.quota.window().as_millis();
+        format!(
+            "{spaced} {} {window_ms} {}",
+            self.quota.limit(),
+            self.requests
+        )
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut words = text.split(' ');
+        let make = if words.next() == Some("true") {
+            spaced
+        } else {
+            at_most
+        };
+        let mut number = || {
+            words
+                .next()
+                .expect("a number")
+                .parse::<u64>()
+                .expect("a number")
+        };
+        let (limit, window_ms, requests) = (number(), number(), number());
+        make(
+            limit.try_into().expect("a limit"),
+            window_ms,
+            requests.try_into().expect("a count"),
+        )
+    }
+}
