@@ -14,6 +14,7 @@ use crate::quota::{Algorithm, HORIZON, Quota};
 
 mod gcra;
 pub(crate) mod ledger;
+mod number;
 #[cfg(test)]
 pub(crate) mod simulation;
 mod sliding_log;
@@ -161,17 +162,6 @@ enum Counter {
     Gcra(Gcra),
 }
 
-/// Calls the same method on whichever counter it is.
-macro_rules! each {
-    ($counter:expr, $it:ident => $call:expr) => {
-        match $counter {
-            Counter::SlidingLog($it) => $call,
-            Counter::Spacing($it) => $call,
-            Counter::Gcra($it) => $call,
-        }
-    };
-}
-
 impl Counter {
     /// Forgets what has no influence any more from `now` on.
     fn trim(&mut self, now: u64) {
@@ -182,7 +172,11 @@ impl Counter {
 
     /// The first time, not before `x`, at which requests worth `cost` may depart at once.
     fn earliest(&self, x: u64, cost: u32) -> u64 {
-        each!(self, it => it.earliest(x, cost))
+        match self {
+            Self::SlidingLog(log) => log.earliest(x, cost),
+            Self::Spacing(spacing) => spacing.earliest(x, cost),
+            Self::Gcra(gcra) => gcra.earliest(x, cost),
+        }
     }
 
     /// The least that the next departure may be recorded at.
@@ -195,32 +189,60 @@ impl Counter {
 
     /// Records a departure; where the state is a number, returns what it was before.
     fn take(&mut self, record: u64, cost: u32) -> Option<u64> {
-        each!(self, it => it.take(record, cost))
+        match self {
+            Self::SlidingLog(log) => {
+                log.take(record, cost);
+                None
+            }
+            Self::Spacing(Spacing(number))
+            | Self::Gcra(Gcra {
+                arrival: number, ..
+            }) => Some(number.take(record, cost)),
+        }
     }
 
     /// Whether nothing has been taken since this departure.
     fn is_last(&self, record: u64, cost: u32, before: Option<u64>) -> bool {
-        each!(self, it => it.is_last(record, cost, before))
+        match self {
+            Self::SlidingLog(log) => log.is_last(record, cost),
+            Self::Spacing(Spacing(number))
+            | Self::Gcra(Gcra {
+                arrival: number, ..
+            }) => number.is_last(record, cost, before),
+        }
     }
 
     /// Forgets this departure, as far as the state allows it.
     fn give_back(&mut self, record: u64, cost: u32, before: Option<u64>, now: u64) {
         match self {
             Self::SlidingLog(log) => log.give_back(record, cost, now),
-            Self::Spacing(it) if it.is_last(record, cost, before) => it.restore(before),
-            Self::Gcra(it) if it.is_last(record, cost, before) => it.restore(before),
-            Self::Spacing(_) | Self::Gcra(_) => {}
+            Self::Spacing(Spacing(number))
+            | Self::Gcra(Gcra {
+                arrival: number, ..
+            }) => {
+                number.give_back(record, cost, before);
+            }
         }
     }
 
     /// How many requests of cost 1 may depart at `now`.
     fn remaining(&self, now: u64) -> u32 {
-        each!(self, it => it.remaining(now))
+        match self {
+            Self::SlidingLog(log) => log.remaining(now),
+            Self::Spacing(spacing) => spacing.remaining(now),
+            Self::Gcra(gcra) => gcra.remaining(now),
+        }
     }
 
     /// The time from which the state has no influence any more.
     fn expires(&self) -> u64 {
-        each!(self, it => it.expires())
+        match self {
+            Self::SlidingLog(log) => log.expires(),
+            Self::Spacing(Spacing(number))
+            | Self::Gcra(Gcra {
+                arrival: number, ..
+            }) => number.time,
+        }
     }
 
     /// Whether `take` returns a number.

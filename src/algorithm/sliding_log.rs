@@ -46,13 +46,12 @@ impl SlidingLog {
         self.records.back().copied()
     }
 
-    pub(super) fn take(&mut self, record: u64, cost: u32) -> Option<u64> {
+    pub(super) fn take(&mut self, record: u64, cost: u32) {
         self.records
             .extend(std::iter::repeat_n(record, cost as usize));
-        None
     }
 
-    pub(super) fn is_last(&self, record: u64, cost: u32, _before: Option<u64>) -> bool {
+    pub(super) fn is_last(&self, record: u64, cost: u32) -> bool {
         let cost = cost as usize;
         self.records.len() >= cost && self.records.iter().rev().take(cost).all(|&it| it == record)
     }
