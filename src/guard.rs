@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::algorithm::micros;
 
-/// No forfeit lengthens the guard beyond this: a process that wakes later than that makes no use of its slots.
+/// No forfeit lengthens the guard beyond this: a process that wakes later than that makes no use of
+/// its slots.
 const LONGEST: u64 = 2_000_000;
 
 /// By how much more than the last an answer is allowed for at most, in microseconds.
@@ -16,9 +17,10 @@ const DECAY: u64 = 256;
 
 /// The guard for the next reservation, never below what the policy says.
 ///
-/// It must exceed the round trip to the store, or no slot that comes at once is ever valid, and the delay with which
-/// a busy process wakes. So it follows the round trips that are measured, and doubles when a
-/// permit was forfeited, to sink again while permits are used in time.
+/// It must exceed what is uncertain of the store's clock, or no permit is ever valid, and the delay
+/// with which a busy process wakes. So it follows what is measured, and doubles when a permit was
+/// forfeited, to sink again while permits are used in time. Round trips are known here, too: they
+/// say when an answer may come.
 #[derive(Debug)]
 pub(crate) struct Guard {
     floor: u64,

@@ -249,6 +249,27 @@ fn a_runtime_that_shuts_down_leaves_no_lines_behind() {
     assert_eq!(limiter.lines(), 0);
 }
 
+#[test]
+fn a_runtime_that_shuts_down_gives_back_however_many_slots() {
+    let runtime = runtime();
+    let limiter = build(per_second(1));
+    runtime.block_on(async {
+        limiter.acquire("a").await.expect("a permit");
+        let mut waiters: Vec<_> = (0..5_000).map(|_| Box::pin(limiter.acquire("a"))).collect();
+        for waiter in &mut waiters {
+            assert!(poll!(waiter).is_pending());
+        }
+        sleep(MS * 100).await;
+    });
+    drop(runtime);
+    assert_eq!(limiter.lines(), 0);
+    let decision = self::runtime().block_on(async { limiter.try_acquire("a").await });
+    let tower_throttle::Decision::Limited(limited) = decision.expect("a decision") else {
+        panic!("granted");
+    };
+    assert!(limited.delay() <= SECOND + GUARD, "{limited:?}");
+}
+
 struct Unpark(thread::Thread);
 
 impl Wake for Unpark {

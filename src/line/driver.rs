@@ -2,14 +2,13 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ask::Asked;
 use super::held::Call;
-use super::queue::Wakes;
 use super::{DriverState, Line};
 use crate::store::{Release, Reply, Reserve, Reserved, StoreError};
 
@@ -21,9 +20,6 @@ pub(super) struct Driver {
     reserving: Option<Reserving>,
     releasing: Option<Reply<()>>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// The line is closed, and nothing more will come.
-    closed: bool,
-    finished: bool,
 }
 
 struct Reserving {
@@ -40,29 +36,25 @@ impl Driver {
             reserving: None,
             releasing: None,
             alarm: None,
-            closed: false,
-            finished: false,
         }
     }
 
     /// Lets those go whose time has come, starts the calls that are due, and goes to sleep, all
     /// under one lock, so that no change is missed. Yields when to wake again.
     fn look(&mut self, cx: &Context<'_>) -> Option<Instant> {
-        let line = self.line.clone();
-        let mut wakes = Wakes::new();
-        let mut state = line.state.lock();
-        let now = Instant::now();
-        state.queue.advance(now, &mut wakes);
-        let asked = state.queue.ask(now);
-        self.closed = state.closed;
-        let surplus = match self.releasing {
-            None => state.queue.take_surplus(),
-            Some(_) => Vec::new(),
-        };
-        let alarm = state.queue.plan();
-        state.driver = DriverState::Asleep(cx.waker().clone());
-        drop(state);
-        wakes.into_iter().for_each(Waker::wake);
+        let may_release = self.releasing.is_none();
+        let (asked, surplus, alarm) = self.line.locked(|state, wakes| {
+            let now = Instant::now();
+            state.queue.advance(now, wakes);
+            state.driver = DriverState::Asleep(cx.waker().clone());
+            let asked = state.queue.ask(now);
+            let surplus = if may_release {
+                state.queue.take_surplus()
+            } else {
+                Vec::new()
+            };
+            (asked, surplus, state.queue.plan())
+        });
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
             let shared = &self.line.shared;
@@ -115,15 +107,13 @@ impl Driver {
             }) = self.reserving.take()
             {
                 let received = Instant::now();
-                let mut wakes = Wakes::new();
-                let mut state = self.line.state.lock();
-                match answer {
+                let shared = &self.line.shared;
+                self.line.locked(|state, wakes| match answer {
                     Ok(reserved) if reserved.outcomes.len() != asked.len() => {
                         let error = StoreError::new("the store has not answered every request");
-                        state.queue.failed(&asked, &error, received, &mut wakes);
+                        state.queue.failed(&asked, &error, received, wakes);
                     }
                     Ok(reserved) => {
-                        let shared = &self.line.shared;
                         let call = Call {
                             sent,
                             received,
@@ -131,12 +121,10 @@ impl Driver {
                             buffer: shared.policy.buffer(),
                             offset: shared.clock.observe(sent, received, reserved.now),
                         };
-                        state.queue.answered(&asked, reserved, call, &mut wakes);
+                        state.queue.answered(&asked, reserved, call, wakes);
                     }
-                    Err(error) => state.queue.failed(&asked, &error, received, &mut wakes),
-                }
-                drop(state);
-                wakes.into_iter().for_each(Waker::wake);
+                    Err(error) => state.queue.failed(&asked, &error, received, wakes),
+                });
             }
         }
         answered
@@ -166,8 +154,7 @@ impl Future for Driver {
                 continue;
             }
             let busy = this.reserving.is_some() || this.releasing.is_some();
-            if !busy && (this.closed || this.line.shared.lines.close(&this.line)) {
-                this.finished = true;
+            if !busy && this.line.shared.lines.close(&this.line) {
                 return Poll::Ready(());
             }
             if this.poll_alarm(cx, alarm).is_pending() {
@@ -178,25 +165,23 @@ impl Future for Driver {
 }
 
 impl Drop for Driver {
-    /// Should the runtime shut down: the waiters of other runtimes look again, and one of them
-    /// spawns another driver.
+    /// Should the runtime shut down before the line is closed: the waiters of other runtimes look
+    /// again, and one of them spawns another driver.
     fn drop(&mut self) {
-        if self.finished {
-            return;
-        }
-        let mut wakes = Wakes::new();
-        let mut state = self.line.state.lock();
-        state.driver = DriverState::Gone;
-        state.queue.abandon(&mut wakes);
-        if std::thread::panicking() {
-            // The store's fault, most likely: whoever looks would make it panic again.
-            let error = StoreError::new("the store panicked").outcome_unknown();
-            state.queue.fail_all(&error, &mut wakes);
-        }
-        let empty = state.queue.is_empty();
-        drop(state);
-        wakes.into_iter().for_each(Waker::wake);
-        if empty {
+        let deserted = self.line.locked(|state, wakes| {
+            if state.closed {
+                return false;
+            }
+            state.driver = DriverState::Gone;
+            state.queue.abandon(wakes);
+            if std::thread::panicking() {
+                // The store's fault, most likely: whoever looks would make it panic again.
+                let error = StoreError::new("the store panicked").outcome_unknown();
+                state.queue.fail_all(&error, wakes);
+            }
+            state.queue.is_empty()
+        });
+        if deserted {
             self.line.close_down();
         }
     }

@@ -120,6 +120,14 @@ impl Line {
         result
     }
 
+    /// For the driver: changes the state, then wakes whom it concerns.
+    fn locked<T>(&self, change: impl FnOnce(&mut State, &mut Wakes) -> T) -> T {
+        let mut wakes = Wakes::new();
+        let result = change(&mut self.state.lock(), &mut wakes);
+        wakes.into_iter().for_each(Waker::wake);
+        result
+    }
+
     fn spawn_driver(self: &Arc<Self>) {
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(Driver::new(self.clone()))),
@@ -130,13 +138,16 @@ impl Line {
     /// Outside of a runtime there is no driver. Waiters spawn one when they look from within the
     /// next time; slots that nobody wants can be given back only to a store that answers at once.
     fn close_down(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        state.driver = DriverState::Gone;
-        let surplus = state.queue.take_surplus();
-        drop(state);
-        if self.shared.store.is_local() && !surplus.is_empty() {
-            let release = Release::new(&self.key, &self.shared.policy, &surplus);
-            drop(self.shared.store.release(&release));
+        self.state.lock().driver = DriverState::Gone;
+        loop {
+            let surplus = self.state.lock().queue.take_surplus();
+            if surplus.is_empty() {
+                break;
+            }
+            if self.shared.store.is_local() {
+                let release = Release::new(&self.key, &self.shared.policy, &surplus);
+                drop(self.shared.store.release(&release));
+            }
         }
         self.shared.lines.close(self);
     }
