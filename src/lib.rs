@@ -81,7 +81,7 @@ pub use self::{
     limiter::{Limiter, LimiterBuilder},
     permit::{Decision, Limited, Permit},
     policy::Policy,
-    quota::{Algorithm, Quota},
+    quota::{Algorithm, Quota, WindowStart},
 };
 
 /// The README's examples are tests.

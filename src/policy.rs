@@ -123,7 +123,7 @@ impl PolicyParts {
             let problem = format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
             return Err(BuildError::new("quota", problem));
         }
-        let mut rules = SmallVec::<[Rule; 2]>::new();
+        let mut rules = SmallVec::<[_; 2]>::new();
         for (i, quota) in self.quotas.iter().enumerate() {
             if self.quotas[..i].contains(quota) {
                 return Err(BuildError::new(
@@ -131,10 +131,11 @@ impl PolicyParts {
                     format!("`{quota}` is given twice"),
                 ));
             }
-            rules.push(Rule::new(quota)?);
+            rules.push((quota_id(quota), Rule::new(quota)?));
         }
         // In whatever order they are given, they are the same policy.
-        rules.sort_unstable_by_key(Rule::id);
+        rules.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let (ids, rules): (Vec<String>, SmallVec<[Rule; 2]>) = rules.into_iter().unzip();
         if let Some(name) = &self.name {
             check_name("name", name)?;
         }
@@ -153,16 +154,8 @@ impl PolicyParts {
             return Err(BuildError::new("max_waiting", problem));
         }
         let guard = self.guard.unwrap_or_else(|| default_guard(&rules));
-        let mut id = self
-            .name
-            .as_ref()
-            .map_or_else(String::new, |name| format!("{name}:"));
-        for (i, rule) in rules.iter().enumerate() {
-            if i > 0 {
-                id.push('+');
-            }
-            id.push_str(&rule.id());
-        }
+        let name = self.name.as_ref();
+        let id = name.map_or_else(String::new, |name| format!("{name}:")) + &ids.join("+");
         Ok(Policy {
             name: self.name.map(String::into_boxed_str),
             quotas: self.quotas,
@@ -174,6 +167,11 @@ impl PolicyParts {
             id: id.into(),
         })
     }
+}
+
+/// The quota's text, as short as it gets.
+fn quota_id(quota: &Quota) -> String {
+    quota.to_string().replace(' ', "-").replace('_', "")
 }
 
 /// Names and prefixes stand in the names of Redis keys, where braces make the hash tag.
@@ -258,7 +256,7 @@ mod tests {
     #[test]
     fn the_id_names_every_quota_and_nothing_else() {
         let policy = build(&[Quota::per_second(10), Quota::per_hour(5_000)]).unwrap();
-        assert_eq!(policy.id(), "log-10-1000000+log-5000-3600000000");
+        assert_eq!(policy.id(), "10/s+5000/h");
     }
 
     #[test]

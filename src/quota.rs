@@ -39,12 +39,32 @@ pub enum Algorithm {
     /// The store remembers the last N departures and those to come, 8 bytes each.
     #[default]
     SlidingLog,
+    /// At most N in any window of length W, from counts instead of a log: smaller where N is large.
+    ///
+    /// The window is divided into `buckets` and each request counts until a window after the end of
+    /// its bucket. So the bound is as strict as that of [`SlidingLog`](Self::SlidingLog), and at most
+    /// one bucket's share of the rate is lost: N / (W + W/buckets) in the worst case. The store
+    /// remembers one count per bucket in which anything departs.
+    SlidingBuckets {
+        /// How many buckets a window has, from 1 to 1000; 10 lose at most a tenth of the rate.
+        buckets: u32,
+    },
     /// Every two requests are at least W/N apart.
     ///
     /// The gap is rounded up to whole microseconds, and the guard and the buffer widen it: the rate
     /// is 1 / (W/N + guard + buffer). With the default guard of 5 ms for such short gaps, 10/s
     /// reaches 9.5/s, but 100/s only 67/s. A request that costs c keeps c gaps free behind it.
     Spacing,
+    /// Requests leave at the rate N/W, one by one, and at most `capacity` wait: a leaky bucket used as a
+    /// queue.
+    ///
+    /// Departures are as for [`Spacing`](Self::Spacing). A request is refused, with
+    /// [`Error::is_limited`](crate::Error::is_limited), if it would have to wait longer than the last
+    /// of `capacity` requests of cost 1, those of all replicas counted together.
+    LeakyBucket {
+        /// The most requests that wait, in all processes together; at least 1.
+        capacity: u32,
+    },
     /// The generic cell rate algorithm (ITU-T I.371, annex A), a leaky bucket used as a meter.
     ///
     /// In any window of length w, at most `burst + w * N/W` depart: a `burst`, then one per W/N,
@@ -57,6 +77,26 @@ pub enum Algorithm {
         /// The most that may depart at once, at least 1.
         burst: u32,
     },
+    /// At most N in each window of length W, one window after the other: what many APIs count by.
+    ///
+    /// Up to 2N depart in one W around the boundary of two windows; take
+    /// [`SlidingLog`](Self::SlidingLog) where that matters. No request gets a slot so late in a window
+    /// that its guard and buffer would reach into the next. State is one window and its count.
+    FixedWindow {
+        /// Where windows begin.
+        start: WindowStart,
+    },
+}
+
+/// Where the windows of [`Algorithm::FixedWindow`] begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum WindowStart {
+    /// At the multiples of W on the store's clock, counted from 1970-01-01 00:00 UTC: each whole
+    /// minute, hour or day (of UTC). The default.
+    #[default]
+    Clock,
+    /// With the first request, and the next one with the first request after it has ended.
+    FirstRequest,
 }
 
 impl Quota {
@@ -125,8 +165,12 @@ impl Quota {
     #[must_use]
     pub const fn largest_cost(&self) -> u32 {
         match self.algorithm {
-            Algorithm::SlidingLog | Algorithm::Spacing => self.limit,
             Algorithm::Gcra { burst } => burst,
+            Algorithm::SlidingLog
+            | Algorithm::SlidingBuckets { .. }
+            | Algorithm::Spacing
+            | Algorithm::LeakyBucket { .. }
+            | Algorithm::FixedWindow { .. } => self.limit,
         }
     }
 }
@@ -138,6 +182,16 @@ impl fmt::Display for Quota {
             Algorithm::SlidingLog => Ok(()),
             Algorithm::Spacing => f.write_str(" spacing"),
             Algorithm::Gcra { burst } => write!(f, " gcra burst={burst}"),
+            Algorithm::SlidingBuckets { buckets } => {
+                write!(f, " sliding-buckets buckets={buckets}")
+            }
+            Algorithm::LeakyBucket { capacity } => write!(f, " leaky-bucket capacity={capacity}"),
+            Algorithm::FixedWindow {
+                start: WindowStart::Clock,
+            } => f.write_str(" fixed-window"),
+            Algorithm::FixedWindow {
+                start: WindowStart::FirstRequest,
+            } => f.write_str(" fixed-window start=first-request"),
         }
     }
 }

@@ -18,7 +18,9 @@ use tower_throttle::key::Key;
 use tower_throttle::store::{
     Ask, Outcome, RedisStore, Release, Reserve, Reserved, Slot, Store, StoreError,
 };
-use tower_throttle::{Algorithm, Decision, Error, Limiter, LimiterBuilder, Policy, Quota};
+use tower_throttle::{
+    Algorithm, Decision, Error, Limiter, LimiterBuilder, Policy, Quota, WindowStart,
+};
 
 /// Within which all must be over that is bounded at all, on a machine that does many other things.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -365,11 +367,10 @@ async fn a_waiter_with_a_slot_departs_though_the_server_is_gone() {
         let limiter = limiter.clone();
         async move { limiter.acquire("a").await }
     });
-    // The log's header counts its records.
-    let records =
-        || server.command::<Vec<u8>>(&["GETRANGE", "throttle:{a}:log-1-100000", "4", "4"]);
+    let name = format!("throttle:{{a}}:{}", limiter.policy().id());
+    let one = server.command::<u64>(&["STRLEN", &name]);
     let deadline = Instant::now() + PATIENCE;
-    while records() != [2] {
+    while server.command::<u64>(&["STRLEN", &name]) <= one {
         assert!(Instant::now() < deadline, "no slot is reserved");
         sleep(Duration::from_millis(1)).await;
     }
@@ -408,33 +409,96 @@ fn of_other_types() -> Vec<Foreign> {
 }
 
 fn no_logs() -> Vec<Foreign> {
-    let header = |first: u32, count: u32| [first.to_le_bytes(), count.to_le_bytes()].concat();
-    let with = |header: Vec<u8>, records: &[u64]| {
-        let records = records.iter().flat_map(|record| record.to_le_bytes());
-        header.into_iter().chain(records).collect::<Vec<u8>>()
+    // The place of the first record, how many there are and room for, and the last; in this order.
+    let header = |first: u32, count: u32, room: u32, last: u64| {
+        let numbers = [first, count, room].map(u32::to_be_bytes);
+        [numbers.as_flattened(), &last.to_be_bytes()].concat()
+    };
+    let ring = |header: Vec<u8>, records: usize| [header, vec![1; records * 8]].concat();
+    // Bytes of an offset and of a count; the first record; the rest.
+    let short = |offset: u8, count: u8, first: u64, rest: &[u8]| {
+        let first = &first.to_le_bytes()[..7];
+        [&[128 + 8 * offset + count][..], first, rest].concat()
     };
     vec![
         string("one byte", "x"),
-        string("a header alone", header(0, 0)),
-        string("half a record", [header(0, 1), vec![0; 4]].concat()),
+        string("a header alone", header(0, 0, 0, 0)),
+        string("half a record", [header(0, 1, 1, 1), vec![0; 4]].concat()),
         string("a text", "hello, world: this is not for you"),
-        string("random bytes of a fitting length", [0x9d; 8 * 6]),
-        string("more records than there are", with(header(0, 3), &[1, 2])),
-        string("a place behind the end", with(header(7, 1), &[1, 2])),
-        string("no records", with(header(0, 0), &[1, 2])),
+        string("random bytes", [0x9d; 8 * 6]),
+        string(
+            "more records than there is room",
+            ring(header(0, 3, 2, 1), 2),
+        ),
+        string("more room than there is", ring(header(0, 2, 3, 1), 2)),
+        string("less room than there is", ring(header(0, 1, 1, 1), 2)),
+        string("a place behind the end", ring(header(7, 1, 2, 1), 2)),
+        string("no records", ring(header(0, 0, 2, 1), 2)),
         string(
             "counts that overflow",
-            with(header(u32::MAX, u32::MAX), &[1, 2]),
+            ring(header(1 << 30, u32::MAX, u32::MAX, 1), 2),
         ),
         string(
             "a record at the end of time",
-            with(header(0, 1), &[u64::MAX]),
+            ring(header(0, 1, 1, u64::MAX), 1),
         ),
         string(
             "a record in a million years",
-            with(header(0, 2), &[1, 9_000_000_000_000_000_000]),
+            ring(header(0, 1, 2, 9_000_000_000_000_000_000), 2),
         ),
         string("a million bytes", vec![0xff; 1_000_000]),
+        string(
+            "a short log without its first record",
+            &short(4, 0, 0, &[])[..5],
+        ),
+        string("offsets of no bytes", short(0, 0, 1, &[])),
+        string("half an offset", short(4, 0, 1, &[1, 2])),
+        string("counts in a log", short(1, 1, 1, &[1, 1, 1])),
+        string("more than a short log holds", short(1, 0, 1, &[1; 16])),
+        string(
+            "much more than a short log holds",
+            short(1, 0, 1, &[1; 1_000]),
+        ),
+        string("records in disorder", short(1, 0, 1, &[5, 4])),
+        string(
+            "a first record at the end of time",
+            short(1, 0, u64::MAX, &[]),
+        ),
+        string(
+            "a last record at the end of time",
+            short(7, 0, 1, &[0xff; 7]),
+        ),
+    ]
+}
+
+fn no_buckets() -> Vec<Foreign> {
+    let packed = |header: u8, rest: &[u8]| [&[header, 1, 0, 0, 0, 0, 0, 0], rest].concat();
+    vec![
+        string("nothing", ""),
+        string("one byte", "x"),
+        string("a text", "hello, world: this is not for you"),
+        string("random bytes", [0x9d; 8 * 6 + 1]),
+        string("no counts", packed(128 + 8, &[1, 2])),
+        string("no count of the first", packed(128 + 8 + 1, &[])),
+        string("half a bucket", packed(128 + 8 + 1, &[1, 1])),
+        string("buckets in disorder", packed(128 + 8 + 1, &[1, 5, 1, 4, 1])),
+        string("a million bytes", vec![0xff; 1_000_000]),
+    ]
+}
+
+fn no_windows() -> Vec<Foreign> {
+    vec![
+        string("nothing", ""),
+        string("one byte", "x"),
+        string("half a window", [1; 10]),
+        string("more than a window", [1; 12]),
+        string("half an end", [1; 17]),
+        string("a text", "hello, world: this is not for you"),
+        string("a start at the end of time", [0xff; 11]),
+        string(
+            "an end before its start",
+            [2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+        ),
     ]
 }
 
@@ -456,35 +520,20 @@ fn no_numbers() -> Vec<Foreign> {
 }
 
 fn no_free_slots() -> Vec<Foreign> {
-    // An array of one: this time, recorded at this time, at a cost of 1.
-    let slot = |time: [u8; 9]| [&[0x91, 0x93][..], &time, &time, &[1]].concat();
+    // At, recorded at, cost, and the receipts of all kinds: those of three numbers and one window.
+    let slot = |numbers: [u64; 3]| {
+        let numbers = numbers.into_iter().chain([1; 6]);
+        numbers.flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
+    };
     vec![
         string("nothing", ""),
         string("a text", "soon"),
-        string("an unknown type", [0xc1]),
-        string("a number", [0x07]),
-        string("a string", [0xa3, b'a', b'b', b'c']),
-        string("half an array", [0xdd, 0xff, 0xff, 0xff, 0xff]),
-        string("an array of numbers", [0x93, 1, 2, 3]),
-        string("slots that are too short", [0x92, 0x92, 1, 2, 0x91, 1]),
-        string(
-            "slots of texts",
-            [0x91, 0x93, 0xa1, b'a', 0xa1, b'b', 0xa1, b'c'],
-        ),
-        string("slots of nothing", [0x91, 0x93, 0xc0, 0xc0, 0xc0]),
+        string("half a slot", &slot([1, 1, 1])[..44]),
+        string("a slot and a half", [slot([1, 1, 1]), vec![0; 8]].concat()),
         string("random bytes", [0x9d, 0xff, 0x00, 0x13]),
-        string(
-            "a slot at infinity",
-            slot([0xcb, 0x7f, 0xf0, 0, 0, 0, 0, 0, 0]),
-        ),
-        string(
-            "a slot at no number",
-            slot([0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0]),
-        ),
-        string(
-            "a slot in a million years",
-            slot([0xcf, 0x7f, 0, 0, 0, 0, 0, 0, 0]),
-        ),
+        string("a slot at the end of time", slot([u64::MAX, 1, 1])),
+        string("a slot in a million years", slot([1 << 62, 1 << 62, 1])),
+        string("a record in a million years", slot([1, 1 << 62, 1])),
     ]
 }
 
@@ -509,16 +558,35 @@ fn dump(server: &RedisServer, name: &str) -> Vec<u8> {
         .expect("a value")
 }
 
-/// The policy of all kinds, whose free slots and quotas stand under these names.
-fn all_kinds() -> (Policy, [&'static str; 4]) {
-    let spacing = Quota::new(10, LONG).algorithm(Algorithm::Spacing);
-    let gcra = Quota::new(10, LONG).algorithm(Algorithm::Gcra { burst: 5 });
-    let builder = quota(5).quota(spacing).quota(gcra).name("all");
+/// The policy of all kinds, and the names under which its free slots and its quotas stand.
+fn all_kinds() -> (Policy, Vec<String>) {
+    let counted_by = |algorithm| Quota::new(10, LONG).algorithm(algorithm);
+    let builder = [
+        Algorithm::SlidingBuckets { buckets: 10 },
+        Algorithm::Spacing,
+        Algorithm::LeakyBucket { capacity: 50 },
+        Algorithm::Gcra { burst: 5 },
+        Algorithm::FixedWindow {
+            start: WindowStart::Clock,
+        },
+    ]
+    .into_iter()
+    .fold(quota(5), |builder, it| builder.quota(counted_by(it)));
+    let builder = builder.name("all");
     let policy = builder.build().expect("a valid policy").policy().clone();
-    let base = "throttle:{a}:all:gcra-60000000-240000000+log-5-600000000+spacing-60000000-0";
-    // The free slots, the log, the spacing and the GCRA.
-    let names = [":free", ":1", ":2", ":0"].map(|end| &*format!("{base}{end}").leak());
+    let base = format!("throttle:{{a}}:{}", policy.id());
+    let quotas = policy.id().split('+').enumerate();
+    let names = quotas.map(|(place, _)| format!("{base}:{place}"));
+    let names = [format!("{base}:free")].into_iter().chain(names).collect();
     (policy, names)
+}
+
+/// Where the state of a quota stands among the names whose text ends like this.
+fn place(policy: &Policy, end: &str) -> usize {
+    let mut quotas = policy.id().split('+');
+    1 + quotas
+        .position(|it| it.ends_with(end))
+        .expect("such a quota")
 }
 
 async fn slots(store: &RedisStore, key: &Key, policy: &Policy, count: u32) -> Vec<Slot> {
@@ -539,10 +607,11 @@ async fn slots(store: &RedisStore, key: &Key, policy: &Policy, count: u32) -> Ve
 
 /// Whatever stands under one name: each call fails, and neither it nor what stands under the others
 /// is changed.
-async fn leaves_foreign_values_alone(place: usize, foreign: Vec<Foreign>) {
+async fn leaves_foreign_values_alone(quota: Option<&str>, foreign: Vec<Foreign>) {
     let server = RedisServer::start();
     let store = connect(&server).await;
     let (policy, names) = all_kinds();
+    let place = quota.map_or(0, |quota| place(&policy, quota));
     let key = Key::from("a");
     let mut held = slots(&store, &key, &policy, 6).await;
     let free = [held.remove(3)];
@@ -563,9 +632,9 @@ async fn leaves_foreign_values_alone(place: usize, foreign: Vec<Foreign>) {
     };
     let before = dumps();
     for foreign in of_other_types().into_iter().chain(foreign) {
-        server.command::<()>(&["DEL", names[place]]);
-        put::<redis::Value>(&server, names[place], &foreign);
-        let value = dump(&server, names[place]);
+        server.command::<()>(&["DEL", &names[place]]);
+        put::<redis::Value>(&server, &names[place], &foreign);
+        let value = dump(&server, &names[place]);
         let what = foreign.what;
         let reserved = bounded(store.reserve(&Reserve::new(&key, &policy))).await;
         let Err(reserved) = reserved else {
@@ -582,7 +651,7 @@ async fn leaves_foreign_values_alone(place: usize, foreign: Vec<Foreign>) {
             assert_eq!(error.to_string(), "redis refused the call", "{what}");
             assert_readable(&error);
         }
-        assert_eq!(dump(&server, names[place]), value, "{what} is changed");
+        assert_eq!(dump(&server, &names[place]), value, "{what} is changed");
         assert_eq!(
             dumps(),
             before,
@@ -593,26 +662,37 @@ async fn leaves_foreign_values_alone(place: usize, foreign: Vec<Foreign>) {
 
 #[tokio::test]
 async fn what_is_no_log_is_an_error_and_left_alone() {
-    leaves_foreign_values_alone(1, no_logs()).await;
+    leaves_foreign_values_alone(Some("5/10m"), no_logs()).await;
 }
 
 #[tokio::test]
 async fn what_is_no_number_is_an_error_and_left_alone() {
-    leaves_foreign_values_alone(2, no_numbers()).await;
-    leaves_foreign_values_alone(3, no_numbers()).await;
+    for quota in ["spacing", "gcra-burst=5", "leaky-bucket-capacity=50"] {
+        leaves_foreign_values_alone(Some(quota), no_numbers()).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_bucket_is_an_error_and_left_alone() {
+    leaves_foreign_values_alone(Some("sliding-buckets-buckets=10"), no_buckets()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_window_is_an_error_and_left_alone() {
+    leaves_foreign_values_alone(Some("fixed-window"), no_windows()).await;
 }
 
 #[tokio::test]
 async fn what_is_no_list_of_free_slots_is_an_error_and_left_alone() {
-    leaves_foreign_values_alone(0, no_free_slots()).await;
+    leaves_foreign_values_alone(None, no_free_slots()).await;
 }
 
 #[tokio::test]
 async fn a_foreign_value_is_an_error_to_every_caller_until_it_is_gone() {
     let server = RedisServer::start();
     let limiter = limiter(&connect(&server).await, 2);
-    let name = "throttle:{a}:log-2-600000000";
-    server.command::<()>(&["RPUSH", name, "mine"]);
+    let name = format!("throttle:{{a}}:{}", limiter.policy().id());
+    server.command::<()>(&["RPUSH", &name, "mine"]);
     for _ in 0..3 {
         let error = bounded(limiter.acquire("a"))
             .await
@@ -630,7 +710,7 @@ async fn a_foreign_value_is_an_error_to_every_caller_until_it_is_gone() {
         );
     }
     limiter.acquire("b").await.expect("other keys go on");
-    server.command::<()>(&["DEL", name]);
+    server.command::<()>(&["DEL", &name]);
     // What failed has consumed nothing.
     assert_eq!(
         [granted(&limiter, "a").await, granted(&limiter, "a").await],

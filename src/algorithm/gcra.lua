@@ -2,25 +2,20 @@
 --
 -- State: a decimal integer, the theoretical arrival time in microseconds.
 
-local gcra = {}
-gcra.__index = gcra
+local gcra = counted_by_number()
 
 function gcra.load(key, now, interval, tolerance)
-  return setmetatable({
-    key = key, now = now, interval = interval, tolerance = tolerance,
-    number = load_number(key, now), touched = false,
-  }, gcra)
+  local self = number.load(gcra, key, now, interval)
+  self.tolerance = tolerance
+  return self
 end
 
-function gcra:earliest(x, cost)
-  return math.max(x, self.number + self.interval * (cost - 1) - self.tolerance)
+function gcra:earliest(x, _, cost)
+  return math.max(x, self.time + self.interval * (cost - 1) - self.tolerance)
 end
-
-gcra.take = spacing.take
-gcra.after = spacing.after
 
 function gcra:remaining()
-  local early = self.now + self.tolerance - self.number
+  local early = self.now + self.tolerance - self.time
   if early < 0 then return 0 end
   return math.min(math.floor(early / self.interval), math.floor(self.tolerance / self.interval)) + 1
 end

@@ -1,34 +1,23 @@
 -- The quotas of one key, joined: twin of ledger.rs.
 --
--- KEYS[1] holds the free slots, a MessagePack array of { at, record, cost, receipt... }, and is absent
--- while there are none. KEYS[2] and on hold one quota's state each.
+-- KEYS[1] holds the free slots, for each its at, record, cost and receipt in numbers of 8 bytes, and is
+-- absent while there are none. KEYS[2] and on hold one quota's state each.
 
-local DRIFT = 50000
-local HORIZON = 10 * 365 * 24 * 3600 * 1000000
+-- How often quotas may push a time later until they settle for one that suits all but those that mind
+-- how late it is.
+local PATIENCE = 64
 
-local function forget_number(self, record, cost, before)
-  if self:is_last(record, cost, before) then
-    self.number = before
-    self.touched = true
-  end
-end
+local NUMBER = 8
 
-for _, algorithm in ipairs({ spacing, gcra }) do
-  algorithm.is_number = true
-  function algorithm:is_last(record, cost, before)
-    return before ~= nil and self:after(before, record, cost) == self.number
-  end
-  function algorithm:last_record() return 0 end
-  function algorithm:expires() return self.number end
-  function algorithm:save()
-    if self.touched then save_number(self.key, self.number, self.now) end
-  end
-  algorithm.give_back = forget_number
-end
+local algorithms = {
+  log = sliding_log, buckets = sliding_buckets, spacing = spacing, leaky = leaky_bucket, gcra = gcra,
+  fixed = fixed_window,
+}
 
-local algorithms = { log = sliding_log, spacing = spacing, gcra = gcra }
-
-local ledger = { counters = {}, free = {}, touched = false, burst_at = 0, burst_size = 0 }
+local ledger = {
+  counters = {}, free = {}, touched = false, burst_at = 0, burst_size = 0,
+  size = 3,  -- of a slot, its receipt included
+}
 
 -- Whether slot a was handed out after slot b.
 local function is_after(a, b)
@@ -40,61 +29,67 @@ local function is_after(a, b)
   return #a > #b
 end
 
--- Calls `visit` with each counter and what the slot's receipt holds for it.
-function ledger.each(slot, visit)
+function ledger.is_last(slot)
   local place = 4
   for _, counter in ipairs(ledger.counters) do
-    local before
-    if counter.is_number then
-      before = slot[place]
-      place = place + 1
-    end
-    visit(counter, before)
+    if not counter:is_last(slot, place) then return false end
+    place = place + counter.receipts
   end
-end
-
-function ledger.is_last(slot)
-  local last = true
-  ledger.each(slot, function(counter, before)
-    last = last and counter:is_last(slot[2], slot[3], before)
-  end)
-  return last
+  return true
 end
 
 function ledger.give_back(slot)
-  ledger.each(slot, function(counter, before) counter:give_back(slot[2], slot[3], before) end)
+  local place = 4
+  for _, counter in ipairs(ledger.counters) do
+    counter:give_back(slot, place)
+    place = place + counter.receipts
+  end
 end
 
--- Reads the rules from ARGV[1] on (how many; name and two numbers each) and the state that goes with
+-- Gives back slots in whose order nothing lies.
+function ledger.give_back_all(slots)
+  if ledger.size == 3 then
+    for _, counter in ipairs(ledger.counters) do counter:give_back_all(slots) end
+  else
+    for _, slot in ipairs(slots) do ledger.give_back(slot) end
+  end
+end
+
+-- Reads the rules from ARGV[1] on (how many; name and three numbers each) and the state that goes with
 -- them; returns the place of the next argument.
 function ledger.load(now)
   ledger.now = now
   local count = tonumber(ARGV[1])
   for i = 1, count do
-    local place = 3 * i - 1
-    local algorithm = algorithms[ARGV[place]]
-    ledger.counters[i] = algorithm.load(
-      KEYS[i + 1], now, tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2]))
+    local place = 4 * i - 2
+    local counter = algorithms[ARGV[place]].load(KEYS[i + 1], now,
+      tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2]), tonumber(ARGV[place + 3]))
+    ledger.counters[i] = counter
+    ledger.size = ledger.size + counter.receipts
   end
   local raw = redis.call('GET', KEYS[1])
-  if raw then
-    local read, free = pcall(cmsgpack.unpack, raw)
-    if not read or type(free) ~= 'table' then refuse(KEYS[1]) end
-    for _, slot in ipairs(free) do
-      if type(slot) ~= 'table' or #slot < 3 then refuse(KEYS[1]) end
-      for _, number in ipairs(slot) do check(number, KEYS[1], now) end
+  if raw then ledger.load_free(raw) end
+  return 4 * count + 2
+end
+
+function ledger.load_free(raw)
+  local size = ledger.size
+  local count = #raw / (size * NUMBER)
+  if count < 1 or count % 1 ~= 0 then refuse(KEYS[1]) end
+  local past = {}
+  for i = 0, count - 1 do
+    local slot = unpack_all('I8', NUMBER, raw, i * size * NUMBER + 1, size)
+    for j = 1, size do check(slot[j], KEYS[1], ledger.now) end
+    if slot[1] < ledger.now then
+      past[#past + 1] = slot
+    else
+      ledger.free[#ledger.free + 1] = slot
     end
-    local past = 0
-    for i, slot in ipairs(free) do
-      if slot[1] < now then
-        ledger.give_back(slot)
-        past = i
-      end
-    end
-    for i = past + 1, #free do ledger.free[i - past] = free[i] end
-    ledger.touched = past > 0
   end
-  return 3 * count + 2
+  if #past > 0 then
+    ledger.give_back_all(past)
+    ledger.touched = true
+  end
 end
 
 function ledger.save()
@@ -105,30 +100,31 @@ function ledger.save()
     redis.call('DEL', KEYS[1])
   else
     -- As long as the state: slots whose time has passed are still to be taken out of the logs.
-    redis.call('SET', KEYS[1], cmsgpack.pack(ledger.free), 'PX', lifetime(ledger.expires(), ledger.now))
+    local parts = {}
+    for i, slot in ipairs(ledger.free) do parts[i] = pack_all('I8', slot) end
+    redis.call('SET', KEYS[1], table.concat(parts), 'PX', lifetime(ledger.expires(), ledger.now))
   end
 end
 
--- Lets every quota push the time later until none does.
-function ledger.earliest(x, cost)
-  local at
-  repeat
-    at = x
-    for _, counter in ipairs(ledger.counters) do x = counter:earliest(x, cost) end
-  until x == at
-  return at
+-- Lets every quota push the time later until none does; returns it, and its record.
+function ledger.earliest(x, cost, margin)
+  local last, round = 0, 0
+  for _, counter in ipairs(ledger.counters) do last = math.max(last, counter:last_record()) end
+  while true do
+    local record = ledger.recorded(x, margin)
+    if x == ledger.burst_at then record = record + ledger.burst_size * ledger.stagger end
+    record = math.max(record, last)
+    local late = round < PATIENCE and record - x or math.huge
+    local at = x
+    for _, counter in ipairs(ledger.counters) do at = counter:earliest(at, late, cost) end
+    if at == x then return at, record end
+    x, round = at, round + 1
+  end
 end
 
 function ledger.recorded(at, margin)
   return math.max(at, ledger.now + ledger.round_trip) + margin
     + math.floor((at - ledger.now) / DRIFT)
-end
-
--- How many requests of this call, ahead of one that has this slot, have the same.
-function ledger.join_burst(at)
-  if ledger.burst_at ~= at then ledger.burst_at, ledger.burst_size = at, 0 end
-  ledger.burst_size = ledger.burst_size + 1
-  return ledger.burst_size - 1
 end
 
 -- The first free slot that is of use, no later than `fresh`.
@@ -143,19 +139,21 @@ end
 
 -- Takes a slot, { at, record, cost, receipt... }; or, if it lies too far ahead, nil and the wait.
 function ledger.reserve(x, cost, max_wait, margin, least_margin)
-  local at = ledger.earliest(x, cost)
+  local at, record = ledger.earliest(x, cost, margin)
   local place = ledger.find_free(x, cost, least_margin, at)
   if place then at = ledger.free[place][1] end
   local wait = at - ledger.now
-  if wait > math.min(max_wait, HORIZON) then return nil, wait end
+  max_wait = math.min(max_wait, HORIZON)
+  for _, counter in ipairs(ledger.counters) do max_wait = math.min(max_wait, counter:longest_wait(margin)) end
+  if wait > max_wait then return nil, wait end
   if place then
     ledger.touched = true
     return table.remove(ledger.free, place)
   end
-  local record = ledger.recorded(at, margin) + ledger.join_burst(at) * ledger.stagger
-  for _, counter in ipairs(ledger.counters) do record = math.max(record, counter:last_record()) end
+  if ledger.burst_at ~= at then ledger.burst_at, ledger.burst_size = at, 0 end
+  ledger.burst_size = ledger.burst_size + 1
   local slot = { at, record, cost }
-  for _, counter in ipairs(ledger.counters) do slot[#slot + 1] = counter:take(record, cost) end
+  for _, counter in ipairs(ledger.counters) do counter:take(slot) end
   return slot
 end
 
@@ -168,6 +166,11 @@ function ledger.release(slot)
   else
     ledger.give_back(slot)
   end
+  ledger.pop_free()
+end
+
+-- Free slots at the end leave the state.
+function ledger.pop_free()
   while #ledger.free > 0 and ledger.is_last(ledger.free[#ledger.free]) do
     ledger.give_back(table.remove(ledger.free))
     ledger.touched = true

@@ -13,12 +13,16 @@
 
 use smallvec::SmallVec;
 
-use super::{Counter, Rule, micros};
+use super::{Count, Counter, Rule, Taken, micros};
 use crate::quota::HORIZON;
 
 /// A store's and a host's clock may drift apart by one part in this many over a wait, half of it
 /// either way: 10 parts per million, ten times what hosts that keep time by NTP show.
 pub(crate) const DRIFT: u64 = 50_000;
+
+/// How often quotas may push a time later until they settle for one that suits all but those that
+/// mind how late it is. Two windows of almost the same length could go on for long.
+const PATIENCE: u32 = 64;
 
 /// A departure time that a store has reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,15 +37,31 @@ pub struct Slot {
     pub receipt: Receipt,
 }
 
+impl Slot {
+    fn taken(&self) -> Taken {
+        Taken {
+            at: self.at,
+            record: self.record,
+            cost: self.cost,
+        }
+    }
+}
+
 /// Numbers of a store's own, which mean nothing to others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Receipt(SmallVec<[u64; 1]>);
+pub struct Receipt(SmallVec<[u64; 3]>);
 
 impl Receipt {
     /// The numbers, as they were collected.
     #[must_use]
     pub fn as_slice(&self) -> &[u64] {
         &self.0
+    }
+}
+
+impl Extend<u64> for Receipt {
+    fn extend<I: IntoIterator<Item = u64>>(&mut self, numbers: I) {
+        self.0.extend(numbers);
     }
 }
 
@@ -87,6 +107,8 @@ pub(crate) struct Terms {
     pub(crate) round_trip: u64,
     /// By how much the margin grows with each request of one call that has the same slot.
     pub(crate) stagger: u64,
+    /// Nothing is to be recorded: every request is refused, with the wait that it would have.
+    pub(crate) peek: bool,
 }
 
 impl Terms {
@@ -110,12 +132,13 @@ struct Burst {
 
 impl Burst {
     /// How many are ahead of one that has this slot.
-    fn join(&mut self, at: u64) -> u64 {
-        if self.at != at {
-            *self = Self { at, size: 0 };
-        }
-        self.size += 1;
-        self.size - 1
+    fn ahead(&self, at: u64) -> u64 {
+        if self.at == at { self.size } else { 0 }
+    }
+
+    fn join(&mut self, at: u64) {
+        self.size = self.ahead(at) + 1;
+        self.at = at;
     }
 }
 
@@ -179,20 +202,13 @@ impl Ledger {
 
     /// How many requests of cost 1 may depart at `now`.
     pub(crate) fn remaining(&self, now: u64) -> u32 {
-        let counters = self.counters.iter();
-        counters
-            .map(|counter| counter.remaining(now))
-            .min()
-            .unwrap_or(0)
+        let remaining = self.counts().map(|count| count.remaining(now));
+        remaining.min().unwrap_or(0)
     }
 
     /// The time from which nothing recorded has any influence.
     pub(crate) fn expires(&self) -> u64 {
-        self.counters
-            .iter()
-            .map(Counter::expires)
-            .max()
-            .unwrap_or(0)
+        self.counts().map(Count::expires).max().unwrap_or(0)
     }
 
     #[cfg(test)]
@@ -209,58 +225,70 @@ impl Ledger {
         ask: &Ask,
     ) -> Result<Slot, u64> {
         let Ask { cost, max_wait, .. } = *ask;
-        let fresh = self.earliest(x, cost);
+        let (fresh, record) = self.earliest(now, terms, x, burst, cost);
         let free = self.free.iter().position(|free| {
             let of_use = || free.record >= terms.least_record(free.at, now);
             free.cost == cost && free.at >= x && of_use()
         });
         let free = free.filter(|&place| self.free[place].at <= fresh);
         let at = free.map_or(fresh, |place| self.free[place].at);
-        if at - now > max_wait.min(micros(HORIZON)) {
+        let longest_wait = self.counts().map(|it| it.longest_wait(terms.margin)).min();
+        let longest_wait = longest_wait.unwrap_or(0).min(max_wait).min(micros(HORIZON));
+        if at - now > longest_wait || terms.peek {
             return Err(at - now);
         }
         if let Some(place) = free {
             return Ok(self.free.remove(place));
         }
-        let last = self.counters.iter().map(Counter::last_record).max();
-        let record =
-            (terms.record(at, now) + burst.join(at) * terms.stagger).max(last.unwrap_or(0));
-        let receipt = self
-            .counters
-            .iter_mut()
-            .filter_map(|it| it.take(record, cost));
+        burst.join(at);
+        let taken = Taken { at, record, cost };
+        let mut receipt = Receipt::default();
+        for counter in &mut self.counters {
+            counter.as_count_mut().take(taken, &mut receipt);
+        }
         Ok(Slot {
             at,
             record,
             cost,
-            receipt: receipt.collect(),
+            receipt,
         })
     }
 
-    /// Lets every quota push the time later until none does.
-    fn earliest(&self, x: u64, cost: u32) -> u64 {
+    /// Lets every quota push the time later until none does; returns it, and its record.
+    fn earliest(&self, now: u64, terms: &Terms, x: u64, burst: &Burst, cost: u32) -> (u64, u64) {
         let mut at = x;
-        loop {
-            let pushed = self
-                .counters
-                .iter()
-                .fold(at, |at, it| it.earliest(at, cost));
+        for round in 0.. {
+            let record = terms.record(at, now) + burst.ahead(at) * terms.stagger;
+            let last = self.counts().map(Count::last_record).max();
+            let record = record.max(last.unwrap_or(0));
+            let late = if round < PATIENCE {
+                record - at
+            } else {
+                u64::MAX
+            };
+            let push = |at, count: &dyn Count| count.earliest(at, late, cost);
+            let pushed = self.counts().fold(at, push);
             if pushed == at {
-                return at;
+                return (at, record);
             }
             at = pushed;
         }
+        unreachable!("quotas do not push for ever");
     }
 
     fn refresh(&mut self, now: u64) {
         for counter in &mut self.counters {
-            counter.trim(now);
+            counter.as_count_mut().trim(now);
         }
         let past = self.free.partition_point(|free| free.at < now);
         for place in 0..past {
             give_back(&mut self.counters, &self.free[place], now);
         }
         self.free.drain(..past);
+    }
+
+    fn counts(&self) -> impl Iterator<Item = &dyn Count> {
+        self.counters.iter().map(Counter::as_count)
     }
 
     fn is_last(&self, slot: &Slot) -> bool {
@@ -279,19 +307,26 @@ fn order(slot: &Slot) -> (u64, u64, &[u64]) {
 }
 
 fn is_last(counters: &[Counter], slot: &Slot) -> bool {
-    let mut receipt = slot.receipt.as_slice().iter().copied();
-    counters.iter().all(|counter| {
-        let before = counter.is_number().then(|| receipt.next()).flatten();
-        counter.is_last(slot.record, slot.cost, before)
+    let mut receipt = slot.receipt.as_slice();
+    counters.iter().map(Counter::as_count).all(|count| {
+        let own = split_off(&mut receipt, count.receipts());
+        count.is_last(slot.taken(), own)
     })
 }
 
 fn give_back(counters: &mut [Counter], slot: &Slot, now: u64) {
-    let mut receipt = slot.receipt.as_slice().iter().copied();
-    for counter in counters {
-        let before = counter.is_number().then(|| receipt.next()).flatten();
-        counter.give_back(slot.record, slot.cost, before, now);
+    let mut receipt = slot.receipt.as_slice();
+    for count in counters.iter_mut().map(Counter::as_count_mut) {
+        let own = split_off(&mut receipt, count.receipts());
+        count.give_back(slot.taken(), own, now);
     }
+}
+
+/// The first so many numbers of a receipt, as far as a stranger's goes.
+fn split_off<'a>(receipt: &mut &'a [u64], count: usize) -> &'a [u64] {
+    let (own, rest) = receipt.split_at(count.min(receipt.len()));
+    *receipt = rest;
+    own
 }
 
 #[cfg(test)]
@@ -319,6 +354,7 @@ mod tests {
             not_before: 0,
             round_trip: 0,
             stagger: 0,
+            peek: false,
         }
     }
 

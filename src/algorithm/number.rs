@@ -1,6 +1,9 @@
 //! A state that is one number: a time that every departure pushes on.
 
-/// What spacing and GCRA have in common: a time, and how far each request pushes it on.
+use super::Taken;
+use super::ledger::Receipt;
+
+/// What spacing, the leaky bucket and GCRA have in common: a time, and how far each request pushes it on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) interval: u64,
@@ -12,27 +15,25 @@ impl Number {
         Self { interval, time: 0 }
     }
 
-    /// Records a departure and returns what the time was before.
-    pub(super) fn take(&mut self, record: u64, cost: u32) -> u64 {
-        let before = self.time;
-        self.time = self.after(before, record, cost);
-        before
+    pub(super) fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
+        receipt.extend([self.time]);
+        self.time = self.after(self.time, taken);
     }
 
     /// Whether nothing has been taken since this departure.
-    pub(super) fn is_last(&self, record: u64, cost: u32, before: Option<u64>) -> bool {
-        before.is_some_and(|before| self.after(before, record, cost) == self.time)
+    pub(super) fn is_last(&self, taken: Taken, receipt: &[u64]) -> bool {
+        matches!(*receipt, [before] if self.after(before, taken) == self.time)
     }
 
     /// Forgets this departure if it is the last; none can be taken out of the middle.
-    pub(super) fn give_back(&mut self, record: u64, cost: u32, before: Option<u64>) {
-        if let Some(before) = before.filter(|_| self.is_last(record, cost, before)) {
-            self.time = before;
+    pub(super) fn give_back(&mut self, taken: Taken, receipt: &[u64]) {
+        if self.is_last(taken, receipt) {
+            self.time = receipt[0];
         }
     }
 
-    fn after(&self, before: u64, record: u64, cost: u32) -> u64 {
-        before.max(record) + self.interval * u64::from(cost)
+    fn after(&self, before: u64, taken: Taken) -> u64 {
+        before.max(taken.record) + self.interval * u64::from(taken.cost)
     }
 }
 
@@ -43,9 +44,15 @@ mod tests {
     #[test]
     fn knows_whether_anything_was_taken_since() {
         let mut number = Number::new(100);
-        let first = Some(number.take(10, 1));
-        assert!(number.is_last(10, 1, first));
-        number.take(110, 1);
-        assert!(!number.is_last(10, 1, first));
+        let taken = |at| Taken {
+            at,
+            record: at,
+            cost: 1,
+        };
+        let mut receipt = Receipt::default();
+        number.take(taken(10), &mut receipt);
+        assert!(number.is_last(taken(10), receipt.as_slice()));
+        number.take(taken(110), &mut Receipt::default());
+        assert!(!number.is_last(taken(10), receipt.as_slice()));
     }
 }

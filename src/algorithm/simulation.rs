@@ -17,12 +17,22 @@ pub(crate) struct Step {
 pub(crate) enum Action {
     Reserve {
         margin: u64,
-        /// Whether no slot may lie before the last one that was handed out.
-        in_line: bool,
+        not_before: NotBefore,
         asks: Vec<Ask>,
     },
     /// Gives back slots that are held, by their place.
     Release { places: Vec<prop::sample::Index> },
+}
+
+/// The time before which no slot may lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NotBefore {
+    /// Any will do.
+    Now,
+    /// That of the last slot that was handed out: a line's.
+    Last,
+    /// So much later: a pause.
+    After(u64),
 }
 
 /// A reserve's answer: outcomes, remaining and reset.
@@ -68,15 +78,20 @@ pub(crate) fn run(steps: &[Step], left: &mut dyn Side, right: &mut dyn Side) -> 
         match &step.action {
             Action::Reserve {
                 margin,
-                in_line,
+                not_before,
                 asks,
             } => {
                 let terms = Terms {
                     margin: *margin,
                     least_margin: margin / 3,
-                    not_before: if *in_line { last } else { 0 },
+                    not_before: match not_before {
+                        NotBefore::Now => 0,
+                        NotBefore::Last => last,
+                        NotBefore::After(pause) => now + pause,
+                    },
                     round_trip: margin / 3,
                     stagger: margin / 100,
+                    peek: false,
                 };
                 let answer = left.reserve(now, &terms, asks);
                 let other = right.reserve(now, &terms, asks);
@@ -133,9 +148,19 @@ pub(crate) fn steps(
             max_wait,
         });
     let margin = prop_oneof![3 => Just(unit / 50), 1 => 0..=unit / 2];
+    let not_before = prop_oneof![
+        4 => Just(NotBefore::Now),
+        4 => Just(NotBefore::Last),
+        1 => some(5).prop_map(NotBefore::After),
+    ];
+    let reserve = (margin, not_before, vec(ask, 1..4));
+    let reserve = reserve.prop_map(|(margin, not_before, asks)| Action::Reserve {
+        margin,
+        not_before,
+        asks,
+    });
     let action = prop_oneof![
-        3 => (margin, any::<bool>(), vec(ask, 1..4))
-            .prop_map(|(margin, in_line, asks)| Action::Reserve { margin, in_line, asks }),
+        3 => reserve,
         2 => vec(any::<prop::sample::Index>(), 1..6).prop_map(|places| Action::Release { places }),
     ];
     vec(
@@ -157,6 +182,20 @@ pub(crate) fn rules(unit: u64) -> Vec<(&'static str, Vec<Rule>, u32)> {
         interval: unit / 7 + 1,
         tolerance: (burst - 1) * (unit / 7 + 1),
     };
+    let buckets = |limit, windows, buckets| Rule::SlidingBuckets {
+        limit,
+        window: windows * unit,
+        width: windows * unit / buckets + 1,
+    };
+    let leaky = Rule::LeakyBucket {
+        interval: unit / 5 + 1,
+        capacity: 6,
+    };
+    let fixed = |limit, windows, aligned| Rule::FixedWindow {
+        limit,
+        window: windows * unit,
+        aligned,
+    };
     vec![
         ("log", vec![log(5, 1)], 5),
         ("log of one", vec![log(1, 1)], 1),
@@ -165,7 +204,46 @@ pub(crate) fn rules(unit: u64) -> Vec<(&'static str, Vec<Rule>, u32)> {
         ("gcra", vec![gcra(4)], 4),
         ("gcra without a burst", vec![gcra(1)], 1),
         ("two logs", vec![log(3, 1), log(20, 10)], 3),
-        ("all", vec![log(5, 1), gcra(4), spacing, log(30, 12)], 4),
+        ("buckets", vec![buckets(5, 1, 4)], 5),
+        ("one bucket", vec![buckets(3, 2, 1)], 3),
+        ("many buckets", vec![buckets(300, 10, 70)], 300),
+        ("leaky bucket", vec![leaky], 3),
+        ("fixed windows", vec![fixed(5, 1, true)], 5),
+        (
+            "windows from the first request",
+            vec![fixed(5, 1, false)],
+            5,
+        ),
+        (
+            "short windows",
+            vec![Rule::FixedWindow {
+                limit: 2,
+                window: unit / 60,
+                aligned: true,
+            }],
+            2,
+        ),
+        (
+            "two fixed windows",
+            vec![fixed(4, 1, true), fixed(9, 3, false)],
+            4,
+        ),
+        (
+            "three that let bursts go",
+            vec![log(5, 1), gcra(4), spacing, log(30, 12)],
+            4,
+        ),
+        (
+            "all",
+            vec![
+                log(5, 1),
+                buckets(20, 6, 10),
+                leaky,
+                fixed(6, 1, true),
+                gcra(4),
+            ],
+            4,
+        ),
     ]
 }
 
@@ -190,16 +268,34 @@ mod tests {
         departures
     }
 
-    fn check(rule: &Rule, departures: &[(u64, u32)]) {
+    fn history(departures: &[(u64, u32)]) -> History {
+        let mut history = History::new();
+        for &(at, cost) in departures {
+            history.push_weighted(Duration::from_micros(at), cost.into());
+        }
+        history
+    }
+
+    fn check(rule: &Rule, departures: &[(u64, u32)], was_set_back: bool) {
         match *rule {
-            Rule::SlidingLog { limit, window } => {
-                let mut history = History::new();
-                for &(at, cost) in departures {
-                    history.push_weighted(Duration::from_micros(at), cost.into());
-                }
-                history.assert_at_most(limit.into(), Duration::from_micros(window));
+            Rule::SlidingLog { limit, window } | Rule::SlidingBuckets { limit, window, .. } => {
+                history(departures).assert_at_most(limit.into(), Duration::from_micros(window));
             }
-            Rule::Spacing { interval } => {
+            Rule::FixedWindow {
+                limit,
+                window,
+                aligned,
+            } => {
+                let twice = u64::from(limit) * 2;
+                history(departures).assert_at_most(twice, Duration::from_micros(window));
+                if aligned && !was_set_back {
+                    for same in departures.chunk_by(|a, b| a.0 / window == b.0 / window) {
+                        let count: u32 = same.iter().map(|(_, cost)| cost).sum();
+                        assert!(count <= limit, "{count} in the window of {same:?}");
+                    }
+                }
+            }
+            Rule::Spacing { interval } | Rule::LeakyBucket { interval, .. } => {
                 for pair in departures.windows(2) {
                     let gap = pair[1].0 - pair[0].0;
                     assert!(gap >= interval * u64::from(pair[0].1), "{pair:?}");
@@ -235,7 +331,10 @@ mod tests {
             }
             let kept = run(&steps, &mut Ledger::new(&rules), &mut Ledger::new(&rules));
             let departures = departures(&kept, lateness);
-            rules.iter().for_each(|rule| check(rule, &departures));
+            let was_set_back = kept.iter().any(|kept| kept.set_back > 0);
+            for rule in &rules {
+                check(rule, &departures, was_set_back);
+            }
         }
     }
 
@@ -275,6 +374,7 @@ mod tests {
             not_before: 0,
             round_trip: 0,
             stagger: 0,
+            peek: false,
         };
         for outcome in ledger.reserve(UNIT, &terms, &[ask]) {
             let Outcome::Granted(slot) = outcome else {

@@ -1,70 +1,105 @@
 -- The sliding window log, twin of sliding_log.rs.
 --
--- State: a string of HEADER bytes (the place of the first record that counts, how many count), then
--- records of ENTRY bytes each, in microseconds, never decreasing, then room for more. Only the parts
--- that a call needs are read and written, so its cost does not grow with the limit.
+-- State: while it is short, the records packed as state.lua says. Else a ring: HEADER bytes (the place
+-- of the first record, how many there are, how many there is room for, and the last record), then room
+-- for records of ENTRY bytes each, in microseconds. Of a ring only the parts that a call needs are
+-- read and written, so its cost does not grow with the limit.
 
-local ENTRY, HEADER, PAGE = 8, 8, 64
+local ENTRY, HEADER, PAGE, FEW = 8, 20, 32, 16
 
-local sliding_log = {}
+-- The size of what is read first: a whole short log, or the header of a ring.
+local GLANCE = 8 + 7 * (FEW - 1)
+
+local sliding_log = { receipts = 0 }
 sliding_log.__index = sliding_log
 
 function sliding_log.load(key, now, limit, window)
-  local raw = redis.call('GETRANGE', key, 0, HEADER + PAGE * ENTRY - 1)
   local self = setmetatable({
     key = key, limit = limit, window = window, now = now,
-    first = 0,    -- the place of the first record that counts
-    stored = 0,   -- how many count
-    room = 0,     -- how many records the string has room for
-    pages = {},   -- records read so far, by page
-    added = {},   -- records not written yet
+    first = 0,     -- the place of the first record
+    stored = 0,    -- how many the value holds
+    room = 0,      -- how many the ring has room for, if it is one
+    whole = nil,   -- all that are stored, by place, if they have been read
+    pages = {},    -- those read so far, by page
+    added = {},    -- those not written yet
     touched = false,
   }, sliding_log)
-  if #raw > 0 then
-    local length = #raw
-    if length == HEADER + PAGE * ENTRY then
-      length = redis.call('STRLEN', key)
-    end
-    self.room = (length - HEADER) / ENTRY
-    if self.room < 1 or self.room % 1 ~= 0 then refuse(key) end
-    self.first, self.stored = struct.unpack('<I4I4', raw)
-    if self.first + self.stored > self.room or self.stored == 0 then refuse(key) end
-    self:read(0, string.sub(raw, HEADER + 1))
-    check(self:at(self.stored - 1), key, now)
-    while self.stored > 0 and self:at(0) + window <= now do
-      self.first = self.first + 1
-      self.stored = self.stored - 1
-      self.touched = true
-    end
+  local raw = redis.call('GETRANGE', key, 0, GLANCE - 1)
+  if #raw == 0 then return self end
+  if string.byte(raw) >= 128 then
+    local times, counts = unpack_times(raw, key, now)
+    if counts or #times > FEW then refuse(key) end
+    self.whole, self.stored = times, #times
+  else
+    if #raw < HEADER + ENTRY then refuse(key) end
+    self.first, self.stored, self.room, self.last = struct.unpack('>I4I4I4I8', raw)
+    if self.stored == 0 or self.stored > self.room or self.first >= self.room
+      or redis.call('STRLEN', key) ~= HEADER + self.room * ENTRY then refuse(key) end
+    check(self.last, key, now)
   end
+  self:trim()
   return self
 end
 
-function sliding_log:read(page, raw)
-  local count = math.floor(#raw / ENTRY)
-  local records = { struct.unpack('<' .. string.rep('I8', count), raw) }
-  self.pages[page] = records
-  return records
+-- Forgets what has no influence any more: mostly none or one, so that is looked for first.
+function sliding_log:trim()
+  local past, step = 0, 1
+  local function is_past(index) return self:at(index) + self.window <= self.now end
+  while past + step <= self.stored and is_past(past + step - 1) do
+    past = past + step
+    step = step * 2
+  end
+  if past == 0 then return end
+  local high = math.min(past + step - 1, self.stored)
+  while past < high do
+    local middle = math.floor((past + high) / 2)
+    if is_past(middle) then past = middle + 1 else high = middle end
+  end
+  self.first = self.first + past
+  self.stored = self.stored - past
+  self.touched = true
 end
 
--- The record `index` places after the first one that counts.
+-- The record `index` places after the first.
 function sliding_log:at(index)
   if index >= self.stored then return self.added[index - self.stored + 1] end
   local place = self.first + index
+  if self.whole then return self.whole[place + 1] end
+  place = place % self.room
   local page = math.floor(place / PAGE)
   local records = self.pages[page]
   if not records then
     local start = HEADER + page * PAGE * ENTRY
-    records = self:read(page, redis.call('GETRANGE', self.key, start, start + PAGE * ENTRY - 1))
+    local raw = redis.call('GETRANGE', self.key, start, start + PAGE * ENTRY - 1)
+    records = unpack_all('I8', ENTRY, raw, 1, math.floor(#raw / ENTRY))
+    self.pages[page] = records
   end
-  return records[place - page * PAGE + 1]
+  return records[place - page * PAGE + 1] or refuse(self.key)
+end
+
+-- The bytes of the ring that hold the `count` records from the place `from` on: one part or two.
+function sliding_log:parts(from, count)
+  from = from % self.room
+  local ahead = math.min(count, self.room - from)
+  return { HEADER + from * ENTRY, ahead * ENTRY }, { HEADER, (count - ahead) * ENTRY }
+end
+
+-- All stored records of a ring.
+function sliding_log:raw()
+  if self.stored == 0 then return '' end
+  local raw = ''
+  for _, part in ipairs({ self:parts(self.first, self.stored) }) do
+    if part[2] > 0 then raw = raw .. redis.call('GETRANGE', self.key, part[1], part[1] + part[2] - 1) end
+  end
+  if #raw ~= self.stored * ENTRY then refuse(self.key) end
+  return raw
 end
 
 function sliding_log:count()
   return self.stored + #self.added
 end
 
-function sliding_log:earliest(x, cost)
+function sliding_log:earliest(x, _, cost)
   local place = self:count() + cost - 1 - self.limit
   if place < 0 then return x end
   return math.max(x, self:at(place) + self.window)
@@ -72,56 +107,51 @@ end
 
 function sliding_log:last_record()
   local count = self:count()
-  return count > 0 and self:at(count - 1) or 0
+  if count == 0 then return 0 end
+  if self.last and #self.added == 0 then return self.last end
+  return self:at(count - 1)
 end
 
-function sliding_log:take(record, cost)
+function sliding_log:take(slot)
+  local added, count, record = self.added, #self.added, slot[2]
+  for i = 1, slot[3] do added[count + i] = record end
   self.touched = true
-  local added, count = self.added, #self.added
-  for i = 1, cost do added[count + i] = record end
 end
 
-function sliding_log:is_last(record, cost)
-  local count = self:count()
-  return count >= cost and self:at(count - cost) == record and self:at(count - 1) == record
+function sliding_log:is_last(slot)
+  local count, record = self:count(), slot[2]
+  return count >= slot[3] and self:at(count - slot[3]) == record and self:at(count - 1) == record
 end
 
-function sliding_log:give_back(record, cost)
-  if record + self.window <= self.now then return end
-  local low, high = 0, self:count()
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if self:at(middle) < record then low = middle + 1 else high = middle end
+function sliding_log:give_back(slot)
+  self:give_back_all({ slot })
+end
+
+-- All in one pass, however many.
+function sliding_log:give_back_all(slots)
+  local given, any = {}, false
+  for _, slot in ipairs(slots) do
+    if slot[2] + self.window > self.now then
+      given[slot[2]] = (given[slot[2]] or 0) + slot[3]
+      any = true
+    end
   end
-  local count = self:count()
-  local stop = low
-  while stop < count and stop < low + cost and self:at(stop) == record do stop = stop + 1 end
-  if stop > low then self:remove(low, stop) end
-end
-
--- Removes the records from the place `from` up to, but not including, the place `to`.
-function sliding_log:remove(from, to)
-  self.touched = true
-  if to < self.stored then
-    local rest = redis.call('GETRANGE', self.key, self:byte(to), self:byte(self.stored) - 1)
-    redis.call('SETRANGE', self.key, self:byte(from), rest)
-    self.pages = {}
+  if not any then return end
+  if not self.whole and self.stored > 0 then
+    self.whole = unpack_all('I8', ENTRY, self:raw(), 1, self.stored)
+    self.first = 0
   end
   local kept = {}
-  for i = math.max(to - self.stored, 0) + 1, #self.added do kept[#kept + 1] = self.added[i] end
-  if from > self.stored then
-    local before = {}
-    for i = 1, from - self.stored do before[i] = self.added[i] end
-    for i = 1, #kept do before[#before + 1] = kept[i] end
-    kept = before
+  for i = 0, self:count() - 1 do
+    local record = self:at(i)
+    local left = given[record] or 0
+    if left > 0 then given[record] = left - 1 else kept[#kept + 1] = record end
   end
-  self.added = kept
-  self.stored = self.stored - math.max(math.min(to, self.stored) - from, 0)
+  self.whole, self.first, self.stored, self.added, self.last = kept, 0, #kept, {}, nil
+  self.touched = true
 end
 
-function sliding_log:byte(index)
-  return HEADER + (self.first + index) * ENTRY
-end
+function sliding_log:longest_wait() return HORIZON end
 
 function sliding_log:remaining()
   return math.max(self.limit - self:count(), 0)
@@ -139,19 +169,47 @@ function sliding_log:save()
     redis.call('DEL', self.key)
     return
   end
-  local expires, added = self:expires(), pack_records(self.added)
-  if self.first + count <= self.room then
-    redis.call('SETRANGE', self.key, 0, struct.pack('<I4I4', self.first, count))
-    if #added > 0 then redis.call('SETRANGE', self.key, self:byte(self.stored), added) end
-    redis.call('PEXPIRE', self.key, lifetime(expires, self.now))
+  local life = lifetime(self:expires(), self.now)
+  if count <= FEW then
+    local times = {}
+    for i = 1, count do times[i] = self:at(i - 1) end
+    redis.call('SET', self.key, pack_times(times), 'PX', life)
+  elseif self.whole or count > self.room or self.room > 2 * count + 64 then
+    redis.call('SET', self.key, self:rewritten(count), 'PX', life)
   else
-    local kept = ''
-    if self.stored > 0 then
-      kept = redis.call('GETRANGE', self.key, self:byte(0), self:byte(self.stored) - 1)
-    end
-    -- An eighth more than is needed, so that the string is rewritten only now and then.
-    local spare = string.rep('\0', math.floor(count / 8) * ENTRY)
-    redis.call('SET', self.key, struct.pack('<I4I4', 0, count) .. kept .. added .. spare,
-      'PX', lifetime(expires, self.now))
+    self:append()
+    redis.call('SETRANGE', self.key, 0, self:header(self.first % self.room, count, self.room))
+    redis.call('PEXPIRE', self.key, life)
   end
+end
+
+function sliding_log:header(first, count, room)
+  return struct.pack('>I4I4I4I8', first, count, room, self:last_record())
+end
+
+function sliding_log:append()
+  local raw, from = pack_all('I8', self.added), 1
+  if #raw == 0 then return end
+  for _, part in ipairs({ self:parts(self.first + self.stored, #self.added) }) do
+    if part[2] > 0 then redis.call('SETRANGE', self.key, part[1], string.sub(raw, from, from + part[2] - 1)) end
+    from = from + part[2]
+  end
+end
+
+-- A new ring with room for an eighth more, so that it is rewritten only now and then; but none beyond
+-- the limit while nobody waits.
+function sliding_log:rewritten(count)
+  local room = count + math.floor(count / 8) + 8
+  if count <= self.limit then room = math.min(room, self.limit) end
+  local parts = { self:header(0, count, room) }
+  if self.whole then
+    local kept = {}
+    for i = 1, self.stored do kept[i] = self.whole[self.first + i] end
+    parts[2] = pack_all('I8', kept)
+  else
+    parts[2] = self:raw()
+  end
+  parts[3] = pack_all('I8', self.added)
+  parts[4] = string.rep('\0', (room - count) * ENTRY)
+  return table.concat(parts)
 end

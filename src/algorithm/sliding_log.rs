@@ -7,6 +7,9 @@
 
 use std::collections::VecDeque;
 
+use super::ledger::Receipt;
+use super::{Count, Taken};
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SlidingLog {
     limit: usize,
@@ -23,8 +26,10 @@ impl SlidingLog {
             records: VecDeque::new(),
         }
     }
+}
 
-    pub(super) fn trim(&mut self, now: u64) {
+impl Count for SlidingLog {
+    fn trim(&mut self, now: u64) {
         while self
             .records
             .front()
@@ -34,7 +39,7 @@ impl SlidingLog {
         }
     }
 
-    pub(super) fn earliest(&self, x: u64, cost: u32) -> u64 {
+    fn earliest(&self, x: u64, _late: u64, cost: u32) -> u64 {
         let after = self.records.len() + cost as usize;
         match after.checked_sub(self.limit + 1) {
             Some(place) => x.max(self.records[place] + self.window),
@@ -42,23 +47,25 @@ impl SlidingLog {
         }
     }
 
-    pub(super) fn last(&self) -> Option<u64> {
-        self.records.back().copied()
+    fn last_record(&self) -> u64 {
+        self.records.back().copied().unwrap_or(0)
     }
 
-    pub(super) fn take(&mut self, record: u64, cost: u32) {
+    fn take(&mut self, taken: Taken, _receipt: &mut Receipt) {
         self.records
-            .extend(std::iter::repeat_n(record, cost as usize));
+            .extend(std::iter::repeat_n(taken.record, taken.cost as usize));
     }
 
-    pub(super) fn is_last(&self, record: u64, cost: u32) -> bool {
+    fn is_last(&self, taken: Taken, _receipt: &[u64]) -> bool {
+        let Taken { record, cost, .. } = taken;
         let cost = cost as usize;
         self.records.len() >= cost && self.records.iter().rev().take(cost).all(|&it| it == record)
     }
 
     /// Removes records that equal `record`. Which of them is no matter, but none may go in the
     /// place of one that has left the log before, or was lost with the state.
-    pub(super) fn give_back(&mut self, record: u64, cost: u32, now: u64) {
+    fn give_back(&mut self, taken: Taken, _receipt: &[u64], now: u64) {
+        let Taken { record, cost, .. } = taken;
         if record + self.window <= now {
             return;
         }
@@ -68,13 +75,13 @@ impl SlidingLog {
         self.records.drain(first..first + count);
     }
 
-    pub(super) fn remaining(&self, _now: u64) -> u32 {
+    fn remaining(&self, _now: u64) -> u32 {
         let free = self.limit.saturating_sub(self.records.len());
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn expires(&self) -> u64 {
-        self.last().map_or(0, |last| last + self.window)
+    fn expires(&self) -> u64 {
+        self.records.back().map_or(0, |last| last + self.window)
     }
 }
 
@@ -82,38 +89,52 @@ impl SlidingLog {
 mod tests {
     use super::*;
 
+    fn take(log: &mut SlidingLog, record: u64) -> Taken {
+        let taken = Taken {
+            at: record,
+            record,
+            cost: 1,
+        };
+        log.take(taken, &mut Receipt::default());
+        taken
+    }
+
     #[test]
     fn refuses_until_the_oldest_record_is_one_window_old() {
         let mut log = SlidingLog::new(2, 100);
-        log.take(10, 1);
-        assert_eq!(log.earliest(20, 1), 20);
-        log.take(20, 1);
-        assert_eq!(log.earliest(20, 1), 110);
-        assert_eq!(log.earliest(109, 1), 110);
-        assert_eq!(log.earliest(111, 1), 111);
-        assert_eq!(log.earliest(20, 2), 120);
+        take(&mut log, 10);
+        assert_eq!(log.earliest(20, 0, 1), 20);
+        take(&mut log, 20);
+        assert_eq!(log.earliest(20, 0, 1), 110);
+        assert_eq!(log.earliest(109, 0, 1), 110);
+        assert_eq!(log.earliest(111, 0, 1), 111);
+        assert_eq!(log.earliest(20, 0, 2), 120);
     }
 
     #[test]
     fn hands_out_times_beyond_those_already_handed_out() {
         let mut log = SlidingLog::new(1, 100);
         for place in 0..5 {
-            let slot = log.earliest(0, 1);
+            let slot = log.earliest(0, 0, 1);
             assert_eq!(slot, place * 100);
-            log.take(slot, 1);
+            take(&mut log, slot);
         }
     }
 
     #[test]
     fn gives_back_only_the_very_record() {
         let mut log = SlidingLog::new(2, 100);
-        log.take(10, 1);
-        log.take(20, 1);
-        log.give_back(15, 1, 20);
-        assert_eq!(log.earliest(20, 1), 110);
-        log.give_back(10, 1, 20);
-        assert_eq!(log.earliest(20, 1), 20);
-        log.give_back(20, 1, 120);
+        let first = take(&mut log, 10);
+        let second = take(&mut log, 20);
+        let stranger = Taken {
+            record: 15,
+            ..first
+        };
+        log.give_back(stranger, &[], 20);
+        assert_eq!(log.earliest(20, 0, 1), 110);
+        log.give_back(first, &[], 20);
+        assert_eq!(log.earliest(20, 0, 1), 20);
+        log.give_back(second, &[], 120);
         assert_eq!(log.records.len(), 1);
     }
 }

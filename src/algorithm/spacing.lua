@@ -2,30 +2,16 @@
 --
 -- State: a decimal integer, the time in microseconds from which the next request may depart.
 
-local spacing = {}
-spacing.__index = spacing
+local spacing = counted_by_number()
 
 function spacing.load(key, now, interval)
-  return setmetatable({
-    key = key, now = now, interval = interval, number = load_number(key, now), touched = false,
-  }, spacing)
+  return number.load(spacing, key, now, interval)
 end
 
 function spacing:earliest(x)
-  return math.max(x, self.number)
-end
-
-function spacing:take(record, cost)
-  local before = self.number
-  self.number = self:after(before, record, cost)
-  self.touched = true
-  return before
-end
-
-function spacing:after(before, record, cost)
-  return math.max(before, record) + self.interval * cost
+  return math.max(x, self.time)
 end
 
 function spacing:remaining()
-  return self.number <= self.now and 1 or 0
+  return self.time <= self.now and 1 or 0
 end

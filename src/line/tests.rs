@@ -159,6 +159,7 @@ impl World {
             not_before: asked.not_before,
             round_trip: micros(self.guard.round_trip()),
             stagger: 1_000,
+            peek: false,
         };
         let outcomes = self.ledger.reserve(at, &terms, &asked.asks);
         let reserved = Reserved::new(at, outcomes, 0, Duration::ZERO);

@@ -139,6 +139,7 @@ impl<'a> Reserve<'a> {
             not_before: self.not_before,
             round_trip: micros(self.round_trip),
             stagger: self.policy.stagger(),
+            peek: false,
         }
     }
 }

@@ -118,8 +118,8 @@ impl RedisStore {
             call.arg(name);
         }
         call.arg(policy.rules().len());
-        for (name, a, b) in policy.rules().iter().map(Rule::parts) {
-            call.arg(name).arg(a).arg(b);
+        for (name, parameters) in policy.rules().iter().map(Rule::parts) {
+            call.arg(name).arg(&parameters[..]);
         }
         call
     }
@@ -161,11 +161,7 @@ impl Store for RedisStore {
             .iter()
             .map(|ask| (ask.count, ask.cost))
             .collect();
-        let numbers = policy
-            .rules()
-            .iter()
-            .filter(|rule| rule.is_number())
-            .count();
+        let numbers = policy.rules().iter().map(Rule::receipts).sum();
         let answer = self.send(&RESERVE, call);
         Reply::pending(async move { reply::read(answer.await?, &costs, numbers) })
     }

@@ -5,15 +5,18 @@
 -- Returns  nothing
 
 local place = ledger.load(server_time())
-local size = 3
-for _, counter in ipairs(ledger.counters) do
-  if counter.is_number then size = size + 1 end
-end
+local size, past, others = ledger.size, {}, {}
 
 for i = place, #ARGV - size + 1, size do
   local slot = {}
   for j = 1, size do slot[j] = tonumber(ARGV[i + j - 1]) end
-  ledger.release(slot)
+  local to = size == 3 and slot[1] <= ledger.now and past or others
+  to[#to + 1] = slot
 end
+
+-- In logs, at once: that is one pass however many they are.
+ledger.give_back_all(past)
+for _, slot in ipairs(others) do ledger.release(slot) end
+ledger.pop_free()
 
 ledger.save()

@@ -2,8 +2,9 @@
 --
 -- KEYS     [1] free slots, [2..] the state of each quota
 -- ARGV     the rules (see ledger.lua), the margin, the least margin with which a free slot is of use,
---          how long the answer takes, how much the margin grows within a burst, the time before which no slot may lie, then for each run of like requests: how many, the
---          cost of each, the longest wait
+--          how long the answer takes, how much the margin grows within a burst, the time before
+--          which no slot may lie, then for each run of like requests: how many, the cost of each,
+--          the longest wait; one of -1 asks only how long the wait would be
 -- Returns  the server's time, how many more may depart now, the time until all may; then runs of
 --            n > 0, at, record, receipt...   n requests have this slot each
 --            n < 0, wait                     -n requests would have to wait so long

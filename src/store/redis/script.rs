@@ -12,8 +12,12 @@ macro_rules! assemble {
             $($between,)?
             include_str!("state.lua"),
             include_str!("../../algorithm/sliding_log.lua"),
+            include_str!("../../algorithm/sliding_buckets.lua"),
+            include_str!("../../algorithm/number.lua"),
             include_str!("../../algorithm/spacing.lua"),
+            include_str!("../../algorithm/leaky_bucket.lua"),
             include_str!("../../algorithm/gcra.lua"),
+            include_str!("../../algorithm/fixed_window.lua"),
             include_str!("../../algorithm/ledger.lua"),
             include_str!($name),
         )

@@ -10,7 +10,7 @@ use super::script::twins;
 use crate::algorithm::Rule;
 use crate::algorithm::ledger::{Ask, Ledger, Slot, Terms};
 use crate::algorithm::micros;
-use crate::algorithm::simulation::{Action, Answer, Side, Step, rules, run, steps};
+use crate::algorithm::simulation::{Action, Answer, NotBefore, Side, Step, rules, run, steps};
 
 #[path = "../../../tests/support/mod.rs"]
 mod support;
@@ -51,8 +51,8 @@ impl<'a> Lua<'a> {
             call.key(place);
         }
         call.arg(self.rules.len());
-        for (name, a, b) in self.rules.iter().map(Rule::parts) {
-            call.arg(name).arg(a).arg(b);
+        for (name, parameters) in self.rules.iter().map(Rule::parts) {
+            call.arg(name).arg(&parameters[..]);
         }
         call.arg(numbers).arg(now);
         call.invoke(&mut self.connection).unwrap()
@@ -77,7 +77,7 @@ impl Side for Lua<'_> {
         }
         let answer = self.call(false, now, &numbers);
         let asked: Vec<_> = asks.iter().map(|ask| (ask.count, ask.cost)).collect();
-        let receipts = self.rules.iter().filter(|rule| rule.is_number()).count();
+        let receipts = self.rules.iter().map(Rule::receipts).sum();
         let reserved = reply::read(answer, &asked, receipts).unwrap();
         assert_eq!(reserved.now, now);
         (
@@ -138,7 +138,11 @@ fn long_logs_are_read_and_written_in_parts() {
             advance: 60_000,
             action: Action::Reserve {
                 margin: 1_000,
-                in_line: round % 2 == 0,
+                not_before: if round % 2 == 0 {
+                    NotBefore::Last
+                } else {
+                    NotBefore::Now
+                },
                 asks: vec![ask(150), ask(1), ask(60)],
             },
         });

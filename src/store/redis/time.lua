@@ -1,6 +1,12 @@
--- The time, and how long state lives: what all the scripts start with.
+-- The time, and how long things last: what all the scripts start with.
 --
 -- Numbers are microseconds on the server's clock unless said otherwise.
+
+-- Clocks may drift apart by one part in so many.
+local DRIFT = 50000
+
+-- The longest wait.
+local HORIZON = 10 * 365 * 24 * 3600 * 1000000
 
 local function server_time()
   local time = redis.call('TIME')
