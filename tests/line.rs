@@ -10,8 +10,9 @@ use std::time::Duration;
 use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout};
+use tower_throttle::key::Key;
 use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
+use tower_throttle::{Limiter, LimiterBuilder, Policy, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
@@ -61,6 +62,14 @@ impl Store for Slow {
             sleep(slow.delay).await;
             answer
         })
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.store.peek(reserve)
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        self.store.reset(key, policy)
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
@@ -181,6 +190,14 @@ impl Store for Terse {
         Reply::ready(Ok(Reserved::new(1 << 50, [], 0, SECOND)))
     }
 
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.reserve(reserve)
+    }
+
+    fn reset(&self, _: &Key, _: &Policy) -> Reply<()> {
+        Reply::ready(Ok(()))
+    }
+
     fn release(&self, _: &Release<'_>) -> Reply<()> {
         Reply::ready(Ok(()))
     }
@@ -199,6 +216,14 @@ struct Broken;
 impl Store for Broken {
     fn reserve(&self, _: &Reserve<'_>) -> Reply<Reserved> {
         panic!("as stores of one's own may, while they are written")
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.reserve(reserve)
+    }
+
+    fn reset(&self, _: &Key, _: &Policy) -> Reply<()> {
+        Reply::ready(Ok(()))
     }
 
     fn release(&self, _: &Release<'_>) -> Reply<()> {

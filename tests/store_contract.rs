@@ -217,6 +217,18 @@ impl Store for Faulty {
         }
     }
 
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        let (key, policy) = (self.key(reserve.key), self.policy(reserve.policy));
+        let mut sent = Reserve::new(&key, &policy);
+        (sent.guard, sent.least_guard) = (reserve.guard, reserve.least_guard);
+        (sent.asks, sent.not_before) = (reserve.asks, reserve.not_before);
+        self.store.peek(&sent)
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        self.store.reset(&self.key(key), &self.policy(policy))
+    }
+
     fn is_local(&self) -> bool {
         true
     }

@@ -9,9 +9,10 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Release, Reply, Reserve, Reserved, Store};
+use super::{Ask, Release, Reply, Reserve, Reserved, Store, Terms};
 use crate::algorithm::{ledger::Ledger, micros};
 use crate::key::Key;
+use crate::policy::Policy;
 
 const SHARDS: usize = 32;
 
@@ -115,7 +116,6 @@ impl Store for MemoryStore {
         if let Err(error) = reserve.check() {
             return Reply::ready(Err(error));
         }
-        let terms = reserve.terms();
         let hash = self.hash(policy.id(), key);
         let mut shard = self.shard(hash).lock();
         let now = self.now();
@@ -128,14 +128,43 @@ impl Store for MemoryStore {
             key: key.clone(),
             ledger: Ledger::new(policy.rules()),
         });
-        let ledger = &mut entry.get_mut().ledger;
-        let outcomes = ledger.reserve(now, &terms, reserve.asks);
-        Reply::ready(Ok(Reserved {
+        let answer = answer(
+            &mut entry.get_mut().ledger,
             now,
-            outcomes,
-            remaining: ledger.remaining(now),
-            reset: Duration::from_micros(ledger.expires().saturating_sub(now)),
-        }))
+            &reserve.terms(),
+            reserve.asks,
+        );
+        Reply::ready(Ok(answer))
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        let Reserve { key, policy, .. } = *reserve;
+        if let Err(error) = reserve.check() {
+            return Reply::ready(Err(error));
+        }
+        let terms = Terms {
+            peek: true,
+            ..reserve.terms()
+        };
+        let hash = self.hash(policy.id(), key);
+        let mut shard = self.shard(hash).lock();
+        let now = self.now();
+        let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
+        let answer = match shard.entries.find_entry(hash, is_it) {
+            Ok(mut entry) => answer(&mut entry.get_mut().ledger, now, &terms, reserve.asks),
+            Err(_) => answer(&mut Ledger::new(policy.rules()), now, &terms, reserve.asks),
+        };
+        Reply::ready(Ok(answer))
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        let hash = self.hash(policy.id(), key);
+        let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
+        let mut shard = self.shard(hash).lock();
+        if let Ok(entry) = shard.entries.find_entry(hash, is_it) {
+            entry.remove();
+        }
+        Reply::ready(Ok(()))
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
@@ -155,6 +184,16 @@ impl Store for MemoryStore {
 
     fn is_local(&self) -> bool {
         true
+    }
+}
+
+fn answer(ledger: &mut Ledger, now: u64, terms: &Terms, asks: &[Ask]) -> Reserved {
+    let outcomes = ledger.reserve(now, terms, asks);
+    Reserved {
+        now,
+        outcomes,
+        remaining: ledger.remaining(now),
+        reset: Duration::from_micros(ledger.expires().saturating_sub(now)),
     }
 }
 

@@ -48,6 +48,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// slots stay reserved until their time has passed.
     fn release(&self, release: &Release<'_>) -> Reply<()>;
 
+    /// Answers as [`reserve`](Self::reserve) would, but records nothing: every request is refused, with
+    /// the wait that it would have now, which may be none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`reserve`](Self::reserve).
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved>;
+
+    /// Forgets all that is recorded for a key under a policy. Who holds slots keeps them.
+    ///
+    /// # Errors
+    ///
+    /// The reply fails if the store cannot be reached or takes too long.
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()>;
+
     /// Whether all replies are [ready](Reply::ready) at once, so that there is no call to share
     /// among waiting requests. Default: `false`.
     fn is_local(&self) -> bool {
@@ -62,6 +77,14 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         (**self).release(release)
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        (**self).peek(reserve)
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        (**self).reset(key, policy)
     }
 
     fn is_local(&self) -> bool {

@@ -5,10 +5,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
-use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, Value};
+use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use self::script::{RELEASE, RESERVE, Script};
-use super::{Release, Reply, Reserve, Reserved, Store, StoreError};
+use super::{Ask, Release, Reply, Reserve, Reserved, Store, StoreError};
 use crate::algorithm::Rule;
 use crate::error::BuildError;
 use crate::key::Key;
@@ -19,6 +19,9 @@ mod reply;
 mod script;
 #[cfg(test)]
 mod tests;
+
+/// Longer than any wait, and a number that Lua holds exactly.
+const FAR: u64 = 1 << 53;
 
 /// Reserves slots in a Redis or Valkey server of version 6.2 or later, for all processes that use it.
 ///
@@ -124,15 +127,45 @@ impl RedisStore {
         call
     }
 
+    /// Calls `reserve.lua`, where each run of requests waits so long at most.
+    fn ask(&self, reserve: &Reserve<'_>, max_wait: impl Fn(&Ask) -> i64) -> Reply<Reserved> {
+        if let Err(error) = reserve.check() {
+            return Reply::ready(Err(error));
+        }
+        let Reserve { key, policy, .. } = *reserve;
+        let mut call = self.call(&RESERVE, policy, key);
+        let terms = reserve.terms();
+        call.arg(terms.margin).arg(terms.least_margin);
+        call.arg(terms.round_trip).arg(terms.stagger);
+        call.arg(terms.not_before);
+        for ask in reserve.asks {
+            call.arg(ask.count).arg(ask.cost).arg(max_wait(ask));
+        }
+        let costs: Vec<_> = reserve
+            .asks
+            .iter()
+            .map(|ask| (ask.count, ask.cost))
+            .collect();
+        let numbers = policy.rules().iter().map(Rule::receipts).sum();
+        let answer = self.send(Some(&RESERVE), call);
+        Reply::pending(async move { reply::read(answer.await?, &costs, numbers) })
+    }
+
+    /// Sends a call; of a script, which is loaded if the server does not know it.
     fn send(
         &self,
-        script: &'static LazyLock<Script>,
+        script: Option<&'static LazyLock<Script>>,
         call: Cmd,
     ) -> impl Future<Output = Result<Value, StoreError>> + Send + 'static {
         let mut connection = self.connection.clone();
         let timeout = self.timeout;
         async move {
-            match tokio::time::timeout(timeout, connection.run(script, &call)).await {
+            match tokio::time::timeout(
+                timeout,
+                connection.run(script.map(|script| &**script), &call),
+            )
+            .await
+            {
                 Ok(answer) => answer.map_err(explain),
                 Err(elapsed) => Err(StoreError::new("redis did not answer in time")
                     .caused_by(elapsed)
@@ -144,26 +177,18 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        if let Err(error) = reserve.check() {
-            return Reply::ready(Err(error));
-        }
-        let Reserve { key, policy, .. } = *reserve;
-        let mut call = self.call(&RESERVE, policy, key);
-        let terms = reserve.terms();
-        call.arg(terms.margin).arg(terms.least_margin);
-        call.arg(terms.round_trip).arg(terms.stagger);
-        call.arg(terms.not_before);
-        for ask in reserve.asks {
-            call.arg(ask.count).arg(ask.cost).arg(ask.max_wait);
-        }
-        let costs: Vec<_> = reserve
-            .asks
-            .iter()
-            .map(|ask| (ask.count, ask.cost))
-            .collect();
-        let numbers = policy.rules().iter().map(Rule::receipts).sum();
-        let answer = self.send(&RESERVE, call);
-        Reply::pending(async move { reply::read(answer.await?, &costs, numbers) })
+        self.ask(reserve, |ask| ask.max_wait.min(FAR).cast_signed())
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.ask(reserve, |_| -1)
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        let mut call = redis::cmd("DEL");
+        call.arg(&names::of(&self.prefix, policy, key)[..]);
+        let answer = self.send(None, call);
+        Reply::pending(async move { answer.await.map(drop) })
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
@@ -175,15 +200,16 @@ impl Store for RedisStore {
                 call.arg(number);
             }
         }
-        let answer = self.send(&RELEASE, call);
+        let answer = self.send(Some(&RELEASE), call);
         Reply::pending(async move { answer.await.map(drop) })
     }
 }
 
 impl Connection {
-    async fn run(&mut self, script: &Script, call: &Cmd) -> RedisResult<Value> {
-        match self.query(call).await {
-            Err(error) if error.kind() == ErrorKind::Server(redis::ServerErrorKind::NoScript) => {
+    async fn run(&mut self, script: Option<&Script>, call: &Cmd) -> RedisResult<Value> {
+        const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
+        match (self.query(call).await, script) {
+            (Err(error), Some(script)) if error.kind() == UNKNOWN => {
                 let mut both = redis::pipe();
                 both.add_command(script.load())
                     .ignore()
@@ -194,7 +220,7 @@ impl Connection {
                 };
                 Ok(answer)
             }
-            answer => answer,
+            (answer, _) => answer,
         }
     }
 
