@@ -14,17 +14,17 @@ use super::{Count, Taken};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FixedWindow {
     limit: u32,
-    length: u64,
+    pub(super) length: u64,
     aligned: bool,
-    window: Window,
+    pub(super) window: Window,
 }
 
 /// A window, or several without a boundary between them, and how much departs within.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Window {
-    start: u64,
-    end: u64,
-    count: u64,
+pub(super) struct Window {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) count: u64,
 }
 
 impl FixedWindow {

@@ -10,7 +10,7 @@ use super::{Count, Taken};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Gcra {
     /// The theoretical arrival time.
-    arrival: Number,
+    pub(super) arrival: Number,
     tolerance: u64,
 }
 

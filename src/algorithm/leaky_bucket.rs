@@ -9,7 +9,7 @@ use super::{Count, Taken};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeakyBucket {
-    number: Number,
+    pub(super) number: Number,
     capacity: u32,
 }
 

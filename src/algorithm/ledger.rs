@@ -147,9 +147,9 @@ pub(crate) type Outcomes = SmallVec<[Outcome; 1]>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ledger {
-    counters: SmallVec<[Counter; 1]>,
+    pub(super) counters: SmallVec<[Counter; 1]>,
     /// In the order in which they were handed out, so that the last one may leave.
-    free: Vec<Slot>,
+    pub(super) free: Vec<Slot>,
 }
 
 impl Ledger {

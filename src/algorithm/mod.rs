@@ -20,6 +20,8 @@ pub(crate) mod simulation;
 mod sliding_buckets;
 mod sliding_log;
 mod spacing;
+#[cfg(feature = "redis")]
+pub(crate) mod state;
 
 pub(crate) use self::rule::Rule;
 use self::{

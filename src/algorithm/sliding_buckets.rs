@@ -16,16 +16,16 @@ pub(super) struct SlidingBuckets {
     limit: u64,
     window: u64,
     width: u64,
-    buckets: VecDeque<Bucket>,
+    pub(super) buckets: VecDeque<Bucket>,
     /// The total of those buckets that have left.
     base: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Bucket {
-    end: u64,
+pub(super) struct Bucket {
+    pub(super) end: u64,
     /// How much departs in this bucket and those before it.
-    total: u64,
+    pub(super) total: u64,
 }
 
 impl SlidingBuckets {
@@ -48,7 +48,7 @@ impl SlidingBuckets {
     }
 
     /// How much departs in the bucket in this place.
-    fn count(&self, place: usize) -> u64 {
+    pub(super) fn count(&self, place: usize) -> u64 {
         let before = match place.checked_sub(1) {
             Some(place) => self.buckets[place].total,
             None => self.base,

@@ -12,10 +12,10 @@ use super::{Count, Taken};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SlidingLog {
-    limit: usize,
+    pub(super) limit: usize,
     window: u64,
     /// Never decreasing, so that the record `limit` places back is the latest that matters.
-    records: VecDeque<u64>,
+    pub(super) records: VecDeque<u64>,
 }
 
 impl SlidingLog {

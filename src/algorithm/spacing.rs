@@ -7,7 +7,7 @@ use super::number::Number;
 use super::{Count, Taken};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spacing(Number);
+pub(super) struct Spacing(pub(super) Number);
 
 impl Spacing {
     pub(super) fn new(interval: u64) -> Self {

@@ -1,0 +1,295 @@
+//! State as Redis holds it: what the Lua twins read and write, for those who do without scripts.
+//!
+//! The formats are described where the twins are.
+
+use std::collections::VecDeque;
+
+use super::fixed_window::{FixedWindow, Window};
+use super::ledger::{Ledger, Slot};
+use super::number::Number;
+use super::sliding_buckets::{Bucket, SlidingBuckets};
+use super::sliding_log::SlidingLog;
+use super::{Counter, Rule};
+use crate::quota::HORIZON;
+
+/// A log of no more records than this is packed, a longer one a ring.
+const FEW: usize = 16;
+
+/// The bytes of a record in a ring, and of all before the first.
+const ENTRY: usize = 8;
+const HEADER: usize = 20;
+
+/// A value, and the time from which it has no influence; `None` if nothing is to be held.
+pub(crate) type Value = Option<(Vec<u8>, u64)>;
+
+/// A value that no throttle has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Foreign;
+
+type Read<T> = Result<T, Foreign>;
+
+impl Ledger {
+    /// Reads the values of the free slots and of each quota.
+    pub(crate) fn read(rules: &[Rule], values: &[Option<Vec<u8>>], now: u64) -> Read<Self> {
+        let mut ledger = Self::new(rules);
+        let (free, states) = values.split_first().ok_or(Foreign)?;
+        for (counter, state) in ledger.counters.iter_mut().zip(states) {
+            if let Some(raw) = state {
+                counter.read(raw, now)?;
+            }
+        }
+        if let Some(raw) = free {
+            let size = (3 + rules.iter().map(Rule::receipts).sum::<usize>()) * ENTRY;
+            if raw.is_empty() || !raw.len().is_multiple_of(size) {
+                return Err(Foreign);
+            }
+            let slots = raw.chunks_exact(size).map(|raw| read_slot(raw, now));
+            ledger.free = slots.collect::<Read<_>>()?;
+        }
+        Ok(ledger)
+    }
+
+    /// The values of the free slots and of each quota.
+    pub(crate) fn written(&self) -> Vec<Value> {
+        let free = self.free.iter().flat_map(|slot| {
+            let numbers = [slot.at, slot.record, slot.cost.into()].into_iter();
+            numbers.chain(slot.receipt.as_slice().iter().copied())
+        });
+        let free: Vec<u8> = free.flat_map(u64::to_le_bytes).collect();
+        let free = (!free.is_empty()).then(|| (free, self.expires()));
+        let states = self.counters.iter().map(Counter::written);
+        [free].into_iter().chain(states).collect()
+    }
+}
+
+impl Counter {
+    fn read(&mut self, raw: &[u8], now: u64) -> Read<()> {
+        match self {
+            Self::SlidingLog(log) => read_log(log, raw, now),
+            Self::SlidingBuckets(buckets) => read_buckets(buckets, raw, now),
+            Self::FixedWindow(window) => read_window(window, raw, now),
+            Self::Spacing(_) | Self::LeakyBucket(_) | Self::Gcra(_) => {
+                let text = std::str::from_utf8(raw).map_err(|_| Foreign)?;
+                let time = text.parse().map_err(|_| Foreign)?;
+                if let Some(number) = self.number_mut() {
+                    number.time = check(time, now)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn written(&self) -> Value {
+        let raw = match self {
+            Self::SlidingLog(log) => written_log(log),
+            Self::SlidingBuckets(buckets) => written_buckets(buckets),
+            Self::FixedWindow(window) => written_window(window),
+            Self::Spacing(spacing) => written_number(&spacing.0),
+            Self::LeakyBucket(bucket) => written_number(&bucket.number),
+            Self::Gcra(gcra) => written_number(&gcra.arrival),
+        };
+        raw.map(|raw| (raw, self.as_count().expires()))
+    }
+
+    fn number_mut(&mut self) -> Option<&mut Number> {
+        match self {
+            Self::Spacing(spacing) => Some(&mut spacing.0),
+            Self::LeakyBucket(bucket) => Some(&mut bucket.number),
+            Self::Gcra(gcra) => Some(&mut gcra.arrival),
+            Self::SlidingLog(_) | Self::SlidingBuckets(_) | Self::FixedWindow(_) => None,
+        }
+    }
+}
+
+/// No record lies further ahead than a wait, a window and some more.
+fn check(time: u64, now: u64) -> Read<u64> {
+    let sane = now.saturating_add(3 * super::micros(HORIZON));
+    if time <= sane { Ok(time) } else { Err(Foreign) }
+}
+
+fn read_slot(raw: &[u8], now: u64) -> Read<Slot> {
+    let mut numbers = Vec::new();
+    for raw in raw.chunks_exact(ENTRY) {
+        numbers.push(check(little(raw), now)?);
+    }
+    let [at, record, cost, receipt @ ..] = &numbers[..] else {
+        return Err(Foreign);
+    };
+    Ok(Slot {
+        at: *at,
+        record: *record,
+        cost: u32::try_from(*cost).map_err(|_| Foreign)?,
+        receipt: receipt.iter().copied().collect(),
+    })
+}
+
+fn written_number(number: &Number) -> Option<Vec<u8>> {
+    (number.time > 0).then(|| number.time.to_string().into_bytes())
+}
+
+fn read_log(log: &mut SlidingLog, raw: &[u8], now: u64) -> Read<()> {
+    if raw.first().ok_or(Foreign)? & 0x80 != 0 {
+        let times = read_times(raw, now)?;
+        if times.len() > FEW || times.iter().any(|(_, count)| count.is_some()) {
+            return Err(Foreign);
+        }
+        log.records = times.into_iter().map(|(time, _)| time).collect();
+        return Ok(());
+    }
+    let (header, ring) = raw.split_at_checked(HEADER).ok_or(Foreign)?;
+    let [first, count, room] = [0, 4, 8].map(|from| big(&header[from..from + 4]) as usize);
+    let fits = count > 0 && count <= room && first < room && ring.len() == room * ENTRY;
+    if !fits {
+        return Err(Foreign);
+    }
+    check(big(&header[12..]), now)?;
+    let record = |place: usize| little(&ring[place % room * ENTRY..][..ENTRY]);
+    log.records = (first..first + count).map(record).collect();
+    check(log.records[count - 1], now)?;
+    if log.records.iter().is_sorted() {
+        Ok(())
+    } else {
+        Err(Foreign)
+    }
+}
+
+fn written_log(log: &SlidingLog) -> Option<Vec<u8>> {
+    let records = &log.records;
+    let (count, last) = (records.len(), *records.back()?);
+    if count <= FEW {
+        return Some(written_times(records.iter().map(|&record| (record, None))));
+    }
+    let mut room = count + count / 8 + 8;
+    if count <= log.limit {
+        room = room.min(log.limit);
+    }
+    let mut raw = Vec::with_capacity(HEADER + room * ENTRY);
+    for number in [0, count, room] {
+        // A log has far fewer entries.
+        raw.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
+    }
+    raw.extend(last.to_be_bytes());
+    raw.extend(records.iter().flat_map(|record| record.to_le_bytes()));
+    raw.resize(HEADER + room * ENTRY, 0);
+    Some(raw)
+}
+
+fn read_buckets(buckets: &mut SlidingBuckets, raw: &[u8], now: u64) -> Read<()> {
+    let mut total = 0;
+    let bucket = |(end, count): (u64, Option<u64>)| {
+        total += count.ok_or(Foreign)?;
+        Ok(Bucket { end, total })
+    };
+    buckets.buckets = read_times(raw, now)?
+        .into_iter()
+        .map(bucket)
+        .collect::<Read<_>>()?;
+    Ok(())
+}
+
+fn written_buckets(buckets: &SlidingBuckets) -> Option<Vec<u8>> {
+    if buckets.buckets.is_empty() {
+        return None;
+    }
+    let ends = buckets.buckets.iter().enumerate();
+    Some(written_times(ends.map(|(place, bucket)| {
+        (bucket.end, Some(buckets.count(place)))
+    })))
+}
+
+fn read_window(window: &mut FixedWindow, raw: &[u8], now: u64) -> Read<()> {
+    if raw.len() != 11 && raw.len() != 18 {
+        return Err(Foreign);
+    }
+    let start = check(little(&raw[..7]), now)?;
+    let end = match raw.get(11..18) {
+        Some(end) => little(end),
+        None => start + window.length,
+    };
+    if end <= start {
+        return Err(Foreign);
+    }
+    window.window = Window {
+        start,
+        end: check(end, now)?,
+        count: little(&raw[7..11]),
+    };
+    Ok(())
+}
+
+fn written_window(window: &FixedWindow) -> Option<Vec<u8>> {
+    let Window { start, end, count } = window.window;
+    let mut raw = Vec::with_capacity(18);
+    put(&mut raw, start, 7);
+    put(&mut raw, count, 4);
+    if end != start + window.length {
+        put(&mut raw, end, 7);
+    }
+    (end > 0).then_some(raw)
+}
+
+fn read_times(raw: &[u8], now: u64) -> Read<VecDeque<(u64, Option<u64>)>> {
+    let (&header, raw) = raw.split_first().ok_or(Foreign)?;
+    let (offset, count) = (usize::from(header / 8 % 8), usize::from(header % 8));
+    let (first, raw) = raw.split_at_checked(7).ok_or(Foreign)?;
+    let (first_count, raw) = raw.split_at_checked(count).ok_or(Foreign)?;
+    if !(128..192).contains(&header) || offset == 0 || !raw.len().is_multiple_of(offset + count) {
+        return Err(Foreign);
+    }
+    let count_of = |raw: &[u8]| (!raw.is_empty()).then(|| little(raw));
+    let first = check(little(first), now)?;
+    let mut times = VecDeque::from([(first, count_of(first_count))]);
+    for raw in raw.chunks_exact(offset + count) {
+        let (offset, count) = raw.split_at(offset);
+        times.push_back((first + little(offset), count_of(count)));
+    }
+    let last = times[times.len() - 1].0;
+    check(last, now)?;
+    if times.iter().is_sorted_by_key(|(time, _)| time) {
+        Ok(times)
+    } else {
+        Err(Foreign)
+    }
+}
+
+/// There is at least one time, and all have a count or none.
+fn written_times(
+    times: impl DoubleEndedIterator<Item = (u64, Option<u64>)> + ExactSizeIterator + Clone,
+) -> Vec<u8> {
+    let first = times.clone().next().map_or(0, |(time, _)| time);
+    let last = times.clone().next_back().map_or(0, |(time, _)| time);
+    let offset_size = size_of(last - first);
+    let most = times.clone().filter_map(|(_, count)| count).max();
+    let count_size = most.map_or(0, size_of);
+    let mut raw = Vec::with_capacity(8 + times.len() * (offset_size + count_size));
+    // Both are at most 7, as times are of 7 bytes and counts of 5.
+    raw.push(128 + 8 * offset_size as u8 + count_size as u8);
+    put(&mut raw, first, 7);
+    for (place, (time, count)) in times.enumerate() {
+        if place > 0 {
+            put(&mut raw, time - first, offset_size);
+        }
+        put(&mut raw, count.unwrap_or(0), count_size);
+    }
+    raw
+}
+
+/// How many bytes a number takes, at least one.
+fn size_of(number: u64) -> usize {
+    (64 - number.leading_zeros() as usize).div_ceil(8).max(1)
+}
+
+fn put(raw: &mut Vec<u8>, number: u64, size: usize) {
+    raw.extend(&number.to_le_bytes()[..size]);
+}
+
+fn little(raw: &[u8]) -> u64 {
+    raw.iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+fn big(raw: &[u8]) -> u64 {
+    raw.iter()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
