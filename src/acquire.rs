@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock::Offset;
+use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::key::Key;
-use crate::limiter::Shared;
 use crate::line::{Bound, Call, Held, Line, Newcomer, Refusal, WaiterId, hold};
 use crate::permit::{Decision, Limited, Permit};
 use crate::store::{Ask, Outcome, Reserve};
@@ -27,11 +27,11 @@ pub struct Acquire {
 }
 
 impl Acquire {
-    pub(crate) fn new(shared: Arc<Shared>, key: Key) -> Self {
+    pub(crate) fn new(epoch: Arc<Epoch>, key: Key) -> Self {
         Self {
-            max_wait: shared.policy.max_wait(),
+            max_wait: epoch.policy.max_wait(),
             deadline: None,
-            wait: Wait::new(shared, key),
+            wait: Wait::new(epoch, key),
         }
     }
 
@@ -100,9 +100,9 @@ pub struct TryAcquire {
 }
 
 impl TryAcquire {
-    pub(crate) fn new(shared: Arc<Shared>, key: Key) -> Self {
+    pub(crate) fn new(epoch: Arc<Epoch>, key: Key) -> Self {
         Self {
-            wait: Wait::new(shared, key),
+            wait: Wait::new(epoch, key),
         }
     }
 
@@ -130,7 +130,7 @@ impl fmt::Debug for TryAcquire {
 
 /// A request on its way to a permit.
 struct Wait {
-    shared: Arc<Shared>,
+    epoch: Arc<Epoch>,
     key: Key,
     cost: u32,
     since: Option<Instant>,
@@ -148,9 +148,9 @@ enum Stage {
 type Answer = Result<Permit, Limited>;
 
 impl Wait {
-    fn new(shared: Arc<Shared>, key: Key) -> Self {
+    fn new(epoch: Arc<Epoch>, key: Key) -> Self {
         Self {
-            shared,
+            epoch,
             key,
             cost: 1,
             since: None,
@@ -188,7 +188,7 @@ impl Wait {
     }
 
     fn check(&self) -> Result<(), Error> {
-        let most = self.shared.policy.largest_cost();
+        let most = self.epoch.policy.largest_cost();
         if self.key.as_str().is_empty() {
             Err(Error::empty_key())
         } else if self.cost == 0 {
@@ -202,22 +202,22 @@ impl Wait {
 
     /// Asks a store that answers at once, if nobody waits; `None` if the request has to join a line.
     fn try_alone(&mut self, bound: Bound) -> Result<Option<Answer>, Error> {
-        let shared = &self.shared;
-        if !shared.store.is_local() || self.arrival.is_some() || shared.lines.contain(&self.key) {
+        let epoch = &self.epoch;
+        if !epoch.store.is_local() || self.arrival.is_some() || epoch.lines.contain(&self.key) {
             return Ok(None);
         }
         let sent = self.since();
-        let guard = self.shared.guard.current();
+        let guard = self.epoch.guard.current();
         let ask = Ask {
             count: 1,
             cost: self.cost,
             max_wait: 0,
         };
-        let mut reply = self.shared.store.reserve(&Reserve {
+        let mut reply = self.epoch.store.reserve(&Reserve {
             guard,
-            least_guard: self.shared.guard.least(),
+            least_guard: self.epoch.guard.least(),
             asks: &[ask],
-            ..Reserve::new(&self.key, &self.shared.policy)
+            ..Reserve::new(&self.key, &self.epoch.policy)
         });
         let Some(reserved) = reply.take_ready() else {
             return Ok(None);
@@ -228,7 +228,7 @@ impl Wait {
             sent,
             received,
             guard,
-            buffer: self.shared.policy.buffer(),
+            buffer: self.epoch.policy.buffer(),
             offset: Offset::of_call(sent, sent, received, reserved.now),
         };
         let limited = |wait| Limited {
@@ -240,12 +240,12 @@ impl Wait {
             Some(Outcome::Granted(slot)) => {
                 let held = hold(slot, reserved.now, reserved.remaining, reserved.reset, call);
                 if held.due < held.expires {
-                    self.shared.guard.departed();
-                    self.arrival = Some(self.shared.lines.arrive());
+                    self.epoch.guard.departed();
+                    self.arrival = Some(self.epoch.lines.arrive());
                     return Ok(Some(Ok(self.permit(held))));
                 }
-                self.shared.guard.forfeited(guard);
-                self.shared.lines.give(&self.shared, &self.key, held);
+                self.epoch.guard.forfeited(guard);
+                self.epoch.lines.give(&self.epoch, &self.key, held);
                 Ok(None)
             }
             Some(Outcome::Refused { wait }) if bound == Bound::Now => Ok(Some(Err(limited(wait)))),
@@ -260,7 +260,7 @@ impl Wait {
     /// Panics where there is no runtime to wait in, or one without a timer.
     fn join(&self, bound: Bound) -> Result<(Arc<Line>, WaiterId), Error> {
         drop(tokio::time::sleep(Duration::ZERO));
-        let policy = &self.shared.policy;
+        let policy = &self.epoch.policy;
         // Who does not wait does not lengthen the line.
         let max_waiting = match bound {
             Bound::Now => usize::MAX,
@@ -272,13 +272,13 @@ impl Wait {
             arrival: self.arrival,
             max_waiting,
         };
-        let joined = self.shared.lines.join(&self.shared, &self.key, newcomer);
+        let joined = self.epoch.lines.join(&self.epoch, &self.key, newcomer);
         joined.map_err(Error::line_full)
     }
 
     fn permit(&mut self, held: Held) -> Permit {
         let since = self.since();
-        Permit::new(self.shared.clone(), self.key.clone(), held, since)
+        Permit::new(self.epoch.clone(), self.key.clone(), held, since)
     }
 
     fn debug(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {

@@ -54,6 +54,7 @@ mod acquire;
 mod algorithm;
 mod clock;
 mod departure;
+mod epoch;
 mod error;
 mod guard;
 pub mod key;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::clock::StoreClock;
+use crate::epoch::Epoch;
 use crate::error::{BuildError, Error};
 use crate::guard::Guard;
 use crate::key::Key;
@@ -35,16 +36,7 @@ use crate::store::{MemoryStore, Store};
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    shared: Arc<Shared>,
-}
-
-/// What all clones of a limiter share.
-pub(crate) struct Shared {
-    pub(crate) policy: Policy,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) lines: Lines,
-    pub(crate) guard: Arc<Guard>,
-    pub(crate) clock: StoreClock,
+    epoch: Arc<Epoch>,
 }
 
 impl Limiter {
@@ -90,7 +82,7 @@ impl Limiter {
     /// runtimes that wait on one limiter at the same time have to be running, as one of them serves
     /// the line of a key for all.
     pub fn acquire(&self, key: impl Into<Key>) -> Acquire {
-        Acquire::new(self.shared.clone(), key.into())
+        Acquire::new(self.epoch.clone(), key.into())
     }
 
     /// Decides at once whether a request may depart, without waiting for a slot.
@@ -119,7 +111,7 @@ impl Limiter {
     ///
     /// The future panics if it has to ask the store outside of a tokio runtime with its timer enabled.
     pub fn try_acquire(&self, key: impl Into<Key>) -> TryAcquire {
-        TryAcquire::new(self.shared.clone(), key.into())
+        TryAcquire::new(self.epoch.clone(), key.into())
     }
 
     /// Runs a function once it may depart: any function, with any result.
@@ -150,29 +142,19 @@ impl Limiter {
     /// The quotas, and the bounds on waiting.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.shared.policy
+        &self.epoch.policy
     }
 
     /// For how many keys somebody waits, in this process.
     #[must_use]
     pub fn lines(&self) -> usize {
-        self.shared.lines.len()
+        self.epoch.lines.len()
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shared.fmt(f)
-    }
-}
-
-impl fmt::Debug for Shared {
-    // Lines refer back to what is shared.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter")
-            .field("policy", &self.policy.id())
-            .field("store", &self.store)
-            .finish_non_exhaustive()
+        self.epoch.fmt(f)
     }
 }
 
@@ -250,7 +232,7 @@ impl LimiterBuilder {
         let policy = self.parts.build()?;
         let guard = Arc::new(Guard::new(policy.guard()));
         Ok(Limiter {
-            shared: Arc::new(Shared {
+            epoch: Arc::new(Epoch {
                 store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
                 lines: Lines::default(),
                 guard,

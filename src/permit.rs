@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::epoch::Epoch;
 use crate::key::Key;
-use crate::limiter::Shared;
 use crate::line::Held;
 
 /// The right to depart now.
@@ -19,16 +19,16 @@ use crate::line::Held;
 ///
 /// [`run`]: crate::Limiter::run
 pub struct Permit {
-    shared: Arc<Shared>,
+    epoch: Arc<Epoch>,
     key: Key,
     held: Held,
     waited: Duration,
 }
 
 impl Permit {
-    pub(crate) fn new(shared: Arc<Shared>, key: Key, held: Held, since: Instant) -> Self {
+    pub(crate) fn new(epoch: Arc<Epoch>, key: Key, held: Held, since: Instant) -> Self {
         Self {
-            shared,
+            epoch,
             key,
             held,
             waited: since.elapsed(),
@@ -57,7 +57,7 @@ impl Permit {
     /// Outside of a tokio runtime, only the embedded store takes it back; elsewhere it stays
     /// reserved until its time has passed.
     pub fn forfeit(self) {
-        self.shared.lines.give(&self.shared, &self.key, self.held);
+        self.epoch.lines.give(&self.epoch, &self.key, self.held);
     }
 
     /// How long the request waited.

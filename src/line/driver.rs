@@ -57,9 +57,9 @@ impl Driver {
         });
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
-            let shared = &self.line.shared;
-            let release = Release::new(&self.line.key, &shared.policy, &surplus);
-            self.releasing = Some(shared.store.release(&release));
+            let epoch = &self.line.epoch;
+            let release = Release::new(&self.line.key, &epoch.policy, &surplus);
+            self.releasing = Some(epoch.store.release(&release));
         }
         if let Some(asked) = asked {
             self.reserve(asked);
@@ -68,15 +68,15 @@ impl Driver {
     }
 
     fn reserve(&mut self, asked: Asked) {
-        let shared = &self.line.shared;
-        let guard = shared.guard.current();
+        let epoch = &self.line.epoch;
+        let guard = epoch.guard.current();
         let sent = Instant::now();
-        let reply = shared.store.reserve(&Reserve {
+        let reply = epoch.store.reserve(&Reserve {
             key: &self.line.key,
-            policy: &shared.policy,
+            policy: &epoch.policy,
             guard,
-            least_guard: shared.guard.least(),
-            round_trip: shared.guard.round_trip(),
+            least_guard: epoch.guard.least(),
+            round_trip: epoch.guard.round_trip(),
             not_before: asked.not_before,
             asks: &asked.asks,
         });
@@ -107,7 +107,7 @@ impl Driver {
             }) = self.reserving.take()
             {
                 let received = Instant::now();
-                let shared = &self.line.shared;
+                let epoch = &self.line.epoch;
                 self.line.locked(|state, wakes| match answer {
                     Ok(reserved) if reserved.outcomes.len() != asked.len() => {
                         let error = StoreError::new("the store has not answered every request");
@@ -118,8 +118,8 @@ impl Driver {
                             sent,
                             received,
                             guard,
-                            buffer: shared.policy.buffer(),
-                            offset: shared.clock.observe(sent, received, reserved.now),
+                            buffer: epoch.policy.buffer(),
+                            offset: epoch.clock.observe(sent, received, reserved.now),
                         };
                         state.queue.answered(&asked, reserved, call, wakes);
                     }
@@ -154,7 +154,7 @@ impl Future for Driver {
                 continue;
             }
             let busy = this.reserving.is_some() || this.releasing.is_some();
-            if !busy && this.line.shared.lines.close(&this.line) {
+            if !busy && this.line.epoch.lines.close(&this.line) {
                 return Poll::Ready(());
             }
             if this.poll_alarm(cx, alarm).is_pending() {

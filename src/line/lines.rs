@@ -12,8 +12,8 @@ use super::Line;
 use super::bound::Bound;
 use super::held::Held;
 use super::queue::{Queue, WaiterId, Wakes};
+use crate::epoch::Epoch;
 use crate::key::Key;
-use crate::limiter::Shared;
 
 const SHARDS: usize = 16;
 
@@ -53,12 +53,12 @@ impl Lines {
     /// Lets a waiter join the line of its key, or says how many wait there already.
     pub(crate) fn join(
         &self,
-        shared: &Arc<Shared>,
+        epoch: &Arc<Epoch>,
         key: &Key,
         newcomer: Newcomer,
     ) -> Result<(Arc<Line>, WaiterId), usize> {
         let Newcomer { cost, bound, .. } = newcomer;
-        let (line, joined) = self.with_line(shared, key, |queue, _, _| match newcomer.arrival {
+        let (line, joined) = self.with_line(epoch, key, |queue, _, _| match newcomer.arrival {
             Some(arrival) => Ok(queue.push_again(arrival, cost, bound)),
             None if queue.len() >= newcomer.max_waiting => Err(queue.len()),
             None => {
@@ -75,9 +75,9 @@ impl Lines {
     }
 
     /// Gives a slot to whoever waits first for its key, or else back to the store.
-    pub(crate) fn give(&self, shared: &Arc<Shared>, key: &Key, held: Held) {
+    pub(crate) fn give(&self, epoch: &Arc<Epoch>, key: &Key, held: Held) {
         let mut held = Some(held);
-        self.with_line(shared, key, |queue, now, wakes| {
+        self.with_line(epoch, key, |queue, now, wakes| {
             if let Some(held) = held.take() {
                 queue.give(held, now, wakes);
             }
@@ -98,7 +98,7 @@ impl Lines {
 
     fn with_line<T>(
         &self,
-        shared: &Arc<Shared>,
+        epoch: &Arc<Epoch>,
         key: &Key,
         mut change: impl FnMut(&mut Queue, Instant, &mut Wakes) -> T,
     ) -> (Arc<Line>, T) {
@@ -107,7 +107,7 @@ impl Lines {
                 let mut shard = self.shard(key).lock();
                 let line = shard.entry_ref(key).or_insert_with(|| {
                     self.count.fetch_add(1, Ordering::Release);
-                    Arc::new(Line::new(key.clone(), shared.clone()))
+                    Arc::new(Line::new(key.clone(), epoch.clone()))
                 });
                 line.clone()
             };

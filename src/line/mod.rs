@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use self::driver::Driver;
 use self::queue::{Queue, Wakes};
+use crate::epoch::Epoch;
 use crate::key::Key;
-use crate::limiter::Shared;
 use crate::store::Release;
 
 mod ask;
@@ -37,7 +37,7 @@ pub(crate) use self::queue::{Refusal, WaiterId};
 #[derive(Debug)]
 pub(crate) struct Line {
     key: Key,
-    shared: Arc<Shared>,
+    epoch: Arc<Epoch>,
     state: Mutex<State>,
 }
 
@@ -60,11 +60,11 @@ enum DriverState {
 }
 
 impl Line {
-    fn new(key: Key, shared: Arc<Shared>) -> Self {
-        let queue = Queue::new(shared.guard.clone());
+    fn new(key: Key, epoch: Arc<Epoch>) -> Self {
+        let queue = Queue::new(epoch.guard.clone());
         Self {
             key,
-            shared,
+            epoch,
             state: Mutex::new(State {
                 queue,
                 driver: DriverState::Gone,
@@ -111,7 +111,7 @@ impl Line {
         drop(state);
         if idle {
             // Now, and not when the driver gets to it: its runtime need not be running.
-            self.shared.lines.close(self);
+            self.epoch.lines.close(self);
         }
         wakes.into_iter().for_each(Waker::wake);
         if spawn {
@@ -144,12 +144,12 @@ impl Line {
             if surplus.is_empty() {
                 break;
             }
-            if self.shared.store.is_local() {
-                let release = Release::new(&self.key, &self.shared.policy, &surplus);
-                drop(self.shared.store.release(&release));
+            if self.epoch.store.is_local() {
+                let release = Release::new(&self.key, &self.epoch.policy, &surplus);
+                drop(self.epoch.store.release(&release));
             }
         }
-        self.shared.lines.close(self);
+        self.epoch.lines.close(self);
     }
 }
 
