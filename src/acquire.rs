@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock::Offset;
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Epochs};
 use crate::error::Error;
 use crate::key::Key;
 use crate::line::{Bound, Call, Held, Line, Newcomer, Refusal, WaiterId, hold};
 use crate::permit::{Decision, Limited, Permit};
+use crate::policy::Policy;
 use crate::store::{Ask, Outcome, Reserve};
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
@@ -27,22 +28,23 @@ pub struct Acquire {
 }
 
 impl Acquire {
-    pub(crate) fn new(epoch: Arc<Epoch>, key: Key) -> Self {
+    pub(crate) fn new(epochs: Arc<Epochs>, key: Key) -> Self {
         Self {
-            max_wait: epoch.policy.max_wait(),
+            max_wait: epochs.max_wait(),
             deadline: None,
-            wait: Wait::new(epoch, key),
+            wait: Wait::new(epochs, key),
         }
     }
 
-    /// Waits once more, from the place in the line that the expired permit had.
+    /// Waits once more, from the place in the line that the expired permit had, under the quotas
+    /// that it had: under others, the request might cost more than they hold.
     #[cfg_attr(
         not(feature = "tower"),
         expect(dead_code, reason = "only a service makes it wait")
     )]
     pub(crate) fn again(&mut self, expired: Permit) {
+        self.wait.stage = Stage::Start(Some(expired.epoch().clone()));
         expired.forfeit();
-        self.wait.stage = Stage::Start;
     }
 
     /// Sets what the request costs, from 1 to what the quotas hold.
@@ -100,9 +102,9 @@ pub struct TryAcquire {
 }
 
 impl TryAcquire {
-    pub(crate) fn new(epoch: Arc<Epoch>, key: Key) -> Self {
+    pub(crate) fn new(epochs: Arc<Epochs>, key: Key) -> Self {
         Self {
-            wait: Wait::new(epoch, key),
+            wait: Wait::new(epochs, key),
         }
     }
 
@@ -130,7 +132,7 @@ impl fmt::Debug for TryAcquire {
 
 /// A request on its way to a permit.
 struct Wait {
-    epoch: Arc<Epoch>,
+    epochs: Arc<Epochs>,
     key: Key,
     cost: u32,
     since: Option<Instant>,
@@ -140,7 +142,8 @@ struct Wait {
 }
 
 enum Stage {
-    Start,
+    /// In the current epoch, unless it has been under way in another.
+    Start(Option<Arc<Epoch>>),
     InLine(Arc<Line>, WaiterId),
     Done,
 }
@@ -148,14 +151,14 @@ enum Stage {
 type Answer = Result<Permit, Limited>;
 
 impl Wait {
-    fn new(epoch: Arc<Epoch>, key: Key) -> Self {
+    fn new(epochs: Arc<Epochs>, key: Key) -> Self {
         Self {
-            epoch,
+            epochs,
             key,
             cost: 1,
             since: None,
             arrival: None,
-            stage: Stage::Start,
+            stage: Stage::Start(None),
         }
     }
 
@@ -165,13 +168,14 @@ impl Wait {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, bound: Bound) -> Poll<Result<Answer, Error>> {
-        if let Stage::Start = self.stage {
-            self.check()?;
-            if let Some(answer) = self.try_alone(bound)? {
+        if let Stage::Start(epoch) = &mut self.stage {
+            let epoch = epoch.take().unwrap_or_else(|| self.epochs.current());
+            self.check(&epoch.policy)?;
+            if let Some(answer) = self.try_alone(&epoch, bound)? {
                 self.stage = Stage::Done;
-                return Poll::Ready(Ok(answer));
+                return Poll::Ready(Ok(answer.map(|held| self.permit(epoch, held))));
             }
-            let (line, id) = self.join(bound)?;
+            let (line, id) = self.join(&epoch, bound)?;
             self.arrival = Some(id.arrival());
             self.stage = Stage::InLine(line, id);
         }
@@ -179,16 +183,17 @@ impl Wait {
             panic!("polled after it was ready");
         };
         let answer = ready!(line.poll(*id, cx));
+        let epoch = line.epoch().clone();
         self.stage = Stage::Done;
         Poll::Ready(match answer {
-            Ok(held) => Ok(Ok(self.permit(held))),
+            Ok(held) => Ok(Ok(self.permit(epoch, held))),
             Err(Refusal::TooLong(limited)) => Ok(Err(limited)),
             Err(Refusal::Store(error)) => Err(Error::store(error)),
         })
     }
 
-    fn check(&self) -> Result<(), Error> {
-        let most = self.epoch.policy.largest_cost();
+    fn check(&self, policy: &Policy) -> Result<(), Error> {
+        let most = policy.largest_cost();
         if self.key.as_str().is_empty() {
             Err(Error::empty_key())
         } else if self.cost == 0 {
@@ -201,23 +206,26 @@ impl Wait {
     }
 
     /// Asks a store that answers at once, if nobody waits; `None` if the request has to join a line.
-    fn try_alone(&mut self, bound: Bound) -> Result<Option<Answer>, Error> {
-        let epoch = &self.epoch;
+    fn try_alone(
+        &mut self,
+        epoch: &Arc<Epoch>,
+        bound: Bound,
+    ) -> Result<Option<Result<Held, Limited>>, Error> {
         if !epoch.store.is_local() || self.arrival.is_some() || epoch.lines.contain(&self.key) {
             return Ok(None);
         }
         let sent = self.since();
-        let guard = self.epoch.guard.current();
+        let guard = epoch.guard.current();
         let ask = Ask {
             count: 1,
             cost: self.cost,
             max_wait: 0,
         };
-        let mut reply = self.epoch.store.reserve(&Reserve {
+        let mut reply = epoch.store.reserve(&Reserve {
             guard,
-            least_guard: self.epoch.guard.least(),
+            least_guard: epoch.guard.least(),
             asks: &[ask],
-            ..Reserve::new(&self.key, &self.epoch.policy)
+            ..Reserve::new(&self.key, &epoch.policy)
         });
         let Some(reserved) = reply.take_ready() else {
             return Ok(None);
@@ -228,7 +236,7 @@ impl Wait {
             sent,
             received,
             guard,
-            buffer: self.epoch.policy.buffer(),
+            buffer: epoch.policy.buffer(),
             offset: Offset::of_call(sent, sent, received, reserved.now),
         };
         let limited = |wait| Limited {
@@ -240,12 +248,12 @@ impl Wait {
             Some(Outcome::Granted(slot)) => {
                 let held = hold(slot, reserved.now, reserved.remaining, reserved.reset, call);
                 if held.due < held.expires {
-                    self.epoch.guard.departed();
-                    self.arrival = Some(self.epoch.lines.arrive());
-                    return Ok(Some(Ok(self.permit(held))));
+                    epoch.guard.departed();
+                    self.arrival = Some(epoch.lines.arrive());
+                    return Ok(Some(Ok(held)));
                 }
-                self.epoch.guard.forfeited(guard);
-                self.epoch.lines.give(&self.epoch, &self.key, held);
+                epoch.guard.forfeited(guard);
+                epoch.lines.give(epoch, &self.key, held);
                 Ok(None)
             }
             Some(Outcome::Refused { wait }) if bound == Bound::Now => Ok(Some(Err(limited(wait)))),
@@ -258,9 +266,9 @@ impl Wait {
     /// # Panics
     ///
     /// Panics where there is no runtime to wait in, or one without a timer.
-    fn join(&self, bound: Bound) -> Result<(Arc<Line>, WaiterId), Error> {
+    fn join(&self, epoch: &Arc<Epoch>, bound: Bound) -> Result<(Arc<Line>, WaiterId), Error> {
         drop(tokio::time::sleep(Duration::ZERO));
-        let policy = &self.epoch.policy;
+        let policy = &epoch.policy;
         // Who does not wait does not lengthen the line.
         let max_waiting = match bound {
             Bound::Now => usize::MAX,
@@ -272,13 +280,13 @@ impl Wait {
             arrival: self.arrival,
             max_waiting,
         };
-        let joined = self.epoch.lines.join(&self.epoch, &self.key, newcomer);
+        let joined = epoch.lines.join(epoch, &self.key, newcomer);
         joined.map_err(Error::line_full)
     }
 
-    fn permit(&mut self, held: Held) -> Permit {
+    fn permit(&mut self, epoch: Arc<Epoch>, held: Held) -> Permit {
         let since = self.since();
-        Permit::new(self.epoch.clone(), self.key.clone(), held, since)
+        Permit::new(epoch, self.key.clone(), held, since)
     }
 
     fn debug(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {

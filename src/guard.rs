@@ -41,6 +41,18 @@ impl Guard {
         }
     }
 
+    /// A guard that is never below another floor, and knows what this one has learnt.
+    pub(crate) fn with_floor(&self, floor: Duration) -> Self {
+        let copy = |it: &AtomicU64| AtomicU64::new(it.load(Ordering::Relaxed));
+        Self {
+            floor: micros(floor),
+            measured: AtomicBool::new(self.is_measured()),
+            round_trip: copy(&self.round_trip),
+            uncertainty: copy(&self.uncertainty),
+            wanted: copy(&self.wanted),
+        }
+    }
+
     pub(crate) fn current(&self) -> Duration {
         Duration::from_micros(self.base().max(self.wanted.load(Ordering::Relaxed)))
     }
@@ -153,6 +165,19 @@ mod tests {
             guard.departed();
         }
         assert_eq!(guard.current(), FLOOR);
+    }
+
+    #[test]
+    fn keeps_what_it_has_learnt_with_another_floor() {
+        let guard = Guard::new(FLOOR);
+        guard.measured(Duration::from_millis(40), Duration::from_millis(30));
+        let other = guard.with_floor(FLOOR / 4);
+        assert!(other.is_measured());
+        assert_eq!(other.round_trip(), guard.round_trip());
+        assert_eq!(other.current(), Duration::from_millis(31));
+        guard.forfeited(FLOOR * 2);
+        assert_eq!(guard.with_floor(FLOOR / 4).current(), FLOOR * 4);
+        assert_eq!(guard.with_floor(FLOOR * 5).current(), FLOOR * 5);
     }
 
     #[test]

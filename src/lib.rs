@@ -30,6 +30,7 @@
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
 //! | whose quota a request spends | [`key`] |
 //! | how requests are counted | [`Quota`], [`Algorithm`] |
+//! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
 //! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
 //! | what went wrong | [`Error`], [`BuildError`] |

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{Acquire, TryAcquire};
-use crate::clock::StoreClock;
-use crate::epoch::Epoch;
+use crate::epoch::Epochs;
 use crate::error::{BuildError, Error};
-use crate::guard::Guard;
 use crate::key::Key;
-use crate::line::Lines;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
 use crate::store::{MemoryStore, Store};
@@ -19,7 +16,7 @@ use crate::store::{MemoryStore, Store};
 /// others that use the same store.
 ///
 /// Clones are cheap and share everything, so one limiter can serve a reqwest client, a tower
-/// service and plain functions at once.
+/// service and plain functions at once, and [change its quotas](Self::set_quotas) for all of them.
 ///
 /// ```
 /// use tower_throttle::{Limiter, Quota};
@@ -36,7 +33,7 @@ use crate::store::{MemoryStore, Store};
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    epoch: Arc<Epoch>,
+    epochs: Arc<Epochs>,
 }
 
 impl Limiter {
@@ -82,7 +79,7 @@ impl Limiter {
     /// runtimes that wait on one limiter at the same time have to be running, as one of them serves
     /// the line of a key for all.
     pub fn acquire(&self, key: impl Into<Key>) -> Acquire {
-        Acquire::new(self.epoch.clone(), key.into())
+        Acquire::new(self.epochs.clone(), key.into())
     }
 
     /// Decides at once whether a request may depart, without waiting for a slot.
@@ -111,7 +108,7 @@ impl Limiter {
     ///
     /// The future panics if it has to ask the store outside of a tokio runtime with its timer enabled.
     pub fn try_acquire(&self, key: impl Into<Key>) -> TryAcquire {
-        TryAcquire::new(self.epoch.clone(), key.into())
+        TryAcquire::new(self.epochs.clone(), key.into())
     }
 
     /// Runs a function once it may depart: any function, with any result.
@@ -139,22 +136,89 @@ impl Limiter {
         Ok(function().await)
     }
 
-    /// The quotas, and the bounds on waiting.
-    #[must_use]
-    pub fn policy(&self) -> &Policy {
-        &self.epoch.policy
+    /// Changes the quota, for all clones of this limiter at once.
+    ///
+    /// As [`set_quotas`](Self::set_quotas) with this one alone: it takes the place of all that held
+    /// jointly.
+    ///
+    /// ```
+    /// # use tower_throttle::{BuildError, Limiter, Quota};
+    /// # fn main() -> Result<(), BuildError> {
+    /// # let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+    /// limiter.set_quota(Quota::per_second(20))?;
+    /// assert_eq!(limiter.policy().quotas(), [Quota::per_second(20)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`set_quotas`](Self::set_quotas); then nothing has changed.
+    pub fn set_quota(&self, quota: Quota) -> Result<(), BuildError> {
+        self.set_quotas([quota])
     }
 
-    /// For how many keys somebody waits, in this process.
+    /// Changes the quotas, which hold jointly, for all clones of this limiter at once.
+    ///
+    /// For when an API announces another limit, or a configuration is read anew: requests made from
+    /// then on depart by the new quotas. The rest of the policy stays as it was built, the guard too if
+    /// one was set; else it becomes the new quotas' default.
+    ///
+    /// A request is made when its future is first polled, and keeps the quotas that are set then until
+    /// it departs, even if it has to reserve another slot. So those who wait stay in their line and
+    /// keep their slots, and what they give back returns to the quotas it came from.
+    ///
+    /// Each set of quotas has a state of its own, named by [`Policy::id`]. Changed quotas start
+    /// clean, and quotas that are set once more find what is left of their state and their line. So
+    /// until the last of the old line has departed, and for one window more, requests depart by the
+    /// old quotas beside those by the new, up to the sum of both;
+    /// [`max_wait`](LimiterBuilder::max_wait) bounds how long the line is. Other processes keep their
+    /// quotas until they are told, and count separately until then.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().quota(Quota::per_second(1)).build()?;
+    /// let client = limiter.clone();
+    /// limiter.set_quotas([Quota::per_second(2), Quota::per_hour(5_000)])?;
+    ///
+    /// assert!(client.try_acquire("api.example.com").await?.is_granted());
+    /// assert!(client.try_acquire("api.example.com").await?.is_granted());
+    /// assert!(!client.try_acquire("api.example.com").await?.is_granted());
+    ///
+    /// let error = limiter.set_quotas([Quota::per_second(0)]).unwrap_err();
+    /// assert_eq!(error.to_string(), "quota `0/1s`: the limit is zero");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`build`](LimiterBuilder::build) does, with the name of what is wrong and its value;
+    /// then nothing has changed.
+    pub fn set_quotas(&self, quotas: impl IntoIterator<Item = Quota>) -> Result<(), BuildError> {
+        self.epochs.set_quotas(quotas.into_iter().collect())
+    }
+
+    /// The quotas that are set, and the bounds on waiting.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        self.epochs.current().policy.clone()
+    }
+
+    /// For how many keys somebody waits, in this process; those who wait by quotas that have
+    /// [changed](Self::set_quotas) since count apart.
     #[must_use]
     pub fn lines(&self) -> usize {
-        self.epoch.lines.len()
+        self.epochs.lines()
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.epoch.fmt(f)
+        self.epochs.current().fmt(f)
     }
 }
 
@@ -229,16 +293,10 @@ impl LimiterBuilder {
     /// one twice, a limit or a window of zero, a window longer than ten years or not in whole
     /// microseconds, or a name, buffer or guard out of bounds.
     pub fn build(self) -> Result<Limiter, BuildError> {
-        let policy = self.parts.build()?;
-        let guard = Arc::new(Guard::new(policy.guard()));
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let epochs = Epochs::new(self.parts, store)?;
         Ok(Limiter {
-            epoch: Arc::new(Epoch {
-                store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
-                lines: Lines::default(),
-                guard,
-                clock: StoreClock::new(),
-                policy,
-            }),
+            epochs: Arc::new(epochs),
         })
     }
 }

@@ -44,6 +44,10 @@ impl Permit {
         Instant::now() < self.held.expires
     }
 
+    pub(crate) fn epoch(&self) -> &Arc<Epoch> {
+        &self.epoch
+    }
+
     #[cfg_attr(
         not(feature = "tower"),
         expect(dead_code, reason = "only a service makes a permit wait")

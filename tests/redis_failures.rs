@@ -7,6 +7,7 @@ use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -559,7 +560,7 @@ fn dump(server: &RedisServer, name: &str) -> Vec<u8> {
 }
 
 /// The policy of all kinds, and the names under which its free slots and its quotas stand.
-fn all_kinds() -> (Policy, Vec<String>) {
+fn all_kinds() -> (Arc<Policy>, Vec<String>) {
     let counted_by = |algorithm| Quota::new(10, LONG).algorithm(algorithm);
     let builder = [
         Algorithm::SlidingBuckets { buckets: 10 },
@@ -573,7 +574,7 @@ fn all_kinds() -> (Policy, Vec<String>) {
     .into_iter()
     .fold(quota(5), |builder, it| builder.quota(counted_by(it)));
     let builder = builder.name("all");
-    let policy = builder.build().expect("a valid policy").policy().clone();
+    let policy = builder.build().expect("a valid policy").policy();
     let base = format!("throttle:{{a}}:{}", policy.id());
     let quotas = policy.id().split('+').enumerate();
     let names = quotas.map(|(place, _)| format!("{base}:{place}"));
@@ -797,7 +798,7 @@ async fn a_server_that_takes_no_writes_refuses_and_charges_nothing() {
 async fn a_release_that_fails_is_an_error_and_consumes_nothing_more() {
     let mut server = RedisServer::start();
     let store = connect(&server).await;
-    let policy = quota(2).build().expect("a valid policy").policy().clone();
+    let policy = quota(2).build().expect("a valid policy").policy();
     let key = Key::from("a");
     let held = slots(&store, &key, &policy, 3).await;
     let last = Release::new(&key, &policy, &held[2..]);

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -39,9 +40,9 @@ fn quota(quota: Quota) -> LimiterBuilder {
     Limiter::builder().quota(quota)
 }
 
-fn policy(builder: LimiterBuilder) -> Policy {
+fn policy(builder: LimiterBuilder) -> Arc<Policy> {
     let builder = builder.guard(Duration::from_millis(1));
-    builder.build().expect("a valid policy").policy().clone()
+    builder.build().expect("a valid policy").policy()
 }
 
 fn joint() -> LimiterBuilder {

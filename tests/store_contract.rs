@@ -3,6 +3,7 @@
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -110,7 +111,7 @@ impl Faulty {
         }
     }
 
-    fn policy(&self, policy: &Policy) -> Policy {
+    fn policy(&self, policy: &Policy) -> Arc<Policy> {
         let quotas = match self.fault {
             Fault::ForgetsAllQuotasButOne => &policy.quotas()[..1],
             _ => policy.quotas(),
@@ -133,7 +134,6 @@ impl Faulty {
             .build()
             .expect("what could be built before")
             .policy()
-            .clone()
     }
 
     fn asks(&self, asks: &[Ask]) -> Vec<Ask> {

@@ -73,6 +73,10 @@ impl Line {
         }
     }
 
+    pub(crate) fn epoch(&self) -> &Arc<Epoch> {
+        &self.epoch
+    }
+
     pub(crate) fn poll(
         self: &Arc<Self>,
         id: WaiterId,

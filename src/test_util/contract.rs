@@ -251,24 +251,20 @@ impl<S: Store> Bench<S> {
     }
 }
 
-fn policy(quotas: &[Quota]) -> Policy {
+fn policy(quotas: &[Quota]) -> Arc<Policy> {
     let builder = Limiter::builder().guard(GUARD);
     let builder = quotas
         .iter()
         .fold(builder, |builder, quota| builder.quota(*quota));
-    builder
-        .build()
-        .expect("quotas that can hold")
-        .policy()
-        .clone()
+    builder.build().expect("quotas that can hold").policy()
 }
 
-fn log(limit: u32) -> Policy {
+fn log(limit: u32) -> Arc<Policy> {
     policy(&[Quota::new(limit, LONG)])
 }
 
 /// One of each kind, and two joined, all with slots that are [`LONG`] / 4 apart or more.
-fn kinds() -> [(&'static str, Policy); 4] {
+fn kinds() -> [(&'static str, Arc<Policy>); 4] {
     let spacing = Quota::new(4, LONG).algorithm(Algorithm::Spacing);
     [
         ("log", log(2)),

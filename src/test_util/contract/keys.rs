@@ -72,11 +72,7 @@ pub(super) async fn other_policies_do_not_affect_each_other<S: Store>(bench: &Be
     let key = bench.key("key");
     let named = |name| {
         let builder = Limiter::builder().quota(Quota::new(1, LONG)).name(name);
-        builder
-            .build()
-            .expect("a quota that can hold")
-            .policy()
-            .clone()
+        builder.build().expect("a quota that can hold").policy()
     };
     let long = policy(&[Quota::new(1, LONG * 2)]);
     let joint = policy(&[Quota::new(1, LONG), Quota::new(1, LONG * 2)]);
@@ -109,7 +105,7 @@ pub(super) async fn policies_of_one_id_share_their_quotas<S: Store>(bench: &Benc
         first,
         "nothing was recorded, and a request is refused"
     );
-    let second = is_granted(bench, &key, other.policy()).await;
+    let second = is_granted(bench, &key, &other.policy()).await;
     require!(
         bench,
         !second,

@@ -55,11 +55,7 @@ pub(super) async fn a_sliding_log_never_exceeds_its_limit<S: Store>(bench: &Benc
         .quota(Quota::new(limit, window))
         .guard(GUARD)
         .buffer(buffer);
-    let policy = builder
-        .build()
-        .expect("a quota that can hold")
-        .policy()
-        .clone();
+    let policy = builder.build().expect("a quota that can hold").policy();
     let key = bench.key("key");
     let mut slots = Vec::new();
     for count in [1, 1, 2, 5, 1, 7] {
