@@ -30,6 +30,7 @@
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
 //! | whose quota a request spends | [`key`] |
 //! | how requests are counted | [`Quota`], [`Algorithm`] |
+//! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
 //! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
@@ -83,7 +84,7 @@ pub use self::{
     limiter::{Limiter, LimiterBuilder},
     permit::{Decision, Limited, Permit},
     policy::Policy,
-    quota::{Algorithm, Quota, WindowStart},
+    quota::{Algorithm, ParseQuotaError, Quota, WindowStart},
 };
 
 /// The README's examples are tests.

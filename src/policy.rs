@@ -224,7 +224,7 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(
             problem(Quota::new(0, second)),
-            "quota `0/1s`: the limit is zero"
+            "quota `0/s`: the limit is zero"
         );
         assert_eq!(
             problem(Quota::new(1, Duration::ZERO)),

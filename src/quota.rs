@@ -1,7 +1,10 @@
 //! How much, per how long, counted how: [`Quota`] and [`Algorithm`].
 
-use std::fmt;
+mod text;
+
 use std::time::Duration;
+
+pub use self::text::ParseQuotaError;
 
 /// The longest window, and the longest wait that a store hands out: ten years.
 pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -18,11 +21,39 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 ///
 /// let polite = Quota::per_second(10);
 /// assert_eq!(polite, Quota::new(10, Duration::from_secs(1)));
-/// assert_eq!(polite.to_string(), "10/1s");
 ///
 /// let bursty = Quota::per_minute(100).algorithm(Algorithm::Gcra { burst: 20 });
-/// assert_eq!(bursty.to_string(), "100/1m gcra burst=20");
+/// assert_eq!(bursty.largest_cost(), 20);
 /// ```
+///
+/// # As text
+///
+/// A quota is parsed from, and shown as, `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]]`:
+///
+/// ```
+/// # use std::time::Duration;
+/// use tower_throttle::{Algorithm, Quota};
+///
+/// let quota: Quota = "100/m gcra burst=20".parse()?;
+/// assert_eq!(quota, Quota::per_minute(100).algorithm(Algorithm::Gcra { burst: 20 }));
+/// assert_eq!(quota.to_string(), "100/m gcra burst=20");
+///
+/// assert_eq!("600/1m30s".parse(), Ok(Quota::new(600, Duration::from_secs(90))));
+/// assert_eq!("5000/60min".parse::<Quota>()?.to_string(), "5_000/h");
+/// # Ok::<_, tower_throttle::ParseQuotaError>(())
+/// ```
+///
+/// - A number is made of digits, with single `_` between them or without.
+/// - The window is a unit alone, for one of it, or counts of units from large to small: `d`, `h`,
+///   `m`, `s`, `ms` and `us`, or by longer names such as `min`, `sec` and `hours`.
+/// - The algorithm is `sliding-log`, the default, `sliding-buckets buckets=COUNT`, `spacing`,
+///   `leaky-bucket capacity=COUNT`, `gcra burst=COUNT`, or `fixed-window`, which begins windows by
+///   `start=clock`, the default, or `start=first-request`.
+/// - Words are separated by white space, of which there may be more around them. Upper case
+///   is as good as lower case, except in `M`, which could be months.
+///
+/// Quotas that could not hold are no quotas here: parsing refuses, with [`ParseQuotaError`], what
+/// building a limiter would.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u32,
@@ -175,62 +206,9 @@ impl Quota {
     }
 }
 
-impl fmt::Display for Quota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.limit, Window(self.window))?;
-        match self.algorithm {
-            Algorithm::SlidingLog => Ok(()),
-            Algorithm::Spacing => f.write_str(" spacing"),
-            Algorithm::Gcra { burst } => write!(f, " gcra burst={burst}"),
-            Algorithm::SlidingBuckets { buckets } => {
-                write!(f, " sliding-buckets buckets={buckets}")
-            }
-            Algorithm::LeakyBucket { capacity } => write!(f, " leaky-bucket capacity={capacity}"),
-            Algorithm::FixedWindow {
-                start: WindowStart::Clock,
-            } => f.write_str(" fixed-window"),
-            Algorithm::FixedWindow {
-                start: WindowStart::FirstRequest,
-            } => f.write_str(" fixed-window start=first-request"),
-        }
-    }
-}
-
-/// A duration in the largest unit that divides it.
-struct Window(Duration);
-
-impl fmt::Display for Window {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u128, &str); 6] = [
-            (86_400_000_000_000, "d"),
-            (3_600_000_000_000, "h"),
-            (60_000_000_000, "m"),
-            (1_000_000_000, "s"),
-            (1_000_000, "ms"),
-            (1_000, "us"),
-        ];
-        let nanos = self.0.as_nanos();
-        let (size, unit) = UNITS
-            .into_iter()
-            .find(|(size, _)| nanos > 0 && nanos.is_multiple_of(*size))
-            .unwrap_or((1, "ns"));
-        write!(f, "{}{unit}", nanos / size)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn displays_the_window_in_its_largest_whole_unit() {
-        let shown = |window| Quota::new(5, window).to_string();
-        assert_eq!(shown(Duration::from_secs(86_400)), "5/1d");
-        assert_eq!(shown(Duration::from_secs(5_400)), "5/90m");
-        assert_eq!(shown(Duration::from_millis(1_500)), "5/1500ms");
-        assert_eq!(shown(Duration::from_nanos(1)), "5/1ns");
-        assert_eq!(shown(Duration::ZERO), "5/0ns");
-    }
 
     #[test]
     fn costs_no_more_than_what_may_depart_at_once() {

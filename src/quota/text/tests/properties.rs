@@ -1,0 +1,171 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::super::UNITS;
+use crate::algorithm::Rule;
+use crate::quota::{Algorithm, Quota, WindowStart};
+
+fn count() -> impl Strategy<Value = u32> {
+    (any::<u32>(), 0..32).prop_map(|(bits, shift)| bits >> shift)
+}
+
+fn window() -> impl Strategy<Value = Duration> {
+    let bits = (any::<u64>(), 0..64).prop_map(|(bits, shift)| bits >> shift);
+    let units = prop::collection::vec((0_u64..100, 0..UNITS.len()), 1..4).prop_map(|counts| {
+        counts
+            .iter()
+            .map(|(count, unit)| count * UNITS[*unit].nanos)
+            .sum()
+    });
+    prop_oneof![
+        bits.clone().prop_map(Duration::from_nanos),
+        bits.prop_map(Duration::from_micros),
+        units.prop_map(Duration::from_nanos),
+    ]
+}
+
+fn algorithm() -> impl Strategy<Value = Algorithm> {
+    prop_oneof![
+        Just(Algorithm::SlidingLog),
+        count().prop_map(|buckets| Algorithm::SlidingBuckets { buckets }),
+        Just(Algorithm::Spacing),
+        count().prop_map(|capacity| Algorithm::LeakyBucket { capacity }),
+        count().prop_map(|burst| Algorithm::Gcra { burst }),
+        select(&[WindowStart::Clock, WindowStart::FirstRequest])
+            .prop_map(|start| Algorithm::FixedWindow { start }),
+    ]
+}
+
+fn any_quota() -> impl Strategy<Value = Quota> {
+    (count(), window(), algorithm())
+        .prop_map(|(limit, window, algorithm)| Quota::new(limit, window).algorithm(algorithm))
+}
+
+fn fragment() -> impl Strategy<Value = String> {
+    const FRAGMENTS: &[&str] = &[
+        "/",
+        "=",
+        "_",
+        "-",
+        " ",
+        "\t",
+        "\n",
+        "\u{a0}",
+        "\0",
+        ".",
+        ",",
+        "0",
+        "1",
+        "10",
+        "5_000",
+        "90",
+        "4294967296",
+        "99999999999999999999",
+        "d",
+        "h",
+        "m",
+        "M",
+        "s",
+        "ms",
+        "us",
+        "ns",
+        "\u{b5}s",
+        "min",
+        "Days",
+        "10/s",
+        "1m30s",
+        "sliding-log",
+        "sliding-buckets",
+        "spacing",
+        "leaky-bucket",
+        "gcra",
+        "GCRA",
+        "fixed-window",
+        "buckets",
+        "capacity=",
+        "burst=",
+        "start=",
+        "clock",
+        "first-request",
+        "\u{1f980}",
+        "e\u{301}",
+    ];
+    prop_oneof![
+        8 => select(FRAGMENTS).prop_map(String::from),
+        1 => any::<char>().prop_map(String::from),
+        1 => count().prop_map(|count| count.to_string()),
+    ]
+}
+
+/// A quota's text in which some pieces were replaced.
+fn mutation() -> impl Strategy<Value = String> {
+    let edit = (any::<Index>(), 0_usize..4, prop::option::of(fragment()));
+    (any_quota(), prop::collection::vec(edit, 1..4)).prop_map(|(quota, edits)| {
+        let mut text: Vec<char> = quota.to_string().chars().collect();
+        for (at, len, fragment) in edits {
+            let start = at.index(text.len() + 1);
+            let end = text.len().min(start + len);
+            text.splice(start..end, fragment.unwrap_or_default().chars());
+        }
+        text.into_iter().collect()
+    })
+}
+
+fn check_any(text: &str) -> Result<(), TestCaseError> {
+    match text.parse::<Quota>() {
+        Ok(quota) => {
+            prop_assert!(Rule::new(&quota).is_ok());
+            prop_assert_eq!(quota.to_string().parse(), Ok(quota));
+        }
+        Err(error) => {
+            let span = error.span();
+            let part = text.get(span.clone());
+            prop_assert!(part.is_some(), "{:?} of {:?}", span, text);
+            let is_at_end = span.start == text.trim_ascii_end().len();
+            prop_assert_eq!(part == Some(""), is_at_end, "{:?} of {:?}", span, text);
+            let message = error.to_string();
+            prop_assert!(message.len() < 1_200 && !message.contains(char::is_control));
+            prop_assert!(!message.ends_with('.'));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_096))]
+
+    #[test]
+    fn exactly_the_quotas_that_can_be_built_are_parsed_as_they_are_shown(quota in any_quota()) {
+        let text = quota.to_string();
+        prop_assert_eq!(text.parse::<Quota>().ok(), Rule::new(&quota).is_ok().then_some(quota));
+        // The names of keys in a store leave `_` out and still tell quotas apart.
+        prop_assert_eq!(text.replace('_', "").parse::<Quota>().ok(), text.parse().ok());
+    }
+
+    #[test]
+    fn quotas_are_shown_alike_only_if_they_are_equal(a in any_quota(), b in any_quota()) {
+        let likes = [b, b.algorithm(a.counted_by()), Quota::new(a.limit(), b.window()), a];
+        for like in likes {
+            prop_assert_eq!(a == like, a.to_string() == like.to_string());
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>()) {
+        check_any(&text)?;
+    }
+
+    #[test]
+    fn no_text_of_known_words_makes_it_panic(words in prop::collection::vec(fragment(), 0..10)) {
+        check_any(&words.concat())?;
+        check_any(&format!("10/s {}", words.concat()))?;
+        check_any(&format!("10/{}", words.join(" ")))?;
+    }
+
+    #[test]
+    fn no_garbled_quota_makes_it_panic(text in mutation()) {
+        check_any(&text)?;
+    }
+}
