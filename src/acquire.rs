@@ -170,7 +170,7 @@ impl Wait {
     fn poll(&mut self, cx: &mut Context<'_>, bound: Bound) -> Poll<Result<Answer, Error>> {
         if let Stage::Start(epoch) = &mut self.stage {
             let epoch = epoch.take().unwrap_or_else(|| self.epochs.current());
-            self.check(&epoch.policy)?;
+            check(&epoch.policy, &self.key, self.cost)?;
             if let Some(answer) = self.try_alone(&epoch, bound)? {
                 self.stage = Stage::Done;
                 return Poll::Ready(Ok(answer.map(|held| self.permit(epoch, held))));
@@ -190,19 +190,6 @@ impl Wait {
             Err(Refusal::TooLong(limited)) => Ok(Err(limited)),
             Err(Refusal::Store(error)) => Err(Error::store(error)),
         })
-    }
-
-    fn check(&self, policy: &Policy) -> Result<(), Error> {
-        let most = policy.largest_cost();
-        if self.key.as_str().is_empty() {
-            Err(Error::empty_key())
-        } else if self.cost == 0 {
-            Err(Error::zero_cost())
-        } else if self.cost > most {
-            Err(Error::too_costly(self.cost, most))
-        } else {
-            Ok(())
-        }
     }
 
     /// Asks a store that answers at once, if nobody waits; `None` if the request has to join a line.
@@ -302,5 +289,19 @@ impl Drop for Wait {
         if let Stage::InLine(line, id) = &self.stage {
             line.leave(*id);
         }
+    }
+}
+
+/// Whether such a request can ever depart.
+pub(crate) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Error> {
+    let most = policy.largest_cost();
+    if key.as_str().is_empty() {
+        Err(Error::empty_key())
+    } else if cost == 0 {
+        Err(Error::zero_cost())
+    } else if cost > most {
+        Err(Error::too_costly(cost, most))
+    } else {
+        Ok(())
     }
 }

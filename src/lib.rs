@@ -28,6 +28,7 @@
 //! | a reqwest client | [`ThrottleMiddleware`] |
 //! | a tower service | [`ThrottleLayer`] |
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
+//! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
 //! | how requests are counted | [`Quota`], [`Algorithm`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
@@ -62,6 +63,7 @@ mod guard;
 pub mod key;
 mod limiter;
 mod line;
+mod peek;
 mod permit;
 mod policy;
 mod quota;
@@ -82,6 +84,7 @@ pub use self::{
     departure::Departure,
     error::{BuildError, Error},
     limiter::{Limiter, LimiterBuilder},
+    peek::{Peek, Snapshot},
     permit::{Decision, Limited, Permit},
     policy::Policy,
     quota::{Algorithm, ParseQuotaError, Quota, WindowStart},

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{Acquire, TryAcquire};
+use crate::acquire::{Acquire, TryAcquire, check};
 use crate::epoch::Epochs;
 use crate::error::{BuildError, Error};
 use crate::key::Key;
+use crate::peek::Peek;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
 use crate::store::{MemoryStore, Store};
@@ -134,6 +135,60 @@ impl Limiter {
     {
         let _departs = self.acquire(key).await?;
         Ok(function().await)
+    }
+
+    /// Looks at how a key stands, without spending anything: when a request could depart, how many
+    /// more could now, and when all may.
+    ///
+    /// Those who wait in this process without a slot yet are not counted: that is for as long as one
+    /// call to the store takes.
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Quota};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().quota(Quota::per_second(2)).build()?;
+    /// limiter.acquire("reports").await?;
+    ///
+    /// let snapshot = limiter.peek("reports").await?;
+    /// assert_eq!(snapshot.remaining(), 1);
+    /// assert!(snapshot.delay().is_zero());
+    /// assert!(!limiter.peek("reports").cost(2).await?.delay().is_zero());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_acquire`](Self::try_acquire).
+    pub fn peek(&self, key: impl Into<Key>) -> Peek {
+        Peek::new(self.epochs.clone(), key.into())
+    }
+
+    /// Forgets all departures of a key, for all replicas: as many may follow as the quotas allow.
+    ///
+    /// Requests that hold a slot already, here or in other processes, keep it and depart besides.
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Quota};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().quota(Quota::per_hour(1)).build()?;
+    /// limiter.acquire("reports").await?;
+    /// limiter.reset("reports").await?;
+    /// assert!(limiter.try_acquire("reports").await?.is_granted());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key is empty or the store does not answer.
+    pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
+        let (key, epoch) = (key.into(), self.epochs.current());
+        check(&epoch.policy, &key, 1)?;
+        let reply = epoch.store.reset(&key, &epoch.policy);
+        reply.await.map_err(Error::store)
     }
 
     /// Changes the quota, for all clones of this limiter at once.

@@ -18,11 +18,12 @@ use support::redis_server::RedisServer;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer as _, ServiceExt as _};
 use tower_test::mock;
+use tower_throttle::key::{self, Key};
 use tower_throttle::store::{MemoryStore, RedisStore, Release, Reply, Reserve, Reserved, Store};
 use tower_throttle::test_util::history::History;
 use tower_throttle::{
-    Acquire, Algorithm, Decision, Limited, Limiter, LimiterBuilder, Permit, Quota, ThrottleLayer,
-    key,
+    Acquire, Algorithm, Decision, Limited, Limiter, LimiterBuilder, Permit, Policy, Quota,
+    ThrottleLayer,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -524,6 +525,14 @@ impl<S: Store> Store for Labelled<S> {
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         self.0.release(release)
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.0.peek(reserve)
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        self.0.reset(key, policy)
     }
 
     fn is_local(&self) -> bool {

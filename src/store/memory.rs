@@ -3,13 +3,13 @@
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Ask, Release, Reply, Reserve, Reserved, Store, Terms};
+use super::{Release, Reply, Reserve, Reserved, Store, Terms};
 use crate::algorithm::{ledger::Ledger, micros};
 use crate::key::Key;
 use crate::policy::Policy;
@@ -128,12 +128,8 @@ impl Store for MemoryStore {
             key: key.clone(),
             ledger: Ledger::new(policy.rules()),
         });
-        let answer = answer(
-            &mut entry.get_mut().ledger,
-            now,
-            &reserve.terms(),
-            reserve.asks,
-        );
+        let ledger = &mut entry.get_mut().ledger;
+        let answer = ledger.answer(now, &reserve.terms(), reserve.asks);
         Reply::ready(Ok(answer))
     }
 
@@ -151,8 +147,8 @@ impl Store for MemoryStore {
         let now = self.now();
         let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
         let answer = match shard.entries.find_entry(hash, is_it) {
-            Ok(mut entry) => answer(&mut entry.get_mut().ledger, now, &terms, reserve.asks),
-            Err(_) => answer(&mut Ledger::new(policy.rules()), now, &terms, reserve.asks),
+            Ok(mut entry) => entry.get_mut().ledger.answer(now, &terms, reserve.asks),
+            Err(_) => Ledger::new(policy.rules()).answer(now, &terms, reserve.asks),
         };
         Reply::ready(Ok(answer))
     }
@@ -187,16 +183,6 @@ impl Store for MemoryStore {
     }
 }
 
-fn answer(ledger: &mut Ledger, now: u64, terms: &Terms, asks: &[Ask]) -> Reserved {
-    let outcomes = ledger.reserve(now, terms, asks);
-    Reserved {
-        now,
-        outcomes,
-        remaining: ledger.remaining(now),
-        reset: Duration::from_micros(ledger.expires().saturating_sub(now)),
-    }
-}
-
 impl Shard {
     /// Removes what has expired once as many keys have come as were alive the last time, so that
     /// each key costs a constant amount of sweeping.
@@ -218,6 +204,8 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::policy::PolicyParts;
     use crate::quota::Quota;

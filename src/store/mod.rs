@@ -20,6 +20,7 @@ pub use self::redis::RedisStore;
 pub use self::{error::StoreError, memory::MemoryStore};
 pub use crate::algorithm::ledger::{Ask, Outcome, Receipt, Slot};
 
+use crate::algorithm::ledger::Ledger;
 pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
 
 /// Hands out departure times, each in one atomic step that also records it.
@@ -236,6 +237,19 @@ impl Reserved {
     #[must_use]
     pub fn reset(&self) -> Duration {
         self.reset
+    }
+}
+
+impl Ledger {
+    /// What a store that keeps this ledger answers at `now`.
+    pub(crate) fn answer(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Reserved {
+        let outcomes = self.reserve(now, terms, asks);
+        Reserved {
+            now,
+            outcomes,
+            remaining: self.remaining(now),
+            reset: Duration::from_micros(self.expires().saturating_sub(now)),
+        }
     }
 }
 

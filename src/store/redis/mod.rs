@@ -5,23 +5,27 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
-use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{Client, Cmd, Value};
+use smallvec::SmallVec;
+use tokio::time::Instant;
 
+use self::connection::{Connection, explain, too_late};
 use self::script::{RELEASE, RESERVE, Script};
-use super::{Ask, Release, Reply, Reserve, Reserved, Store, StoreError};
-use crate::algorithm::Rule;
+use self::transaction::Transactions;
+use super::{Ask, Release, Reply, Reserve, Reserved, Store, StoreError, Terms};
+use crate::algorithm::{Rule, ledger::Ledger};
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::policy::{Policy, check_name};
 
+mod calls;
+mod connection;
 mod names;
 mod reply;
 mod script;
 #[cfg(test)]
 mod tests;
-
-/// Longer than any wait, and a number that Lua holds exactly.
-const FAR: u64 = 1 << 53;
+mod transaction;
 
 /// Reserves slots in a Redis or Valkey server of version 6.2 or later, for all processes that use it.
 ///
@@ -53,14 +57,12 @@ const FAR: u64 = 1 << 53;
 #[derive(Clone)]
 pub struct RedisStore {
     connection: Connection,
+    /// Where further connections come from, if that is known.
+    client: Option<Client>,
+    /// In place of scripts.
+    transactions: Option<Arc<Transactions>>,
     prefix: Arc<str>,
     timeout: Duration,
-}
-
-#[derive(Clone)]
-enum Connection {
-    Manager(ConnectionManager),
-    Multiplexed(MultiplexedConnection),
 }
 
 impl RedisStore {
@@ -86,9 +88,12 @@ impl RedisStore {
             .set_response_timeout(None)
             .set_number_of_retries(1)
             .set_max_delay(timeout);
-        let connecting = ConnectionManager::new_with_config(client, config);
+        let connecting = ConnectionManager::new_with_config(client.clone(), config);
         match tokio::time::timeout(timeout, connecting).await {
-            Ok(Ok(manager)) => Ok(Self::from(manager)),
+            Ok(Ok(manager)) => Ok(Self {
+                client: Some(client),
+                ..Self::from(manager)
+            }),
             Ok(Err(error)) => Err(StoreError::new(UNREACHABLE).caused_by(error)),
             Err(elapsed) => Err(StoreError::new(UNREACHABLE).caused_by(elapsed)),
         }
@@ -105,6 +110,38 @@ impl RedisStore {
         Ok(self)
     }
 
+    /// Does without scripts, for servers that do not allow them: a user without `@scripting`, or a
+    /// proxy. Default: `true`, with scripts.
+    ///
+    /// Without, each reservation reads the state of its key, changes it here, and writes it back in
+    /// a transaction (`WATCH`, `TIME`, `GET`; then `MULTI`, `SET` or `DEL`, `EXEC`). If another process
+    /// was faster it tries again after a random pause, up to 50 times. The limits hold as exactly,
+    /// and replicas with scripts and without may share their quotas. What is given up:
+    ///
+    /// - The order between processes: who is faster goes first, and a process far from the server may
+    ///   have to try often. Within a process it stays first come, first served.
+    /// - The one round trip: it takes two, and two more for each further attempt. Only requests that
+    ///   wait for different keys, or in different processes, get into each other's way.
+    /// - The cost that does not depend on the limit: all of the state goes to and fro, 8 bytes for each
+    ///   request of a long log.
+    /// - The one connection: each reservation that is under way at the same time has its own.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store was not made by [`connect`](Self::connect), as it then has no way to open
+    /// further connections.
+    pub fn scripting(mut self, scripting: bool) -> Result<Self, BuildError> {
+        self.transactions = match (scripting, &self.client) {
+            (true, _) => None,
+            (false, Some(client)) => Some(Arc::new(Transactions::new(client.clone()))),
+            (false, None) => {
+                let problem = "is false, which takes a store made by `connect`";
+                return Err(BuildError::new("scripting", problem));
+            }
+        };
+        Ok(self)
+    }
+
     /// Sets how long to wait for an answer. Default: 1 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -112,43 +149,14 @@ impl RedisStore {
         self
     }
 
-    /// A call of `script` up to and including the rules.
-    fn call(&self, script: &Script, policy: &Policy, key: &Key) -> Cmd {
-        let names = names::of(&self.prefix, policy, key);
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(script.sha()).arg(names.len());
-        for name in &names {
-            call.arg(name);
-        }
-        call.arg(policy.rules().len());
-        for (name, parameters) in policy.rules().iter().map(Rule::parts) {
-            call.arg(name).arg(&parameters[..]);
-        }
-        call
+    fn names(&self, policy: &Policy, key: &Key) -> SmallVec<[String; 3]> {
+        names::of(&self.prefix, policy, key)
     }
 
-    /// Calls `reserve.lua`, where each run of requests waits so long at most.
-    fn ask(&self, reserve: &Reserve<'_>, max_wait: impl Fn(&Ask) -> i64) -> Reply<Reserved> {
-        if let Err(error) = reserve.check() {
-            return Reply::ready(Err(error));
-        }
-        let Reserve { key, policy, .. } = *reserve;
-        let mut call = self.call(&RESERVE, policy, key);
-        let terms = reserve.terms();
-        call.arg(terms.margin).arg(terms.least_margin);
-        call.arg(terms.round_trip).arg(terms.stagger);
-        call.arg(terms.not_before);
-        for ask in reserve.asks {
-            call.arg(ask.count).arg(ask.cost).arg(max_wait(ask));
-        }
-        let costs: Vec<_> = reserve
-            .asks
-            .iter()
-            .map(|ask| (ask.count, ask.cost))
-            .collect();
-        let numbers = policy.rules().iter().map(Rule::receipts).sum();
-        let answer = self.send(Some(&RESERVE), call);
-        Reply::pending(async move { reply::read(answer.await?, &costs, numbers) })
+    fn deadline(&self) -> Instant {
+        // A timeout of years is none.
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        Instant::now() + self.timeout.min(YEAR)
     }
 
     /// Sends a call; of a script, which is loaded if the server does not know it.
@@ -160,91 +168,82 @@ impl RedisStore {
         let mut connection = self.connection.clone();
         let timeout = self.timeout;
         async move {
-            match tokio::time::timeout(
-                timeout,
-                connection.run(script.map(|script| &**script), &call),
-            )
-            .await
-            {
+            let script = script.map(|script| &**script);
+            match tokio::time::timeout(timeout, connection.run(script, &call)).await {
                 Ok(answer) => answer.map_err(explain),
-                Err(elapsed) => Err(StoreError::new("redis did not answer in time")
-                    .caused_by(elapsed)
-                    .outcome_unknown()),
+                Err(elapsed) => Err(too_late().caused_by(elapsed).outcome_unknown()),
             }
         }
     }
+
+    /// Asks for slots, or with `peek` only for when they would be.
+    fn ask(&self, reserve: &Reserve<'_>, peek: bool) -> Reply<Reserved> {
+        if let Err(error) = reserve.check() {
+            return Reply::ready(Err(error));
+        }
+        let Reserve { key, policy, .. } = *reserve;
+        let names = self.names(policy, key);
+        let Some(transactions) = self.transactions.clone() else {
+            let call = calls::reserve(&names, reserve, peek);
+            let answer = self.send(Some(&RESERVE), call);
+            let asks: Asks = reserve.asks.into();
+            let numbers = policy.rules().iter().map(Rule::receipts).sum();
+            return Reply::pending(async move { reply::read(answer.await?, &asks, numbers) });
+        };
+        let terms = Terms {
+            peek,
+            ..reserve.terms()
+        };
+        let (asks, rules, deadline) = (
+            Asks::from(reserve.asks),
+            Rules::from(policy.rules()),
+            self.deadline(),
+        );
+        Reply::pending(async move {
+            let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks);
+            if peek {
+                transactions.look(&names, &rules, deadline, answer).await
+            } else {
+                transactions.change(&names, &rules, deadline, answer).await
+            }
+        })
+    }
 }
+
+type Asks = SmallVec<[Ask; 2]>;
+type Rules = SmallVec<[Rule; 2]>;
 
 impl Store for RedisStore {
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.ask(reserve, |ask| ask.max_wait.min(FAR).cast_signed())
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.ask(reserve, |_| -1)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        let mut call = redis::cmd("DEL");
-        call.arg(&names::of(&self.prefix, policy, key)[..]);
-        let answer = self.send(None, call);
-        Reply::pending(async move { answer.await.map(drop) })
+        self.ask(reserve, false)
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         let Release { key, policy, slots } = *release;
-        let mut call = self.call(&RELEASE, policy, key);
-        for slot in slots {
-            call.arg(slot.at).arg(slot.record).arg(slot.cost);
-            for number in slot.receipt.as_slice() {
-                call.arg(number);
-            }
-        }
-        let answer = self.send(Some(&RELEASE), call);
+        let names = self.names(policy, key);
+        let Some(transactions) = self.transactions.clone() else {
+            let answer = self.send(Some(&RELEASE), calls::release(&names, release));
+            return Reply::pending(async move { answer.await.map(drop) });
+        };
+        let (slots, rules, deadline) =
+            (slots.to_vec(), Rules::from(policy.rules()), self.deadline());
+        Reply::pending(async move {
+            let give_back = |ledger: &mut Ledger, now| ledger.release(now, &slots);
+            transactions
+                .change(&names, &rules, deadline, give_back)
+                .await
+        })
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.ask(reserve, true)
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        let mut call = redis::cmd("DEL");
+        call.arg(&self.names(policy, key)[..]);
+        let answer = self.send(None, call);
         Reply::pending(async move { answer.await.map(drop) })
-    }
-}
-
-impl Connection {
-    async fn run(&mut self, script: Option<&Script>, call: &Cmd) -> RedisResult<Value> {
-        const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
-        match (self.query(call).await, script) {
-            (Err(error), Some(script)) if error.kind() == UNKNOWN => {
-                let mut both = redis::pipe();
-                both.add_command(script.load())
-                    .ignore()
-                    .add_command(call.clone());
-                let (answer,) = match self {
-                    Self::Manager(connection) => both.query_async(connection).await?,
-                    Self::Multiplexed(connection) => both.query_async(connection).await?,
-                };
-                Ok(answer)
-            }
-            (answer, _) => answer,
-        }
-    }
-
-    async fn query(&mut self, call: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::Manager(connection) => call.query_async(connection).await,
-            Self::Multiplexed(connection) => call.query_async(connection).await,
-        }
-    }
-}
-
-/// What the server refused recorded nothing: the scripts check all state before they take a slot.
-fn explain(error: RedisError) -> StoreError {
-    let refused = matches!(
-        error.kind(),
-        ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed
-    );
-    if refused {
-        StoreError::new("redis refused the call").caused_by(error)
-    } else if error.is_connection_refusal() {
-        StoreError::new("redis cannot be reached").caused_by(error)
-    } else {
-        let lost = StoreError::new("the connection to redis was lost");
-        lost.caused_by(error).outcome_unknown()
     }
 }
 
@@ -268,6 +267,8 @@ impl From<Connection> for RedisStore {
     fn from(connection: Connection) -> Self {
         Self {
             connection,
+            client: None,
+            transactions: None,
             prefix: "throttle".into(),
             timeout: Duration::from_secs(1),
         }

@@ -4,20 +4,15 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::{Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
+use crate::store::{Ask, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
 
-/// The answer to asks of so many requests at such a cost each, where each slot's receipt holds so
-/// many numbers.
-pub(super) fn read(
-    answer: Value,
-    asks: &[(u32, u32)],
-    numbers: usize,
-) -> Result<Reserved, StoreError> {
+/// The answer to these asks, where each slot's receipt holds so many numbers.
+pub(super) fn read(answer: Value, asks: &[Ask], numbers: usize) -> Result<Reserved, StoreError> {
     let strange = || StoreError::new("redis answered with something else").outcome_unknown();
     parse(answer, asks, numbers).ok_or_else(strange)
 }
 
-fn parse(answer: Value, asks: &[(u32, u32)], numbers: usize) -> Option<Reserved> {
+fn parse(answer: Value, asks: &[Ask], numbers: usize) -> Option<Reserved> {
     let Value::Array(items) = answer else {
         return None;
     };
@@ -30,7 +25,7 @@ fn parse(answer: Value, asks: &[(u32, u32)], numbers: usize) -> Option<Reserved>
     let remaining = u32::try_from(next()?).ok()?;
     let reset = u64::try_from(next()?).ok()?;
     let mut outcomes = Outcomes::new();
-    for &(count, cost) in asks {
+    for &Ask { count, cost, .. } in asks {
         let mut left = i64::from(count);
         while left > 0 {
             let run = next()?;
@@ -68,6 +63,14 @@ fn parse(answer: Value, asks: &[(u32, u32)], numbers: usize) -> Option<Reserved>
 mod tests {
     use super::*;
 
+    fn ask(count: u32) -> Ask {
+        Ask {
+            count,
+            cost: 1,
+            max_wait: u64::MAX,
+        }
+    }
+
     fn answer(numbers: &[i64]) -> Value {
         Value::Array(numbers.iter().copied().map(Value::Int).collect())
     }
@@ -75,7 +78,7 @@ mod tests {
     #[test]
     fn reads_runs_of_granted_and_refused_requests() {
         let answer = answer(&[1_000, 0, 500, 2, 1_000, 1_015, -1, 700]);
-        let reserved = read(answer, &[(3, 1)], 0).unwrap();
+        let reserved = read(answer, &[ask(3)], 0).unwrap();
         let slot = Slot {
             at: 1_000,
             record: 1_015,
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_an_error_and_no_panic() {
-        let asks = [(2, 1)];
+        let asks = [ask(2)];
         for strange in [
             Value::Nil,
             Value::Okay,

@@ -76,9 +76,8 @@ impl Side for Lua<'_> {
             numbers.extend([ask.count.into(), ask.cost.into(), ask.max_wait]);
         }
         let answer = self.call(false, now, &numbers);
-        let asked: Vec<_> = asks.iter().map(|ask| (ask.count, ask.cost)).collect();
         let receipts = self.rules.iter().map(Rule::receipts).sum();
-        let reserved = reply::read(answer, &asked, receipts).unwrap();
+        let reserved = reply::read(answer, asks, receipts).unwrap();
         assert_eq!(reserved.now, now);
         (
             reserved.outcomes.into_vec(),
@@ -97,27 +96,88 @@ impl Side for Lua<'_> {
     }
 }
 
-/// 12,000 random operations for each set of rules, every answer compared.
-#[test]
-fn the_twins_hand_out_identical_slots() {
+/// The scripts and what does without them, in turn on the same state.
+struct Mixed<'a> {
+    lua: Lua<'a>,
+    turn: usize,
+}
+
+impl Mixed<'_> {
+    /// Whether it is the scripts' turn.
+    fn is_scripts(&mut self) -> bool {
+        self.turn += 1;
+        self.turn.is_multiple_of(2) || self.turn.is_multiple_of(5)
+    }
+
+    /// As a transaction does it.
+    fn change<T>(&mut self, now: u64, change: impl FnOnce(&mut Ledger) -> T) -> T {
+        let connection = &mut self.lua.connection;
+        let places = (0..self.lua.rules.len()).map(|place| place.to_string());
+        let names: Vec<_> = ["free".to_owned()].into_iter().chain(places).collect();
+        let get = |name| redis::cmd("GET").arg(name).query(connection).unwrap();
+        let values: Vec<Option<Vec<u8>>> = names.iter().map(get).collect();
+        let mut ledger = Ledger::read(self.lua.rules, &values, now).unwrap();
+        let answer = change(&mut ledger);
+        for (name, value) in names.iter().zip(ledger.written()) {
+            let command = match value {
+                Some((raw, _)) => redis::cmd("SET").arg(name).arg(raw).clone(),
+                None => redis::cmd("DEL").arg(name).clone(),
+            };
+            command.exec(&mut self.lua.connection).unwrap();
+        }
+        answer
+    }
+}
+
+impl Side for Mixed<'_> {
+    fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
+        if self.is_scripts() {
+            return self.lua.reserve(now, terms, asks);
+        }
+        self.change(now, |ledger| Side::reserve(ledger, now, terms, asks))
+    }
+
+    fn release(&mut self, now: u64, slots: &[Slot]) {
+        if self.is_scripts() {
+            return self.lua.release(now, slots);
+        }
+        self.change(now, |ledger| ledger.release(now, slots));
+    }
+}
+
+/// Random operations for each set of rules, every answer compared.
+fn compare<S: Side>(cases: u32, make: impl Fn(Lua<'static>) -> S, forget: impl Fn(&mut S)) {
     let server = RedisServer::start();
     for (name, rules, largest_cost) in rules(UNIT) {
         let mut runner = TestRunner::new(Config {
-            cases: 60,
+            cases,
             failure_persistence: None,
             ..Config::default()
         });
-        let lua = RefCell::new(Lua::new(&server, &rules));
+        let rules: &'static [Rule] = rules.leak();
+        let side = RefCell::new(make(Lua::new(&server, rules)));
         let result = runner.run(&steps(200, UNIT, largest_cost), |steps| {
-            let mut lua = lua.borrow_mut();
-            lua.forget();
-            run(&steps, &mut Ledger::new(&rules), &mut *lua);
+            let mut side = side.borrow_mut();
+            forget(&mut side);
+            run(&steps, &mut Ledger::new(rules), &mut *side);
             Ok(())
         });
         if let Err(error) = result {
             panic!("{name}: {error}");
         }
     }
+}
+
+/// 10,000 operations each.
+#[test]
+fn the_twins_hand_out_identical_slots() {
+    compare(50, |lua| lua, Lua::forget);
+}
+
+#[test]
+fn scripts_and_transactions_share_their_state() {
+    let mixed = |lua| Mixed { lua, turn: 0 };
+    compare(15, mixed, |mixed| mixed.lua.forget());
 }
 
 #[test]

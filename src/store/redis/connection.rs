@@ -1,0 +1,76 @@
+//! Connections to a server, and what their errors mean.
+
+use redis::aio::{ConnectionManager, MultiplexedConnection};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+
+use super::script::Script;
+use crate::store::StoreError;
+
+#[derive(Clone)]
+pub(super) enum Connection {
+    Manager(ConnectionManager),
+    Multiplexed(MultiplexedConnection),
+}
+
+impl Connection {
+    /// Sends a call; if it is one of a script that the server does not know, along with that.
+    pub(super) async fn run(&mut self, script: Option<&Script>, call: &Cmd) -> RedisResult<Value> {
+        const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
+        match (self.query(call).await, script) {
+            (Err(error), Some(script)) if error.kind() == UNKNOWN => {
+                let mut both = redis::pipe();
+                both.add_command(script.load())
+                    .ignore()
+                    .add_command(call.clone());
+                let (answer,) = match self {
+                    Self::Manager(connection) => both.query_async(connection).await?,
+                    Self::Multiplexed(connection) => both.query_async(connection).await?,
+                };
+                Ok(answer)
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    async fn query(&mut self, call: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Manager(connection) => call.query_async(connection).await,
+            Self::Multiplexed(connection) => call.query_async(connection).await,
+        }
+    }
+}
+
+/// Of a call that may record something. What the server refused did not: the scripts check all state
+/// before they take a slot.
+pub(super) fn explain(error: RedisError) -> StoreError {
+    let is_lost = !is_refused(&error) && !error.is_connection_refusal();
+    let explained = explain_look(error);
+    if is_lost {
+        explained.outcome_unknown()
+    } else {
+        explained
+    }
+}
+
+/// Of a call that records nothing.
+pub(super) fn explain_look(error: RedisError) -> StoreError {
+    let what = if is_refused(&error) {
+        "redis refused the call"
+    } else if error.is_connection_refusal() {
+        "redis cannot be reached"
+    } else {
+        "the connection to redis was lost"
+    };
+    StoreError::new(what).caused_by(error)
+}
+
+fn is_refused(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed
+    )
+}
+
+pub(super) fn too_late() -> StoreError {
+    StoreError::new("redis did not answer in time")
+}

@@ -1,0 +1,202 @@
+//! Without scripts: reads the state, changes it here, and writes it back in a transaction.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisResult, Value};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::connection::{explain, explain_look, too_late};
+use crate::algorithm::ledger::Ledger;
+use crate::algorithm::{Rule, state};
+use crate::store::StoreError;
+
+/// How often a change is tried while others change the same key.
+const ATTEMPTS: u32 = 50;
+
+/// The longest pause before the second attempt; it doubles from attempt to attempt.
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// The most connections that are kept while nobody needs them.
+const MOST_IDLE: usize = 16;
+
+/// Changes the state of keys by optimistic transactions: `WATCH`, then `MULTI` and `EXEC`, and again
+/// if others were faster.
+///
+/// A connection watches for one transaction at a time, so each runs on one of its own.
+pub(super) struct Transactions {
+    client: Client,
+    idle: Mutex<Vec<MultiplexedConnection>>,
+}
+
+/// What stands under the names, and when.
+struct Snapshot {
+    now: u64,
+    values: Vec<Option<Vec<u8>>>,
+}
+
+impl Transactions {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Changes what stands under the names, those of the free slots and of each rule's state.
+    pub(super) async fn change<T>(
+        &self,
+        names: &[String],
+        rules: &[Rule],
+        deadline: Instant,
+        mut change: impl FnMut(&mut Ledger, u64) -> T,
+    ) -> Result<T, StoreError> {
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                sleep(pause(attempt)).await;
+            }
+            let (mut connection, snapshot) = self.watch(names, deadline).await?;
+            let mut ledger = read(rules, &snapshot)?;
+            let answer = change(&mut ledger, snapshot.now);
+            let writes = writes(names, &snapshot, &ledger);
+            let written = writes.is_empty() || {
+                let exec = writes.query_async::<Value>(&mut connection);
+                let answer = timeout_at(deadline, exec).await;
+                let answer = answer.map_err(|_| too_late().outcome_unknown())?;
+                !matches!(answer.map_err(explain)?, Value::Nil)
+            };
+            self.give_back(connection);
+            if written {
+                return Ok(answer);
+            }
+        }
+        Err(StoreError::new("others changed the same key too often"))
+    }
+
+    /// Looks at what stands under the names; whatever `look` changes is not written.
+    pub(super) async fn look<T>(
+        &self,
+        names: &[String],
+        rules: &[Rule],
+        deadline: Instant,
+        look: impl FnOnce(&mut Ledger, u64) -> T,
+    ) -> Result<T, StoreError> {
+        let (connection, snapshot) = self.watch(names, deadline).await?;
+        self.give_back(connection);
+        Ok(look(&mut read(rules, &snapshot)?, snapshot.now))
+    }
+
+    /// Reads on a connection that watches from then on.
+    async fn watch(
+        &self,
+        names: &[String],
+        deadline: Instant,
+    ) -> Result<(MultiplexedConnection, Snapshot), StoreError> {
+        let watch = async {
+            // One that was idle may have broken since, and there is no harm in asking again.
+            while let Some(mut connection) = self.take_idle() {
+                match snapshot(&mut connection, names).await {
+                    Err(error) if error.is_unrecoverable_error() => {}
+                    snapshot => return Ok((connection, snapshot?)),
+                }
+            }
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(None)
+                .set_response_timeout(None);
+            let client = &self.client;
+            let mut connection = client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await?;
+            let snapshot = snapshot(&mut connection, names).await?;
+            Ok((connection, snapshot))
+        };
+        let answer = timeout_at(deadline, watch).await.map_err(|_| too_late())?;
+        // Whatever went wrong, nothing is written yet.
+        answer.map_err(explain_look)
+    }
+
+    fn take_idle(&self) -> Option<MultiplexedConnection> {
+        self.idle.lock().pop()
+    }
+
+    fn give_back(&self, connection: MultiplexedConnection) {
+        let mut idle = self.idle.lock();
+        if idle.len() < MOST_IDLE {
+            idle.push(connection);
+        }
+    }
+}
+
+impl fmt::Debug for Transactions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transactions").finish_non_exhaustive()
+    }
+}
+
+async fn snapshot(
+    connection: &mut MultiplexedConnection,
+    names: &[String],
+) -> RedisResult<Snapshot> {
+    let mut read = redis::pipe();
+    // What an earlier look watched is of no interest.
+    read.cmd("UNWATCH").ignore();
+    read.cmd("WATCH").arg(names).ignore();
+    read.cmd("TIME");
+    for name in names {
+        read.cmd("GET").arg(name);
+    }
+    let mut answers = read
+        .query_async::<Vec<Value>>(connection)
+        .await?
+        .into_iter();
+    let time = answers.next().unwrap_or(Value::Nil);
+    let (seconds, micros) = <(u64, u64)>::from_redis_value(time)?;
+    Ok(Snapshot {
+        now: seconds * 1_000_000 + micros,
+        values: answers
+            .map(Option::from_redis_value)
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn read(rules: &[Rule], snapshot: &Snapshot) -> Result<Ledger, StoreError> {
+    let foreign =
+        |_: state::Foreign| StoreError::new("a value in redis was not written by a throttle");
+    Ledger::read(rules, &snapshot.values, snapshot.now).map_err(foreign)
+}
+
+/// Writes what has changed, and nothing if nothing has.
+fn writes(names: &[String], snapshot: &Snapshot, ledger: &Ledger) -> Pipeline {
+    let mut writes = redis::pipe();
+    writes.atomic();
+    for ((name, before), after) in names.iter().zip(&snapshot.values).zip(ledger.written()) {
+        match after {
+            Some((raw, _)) if before.as_ref() == Some(&raw) => {}
+            Some((raw, expires)) => {
+                let lifetime = expires.saturating_sub(snapshot.now).div_ceil(1_000) + 1;
+                let set = writes.cmd("SET").arg(name).arg(raw);
+                set.arg("PX").arg(lifetime).ignore();
+            }
+            None if before.is_some() => {
+                writes.cmd("DEL").arg(name).ignore();
+            }
+            None => {}
+        }
+    }
+    writes
+}
+
+/// At random, so that those who got into each other's way do not meet again.
+fn pause(attempt: u32) -> Duration {
+    let longest = FIRST_PAUSE
+        .saturating_mul(1 << attempt.min(16))
+        .min(LONGEST_PAUSE);
+    // Each of these states has its own random seed.
+    let random = RandomState::new().hash_one(attempt);
+    longest.mul_f64(random as f64 / u64::MAX as f64)
+}
