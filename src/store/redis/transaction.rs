@@ -25,13 +25,19 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// The most connections that are kept while nobody needs them.
 const MOST_IDLE: usize = 16;
 
+/// Keys that fall into one of so many groups take turns.
+const TURNS: usize = 64;
+
 /// Changes the state of keys by optimistic transactions: `WATCH`, then `MULTI` and `EXEC`, and again
 /// if others were faster.
 ///
-/// A connection watches for one transaction at a time, so each runs on one of its own.
+/// A connection watches for one transaction at a time, so each runs on one of its own. Those of one key
+/// take turns, so that only other processes get into their way.
 pub(super) struct Transactions {
     client: Client,
     idle: Mutex<Vec<MultiplexedConnection>>,
+    turns: [tokio::sync::Mutex<()>; TURNS],
+    hasher: RandomState,
 }
 
 /// What stands under the names, and when.
@@ -45,6 +51,8 @@ impl Transactions {
         Self {
             client,
             idle: Mutex::new(Vec::new()),
+            turns: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
+            hasher: RandomState::new(),
         }
     }
 
@@ -56,6 +64,9 @@ impl Transactions {
         deadline: Instant,
         mut change: impl FnMut(&mut Ledger, u64) -> T,
     ) -> Result<T, StoreError> {
+        let turn = &self.turns[self.hasher.hash_one(names) as usize % TURNS];
+        let turn = timeout_at(deadline, turn.lock()).await;
+        let _turn = turn.map_err(|_| too_late())?;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 sleep(pause(attempt)).await;

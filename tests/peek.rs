@@ -1,0 +1,170 @@
+//! A look spends nothing, and a reset forgets one key alone.
+
+mod support;
+
+use std::time::Duration;
+
+use support::redis_server::RedisServer;
+use tower_throttle::store::{MemoryStore, RedisStore, Store};
+use tower_throttle::{Limiter, Quota};
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// One of each kind.
+const TEXTS: [&str; 6] = [
+    "5/10m",
+    "5/10m sliding-buckets buckets=20",
+    "5/10m gcra burst=5",
+    "5/10m fixed-window start=first-request",
+    "5/10m spacing",
+    "5/10m leaky-bucket capacity=2",
+];
+
+fn limiter(text: &str, store: impl Store) -> Limiter {
+    let quota: Quota = text.parse().expect("a quota");
+    let builder = Limiter::builder().quota(quota).store(store);
+    builder.build().expect("a valid policy")
+}
+
+async fn tells_what_the_next_request_gets(store: impl Store + Clone) {
+    for text in TEXTS {
+        let limiter = limiter(text, store.clone());
+        let mut granted = 0;
+        loop {
+            let snapshot = limiter.peek("a").await.expect("a look");
+            assert_eq!(
+                limiter.peek("a").await.expect("a look").remaining(),
+                snapshot.remaining()
+            );
+            let decision = limiter.try_acquire("a").await.expect("a decision");
+            assert_eq!(
+                snapshot.delay().is_zero(),
+                decision.is_granted(),
+                "{text}: {snapshot:?}"
+            );
+            assert_eq!(
+                snapshot.remaining() > 0,
+                decision.is_granted(),
+                "{text}: {snapshot:?}"
+            );
+            let tower_throttle::Decision::Limited(limited) = decision else {
+                granted += 1;
+                continue;
+            };
+            // Time passes between the two.
+            assert!(limited.delay() <= snapshot.delay(), "{text}");
+            assert!(limited.delay() + LONG / 20 > snapshot.delay(), "{text}");
+            break;
+        }
+        assert!((1..=5).contains(&granted), "{text}: {granted}");
+        let other = limiter.peek("b").await.expect("a look");
+        assert!(
+            other.delay().is_zero() && other.reset().is_zero(),
+            "{text}: {other:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_tells_what_the_next_request_gets() {
+    tells_what_the_next_request_gets(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_look_into_redis_tells_what_the_next_request_gets() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await;
+    tells_what_the_next_request_gets(store.expect("a connection")).await;
+}
+
+#[tokio::test]
+async fn a_look_leaves_no_key_behind() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await;
+    let store = store.expect("a connection");
+    for text in TEXTS {
+        let snapshot = limiter(text, store.clone()).peek("a").await;
+        assert!(snapshot.expect("a look").delay().is_zero());
+    }
+    assert_eq!(server.command::<usize>(&["DBSIZE"]), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_minds_the_cost() {
+    let limiter = limiter("5/10m", MemoryStore::new());
+    limiter.acquire("a").cost(3).await.expect("a permit");
+    let look = |cost| limiter.peek("a").cost(cost);
+    assert!(look(2).await.expect("a look").delay().is_zero());
+    assert!(look(3).await.expect("a look").delay() > LONG / 2);
+    assert!(look(6).await.expect_err("never").is_invalid_cost());
+    assert!(look(0).await.expect_err("never").is_invalid_cost());
+    assert!(limiter.peek("").await.expect_err("no key").is_invalid_key());
+}
+
+async fn forgets_one_key_alone(store: impl Store + Clone) {
+    for text in TEXTS {
+        let limiter = limiter(text, store.clone());
+        let other = Limiter::builder()
+            .quota(Quota::new(1, LONG * 2))
+            .store(store.clone());
+        let other = other.build().expect("a valid policy");
+        for key in ["a", "b"] {
+            while limiter
+                .try_acquire(key)
+                .await
+                .expect("a decision")
+                .is_granted()
+            {}
+        }
+        other.reset("a").await.expect("nothing to forget");
+        assert!(
+            other
+                .try_acquire("a")
+                .await
+                .expect("a decision")
+                .is_granted()
+        );
+        limiter.reset("a").await.expect("a fresh start");
+        let fresh = limiter.peek("a").await.expect("a look");
+        assert!(
+            fresh.delay().is_zero() && fresh.reset().is_zero(),
+            "{text}: {fresh:?}"
+        );
+        assert!(
+            !limiter
+                .try_acquire("b")
+                .await
+                .expect("a decision")
+                .is_granted(),
+            "{text}"
+        );
+        assert!(
+            !other
+                .try_acquire("a")
+                .await
+                .expect("a decision")
+                .is_granted(),
+            "{text}"
+        );
+    }
+    let limiter = limiter("1/s", store);
+    assert!(
+        limiter
+            .reset("")
+            .await
+            .expect_err("no key")
+            .is_invalid_key()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_one_key_of_one_policy() {
+    forgets_one_key_alone(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_reset_forgets_one_key_of_one_policy_in_redis() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await;
+    forgets_one_key_alone(store.expect("a connection")).await;
+}
