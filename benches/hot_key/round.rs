@@ -1,0 +1,107 @@
+//! Rounds in which all limits take turns: [`measure`].
+
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use tower_throttle::Algorithm;
+use tower_throttle::store::RedisStore;
+
+use crate::hot::{Hot, Path};
+use crate::support::Info;
+
+/// Rounds that count for nothing, in which caches and logs become what they stay.
+const WARM_UP: usize = 5;
+
+/// Medians over the rounds, in microseconds per call, and of the ratios to the first.
+pub(crate) struct Series {
+    pub(crate) time: f64,
+    pub(crate) redis: f64,
+    pub(crate) time_ratio: f64,
+    pub(crate) redis_ratio: f64,
+}
+
+/// A block of calls, in microseconds per call.
+#[derive(Clone, Copy)]
+struct Block {
+    time: f64,
+    redis: f64,
+}
+
+/// How long a call takes on a quiet key.
+pub(crate) async fn call_time(store: &RedisStore) -> anyhow::Result<Duration> {
+    let pace = Duration::from_millis(1);
+    let mut hot = Hot::new(store, Algorithm::SlidingLog, 10, Path::Refused, pace)?;
+    hot.fill().await?;
+    let mut times = Vec::new();
+    for _ in 0..21 {
+        let since = Instant::now();
+        hot.block().await?;
+        times.push(since.elapsed().as_secs_f64() / f64::from(hot.calls()));
+    }
+    Ok(Duration::from_secs_f64(median(times)))
+}
+
+/// Lets all take turns for so long.
+pub(crate) async fn measure(
+    connection: &mut MultiplexedConnection,
+    all: &mut [Hot],
+    time: Duration,
+) -> anyhow::Result<Vec<Series>> {
+    redis::cmd("FLUSHALL").exec_async(connection).await?;
+    for hot in &mut *all {
+        hot.fill().await?;
+    }
+    let mut rounds = Vec::new();
+    let since = Instant::now();
+    while rounds.len() < 2 * WARM_UP || since.elapsed() < time {
+        let mut round = vec![None; all.len()];
+        for turn in 0..all.len() {
+            let place = (turn + rounds.len()) % all.len();
+            round[place] = Some(time_block(connection, &mut all[place]).await?);
+        }
+        rounds.push(round.into_iter().flatten().collect::<Vec<_>>());
+    }
+    let over = |figure: &dyn Fn(&[Block]) -> f64| {
+        median(
+            rounds[WARM_UP..]
+                .iter()
+                .map(|round| figure(round))
+                .collect(),
+        )
+    };
+    let series = |place: usize| Series {
+        time: over(&|round| round[place].time),
+        redis: over(&|round| round[place].redis),
+        time_ratio: over(&|round| round[place].time / round[0].time),
+        redis_ratio: over(&|round| round[place].redis / round[0].redis),
+    };
+    Ok((0..all.len()).map(series).collect())
+}
+
+async fn time_block(
+    connection: &mut MultiplexedConnection,
+    hot: &mut Hot,
+) -> anyhow::Result<Block> {
+    let before = in_redis(connection).await?;
+    let since = Instant::now();
+    hot.block().await?;
+    let time = since.elapsed();
+    let redis = in_redis(connection).await? - before;
+    hot.undo().await?;
+    let calls = f64::from(hot.calls());
+    Ok(Block {
+        time: time.as_secs_f64() * 1e6 / calls,
+        redis: redis as f64 / calls,
+    })
+}
+
+/// Microseconds that Redis has spent on scripts.
+async fn in_redis(connection: &mut MultiplexedConnection) -> anyhow::Result<u64> {
+    let stats = Info::read(connection, "commandstats").await?;
+    stats.number("cmdstat_evalsha:usec")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,102 @@
+//! What Redis says of its memory: [`Gauge`].
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, Pipeline};
+
+use crate::support::Info;
+
+/// How many commands go into one pipeline.
+const BATCH: usize = 1_000;
+
+/// A connection on which memory is measured, and the schemes' commands are sent.
+pub(crate) struct Gauge {
+    connection: MultiplexedConnection,
+}
+
+impl Gauge {
+    pub(crate) fn new(connection: MultiplexedConnection) -> Self {
+        Self { connection }
+    }
+
+    /// Removes all keys.
+    pub(crate) async fn clear(&mut self) -> anyhow::Result<()> {
+        self.ask::<()>(redis::cmd("FLUSHALL").arg("SYNC")).await
+    }
+
+    /// How many keys there are, counting also those that have expired and were not found yet.
+    pub(crate) async fn keys(&mut self) -> anyhow::Result<u64> {
+        self.ask(&redis::cmd("DBSIZE")).await
+    }
+
+    /// The names of all keys.
+    pub(crate) async fn names(&mut self) -> anyhow::Result<Vec<String>> {
+        self.ask(redis::cmd("KEYS").arg("*")).await
+    }
+
+    /// What these take together by `MEMORY USAGE`, each looked at as a whole.
+    pub(crate) async fn usage(
+        &mut self,
+        names: impl IntoIterator<Item = String>,
+    ) -> anyhow::Result<u64> {
+        let mut sum = 0;
+        for name in names {
+            let mut usage = redis::cmd("MEMORY");
+            usage.arg("USAGE").arg(name).arg("SAMPLES").arg(0);
+            sum += self.ask::<u64>(&usage).await?;
+        }
+        Ok(sum)
+    }
+
+    /// `used_memory`, at this moment.
+    pub(crate) async fn used(&mut self) -> anyhow::Result<u64> {
+        let info = Info::read(&mut self.connection, "memory").await?;
+        info.number("used_memory")
+    }
+
+    /// `used_memory`, once it does not change any more: tables that grow are moved little by little.
+    pub(crate) async fn settled(&mut self) -> anyhow::Result<u64> {
+        let mut used = self.used().await?;
+        let mut same = 0;
+        for _ in 0..30 {
+            tokio::time::sleep(Duration::from_millis(110)).await;
+            let now = self.used().await?;
+            same = if now.abs_diff(used) < 1_024 {
+                same + 1
+            } else {
+                0
+            };
+            used = now;
+            if same == 3 {
+                break;
+            }
+        }
+        Ok(used)
+    }
+
+    /// Sends commands of which the answers do not matter.
+    pub(crate) async fn send(
+        &mut self,
+        commands: impl IntoIterator<Item = Cmd>,
+    ) -> anyhow::Result<()> {
+        let mut commands = commands.into_iter().peekable();
+        while commands.peek().is_some() {
+            let mut batch = Pipeline::new();
+            for command in commands.by_ref().take(BATCH) {
+                batch.add_command(command).ignore();
+            }
+            batch.exec_async(&mut self.connection).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> anyhow::Result<T> {
+        Ok(command.query_async(&mut self.connection).await?)
+    }
+}
+
+/// How much it grew for each of so many.
+pub(crate) fn growth(before: u64, after: u64, count: u64) -> f64 {
+    (after as f64 - before as f64) / count as f64
+}

@@ -1,0 +1,101 @@
+//! A million users come, and go.
+
+use std::time::{Duration, Instant};
+
+use tower_throttle::Quota;
+use tower_throttle::store::RedisStore;
+
+use crate::gauge::{Gauge, growth};
+use crate::support::{Cell, Output, Table, policy};
+use crate::users::load;
+
+const USERS: u64 = 1_000_000;
+/// Those of one part have the same window.
+const PART: u64 = 50_000;
+/// How many only show how fast it goes.
+const PILOT: u64 = 20_000;
+/// How long before all expire the last is loaded, and what its window is at least.
+const SHORTEST: Duration = Duration::from_secs(8);
+/// How long what is left may take to vanish.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// What may be left of what they took, in bytes. `used_memory` counts what Redis has asked the
+/// allocator for, so there is no need for `MEMORY PURGE`; the tables shrink while keys expire.
+const MOST_LEFT: f64 = 1e6;
+
+pub(crate) async fn measure(
+    gauge: &mut Gauge,
+    store: &RedisStore,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    // Redis looks for what has expired ten times a second, and this hard from 1 to 10.
+    let mut effort = redis::cmd("CONFIG");
+    effort.arg("SET").arg("active-expire-effort").arg(10);
+    gauge.ask::<()>(&effort).await?;
+    let pilot = policy(Quota::new(2, SHORTEST), None)?;
+    let start = Instant::now();
+    load(store, &pilot, 0..PILOT).await?;
+    // All are to expire at about one time, some while after the last was loaded.
+    let end = start.elapsed().mul_f64(1.2 * (USERS / PILOT) as f64) + SHORTEST;
+    gauge.clear().await?;
+    let before = gauge.settled().await?;
+
+    let start = Instant::now();
+    for part in 0..USERS / PART {
+        let seconds = end.saturating_sub(start.elapsed()).max(SHORTEST).as_secs();
+        let policy = policy(Quota::new(2, Duration::from_secs(seconds)), None)?;
+        let first = 1_000_000 + part * PART;
+        load(store, &policy, first..first + PART).await?;
+        eprintln!("million, {} loaded", (part + 1) * PART);
+    }
+    let loading = start.elapsed();
+    let (peak, keys) = (gauge.used().await?, gauge.keys().await?);
+
+    let start = Instant::now();
+    while gauge.keys().await? > 0 && start.elapsed() < end + PATIENCE {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let expiring = start.elapsed();
+    let left = gauge.keys().await?;
+    let start = Instant::now();
+    let enough = |used: u64| growth(before, used, 1) <= MOST_LEFT;
+    let mut after = gauge.used().await?;
+    while !enough(after) && start.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        after = gauge.used().await?;
+    }
+    let shrinking = start.elapsed();
+    let settled = gauge.settled().await?;
+
+    let mut table = Table::new("a million users come and go", &["what", "figure"]);
+    let mut row = |what: &str, figure| table.row([Cell::text(what), figure]);
+    let megabytes = |bytes: u64| Cell::Ratio(bytes as f64 / 1e6);
+    row("used_memory before, MB", megabytes(before));
+    row("at the peak, MB", megabytes(peak));
+    row("after all have expired, MB", megabytes(after));
+    row("when it does not change any more, MB", megabytes(settled));
+    row("keys at the peak", Cell::Count(keys));
+    row("bytes per key", Cell::Figure(growth(before, peak, keys)));
+    row("keys left", Cell::Count(left));
+    row("seconds to load", Cell::Figure(loading.as_secs_f64()));
+    row(
+        "seconds until no key is left",
+        Cell::Figure(expiring.as_secs_f64()),
+    );
+    row(
+        "seconds until the memory is back",
+        Cell::Figure(shrinking.as_secs_f64()),
+    );
+    output.table(&table);
+    output.bound("million, keys left".to_owned(), left as f64, 0.0);
+    output.bound(
+        "million, bytes left".to_owned(),
+        growth(before, after, 1),
+        MOST_LEFT,
+    );
+    output.bound(
+        "million, seconds to load".to_owned(),
+        loading.as_secs_f64(),
+        60.0,
+    );
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Many users with a quota of 2 per 30 s.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use redis::Cmd;
+use tower_throttle::key::Key;
+use tower_throttle::store::{RedisStore, Reserve, Store as _};
+use tower_throttle::{Policy, Quota};
+
+use crate::gauge::{Gauge, growth};
+use crate::schemes::{HASH, NUMBER, SCHEMES, Scheme, expire};
+use crate::support::{Cell, Output, Table, algorithms, policy};
+
+const USERS: u64 = 100_000;
+/// All have six digits, which stand nowhere else in a name.
+const FIRST: u64 = 123_456;
+/// How many calls are under way at a time.
+const CALLS: usize = 512;
+/// How many users `MEMORY USAGE` is asked for.
+const ASKED: u64 = 100;
+
+/// Bytes per user after one request and after two, by `MEMORY USAGE` and by `used_memory`.
+struct Bytes {
+    state: &'static str,
+    name: String,
+    usage: [f64; 2],
+    used: [f64; 2],
+}
+
+pub(crate) async fn measure(
+    gauge: &mut Gauge,
+    store: &RedisStore,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    for (state, algorithm) in algorithms(2) {
+        eprintln!("users, {state}");
+        let quota = Quota::new(2, Duration::from_secs(30)).algorithm(algorithm);
+        all.push(ours(gauge, store, state, &policy(quota, None)?).await?);
+    }
+    for scheme in &SCHEMES {
+        eprintln!("users, {}", scheme.name);
+        let same = all.iter().find(|bytes| bytes.state == scheme.beside);
+        let same = same.map(|bytes| bytes.name.clone());
+        for name in same.into_iter().chain(["throttle:USER".to_owned()]) {
+            all.push(theirs(gauge, scheme, name).await?);
+        }
+    }
+    let mut table = Table::new(
+        "bytes per user with 2 requests per 30 s",
+        &[
+            "state",
+            "key",
+            "1 request by MEMORY USAGE",
+            "by used_memory",
+            "2 requests by MEMORY USAGE",
+            "2 by used_memory",
+        ],
+    );
+    for bytes in &all {
+        let figures = (0..2).flat_map(|i| [bytes.usage[i], bytes.used[i]]);
+        let text = [Cell::text(bytes.state), Cell::text(bytes.name.clone())];
+        table.row(text.into_iter().chain(figures.map(Cell::Figure)));
+    }
+    output.table(&table);
+    judge(&all, output);
+    Ok(())
+}
+
+fn judge(all: &[Bytes], output: &mut Output) {
+    for (state, scheme) in [("sliding log", HASH), ("gcra", NUMBER)] {
+        for ours in all.iter().filter(|bytes| bytes.state == state) {
+            for theirs in all.iter().filter(|bytes| bytes.state == scheme) {
+                if scheme == NUMBER && theirs.name != ours.name {
+                    continue;
+                }
+                let claim = |by| format!("{state} to {scheme} as {}, {by}", theirs.name);
+                output.bound(claim("MEMORY USAGE"), ours.usage[1], theirs.usage[1]);
+                // The server's buffers are in it, too: some kilobytes.
+                output.bound(claim("used_memory"), ours.used[1], theirs.used[1] + 0.5);
+            }
+        }
+    }
+}
+
+/// What this policy's state takes.
+async fn ours(
+    gauge: &mut Gauge,
+    store: &RedisStore,
+    state: &'static str,
+    policy: &Policy,
+) -> anyhow::Result<Bytes> {
+    // With this, the server also knows the script before its memory is looked at.
+    gauge.clear().await?;
+    load(store, policy, FIRST..FIRST + 1).await?;
+    let names = gauge.names().await?;
+    let name = |name: &String, user: u64| name.replace(&FIRST.to_string(), &user.to_string());
+    gauge.clear().await?;
+    let before = gauge.settled().await?;
+    let (mut usage, mut used) = ([0.0; 2], [0.0; 2]);
+    for request in 0..2 {
+        load(store, policy, FIRST..FIRST + USERS).await?;
+        used[request] = growth(before, gauge.settled().await?, USERS);
+        let users = FIRST..FIRST + ASKED;
+        let asked = users.flat_map(|user| names.iter().map(move |it| name(it, user)));
+        usage[request] = gauge.usage(asked).await? as f64 / ASKED as f64;
+        let keys = gauge.keys().await?;
+        ensure!(
+            keys == USERS * names.len() as u64,
+            "{keys} keys of {USERS} users: some expired before they were measured"
+        );
+    }
+    let name = names.join(" ").replace(&FIRST.to_string(), "USER");
+    Ok(Bytes {
+        state,
+        name,
+        usage,
+        used,
+    })
+}
+
+/// One request of each of these users.
+pub(crate) async fn load(
+    store: &RedisStore,
+    policy: &Policy,
+    users: impl IntoIterator<Item = u64>,
+) -> anyhow::Result<()> {
+    let calls = stream::iter(users).map(|user| {
+        let key = Key::new(format!("user:{user}"));
+        store.reserve(&Reserve::new(&key, policy))
+    });
+    calls
+        .buffer_unordered(CALLS)
+        .try_for_each(|_| async { Ok(()) })
+        .await?;
+    Ok(())
+}
+
+/// What this scheme's state takes under such names.
+async fn theirs(gauge: &mut Gauge, scheme: &Scheme, name: String) -> anyhow::Result<Bytes> {
+    let of = |user: u64| name.replace("USER", &user.to_string());
+    gauge.clear().await?;
+    let before = gauge.settled().await?;
+    let (mut usage, mut used) = ([0.0; 2], [0.0; 2]);
+    for request in 0..2 {
+        let users = FIRST..FIRST + USERS;
+        let commands = users.flat_map(|user| -> [Cmd; 2] {
+            [
+                (scheme.record)(&of(user), request as u64),
+                expire(&of(user)),
+            ]
+        });
+        gauge.send(commands).await?;
+        used[request] = growth(before, gauge.settled().await?, USERS);
+        let asked = gauge.usage((FIRST..FIRST + ASKED).map(of)).await?;
+        usage[request] = asked as f64 / ASKED as f64;
+    }
+    Ok(Bytes {
+        state: scheme.name,
+        name,
+        usage,
+        used,
+    })
+}

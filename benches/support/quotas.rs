@@ -1,0 +1,29 @@
+//! What is measured: the [`algorithms`], and a [`policy`] of each.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use tower_throttle::{Algorithm, Limiter, Policy, Quota};
+
+/// Every algorithm for quotas of `limit`; a new one is a line here.
+pub(crate) fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
+    vec![
+        ("sliding log", Algorithm::SlidingLog),
+        ("spacing", Algorithm::Spacing),
+        ("gcra", Algorithm::Gcra { burst: limit }),
+    ]
+}
+
+/// The policy of one quota, with the default guard unless another is given.
+pub(crate) fn policy(quota: Quota, guard: Option<Duration>) -> anyhow::Result<Policy> {
+    let mut limiter = Limiter::builder().quota(quota);
+    if let Some(guard) = guard {
+        limiter = limiter.guard(guard);
+    }
+    Ok(owned(limiter.build()?.policy()))
+}
+
+/// The policy, whatever pointer a limiter gives to it.
+fn owned(policy: impl Deref<Target = Policy>) -> Policy {
+    (*policy).clone()
+}

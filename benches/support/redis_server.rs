@@ -1,0 +1,123 @@
+//! A `redis-server` of a benchmark's own: [`RedisServer`].
+
+use std::env;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+use tower_throttle::store::RedisStore;
+
+/// How long anything may take: a busy machine must not end a benchmark.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server on a loopback port of its own, which keeps nothing on disk; dropping it ends it.
+pub(crate) struct RedisServer {
+    process: Child,
+    port: u16,
+    _dir: TempDir,
+}
+
+/// A section of what `INFO` says.
+pub(crate) struct Info(String);
+
+impl RedisServer {
+    /// Starts `$REDIS_SERVER`, or else the `redis-server` on the `PATH`.
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let process = spawn(port, dir.path())?;
+        let mut server = Self {
+            process,
+            port,
+            _dir: dir,
+        };
+        server.wait_until_ready().await?;
+        Ok(server)
+    }
+
+    pub(crate) async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port))?;
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(connection.await?)
+    }
+
+    /// The store that is measured, on a connection of its own.
+    pub(crate) async fn store(&self) -> anyhow::Result<RedisStore> {
+        Ok(RedisStore::from(self.connect().await?).timeout(PATIENCE))
+    }
+
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let since = Instant::now();
+        while since.elapsed() < PATIENCE {
+            if let Some(status) = self.process.try_wait()? {
+                bail!("redis-server ended at once: {status}");
+            }
+            // Somebody else's server could have got the port first, and it would answer, too.
+            if let Ok(mut connection) = self.connect().await
+                && let Ok(info) = Info::read(&mut connection, "server").await
+                && info
+                    .number("process_id")
+                    .is_ok_and(|id| id == u64::from(self.process.id()))
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        bail!("redis-server does not answer within {PATIENCE:?}")
+    }
+}
+
+impl Info {
+    pub(crate) async fn read(
+        connection: &mut MultiplexedConnection,
+        section: &str,
+    ) -> anyhow::Result<Self> {
+        let mut command = redis::cmd("INFO");
+        Ok(Self(command.arg(section).query_async(connection).await?))
+    }
+
+    /// The number in the line `FIELD:NUMBER`, or in `LINE:NAME=NUMBER,...` by `LINE:NAME`.
+    pub(crate) fn number(&self, field: &str) -> anyhow::Result<u64> {
+        let (line, name) = field.split_once(':').unwrap_or((field, ""));
+        let fields = |text: &'_ str| {
+            let found = text.split(',').find_map(|part| match part.split_once('=') {
+                Some((found, number)) => (found == name).then(|| number.parse().ok()),
+                None => Some(part.parse().ok()),
+            });
+            found.flatten()
+        };
+        let lines = self.0.lines().filter_map(|line| line.split_once(':'));
+        let mut found = lines.filter(|(found, _)| *found == line);
+        let number = found.next().and_then(|(_, text)| fields(text));
+        number.with_context(|| format!("redis-server says nothing of {field}"))
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // It may have ended by itself, as on a ctrl-c that the terminal sent to both.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(port: u16, dir: &Path) -> anyhow::Result<Child> {
+    let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    Command::new(&binary)
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no", "--dir"])
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| {
+            let binary = binary.display();
+            format!("cannot start {binary}: set REDIS_SERVER to a redis-server")
+        })
+}
