@@ -21,9 +21,9 @@ pub(crate) struct LogScheme {
     pub(crate) record: fn(name: &str, numbers: std::ops::Range<u64>) -> Cmd,
 }
 
-pub(crate) const SORTED_SET: &str = "S4 sorted set";
-pub(crate) const HASH: &str = "S6 hash, a field per second";
-pub(crate) const NUMBER: &str = "S7 number";
+pub(crate) const SORTED_SET: &str = "sorted set";
+pub(crate) const HASH: &str = "hash, a field per second";
+pub(crate) const NUMBER: &str = "number";
 
 /// Some time of day, in microseconds.
 const ORIGIN: u64 = 1_760_000_000_123_456;
@@ -51,7 +51,7 @@ pub(crate) const SCHEMES: [Scheme; 4] = [
         record: |name, number| command(&["SET", name], &[ORIGIN + number * 7_000_000]),
     },
     Scheme {
-        name: "S2 counter",
+        name: "counter",
         beside: "fixed window",
         record: |name, _| command(&["INCR", name], &[]),
     },
@@ -69,7 +69,7 @@ pub(crate) const LOG_SCHEMES: [LogScheme; 3] = [
         },
     },
     LogScheme {
-        name: "S6 hash, a field per ms",
+        name: "hash, a field per ms",
         record: |name, numbers| {
             let times = numbers.map(|number| ORIGIN / 1_000 + number);
             command(

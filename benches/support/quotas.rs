@@ -3,14 +3,27 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use tower_throttle::{Algorithm, Limiter, Policy, Quota};
+use tower_throttle::{Algorithm, Limiter, Policy, Quota, WindowStart};
 
 /// Every algorithm for quotas of `limit`; a new one is a line here.
 pub(crate) fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
     vec![
         ("sliding log", Algorithm::SlidingLog),
+        ("sliding buckets", Algorithm::SlidingBuckets { buckets: 10 }),
         ("spacing", Algorithm::Spacing),
+        (
+            "leaky bucket",
+            Algorithm::LeakyBucket {
+                capacity: limit * 10,
+            },
+        ),
         ("gcra", Algorithm::Gcra { burst: limit }),
+        (
+            "fixed window",
+            Algorithm::FixedWindow {
+                start: WindowStart::Clock,
+            },
+        ),
     ]
 }
 

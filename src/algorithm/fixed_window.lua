@@ -102,3 +102,5 @@ function fixed_window:save()
   if self.stop ~= self.start + self.length then raw = raw .. struct.pack('<I7', self.stop) end
   redis.call('SET', self.key, raw, 'PX', lifetime(self:expires(), self.now))
 end
+
+algorithms.fixed = fixed_window

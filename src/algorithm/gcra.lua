@@ -19,3 +19,5 @@ function gcra:remaining()
   if early < 0 then return 0 end
   return math.min(math.floor(early / self.interval), math.floor(self.tolerance / self.interval)) + 1
 end
+
+algorithms.gcra = gcra

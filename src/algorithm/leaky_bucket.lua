@@ -10,10 +10,17 @@ function leaky_bucket.load(key, now, interval, capacity)
   return self
 end
 
-leaky_bucket.earliest = spacing.earliest
-leaky_bucket.remaining = spacing.remaining
+function leaky_bucket:earliest(x)
+  return math.max(x, self.time)
+end
+
+function leaky_bucket:remaining()
+  return self.time <= self.now and 1 or 0
+end
 
 function leaky_bucket:longest_wait(margin)
   local all = (self.interval + margin) * self.capacity
   return all + math.floor(all / (2 * DRIFT)) * self.capacity
 end
+
+algorithms.leaky = leaky_bucket

@@ -9,11 +9,6 @@ local PATIENCE = 64
 
 local NUMBER = 8
 
-local algorithms = {
-  log = sliding_log, buckets = sliding_buckets, spacing = spacing, leaky = leaky_bucket, gcra = gcra,
-  fixed = fixed_window,
-}
-
 local ledger = {
   counters = {}, free = {}, touched = false, burst_at = 0, burst_size = 0,
   size = 3,  -- of a slot, its receipt included

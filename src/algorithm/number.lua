@@ -3,6 +3,7 @@
 -- State: a decimal integer, a time in microseconds.
 
 local number = { receipts = 1 }
+number.__index = number
 
 function number.load(methods, key, now, interval)
   return setmetatable({
@@ -41,8 +42,7 @@ function number:save()
 end
 
 local function counted_by_number()
-  local methods = {}
-  for name, method in pairs(number) do methods[name] = method end
+  local methods = setmetatable({}, number)
   methods.__index = methods
   return methods
 end

@@ -113,3 +113,5 @@ function sliding_buckets:save()
   for i = 1, #self.ends do counts[i] = self:count(i) end
   redis.call('SET', self.key, pack_times(self.ends, counts), 'PX', lifetime(self:expires(), self.now))
 end
+
+algorithms.buckets = sliding_buckets

@@ -196,10 +196,10 @@ function sliding_log:append()
   end
 end
 
--- A new ring with room for an eighth more, so that it is rewritten only now and then; but none beyond
+-- A new ring with room for a sixteenth more, so that it is rewritten only now and then; but none beyond
 -- the limit while nobody waits.
 function sliding_log:rewritten(count)
-  local room = count + math.floor(count / 8) + 8
+  local room = count + math.floor(count / 16) + 8
   if count <= self.limit then room = math.min(room, self.limit) end
   local parts = { self:header(0, count, room) }
   if self.whole then
@@ -213,3 +213,5 @@ function sliding_log:rewritten(count)
   parts[4] = string.rep('\0', (room - count) * ENTRY)
   return table.concat(parts)
 end
+
+algorithms.log = sliding_log

@@ -15,3 +15,5 @@ end
 function spacing:remaining()
   return self.time <= self.now and 1 or 0
 end
+
+algorithms.spacing = spacing

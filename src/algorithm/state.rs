@@ -159,7 +159,7 @@ fn written_log(log: &SlidingLog) -> Option<Vec<u8>> {
     if count <= FEW {
         return Some(written_times(records.iter().map(|&record| (record, None))));
     }
-    let mut room = count + count / 8 + 8;
+    let mut room = count + count / 16 + 8;
     if count <= log.limit {
         room = room.min(log.limit);
     }

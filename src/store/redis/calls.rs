@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use super::script::{RELEASE, RESERVE, Script};
+use super::script::{Script, Scripts};
 use crate::algorithm::Rule;
 use crate::policy::Policy;
 use crate::store::{Release, Reserve};
@@ -10,8 +10,13 @@ use crate::store::{Release, Reserve};
 /// Longer than any wait, and a number that Lua holds exactly.
 const FAR: u64 = 1 << 53;
 
-pub(super) fn reserve(names: &[String], reserve: &Reserve<'_>, peek: bool) -> Cmd {
-    let mut call = call(&RESERVE, names, reserve.policy);
+pub(super) fn reserve(
+    names: &[String],
+    reserve: &Reserve<'_>,
+    peek: bool,
+) -> (Cmd, &'static Script) {
+    let script = &Scripts::of(reserve.policy.rules()).reserve;
+    let mut call = call(script, names, reserve.policy);
     let terms = reserve.terms();
     call.arg(terms.margin).arg(terms.least_margin);
     call.arg(terms.round_trip).arg(terms.stagger);
@@ -24,16 +29,17 @@ pub(super) fn reserve(names: &[String], reserve: &Reserve<'_>, peek: bool) -> Cm
             call.arg(ask.max_wait.min(FAR));
         }
     }
-    call
+    (call, script)
 }
 
-pub(super) fn release(names: &[String], release: &Release<'_>) -> Cmd {
-    let mut call = call(&RELEASE, names, release.policy);
+pub(super) fn release(names: &[String], release: &Release<'_>) -> (Cmd, &'static Script) {
+    let script = &Scripts::of(release.policy.rules()).release;
+    let mut call = call(script, names, release.policy);
     for slot in release.slots {
         call.arg(slot.at).arg(slot.record).arg(slot.cost);
         call.arg(slot.receipt.as_slice());
     }
-    call
+    (call, script)
 }
 
 /// A call of a script up to and including the rules.

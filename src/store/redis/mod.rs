@@ -1,7 +1,7 @@
 //! The shared store: [`RedisStore`].
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use self::connection::{Connection, explain, too_late};
-use self::script::{RELEASE, RESERVE, Script};
+use self::script::Script;
 use self::transaction::Transactions;
 use super::{Ask, Release, Reply, Reserve, Reserved, Store, StoreError, Terms};
 use crate::algorithm::{Rule, ledger::Ledger};
@@ -162,13 +162,12 @@ impl RedisStore {
     /// Sends a call; of a script, which is loaded if the server does not know it.
     fn send(
         &self,
-        script: Option<&'static LazyLock<Script>>,
+        script: Option<&'static Script>,
         call: Cmd,
     ) -> impl Future<Output = Result<Value, StoreError>> + Send + 'static {
         let mut connection = self.connection.clone();
         let timeout = self.timeout;
         async move {
-            let script = script.map(|script| &**script);
             match tokio::time::timeout(timeout, connection.run(script, &call)).await {
                 Ok(answer) => answer.map_err(explain),
                 Err(elapsed) => Err(too_late().caused_by(elapsed).outcome_unknown()),
@@ -184,8 +183,8 @@ impl RedisStore {
         let Reserve { key, policy, .. } = *reserve;
         let names = self.names(policy, key);
         let Some(transactions) = self.transactions.clone() else {
-            let call = calls::reserve(&names, reserve, peek);
-            let answer = self.send(Some(&RESERVE), call);
+            let (call, script) = calls::reserve(&names, reserve, peek);
+            let answer = self.send(Some(script), call);
             let asks: Asks = reserve.asks.into();
             let numbers = policy.rules().iter().map(Rule::receipts).sum();
             return Reply::pending(async move { reply::read(answer.await?, &asks, numbers) });
@@ -222,7 +221,8 @@ impl Store for RedisStore {
         let Release { key, policy, slots } = *release;
         let names = self.names(policy, key);
         let Some(transactions) = self.transactions.clone() else {
-            let answer = self.send(Some(&RELEASE), calls::release(&names, release));
+            let (call, script) = calls::release(&names, release);
+            let answer = self.send(Some(script), call);
             return Reply::pending(async move { answer.await.map(drop) });
         };
         let (slots, rules, deadline) =

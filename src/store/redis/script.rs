@@ -1,44 +1,114 @@
-//! The scripts, each assembled from the algorithms' files.
+//! The scripts, each assembled from the files of the algorithms that a policy joins.
+//!
+//! The server runs a script's definitions anew with every call, so none is sent that is not needed.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use redis::Cmd;
 
-/// A script with all that it builds on, and what a test puts in between.
-macro_rules! assemble {
-    ($name:literal $(, $between:literal)?) => {
-        concat!(
-            include_str!("time.lua"),
-            $($between,)?
-            include_str!("state.lua"),
-            include_str!("../../algorithm/sliding_log.lua"),
-            include_str!("../../algorithm/sliding_buckets.lua"),
-            include_str!("../../algorithm/number.lua"),
-            include_str!("../../algorithm/spacing.lua"),
-            include_str!("../../algorithm/leaky_bucket.lua"),
-            include_str!("../../algorithm/gcra.lua"),
-            include_str!("../../algorithm/fixed_window.lua"),
-            include_str!("../../algorithm/ledger.lua"),
-            include_str!($name),
-        )
-    };
-}
+use crate::algorithm::Rule;
 
-pub(super) static RESERVE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(assemble!("reserve.lua")));
-pub(super) static RELEASE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(assemble!("release.lua")));
+const TIME: &str = include_str!("time.lua");
+const STATE: &str = include_str!("state.lua");
+const LEDGER: &str = include_str!("../../algorithm/ledger.lua");
+const NUMBER: &str = include_str!("../../algorithm/number.lua");
+
+/// What is counted how: the name in [`Rule::parts`], whether the state is a number, and the text.
+const ALGORITHMS: [(&str, bool, &str); 6] = [
+    (
+        "log",
+        false,
+        include_str!("../../algorithm/sliding_log.lua"),
+    ),
+    (
+        "buckets",
+        false,
+        include_str!("../../algorithm/sliding_buckets.lua"),
+    ),
+    (
+        "fixed",
+        false,
+        include_str!("../../algorithm/fixed_window.lua"),
+    ),
+    ("spacing", true, include_str!("../../algorithm/spacing.lua")),
+    (
+        "leaky",
+        true,
+        include_str!("../../algorithm/leaky_bucket.lua"),
+    ),
+    ("gcra", true, include_str!("../../algorithm/gcra.lua")),
+];
+
+/// Which of them, a bit each.
+type Mixture = usize;
+
+/// The scripts for one mixture of algorithms.
+pub(super) struct Scripts {
+    pub(super) reserve: Script,
+    pub(super) release: Script,
+}
 
 /// A script and what the server calls it.
 pub(super) struct Script {
-    text: &'static str,
+    text: String,
     sha: String,
 }
 
+impl Scripts {
+    /// The scripts for these rules.
+    pub(super) fn of(rules: &[Rule]) -> &'static Self {
+        static KNOWN: [OnceLock<Scripts>; 1 << ALGORITHMS.len()] =
+            [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
+        let mixture = mixture(rules);
+        KNOWN[mixture].get_or_init(|| Self::new(mixture, ""))
+    }
+
+    /// The scripts, with the time as their last argument and keys that do not expire by the real one.
+    #[cfg(test)]
+    pub(super) fn told_the_time(rules: &[Rule]) -> Self {
+        let instead = "local function server_time() return tonumber(table.remove(ARGV)) end\n\
+             local function lifetime() return '600000' end\n";
+        Self::new(mixture(rules), instead)
+    }
+
+    fn new(mixture: Mixture, between: &str) -> Self {
+        let script = |last| Script::new(assemble(mixture, between, last));
+        Self {
+            reserve: script(include_str!("reserve.lua")),
+            release: script(include_str!("release.lua")),
+        }
+    }
+}
+
+fn mixture(rules: &[Rule]) -> Mixture {
+    let bit = |rule: &Rule| {
+        let (name, _) = rule.parts();
+        let place = ALGORITHMS.iter().position(|(it, ..)| *it == name);
+        1 << place.expect("every rule is listed")
+    };
+    rules.iter().map(bit).fold(0, |all, bit| all | bit)
+}
+
+fn assemble(mixture: Mixture, between: &str, last: &str) -> String {
+    let mut text = [TIME, between, STATE].concat();
+    let places = ALGORITHMS.iter().enumerate();
+    let mixed = places.filter(|(place, _)| mixture & 1 << place != 0);
+    if mixed.clone().any(|(_, (_, is_number, _))| *is_number) {
+        text.push_str(NUMBER);
+    }
+    text.extend(mixed.map(|(_, (.., file))| *file));
+    text + LEDGER + last
+}
+
 impl Script {
-    fn new(text: &'static str) -> Self {
-        let sha = redis::Script::new(text).get_hash().to_owned();
+    fn new(text: String) -> Self {
+        let sha = redis::Script::new(&text).get_hash().to_owned();
         Self { text, sha }
+    }
+
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(super) fn sha(&self) -> &str {
@@ -48,25 +118,7 @@ impl Script {
     /// `SCRIPT LOAD`, and not `EVAL`: since Redis 7.4 the server may forget what it knows from there.
     pub(super) fn load(&self) -> Cmd {
         let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(self.text);
+        load.arg("LOAD").arg(&self.text);
         load
     }
-}
-
-/// The scripts, with the time as their last argument and keys that do not expire by the real one.
-#[cfg(test)]
-pub(super) fn twins() -> [String; 2] {
-    macro_rules! told_the_time {
-        ($name:literal) => {
-            assemble!(
-                $name,
-                "local function server_time() return tonumber(table.remove(ARGV)) end\n\
-                 local function lifetime() return '600000' end\n"
-            )
-        };
-    }
-    [
-        told_the_time!("reserve.lua").to_owned(),
-        told_the_time!("release.lua").to_owned(),
-    ]
 }

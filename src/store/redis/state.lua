@@ -110,3 +110,6 @@ local function unpack_times(raw, key, now)
   check(times[#times], key, now)
   return times, counts
 end
+
+-- By name, as the rules have it.
+local algorithms = {}

@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestRunner};
 use redis::Value;
 
 use super::reply;
-use super::script::twins;
+use super::script::Scripts;
 use crate::algorithm::Rule;
 use crate::algorithm::ledger::{Ask, Ledger, Slot, Terms};
 use crate::algorithm::micros;
@@ -29,13 +29,13 @@ struct Lua<'a> {
 
 impl<'a> Lua<'a> {
     fn new(server: &RedisServer, rules: &'a [Rule]) -> Self {
-        let [reserve, release] = twins();
+        let scripts = Scripts::told_the_time(rules);
         let connection = server.client().get_connection().unwrap();
         Self {
             connection,
             rules,
-            reserve: redis::Script::new(&reserve),
-            release: redis::Script::new(&release),
+            reserve: redis::Script::new(scripts.reserve.text()),
+            release: redis::Script::new(scripts.release.text()),
         }
     }
 
