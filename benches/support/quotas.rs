@@ -14,7 +14,8 @@ pub(crate) fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
         (
             "leaky bucket",
             Algorithm::LeakyBucket {
-                capacity: limit * 10,
+                // More than ever wait.
+                capacity: 1_000_000,
             },
         ),
         ("gcra", Algorithm::Gcra { burst: limit }),

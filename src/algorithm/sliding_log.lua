@@ -124,7 +124,18 @@ function sliding_log:is_last(slot)
 end
 
 function sliding_log:give_back(slot)
-  self:give_back_all({ slot })
+  if not self:is_last(slot) or slot[2] + self.window <= self.now then
+    self:give_back_all({ slot })
+    return
+  end
+  local left = slot[3]
+  while left > 0 and #self.added > 0 do
+    table.remove(self.added)
+    left = left - 1
+  end
+  self.stored = self.stored - left
+  self.last = nil
+  self.touched = true
 end
 
 -- All in one pass, however many.
