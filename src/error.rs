@@ -24,6 +24,11 @@ impl BuildError {
             problem: problem.into(),
         }
     }
+
+    /// What is wrong, without the name of the field.
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
+    }
 }
 
 impl fmt::Display for BuildError {

@@ -66,12 +66,12 @@ impl Rule {
             |intervals: u32| u64::from(intervals).saturating_mul(interval) > micros(HORIZON);
         match quota.counted_by() {
             Algorithm::SlidingLog if limit > LONGEST_LOG => {
-                refuse("a log holds at most 10 000 000 requests; GCRA holds any number")
+                refuse("a log holds at most 10_000_000 requests; GCRA holds any number")
             }
             Algorithm::SlidingLog => Ok(Self::SlidingLog { limit, window }),
             Algorithm::SlidingBuckets { buckets: 0 } => refuse("the number of buckets is zero"),
             Algorithm::SlidingBuckets { buckets } if buckets > MOST_BUCKETS => {
-                refuse("there are more than 1 000 buckets")
+                refuse("there are more than 1_000 buckets")
             }
             Algorithm::SlidingBuckets { buckets } if u64::from(buckets) > window => {
                 refuse("the buckets would be shorter than a microsecond")

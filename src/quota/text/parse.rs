@@ -234,10 +234,7 @@ fn check(
     ];
     for (part, trial) in trials {
         if let Err(error) = Rule::new(&trial) {
-            let error = error.to_string();
-            // The field that the error names is the quota on trial.
-            let problem = error.strip_prefix(&format!("quota `{trial}`: "));
-            return Err(part.refused(problem.unwrap_or(&error).to_owned()));
+            return Err(part.refused(error.problem().to_owned()));
         }
     }
     Ok(())

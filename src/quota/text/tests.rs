@@ -142,7 +142,7 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         (
             "20_000_000/d",
             0..10,
-            "a log holds at most 10 000 000 requests; GCRA holds any number \
+            "a log holds at most 10_000_000 requests; GCRA holds any number \
              (\"20_000_000\" at byte 0)"
                 .into(),
         ),
