@@ -10,7 +10,10 @@ use crate::algorithm::Rule;
 
 const TIME: &str = include_str!("time.lua");
 const STATE: &str = include_str!("state.lua");
-const LEDGER: &str = include_str!("../../algorithm/ledger.lua");
+const LEDGER: &str = concat!(
+    include_str!("../../algorithm/free.lua"),
+    include_str!("../../algorithm/ledger.lua"),
+);
 const NUMBER: &str = include_str!("../../algorithm/number.lua");
 
 /// What is counted how: the name in [`Rule::parts`], whether the state is a number, and the text.
@@ -63,12 +66,21 @@ impl Scripts {
         KNOWN[mixture].get_or_init(|| Self::new(mixture, ""))
     }
 
-    /// The scripts, with the time as their last argument and keys that do not expire by the real one.
+    /// The scripts, with the time as their last argument, keys that do not expire by the real one, and
+    /// pages of free slots so small that there are several.
     #[cfg(test)]
     pub(super) fn told_the_time(rules: &[Rule]) -> Self {
         let instead = "local function server_time() return tonumber(table.remove(ARGV)) end\n\
              local function lifetime() return '600000' end\n";
-        Self::new(mixture(rules), instead)
+        let mut scripts = Self::new(mixture(rules), instead);
+        for script in [&mut scripts.reserve, &mut scripts.release] {
+            let text = script
+                .text
+                .replace("NUMBER, PAGE = 8, 64", "NUMBER, PAGE = 8, 3");
+            assert_ne!(text, script.text, "the pages are as large as ever");
+            *script = Script::new(text);
+        }
+        scripts
     }
 
     fn new(mixture: Mixture, between: &str) -> Self {
