@@ -1,0 +1,173 @@
+//! Draws the plots of the documentation: what each algorithm makes of the same burst.
+//!
+//! ```sh
+//! cargo run --example algorithms             # writes src/docs/plots
+//! cargo run --example algorithms -- --check  # says whether they are what this would write
+//! ```
+//!
+//! Time is paused, so this takes no longer than the drawing, and draws the same every time.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use clap::Parser;
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Algorithm, Quota};
+
+use self::burst::{LIMIT, Run, WINDOW};
+use self::plot::Windows;
+
+mod burst;
+mod plot;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/docs/plots");
+
+/// Draws what each algorithm makes of the same burst, into src/docs/plots.
+#[derive(Parser)]
+struct Args {
+    /// Write nothing; fail if the files are not what would be written
+    #[arg(long)]
+    check: bool,
+}
+
+/// A quota of so many per window, and the bound that its documentation states.
+struct Case {
+    name: &'static str,
+    quota: &'static str,
+    /// The most that it lets depart in any window.
+    bound: u32,
+}
+
+const CASES: [Case; 7] = [
+    Case {
+        name: "sliding-log",
+        quota: "10/10s sliding-log",
+        bound: LIMIT,
+    },
+    Case {
+        name: "sliding-buckets",
+        quota: "10/10s sliding-buckets buckets=5",
+        bound: LIMIT,
+    },
+    Case {
+        name: "spacing",
+        quota: "10/10s spacing",
+        bound: LIMIT,
+    },
+    Case {
+        name: "leaky-bucket",
+        quota: "10/10s leaky-bucket capacity=20",
+        bound: LIMIT,
+    },
+    Case {
+        name: "gcra",
+        quota: "10/10s gcra burst=10",
+        bound: 2 * LIMIT,
+    },
+    Case {
+        name: "fixed-window-clock",
+        quota: "10/10s fixed-window start=clock",
+        bound: 2 * LIMIT,
+    },
+    Case {
+        name: "fixed-window-first-request",
+        quota: "10/10s fixed-window start=first-request",
+        bound: 2 * LIMIT,
+    },
+];
+
+struct File {
+    name: String,
+    text: String,
+}
+
+#[tokio::main(flavor = "current_thread", start_paused = true)]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let store = burst::store_in_step().await?;
+    let mut files = Vec::new();
+    println!(
+        "{:<27} {:>18} {:>16}",
+        "",
+        format!("at most in any {WINDOW:?}"),
+        "last departure"
+    );
+    for case in CASES {
+        let file = draw(&store, &case).await;
+        files.push(file.with_context(|| case.name)?);
+    }
+    files.push(data_uris(&files));
+    if args.check {
+        check(&files)
+    } else {
+        write(&files)
+    }
+}
+
+async fn draw(store: &MemoryStore, case: &Case) -> anyhow::Result<File> {
+    let quota: Quota = case.quota.parse()?;
+    let run = burst::run(store, quota).await?;
+    let Run { departures, .. } = &run;
+    let most = History::from_iter(departures.iter().copied()).most_in_any(WINDOW);
+    let last = departures.last().context("nothing has departed")?;
+    println!("{:<27} {most:>18} {last:>16.3?}", case.name);
+    if most > case.bound.into() {
+        bail!(
+            "{most} departed in one window, and the bound is {}",
+            case.bound
+        );
+    }
+    let windows = match quota.counted_by() {
+        Algorithm::FixedWindow { start } => Windows::of(start, departures),
+        _ => Windows::default(),
+    };
+    Ok(File {
+        name: format!("{}.svg", case.name),
+        text: plot::draw(case.quota, &run, &windows, most)?,
+    })
+}
+
+/// Link definitions for rustdoc, which has no place for pictures beside its pages.
+fn data_uris(plots: &[File]) -> File {
+    let mut text = "<!-- Written by the example `algorithms`. -->\n\n".to_owned();
+    for plot in plots {
+        let name = plot.name.trim_end_matches(".svg");
+        let data = BASE64_STANDARD.encode(&plot.text);
+        text += &format!("[plot-{name}]: data:image/svg+xml;base64,{data}\n");
+    }
+    File {
+        name: "data-uris.md".to_owned(),
+        text,
+    }
+}
+
+fn write(files: &[File]) -> anyhow::Result<()> {
+    fs::create_dir_all(FOLDER)?;
+    for File { name, text } in files {
+        let path = Path::new(FOLDER).join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    println!("wrote {} files to {FOLDER}", files.len());
+    Ok(())
+}
+
+fn check(files: &[File]) -> anyhow::Result<()> {
+    let differs = |file: &&File| {
+        let found = fs::read_to_string(Path::new(FOLDER).join(&file.name));
+        !found.is_ok_and(|found| found == file.text)
+    };
+    let differing: Vec<_> = files.iter().filter(differs).collect();
+    if !differing.is_empty() {
+        let names: Vec<_> = differing.iter().map(|file| &*file.name).collect();
+        bail!(
+            "{} in {FOLDER} would be written otherwise: run without --check, and look at them",
+            names.join(", ")
+        );
+    }
+    println!("all {} files are as they would be written", files.len());
+    Ok(())
+}
