@@ -30,7 +30,7 @@
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
 //! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
-//! | how requests are counted | [`Quota`], [`Algorithm`] |
+//! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
@@ -55,6 +55,12 @@
 
 mod acquire;
 mod algorithm;
+// The first definition of a link wins: here, those of this crate's items and of pictures in data
+// URIs, before those at the end of the page, which suit whoever reads it as a file.
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/plots/data-uris.md")]
+#[doc = include_str!("docs/algorithms.md")]
+pub mod algorithms {}
 mod clock;
 mod departure;
 mod epoch;

@@ -62,6 +62,8 @@ pub struct Quota {
 }
 
 /// How departures are counted against a [`Quota`] of N per W.
+///
+/// Which one to pick, and what each makes of the same burst: [`algorithms`](crate::algorithms).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
