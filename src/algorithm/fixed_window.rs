@@ -7,6 +7,10 @@
 //! is so late in a window that the record would lie in the next. If the two are far apart, more than
 //! half a window, that might never come true; then the window is extended over all that it
 //! touches, which is fewer requests than the limit, never more.
+//!
+//! Whoever gives a slot of this window back just leaves it; the window stays as it is, as others may
+//! have their slots in it. Only with the one that opened it, if no other is left, the window before
+//! returns.
 
 use super::ledger::Receipt;
 use super::{Count, Taken};
@@ -60,6 +64,17 @@ impl FixedWindow {
         }
     }
 
+    /// Whether this departure came to the window when others were in it.
+    fn has_joined(&self, before: Window, taken: Taken) -> bool {
+        before.start == self.window.start && taken.at < before.end
+    }
+
+    /// Whether this departure opened the window, which was `before` until then, and nothing else is
+    /// in it.
+    fn is_alone_since(&self, before: Window, taken: Taken) -> bool {
+        taken.at >= before.end && self.after(before, taken) == self.window
+    }
+
     /// Where a window ends at the earliest in which something is recorded at `record`.
     fn end_of(&self, record: u64) -> u64 {
         if self.aligned {
@@ -102,15 +117,23 @@ impl Count for FixedWindow {
     }
 
     fn is_last(&self, taken: Taken, receipt: &[u64]) -> bool {
-        before(receipt).is_some_and(|before| self.after(before, taken) == self.window)
+        before(receipt).is_some_and(|before| {
+            self.has_joined(before, taken) || self.is_alone_since(before, taken)
+        })
     }
 
     fn give_back(&mut self, taken: Taken, receipt: &[u64], _now: u64) {
-        let is_last = |before: &Window| self.after(*before, taken) == self.window;
-        if let Some(before) = before(receipt).filter(is_last) {
+        let is_alone = |before: &Window| self.is_alone_since(*before, taken);
+        if let Some(before) = before(receipt).filter(is_alone) {
             self.window = before;
-        } else if (self.window.start..self.window.end).contains(&taken.at) {
-            self.window.count = self.window.count.saturating_sub(taken.cost.into());
+            return;
+        }
+        let Window { start, end, count } = &mut self.window;
+        if (*start..*end).contains(&taken.at) {
+            *count = count.saturating_sub(taken.cost.into());
+            if *count == 0 {
+                *end = *start;
+            }
         }
     }
 
@@ -126,11 +149,7 @@ impl Count for FixedWindow {
     }
 
     fn expires(&self) -> u64 {
-        if self.window.count == 0 {
-            self.window.start
-        } else {
-            self.window.end
-        }
+        self.window.end
     }
 }
 
@@ -230,6 +249,34 @@ mod tests {
         take(&mut window, 1_100, 5, 3);
         window.give_back(taken, receipt.as_slice(), 1_110);
         assert_eq!(window.remaining(1_110), 0);
+    }
+
+    #[test]
+    fn a_window_stays_as_long_as_anyone_may_depart_in_it() {
+        for aligned in [true, false] {
+            let mut window = FixedWindow::new(3, 100, aligned);
+            let (first, receipt_of_first) = take(&mut window, 1_000, 5, 1);
+            let (second, receipt_of_second) = take(&mut window, 1_050, 60, 1);
+            take(&mut window, 1_050, 60, 1);
+            window.give_back(first, receipt_of_first.as_slice(), 1_051);
+            window.give_back(second, receipt_of_second.as_slice(), 1_051);
+            let next = window.earliest(1_052, 60, 3);
+            assert!(
+                next > 1_110,
+                "the third may depart until 1110, these at {next}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_window_that_all_have_left_is_none() {
+        let mut window = FixedWindow::new(2, 100, false);
+        let (first, receipt_of_first) = take(&mut window, 1_000, 5, 1);
+        let (second, receipt_of_second) = take(&mut window, 1_000, 5, 1);
+        window.give_back(first, receipt_of_first.as_slice(), 1_010);
+        window.give_back(second, receipt_of_second.as_slice(), 1_010);
+        assert_eq!(window.expires(), 1_000);
+        assert_eq!(window.earliest(1_099, 5, 2), 1_099);
     }
 
     #[test]
