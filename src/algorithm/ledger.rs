@@ -256,20 +256,21 @@ impl Ledger {
 
     /// Lets every quota push the time later until none does; returns it, and its record.
     fn earliest(&self, now: u64, terms: &Terms, x: u64, burst: &Burst, cost: u32) -> (u64, u64) {
+        let last = self.counts().map(Count::last_record).max().unwrap_or(0);
+        let record = |at| (terms.record(at, now) + burst.ahead(at) * terms.stagger).max(last);
         let mut at = x;
         for round in 0.. {
-            let record = terms.record(at, now) + burst.ahead(at) * terms.stagger;
-            let last = self.counts().map(Count::last_record).max();
-            let record = record.max(last.unwrap_or(0));
-            let late = if round < PATIENCE {
-                record - at
-            } else {
-                u64::MAX
+            let push = |at, count: &dyn Count| {
+                let late = if round < PATIENCE {
+                    record(at) - at
+                } else {
+                    u64::MAX
+                };
+                count.earliest(at, late, cost)
             };
-            let push = |at, count: &dyn Count| count.earliest(at, late, cost);
             let pushed = self.counts().fold(at, push);
             if pushed == at {
-                return (at, record);
+                return (at, record(at));
             }
             at = pushed;
         }
@@ -376,6 +377,24 @@ mod tests {
         let mut ledger = Ledger::new(&[LOG, SPACING]);
         let slots = slots(&mut ledger, 5_000, &[ask(4, 1)]);
         assert_eq!(times(&slots), [5_000, 5_110, 6_010, 6_120]);
+    }
+
+    #[test]
+    fn a_window_is_used_to_its_end_by_those_who_wait_for_another_quota() {
+        let log = Rule::SlidingLog {
+            limit: 1,
+            window: 1_000,
+        };
+        let windows = Rule::FixedWindow {
+            limit: 9,
+            window: 10_000,
+            aligned: true,
+        };
+        let mut ledger = Ledger::new(&[log, windows]);
+        let held = slots(&mut ledger, 5_000, &[ask(4, 1)]);
+        assert_eq!(times(&held), [5_000, 6_010, 7_020, 8_030]);
+        let next = slots(&mut ledger, 5_001, &[ask(1, 1)]);
+        assert_eq!(times(&next), [9_040]);
     }
 
     #[test]
