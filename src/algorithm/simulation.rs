@@ -169,6 +169,10 @@ pub(crate) fn steps(
     )
 }
 
+/// Windows of almost one length, so far out of step that no departure fits into all of them if its
+/// margin is large.
+pub(crate) const SELDOM_TOGETHER: &str = "windows that are seldom open together";
+
 /// Rules of one kind or several, each with the most that one request may cost.
 pub(crate) fn rules(unit: u64) -> Vec<(&'static str, Vec<Rule>, u32)> {
     let log = |limit, windows| Rule::SlidingLog {
@@ -196,6 +200,11 @@ pub(crate) fn rules(unit: u64) -> Vec<(&'static str, Vec<Rule>, u32)> {
         window: windows * unit,
         aligned,
     };
+    let seldom_together = [0, 28, 39].map(|more| Rule::FixedWindow {
+        limit: 4,
+        window: unit + more,
+        aligned: true,
+    });
     vec![
         ("log", vec![log(5, 1)], 5),
         ("log of one", vec![log(1, 1)], 1),
@@ -228,6 +237,60 @@ pub(crate) fn rules(unit: u64) -> Vec<(&'static str, Vec<Rule>, u32)> {
             vec![fixed(4, 1, true), fixed(9, 3, false)],
             4,
         ),
+        (
+            "shorter windows than their margin",
+            vec![Rule::FixedWindow {
+                limit: 6,
+                window: unit / 60,
+                aligned: true,
+            }],
+            6,
+        ),
+        (
+            "such from the first request",
+            vec![Rule::FixedWindow {
+                limit: 6,
+                window: unit / 60,
+                aligned: false,
+            }],
+            6,
+        ),
+        (
+            "shorter log than its margin",
+            vec![Rule::SlidingLog {
+                limit: 3,
+                window: unit / 60,
+            }],
+            3,
+        ),
+        (
+            "shorter buckets than their margin",
+            vec![Rule::SlidingBuckets {
+                limit: 4,
+                window: unit / 60,
+                width: unit / 240 + 1,
+            }],
+            4,
+        ),
+        (
+            "gcra of less than its margin",
+            vec![Rule::Gcra {
+                interval: unit / 200 + 1,
+                tolerance: 4 * (unit / 200 + 1),
+            }],
+            5,
+        ),
+        (
+            "windows and a log",
+            vec![fixed(7, 3, true), log(3, 1), fixed(4, 1, false)],
+            3,
+        ),
+        (
+            "gcra and windows",
+            vec![gcra(12), fixed(5, 1, true), fixed(9, 4, false)],
+            5,
+        ),
+        (SELDOM_TOGETHER, seldom_together.to_vec(), 4),
         (
             "three that let bursts go",
             vec![log(5, 1), gcra(4), spacing, log(30, 12)],
