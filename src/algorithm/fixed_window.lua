@@ -3,7 +3,7 @@
 -- State: 7 bytes, where the last window begins in which anything departs; 4 bytes, how much does;
 -- and, if it is longer than a window is, 7 bytes, where it ends.
 
-local fixed_window = { receipts = 3 }
+local fixed_window = { receipts = 3, minds_late = true }
 fixed_window.__index = fixed_window
 
 function fixed_window.load(key, now, limit, length, aligned)
@@ -18,7 +18,7 @@ function fixed_window.load(key, now, limit, length, aligned)
     self.start, self.stop, self.count = start, start + length, count
     if #raw == 18 then self.stop = struct.unpack('<I7', raw, 12) end
     check(start, key, now)
-    if self.stop <= start then refuse(key) end
+    if self.stop < start then refuse(key) end
     check(self.stop, key, now)
   end
   return self
@@ -61,18 +61,30 @@ function fixed_window:take(slot)
   self.touched = true
 end
 
-function fixed_window:is_last(slot, place)
-  if slot[place + 2] == nil then return false end
+-- Whether this departure came to the window when others were in it.
+function fixed_window:has_joined(slot, place)
+  return slot[place] == self.start and slot[1] < slot[place + 1]
+end
+
+-- Whether this departure opened the window, and nothing else is in it.
+function fixed_window:is_alone(slot, place)
+  if slot[place + 2] == nil or slot[1] < slot[place + 1] then return false end
   local start, stop, count = self:after(slot[place], slot[place + 1], slot[place + 2], slot)
   return start == self.start and stop == self.stop and count == self.count
 end
 
+function fixed_window:is_last(slot, place)
+  if slot[place + 2] == nil then return false end
+  return self:has_joined(slot, place) or self:is_alone(slot, place)
+end
+
 function fixed_window:give_back(slot, place)
-  if self:is_last(slot, place) then
+  if self:is_alone(slot, place) then
     self.start, self.stop, self.count = slot[place], slot[place + 1], slot[place + 2]
     self.touched = true
   elseif slot[1] >= self.start and slot[1] < self.stop then
     self.count = math.max(self.count - slot[3], 0)
+    if self.count == 0 then self.stop = self.start end
     self.touched = true
   end
 end
@@ -88,7 +100,6 @@ function fixed_window:remaining()
 end
 
 function fixed_window:expires()
-  if self.count == 0 then return self.start end
   return self.stop
 end
 

@@ -20,7 +20,9 @@ end
 
 function leaky_bucket:longest_wait(margin)
   local all = (self.interval + margin) * self.capacity
-  return all + math.floor(all / (2 * DRIFT)) * self.capacity
+  -- all * capacity / (2 * DRIFT), in parts that a double holds.
+  local unit = 2 * DRIFT
+  return all + math.floor(all / unit) * self.capacity + math.floor(all % unit * self.capacity / unit)
 end
 
 algorithms.leaky = leaky_bucket

@@ -66,14 +66,19 @@ end
 function ledger.earliest(x, cost, margin)
   local last, round = 0, 0
   for _, counter in ipairs(ledger.counters) do last = math.max(last, counter:last_record()) end
+  local function record(at)
+    local record = ledger.recorded(at, margin)
+    if at == ledger.burst_at then record = record + ledger.burst_size * ledger.stagger end
+    return math.max(record, last)
+  end
   while true do
-    local record = ledger.recorded(x, margin)
-    if x == ledger.burst_at then record = record + ledger.burst_size * ledger.stagger end
-    record = math.max(record, last)
-    local late = round < PATIENCE and record - x or math.huge
     local at = x
-    for _, counter in ipairs(ledger.counters) do at = counter:earliest(at, late, cost) end
-    if at == x then return at, record end
+    for _, counter in ipairs(ledger.counters) do
+      local late
+      if counter.minds_late then late = round < PATIENCE and record(at) - at or math.huge end
+      at = counter:earliest(at, late, cost)
+    end
+    if at == x then return at, record(at) end
     x, round = at, round + 1
   end
 end

@@ -14,6 +14,8 @@ mod gcra;
 mod leaky_bucket;
 pub(crate) mod ledger;
 mod number;
+#[cfg(test)]
+mod reference;
 mod rule;
 #[cfg(test)]
 pub(crate) mod simulation;

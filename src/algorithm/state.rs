@@ -206,7 +206,7 @@ fn read_window(window: &mut FixedWindow, raw: &[u8], now: u64) -> Read<()> {
         Some(end) => little(end),
         None => start + window.length,
     };
-    if end <= start {
+    if end < start {
         return Err(Foreign);
     }
     window.window = Window {
