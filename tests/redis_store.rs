@@ -12,6 +12,7 @@ use redis::cmd;
 use support::command_stats::CommandStats;
 use support::monitor::Monitor;
 use support::redis_server::RedisServer;
+use support::slots::slots;
 use tokio::time::{Instant, sleep};
 use tower_throttle::key::Key;
 use tower_throttle::store::{Ask, Outcome, RedisStore, Release, Reserve, Reserved, Slot, Store};
@@ -63,15 +64,6 @@ async fn reserve(store: &RedisStore, key: &Key, policy: &Policy, asks: &[Ask]) -
     let mut reserve = Reserve::new(key, policy);
     reserve.asks = asks;
     store.reserve(&reserve).await.expect("an answer")
-}
-
-async fn slots(store: &RedisStore, key: &Key, policy: &Policy, count: u32) -> Vec<Slot> {
-    let answer = reserve(store, key, policy, &asks(count, u64::MAX)).await;
-    let slot = |outcome: &Outcome| match outcome {
-        Outcome::Granted(slot) => slot.clone(),
-        Outcome::Refused { wait } => panic!("refused for a wait of {wait} us"),
-    };
-    answer.outcomes().iter().map(slot).collect()
 }
 
 async fn release(store: &RedisStore, key: &Key, policy: &Policy, slots: &[Slot]) {

@@ -8,18 +8,16 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use support::child;
+use support::errors::{PATIENCE, store_error};
 use support::redis_server::RedisServer;
 use support::upstream::Upstream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
-use tower_throttle::store::{RedisStore, StoreError};
+use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::test_util::store_contract;
-use tower_throttle::{Algorithm, Error, Limiter, LimiterBuilder, Quota, ThrottleMiddleware};
-
-/// Within which all must be over that is bounded at all, on a machine that does many other things.
-const PATIENCE: Duration = Duration::from_secs(20);
+use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota, ThrottleMiddleware};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -311,11 +309,6 @@ async fn who_is_overtaken_for_ever_gives_up_and_has_consumed_nothing() {
     assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 2);
 }
 
-fn store_error(error: &Error) -> &StoreError {
-    let source = std::error::Error::source(error).expect("a source");
-    source.downcast_ref().expect("the store's error")
-}
-
 #[tokio::test]
 async fn a_restarted_server_is_found_again() {
     let mut server = RedisServer::start();
@@ -337,19 +330,4 @@ async fn a_server_that_is_gone_is_an_error_and_not_a_pass() {
         !store_error(&error).is_outcome_unknown(),
         "nothing was sent"
     );
-}
-
-#[tokio::test]
-async fn a_value_of_somebody_elses_is_an_error_and_left_alone() {
-    let server = RedisServer::start();
-    let name = name(at_most(2, LONG));
-    let limiter = limiter(&server.url(), at_most(2, LONG)).await;
-    for words in [["RPUSH", &name, "mine"], ["SET", &name, "mine"]] {
-        server.command::<()>(&["DEL", &name]);
-        server.command::<()>(&words);
-        let before = server.command::<Option<Vec<u8>>>(&["DUMP", &name]);
-        let error = limiter.acquire("a").await.expect_err("no state");
-        assert!(!store_error(&error).is_outcome_unknown());
-        assert_eq!(server.command::<Option<Vec<u8>>>(&["DUMP", &name]), before);
-    }
 }

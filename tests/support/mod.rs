@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | [`redis_server`] | a `redis-server` of the test's own, to start, kill, stop, freeze |
 //! | [`command_stats`] | how many calls a server has counted, script calls above all |
+//! | [`errors`] | what errors say, all the way down, and that they come in time |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`child`] | a test that runs in several operating system processes |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
+//! | [`slots`] | slots straight from a store |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |
 //!
 //! Nothing here skips: what a test needs and cannot have is a panic that says what to do. Every
@@ -20,7 +22,9 @@
 pub(crate) mod case;
 pub(crate) mod child;
 pub(crate) mod command_stats;
+pub(crate) mod errors;
 pub(crate) mod monitor;
 pub(crate) mod redis_server;
 pub(crate) mod signal;
+pub(crate) mod slots;
 pub(crate) mod upstream;

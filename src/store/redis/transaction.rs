@@ -176,8 +176,7 @@ async fn snapshot(
 }
 
 fn read(rules: &[Rule], snapshot: &Snapshot) -> Result<Ledger, StoreError> {
-    let foreign =
-        |_: state::Foreign| StoreError::new("a value in redis was not written by a throttle");
+    let foreign = |_: state::Foreign| StoreError::new("redis holds what no throttle wrote");
     Ledger::read(rules, &snapshot.values, snapshot.now).map_err(foreign)
 }
 

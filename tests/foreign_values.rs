@@ -1,0 +1,351 @@
+//! A value that nobody of ours wrote, where a store keeps its own: an error to every caller, and left
+//! alone, with scripts and without.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{FromRedisValue, cmd};
+use support::errors::{assert_readable, bounded, everything, store_error};
+use support::redis_server::RedisServer;
+use support::slots::slots;
+use tower_throttle::key::Key;
+use tower_throttle::store::{RedisStore, Release, Reserve, Store};
+use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Policy, Quota, WindowStart};
+
+/// So long that what is done in one test falls into one window.
+const LONG: Duration = Duration::from_secs(600);
+
+async fn connect(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::connect(&server.url()).await;
+    store
+        .expect("a connection")
+        .timeout(Duration::from_secs(10))
+}
+
+fn quota(limit: u32) -> LimiterBuilder {
+    Limiter::builder().quota(Quota::new(limit, LONG))
+}
+
+/// A value that stands where a store keeps its own, by the words that put it there.
+struct Foreign {
+    what: &'static str,
+    words: Vec<Vec<u8>>,
+}
+
+fn string(what: &'static str, bytes: impl AsRef<[u8]>) -> Foreign {
+    Foreign {
+        what,
+        words: vec![b"SET".into(), b"KEY".into(), bytes.as_ref().into()],
+    }
+}
+
+fn words(what: &'static str, words: &[&str]) -> Foreign {
+    Foreign {
+        what,
+        words: words.iter().map(|word| word.as_bytes().to_vec()).collect(),
+    }
+}
+
+fn of_other_types() -> Vec<Foreign> {
+    vec![
+        words("a list", &["RPUSH", "KEY", "a", "b"]),
+        words("a hash", &["HSET", "KEY", "a", "b"]),
+        words("a set", &["SADD", "KEY", "a", "b"]),
+        words("a sorted set", &["ZADD", "KEY", "1", "a"]),
+        words("a stream", &["XADD", "KEY", "1-1", "a", "b"]),
+    ]
+}
+
+fn no_logs() -> Vec<Foreign> {
+    // The place of the first record, how many there are and room for, and the last; in this order.
+    let header = |first: u32, count: u32, room: u32, last: u64| {
+        let numbers = [first, count, room].map(u32::to_be_bytes);
+        [numbers.as_flattened(), &last.to_be_bytes()].concat()
+    };
+    let ring = |header: Vec<u8>, records: usize| [header, vec![1; records * 8]].concat();
+    // Bytes of an offset and of a count; the first record; the rest.
+    let short = |offset: u8, count: u8, first: u64, rest: &[u8]| {
+        let first = &first.to_le_bytes()[..7];
+        [&[128 + 8 * offset + count][..], first, rest].concat()
+    };
+    vec![
+        string("one byte", "x"),
+        string("a header alone", header(0, 0, 0, 0)),
+        string("half a record", [header(0, 1, 1, 1), vec![0; 4]].concat()),
+        string("a text", "hello, world: this is not for you"),
+        string("random bytes", [0x9d; 8 * 6]),
+        string(
+            "more records than there is room",
+            ring(header(0, 3, 2, 1), 2),
+        ),
+        string("more room than there is", ring(header(0, 2, 3, 1), 2)),
+        string("less room than there is", ring(header(0, 1, 1, 1), 2)),
+        string("a place behind the end", ring(header(7, 1, 2, 1), 2)),
+        string("no records", ring(header(0, 0, 2, 1), 2)),
+        string(
+            "counts that overflow",
+            ring(header(1 << 30, u32::MAX, u32::MAX, 1), 2),
+        ),
+        string(
+            "a record at the end of time",
+            ring(header(0, 1, 1, u64::MAX), 1),
+        ),
+        string(
+            "a record in a million years",
+            ring(header(0, 1, 2, 9_000_000_000_000_000_000), 2),
+        ),
+        string("a million bytes", vec![0xff; 1_000_000]),
+        string(
+            "a short log without its first record",
+            &short(4, 0, 0, &[])[..5],
+        ),
+        string("offsets of no bytes", short(0, 0, 1, &[])),
+        string("half an offset", short(4, 0, 1, &[1, 2])),
+        string("counts in a log", short(1, 1, 1, &[1, 1, 1])),
+        string("more than a short log holds", short(1, 0, 1, &[1; 16])),
+        string(
+            "much more than a short log holds",
+            short(1, 0, 1, &[1; 1_000]),
+        ),
+        string("records in disorder", short(1, 0, 1, &[5, 4])),
+        string(
+            "a first record at the end of time",
+            short(1, 0, u64::MAX, &[]),
+        ),
+        string(
+            "a last record at the end of time",
+            short(7, 0, 1, &[0xff; 7]),
+        ),
+    ]
+}
+
+fn no_buckets() -> Vec<Foreign> {
+    let packed = |header: u8, rest: &[u8]| [&[header, 1, 0, 0, 0, 0, 0, 0], rest].concat();
+    vec![
+        string("nothing", ""),
+        string("one byte", "x"),
+        string("a text", "hello, world: this is not for you"),
+        string("random bytes", [0x9d; 8 * 6 + 1]),
+        string("no counts", packed(128 + 8, &[1, 2])),
+        string("no count of the first", packed(128 + 8 + 1, &[])),
+        string("half a bucket", packed(128 + 8 + 1, &[1, 1])),
+        string("buckets in disorder", packed(128 + 8 + 1, &[1, 5, 1, 4, 1])),
+        string("a million bytes", vec![0xff; 1_000_000]),
+    ]
+}
+
+fn no_windows() -> Vec<Foreign> {
+    vec![
+        string("nothing", ""),
+        string("one byte", "x"),
+        string("half a window", [1; 10]),
+        string("more than a window", [1; 12]),
+        string("half an end", [1; 17]),
+        string("a text", "hello, world: this is not for you"),
+        string("a start at the end of time", [0xff; 11]),
+        string(
+            "an end before its start",
+            [2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+        ),
+    ]
+}
+
+fn no_numbers() -> Vec<Foreign> {
+    vec![
+        string("nothing", ""),
+        string("a text", "soon"),
+        string("a negative number", "-5"),
+        string("a fraction", "1.5"),
+        string("infinity", "inf"),
+        string("negative infinity", "-inf"),
+        string("no number", "nan"),
+        string("an absurd number", "99999999999999999999"),
+        string("a number beyond all numbers", "1e999"),
+        string("a list of numbers", "1,2"),
+        string("a NUL", "\0"),
+        string("random bytes", [0x9d, 0xff, 0x00, 0x13]),
+    ]
+}
+
+fn no_free_slots() -> Vec<Foreign> {
+    // At, recorded at, cost, and the receipts of all kinds: those of three numbers and one window.
+    let slot = |numbers: [u64; 3]| {
+        let numbers = numbers.into_iter().chain([1; 6]);
+        numbers.flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
+    };
+    vec![
+        string("nothing", ""),
+        string("a text", "soon"),
+        string("half a slot", &slot([1, 1, 1])[..44]),
+        string("a slot and a half", [slot([1, 1, 1]), vec![0; 8]].concat()),
+        string("random bytes", [0x9d, 0xff, 0x00, 0x13]),
+        string("a slot at the end of time", slot([u64::MAX, 1, 1])),
+        string("a slot in a million years", slot([1 << 62, 1 << 62, 1])),
+        string("a record in a million years", slot([1, 1 << 62, 1])),
+    ]
+}
+
+fn put<T: FromRedisValue>(server: &RedisServer, name: &str, foreign: &Foreign) -> T {
+    let mut connection = server.client().get_connection().expect("a connection");
+    let mut command = redis::Cmd::new();
+    for word in &foreign.words {
+        if word == b"KEY" {
+            command.arg(name);
+        } else {
+            command.arg(word);
+        }
+    }
+    command.query(&mut connection).expect("a valid command")
+}
+
+fn dump(server: &RedisServer, name: &str) -> Vec<u8> {
+    let mut connection = server.client().get_connection().expect("a connection");
+    cmd("DUMP")
+        .arg(name)
+        .query(&mut connection)
+        .expect("a value")
+}
+
+/// The policy of all kinds, and the names under which its free slots and its quotas stand.
+fn all_kinds() -> (Arc<Policy>, Vec<String>) {
+    let counted_by = |algorithm| Quota::new(10, LONG).algorithm(algorithm);
+    let builder = [
+        Algorithm::SlidingBuckets { buckets: 10 },
+        Algorithm::Spacing,
+        Algorithm::LeakyBucket { capacity: 50 },
+        Algorithm::Gcra { burst: 5 },
+        Algorithm::FixedWindow {
+            start: WindowStart::Clock,
+        },
+    ]
+    .into_iter()
+    .fold(quota(5), |builder, it| builder.quota(counted_by(it)));
+    let builder = builder.name("all");
+    let policy = builder.build().expect("a valid policy").policy();
+    let base = format!("throttle:{{a}}:{}", policy.id());
+    let quotas = policy.id().split('+').enumerate();
+    let names = quotas.map(|(place, _)| format!("{base}:{place}"));
+    let names = [format!("{base}:free")].into_iter().chain(names).collect();
+    (policy, names)
+}
+
+/// Where the state of a quota stands among the names whose text ends like this.
+fn place(policy: &Policy, end: &str) -> usize {
+    let mut quotas = policy.id().split('+');
+    1 + quotas
+        .position(|it| it.ends_with(end))
+        .expect("such a quota")
+}
+
+/// Whatever stands under one name: each call fails, and neither it nor what stands under the others
+/// is changed; with scripts and without.
+async fn leaves_foreign_values_alone(quota: Option<&str>, foreign: Vec<Foreign>) {
+    let server = RedisServer::start();
+    let scripts = connect(&server).await;
+    let transactions = scripts.clone().scripting(false).expect("a way to connect");
+    let (policy, names) = all_kinds();
+    let place = quota.map_or(0, |quota| place(&policy, quota));
+    let key = Key::from("a");
+    let mut held = slots(&scripts, &key, &policy, 6).await;
+    let free = [held.remove(3)];
+    let release = Release::new(&key, &policy, &free);
+    scripts.release(&release).await.expect("an answer");
+    let others: Vec<_> = names
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != place)
+        .collect();
+    let dumps = || {
+        others
+            .iter()
+            .map(|(_, name)| dump(&server, name))
+            .collect::<Vec<_>>()
+    };
+    let before = dumps();
+    for foreign in of_other_types().into_iter().chain(foreign) {
+        server.command::<()>(&["DEL", &names[place]]);
+        put::<redis::Value>(&server, &names[place], &foreign);
+        let value = dump(&server, &names[place]);
+        let what = foreign.what;
+        for store in [&scripts, &transactions] {
+            let reserve = Reserve::new(&key, &policy);
+            let reserved = bounded(store.reserve(&reserve)).await;
+            let Err(reserved) = reserved else {
+                panic!("{what} at {place} is taken for state: {reserved:?}");
+            };
+            let peeked = bounded(store.peek(&reserve)).await.expect_err(what);
+            let release = Release::new(&key, &policy, &held);
+            let released = bounded(store.release(&release)).await;
+            for error in [reserved, peeked, released.expect_err(what)] {
+                let all = everything(&error);
+                assert!(!error.is_outcome_unknown(), "{what}: {all}");
+                let refused = error.to_string() == "redis refused the call";
+                let foreign = error.to_string() == "redis holds what no throttle wrote";
+                assert!(refused || foreign, "{what}: {all}");
+                assert_readable(&error);
+            }
+            assert_eq!(dump(&server, &names[place]), value, "{what} is changed");
+            assert_eq!(dumps(), before, "{what} at {place}: another's is changed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_log_is_an_error_and_left_alone() {
+    leaves_foreign_values_alone(Some("5/10m"), no_logs()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_number_is_an_error_and_left_alone() {
+    for quota in ["spacing", "gcra-burst=5", "leaky-bucket-capacity=50"] {
+        leaves_foreign_values_alone(Some(quota), no_numbers()).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_bucket_is_an_error_and_left_alone() {
+    leaves_foreign_values_alone(Some("sliding-buckets-buckets=10"), no_buckets()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_window_is_an_error_and_left_alone() {
+    leaves_foreign_values_alone(Some("fixed-window"), no_windows()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_list_of_free_slots_is_an_error_and_left_alone() {
+    leaves_foreign_values_alone(None, no_free_slots()).await;
+}
+
+#[tokio::test]
+async fn a_foreign_value_is_an_error_to_every_caller_until_it_is_gone() {
+    let server = RedisServer::start();
+    let store = connect(&server).await;
+    for scripting in [true, false] {
+        let store = store.clone().scripting(scripting);
+        let builder = quota(2).store(store.expect("a way to connect"));
+        let limiter = builder.build().expect("a valid policy");
+        let name = format!("throttle:{{a}}:{}", limiter.policy().id());
+        server.command::<()>(&["DEL", &name]);
+        server.command::<()>(&["RPUSH", &name, "mine"]);
+        for _ in 0..3 {
+            let error = bounded(limiter.acquire("a")).await;
+            let error = error.expect_err("it is no log");
+            assert!(!store_error(&error).is_outcome_unknown());
+            let all = everything(&error);
+            assert!(all.contains("WRONGTYPE"), "{all}");
+            let error = bounded(limiter.try_acquire("a")).await;
+            store_error(&error.expect_err("it is no log"));
+        }
+        limiter.acquire("b").await.expect("other keys go on");
+        limiter.reset("b").await.expect("a fresh start");
+        server.command::<()>(&["DEL", &name]);
+        // What failed has consumed nothing.
+        for expected in [true, true, false] {
+            let decision = bounded(limiter.try_acquire("a")).await;
+            assert_eq!(decision.expect("a decision").is_granted(), expected);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What errors say, and that they come in time.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tower_throttle::Error;
+use tower_throttle::store::StoreError;
+
+/// Within which all must be over that is bounded at all, on a machine that does many other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+pub(crate) async fn bounded<T>(future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future)
+        .await
+        .expect("an end to it, as it is bounded")
+}
+
+/// The store's error in one of the limiter's, which says nothing else.
+pub(crate) fn store_error(error: &Error) -> &StoreError {
+    assert!(error.is_store(), "{error:?}");
+    let others = [
+        error.is_limited(),
+        error.is_line_full(),
+        error.is_invalid_cost(),
+        error.is_invalid_key(),
+        error.is_missing_key(),
+    ];
+    assert_eq!(others, [false; 5], "{error:?}");
+    assert_eq!(error.wait(), None);
+    let source = error.source().expect("a source");
+    source.downcast_ref().expect("the store's error")
+}
+
+/// All that an error and its sources say in any way.
+pub(crate) fn everything(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        writeln!(text, "{error}\n{error:?}\n{error:#?}").expect("room");
+        next = error.source();
+    }
+    text
+}
+
+/// Each message of the chain says something, and ours do not repeat what the one below says.
+pub(crate) fn assert_readable(error: &(dyn StdError + 'static)) {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        next = error.source();
+        let message = error.to_string();
+        assert!(!message.is_empty(), "{error:?}");
+        if let Some(source) = next.filter(|_| error.is::<Error>() || error.is::<StoreError>()) {
+            assert!(
+                !message.contains(&source.to_string()),
+                "{message}: {source}"
+            );
+        }
+    }
+}
