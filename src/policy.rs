@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::Rule;
 use crate::error::BuildError;
-use crate::quota::Quota;
+use crate::quota::{Algorithm, Quota, WindowStart};
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -169,9 +169,21 @@ impl PolicyParts {
     }
 }
 
-/// The quota's text, as short as it gets.
+/// The quota's text, as short as it gets: it stands in the name of every key.
 fn quota_id(quota: &Quota) -> String {
-    quota.to_string().replace(' ', "-").replace('_', "")
+    let per_window = Quota::new(quota.limit(), quota.window()).to_string();
+    let counted = match quota.counted_by() {
+        Algorithm::SlidingLog => String::new(),
+        Algorithm::SlidingBuckets { buckets } => format!("-buckets-{buckets}"),
+        Algorithm::Spacing => "-spacing".to_owned(),
+        Algorithm::LeakyBucket { capacity } => format!("-leaky-{capacity}"),
+        Algorithm::Gcra { burst } => format!("-gcra-{burst}"),
+        Algorithm::FixedWindow { start } => match start {
+            WindowStart::Clock => "-fixed".to_owned(),
+            WindowStart::FirstRequest => "-fixed-first".to_owned(),
+        },
+    };
+    per_window.replace('_', "") + &counted
 }
 
 /// Names and prefixes stand in the names of Redis keys, where braces make the hash tag.
@@ -205,7 +217,6 @@ fn default_guard(rules: &[Rule]) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quota::Algorithm;
 
     fn build(quotas: &[Quota]) -> Result<Policy, BuildError> {
         let parts = PolicyParts {
@@ -257,6 +268,27 @@ mod tests {
     fn the_id_names_every_quota_and_nothing_else() {
         let policy = build(&[Quota::per_second(10), Quota::per_hour(5_000)]).unwrap();
         assert_eq!(policy.id(), "10/s+5000/h");
+        let texts = [
+            "5_000/1h30m",
+            "5_000/1h30m sliding-buckets buckets=1_000",
+            "5_000/1h30m spacing",
+            "5_000/1h30m leaky-bucket capacity=20",
+            "5_000/1h30m gcra burst=20",
+            "5_000/1h30m fixed-window",
+            "5_000/1h30m fixed-window start=first-request",
+        ];
+        let policy = build(&texts.map(|text| text.parse().unwrap())).unwrap();
+        let each = policy.id().split('+').map(|id| &id["5000/1h30m".len()..]);
+        let expected = [
+            "",
+            "-buckets-1000",
+            "-fixed",
+            "-fixed-first",
+            "-gcra-20",
+            "-leaky-20",
+            "-spacing",
+        ];
+        assert_eq!(each.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -70,7 +70,11 @@ pub(crate) async fn measure(
 }
 
 fn judge(all: &[Bytes], output: &mut Output) {
-    for (state, scheme) in [("sliding log", HASH), ("gcra", NUMBER)] {
+    for (state, scheme) in [
+        ("sliding log", HASH),
+        ("sliding buckets", HASH),
+        ("gcra", NUMBER),
+    ] {
         for ours in all.iter().filter(|bytes| bytes.state == state) {
             for theirs in all.iter().filter(|bytes| bytes.state == scheme) {
                 if scheme == NUMBER && theirs.name != ours.name {

@@ -1,7 +1,7 @@
 -- The sliding window in buckets, twin of sliding_buckets.rs.
 --
--- State: for each bucket in which anything departs, its end in microseconds and how much does, packed
--- as state.lua says.
+-- State: for each bucket in which anything departs, its end in lengths of a bucket and how much does,
+-- packed as state.lua says.
 
 local sliding_buckets = { receipts = 0 }
 sliding_buckets.__index = sliding_buckets
@@ -13,14 +13,16 @@ function sliding_buckets.load(key, now, limit, window, width)
   }, sliding_buckets)
   local raw = redis.call('GET', key)
   if raw then
-    local ends, counts = unpack_times(raw, key, now)
+    local numbers, counts = unpack_times(raw, key, now)
     if not counts then refuse(key) end
+    check(numbers[#numbers] * width, key, now)
     local total = 0
-    for i = 1, #ends do
-      if ends[i] + window > now then
+    for i = 1, #numbers do
+      local stop = numbers[i] * width
+      if stop + window > now then
         local place = #self.ends + 1
         total = total + counts[i]
-        self.ends[place], self.totals[place] = ends[i], total
+        self.ends[place], self.totals[place] = stop, total
       else
         self.touched = true
       end
@@ -109,9 +111,11 @@ function sliding_buckets:save()
     redis.call('DEL', self.key)
     return
   end
-  local counts = {}
-  for i = 1, #self.ends do counts[i] = self:count(i) end
-  redis.call('SET', self.key, pack_times(self.ends, counts), 'PX', lifetime(self:expires(), self.now))
+  local numbers, counts = {}, {}
+  for i = 1, #self.ends do
+    numbers[i], counts[i] = self.ends[i] / self.width, self:count(i)
+  end
+  redis.call('SET', self.key, pack_times(numbers, counts), 'PX', lifetime(self:expires(), self.now))
 end
 
 algorithms.buckets = sliding_buckets

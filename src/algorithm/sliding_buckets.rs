@@ -15,7 +15,7 @@ use super::{Count, Taken};
 pub(super) struct SlidingBuckets {
     limit: u64,
     window: u64,
-    width: u64,
+    pub(super) width: u64,
     pub(super) buckets: VecDeque<Bucket>,
     /// The total of those buckets that have left.
     base: u64,

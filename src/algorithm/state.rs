@@ -176,8 +176,10 @@ fn written_log(log: &SlidingLog) -> Option<Vec<u8>> {
 
 fn read_buckets(buckets: &mut SlidingBuckets, raw: &[u8], now: u64) -> Read<()> {
     let mut total = 0;
-    let bucket = |(end, count): (u64, Option<u64>)| {
+    let width = buckets.width;
+    let bucket = |(number, count): (u64, Option<u64>)| {
         total += count.ok_or(Foreign)?;
+        let end = check(number.saturating_mul(width), now)?;
         Ok(Bucket { end, total })
     };
     buckets.buckets = read_times(raw, now)?
@@ -193,7 +195,7 @@ fn written_buckets(buckets: &SlidingBuckets) -> Option<Vec<u8>> {
     }
     let ends = buckets.buckets.iter().enumerate();
     Some(written_times(ends.map(|(place, bucket)| {
-        (bucket.end, Some(buckets.count(place)))
+        (bucket.end / buckets.width, Some(buckets.count(place)))
     })))
 }
 
