@@ -69,31 +69,34 @@ pub struct Quota {
 pub enum Algorithm {
     /// At most N in any window of length W, exactly; up to N may depart at once. The default.
     ///
-    /// The store remembers the last N departures and those to come, 8 bytes each.
+    /// The store remembers the last N departures and those to come, some 8 bytes each.
     #[default]
     SlidingLog,
     /// At most N in any window of length W, from counts instead of a log: smaller where N is large.
     ///
     /// The window is divided into `buckets` and each request counts until a window after the end of
     /// its bucket. So the bound is as strict as that of [`SlidingLog`](Self::SlidingLog), and at most
-    /// one bucket's share of the rate is lost: N / (W + W/buckets) in the worst case. The store
-    /// remembers one count per bucket in which anything departs.
+    /// one bucket's share of the rate is lost beside what guard and buffer cost: a line that never
+    /// empties leaves at N / (W + W/buckets), as its slots lie where buckets begin. The store remembers
+    /// one count per bucket in which anything departs.
     SlidingBuckets {
-        /// How many buckets a window has, from 1 to 1000; 10 lose at most a tenth of the rate.
+        /// How many buckets a window has, from 1 to 1000: 100 cost at most 1% of the rate.
         buckets: u32,
     },
     /// Every two requests are at least W/N apart.
     ///
     /// The gap is rounded up to whole microseconds, and the guard and the buffer widen it: the rate
     /// is 1 / (W/N + guard + buffer). With the default guard of 5 ms for such short gaps, 10/s
-    /// reaches 9.5/s, but 100/s only 67/s. A request that costs c keeps c gaps free behind it.
+    /// reaches 9.5/s, but 100/s only 67/s. So does, in long lines, a 50,000th of the wait, for the drift
+    /// of clocks: 1.2 ms for who waits a minute. A request that costs c keeps c gaps free behind it.
     Spacing,
     /// Requests leave at the rate N/W, one by one, and at most `capacity` wait: a leaky bucket used as a
     /// queue.
     ///
     /// Departures are as for [`Spacing`](Self::Spacing). A request is refused, with
     /// [`Error::is_limited`](crate::Error::is_limited), if it would have to wait longer than the last
-    /// of `capacity` requests of cost 1, those of all replicas counted together.
+    /// of `capacity` requests of cost 1, those of all replicas counted together. (Of some hundreds
+    /// that wait, the drift of clocks, which adds to their waits, takes one or two places.)
     LeakyBucket {
         /// The most requests that wait, in all processes together; at least 1.
         capacity: u32,
