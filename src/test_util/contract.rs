@@ -1,22 +1,24 @@
 //! What every store has to keep, put to the test: [`store_contract`].
 
-use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::algorithm::micros;
-use crate::key::Key;
-use crate::limiter::Limiter;
-use crate::policy::Policy;
-use crate::quota::{Algorithm, Quota};
-use crate::store::{Ask, DRIFT, Outcome, Release, Reserve, Reserved, Slot, Store};
+use self::bench::Bench;
+use crate::store::{Ask, Outcome, Reserved, Slot, Store};
 
 mod asks;
+mod bench;
+mod capacity;
+mod joint;
+mod judge;
 mod keys;
+mod peeks;
+mod policies;
 mod quotas;
 mod releases;
+mod remaining;
+mod resets;
 mod waits;
+mod windows;
 
 /// Long enough that what is asked in one breath falls into one window, on the slowest machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -70,18 +72,25 @@ macro_rules! clauses {
 /// # The clauses
 ///
 /// - In every answer: one outcome per request; no slot before the store's time, before
-///   [`not_before`](Reserve::not_before) or before the slot of the request ahead; no wait beyond the
-///   bound, and no refusal within it; the [record](Slot::record) as late as the guard, the buffer and
-///   the drift ask for.
-/// - Each [`Algorithm`] keeps its bound and wastes no more than a twentieth of a window; joint
-///   quotas are charged all or none; concurrent reservations share no slot; what remains, and the
-///   reset, are right.
+///   [`not_before`](crate::store::Reserve::not_before) or before the slot of the request ahead; no
+///   wait beyond the bound, and no refusal within it, unless a leaky bucket is full; the
+///   [record](Slot::record) as late as the guard, the buffer and the drift ask for.
+/// - Each [`Algorithm`](crate::Algorithm) keeps its bound, by the slots and by the ends of their
+///   guards, whatever requests cost, and wastes no more than a twentieth of a window. Sliding buckets
+///   lose besides the length of one bucket at most. A leaky bucket holds as many as its capacity and
+///   refuses one more. In fixed windows, those of the clock or those that begin with a request, no
+///   guard reaches from one into the next.
+/// - Joint quotas, be they of all algorithms, all hold, and are charged all or none. Concurrent
+///   reservations share no slot.
+/// - As many as remain depart at once; the reset is when all remain.
 /// - A refusal records nothing, and its wait is exact to the microsecond. The store's time never
 ///   goes back. A store that [is local](Store::is_local) answers at once.
 /// - Of the slots that are released, the last ones leave no trace, a middle one goes to the next
 ///   request, and one whose time has come is charged no longer.
+/// - A peek records nothing, and tells for each request alone the wait that the next of this cost
+///   has. A reset forgets all of one key under one policy and nothing else.
 /// - Any text is a key. Keys and policies do not affect each other, unless both the key and the
-///   [`Policy::id`] are the same. What has passed is forgotten.
+///   [`Policy::id`](crate::Policy::id) are the same. What has passed is forgotten.
 ///
 /// # Panics
 ///
@@ -90,11 +99,28 @@ pub async fn store_contract<S: Store>(make: impl AsyncFn() -> S) {
     clauses! { make;
         quotas:
             a_sliding_log_never_exceeds_its_limit,
+            sliding_buckets_never_exceed_their_limit,
             spacing_keeps_its_gaps,
-            gcra_keeps_its_burst_and_rate,
+            a_leaky_bucket_keeps_its_gaps,
+            gcra_keeps_its_burst_and_rate;
+        windows:
+            windows_of_the_clock_hold_no_more_than_their_limit,
+            windows_from_the_first_request_hold_no_more_than_their_limit;
+        quotas:
+            costs_count_as_so_many;
+        capacity:
+            a_leaky_bucket_holds_as_many_as_its_capacity,
+            a_full_leaky_bucket_records_nothing,
+            a_leaky_bucket_leaks_by_itself;
+        joint:
             joint_quotas_all_hold,
+            a_mixture_of_all_algorithms_holds_every_bound,
             joint_quotas_are_charged_all_or_none,
-            remaining_and_reset_tell_what_is_left;
+            a_mixture_of_all_algorithms_is_charged_all_or_none;
+        remaining:
+            what_remains_of_a_log_is_told,
+            as_many_as_remain_depart_at_once,
+            the_reset_tells_when_all_remain;
         asks:
             asks_of_several_costs_are_answered_in_order,
             concurrent_reservations_share_no_slot,
@@ -105,6 +131,10 @@ pub async fn store_contract<S: Store>(make: impl AsyncFn() -> S) {
             no_slot_lies_before_not_before,
             slots_that_skip_ahead_keep_the_limit,
             the_time_never_goes_back;
+        windows:
+            a_window_begins_with_the_first_request_after_the_last,
+            no_guard_reaches_into_the_next_window,
+            who_may_depart_in_several_windows_counts_in_all;
         releases:
             the_last_slots_leave_no_trace,
             a_slot_from_the_middle_serves_the_next_request,
@@ -112,169 +142,26 @@ pub async fn store_contract<S: Store>(make: impl AsyncFn() -> S) {
             a_request_that_did_not_depart_is_charged_no_longer,
             a_free_slot_that_nobody_took_is_charged_no_longer,
             a_slot_that_is_charged_no_longer_frees_no_other;
+        capacity:
+            a_full_leaky_bucket_takes_one_for_each_that_leaves;
         keys:
             strange_keys_are_keys_of_their_own,
             keys_do_not_affect_each_other,
             other_policies_do_not_affect_each_other,
-            policies_of_one_id_share_their_quotas,
+            policies_of_one_id_share_their_quotas;
+        peeks:
+            a_peek_at_a_fresh_key_finds_nothing,
+            a_peek_records_nothing,
+            the_wait_that_a_peek_tells_is_what_the_next_has,
+            a_peek_answers_each_request_alone,
+            a_peek_leaves_a_free_slot_free;
+        resets:
+            a_reset_of_a_fresh_key_is_none,
+            a_reset_forgets_all_of_a_key,
+            a_reset_leaves_all_others_alone;
+        keys:
             what_has_passed_is_forgotten;
     }
-}
-
-/// A store on which one clause is tested.
-struct Bench<S> {
-    store: Arc<S>,
-    clause: &'static str,
-    run: u64,
-}
-
-impl<S: Store> Bench<S> {
-    fn new(store: S, clause: &'static str) -> Self {
-        Self {
-            store: Arc::new(store),
-            clause,
-            // Each of these states has its own random seed.
-            run: RandomState::new().build_hasher().finish(),
-        }
-    }
-
-    /// A key that never was before and is always the same for one name.
-    fn key(&self, name: &str) -> Key {
-        Key::from(format!("{name}-{:016x}", self.run))
-    }
-
-    /// Asks for what the other methods have no words for, and checks what holds for every answer.
-    async fn reserve(&self, reserve: &Reserve<'_>) -> Reserved {
-        let reply = self.store.reserve(reserve);
-        let answer = reply.await.unwrap_or_else(|error| {
-            self.fail(format_args!("a reservation failed: {error:?}"));
-        });
-        self.check(reserve, &answer);
-        answer
-    }
-
-    async fn ask(&self, key: &Key, policy: &Policy, asks: &[Ask]) -> Reserved {
-        let reserve = Reserve {
-            asks,
-            ..Reserve::new(key, policy)
-        };
-        self.reserve(&reserve).await
-    }
-
-    /// Slots for so many requests of cost 1, however far ahead.
-    async fn slots(&self, key: &Key, policy: &Policy, count: u32) -> Vec<Slot> {
-        granted(&self.ask(key, policy, &[any_wait(count)]).await)
-    }
-
-    async fn slot(&self, key: &Key, policy: &Policy) -> Slot {
-        self.slots(key, policy, 1).await.remove(0)
-    }
-
-    async fn release(&self, key: &Key, policy: &Policy, slots: &[Slot]) {
-        let reply = self.store.release(&Release::new(key, policy, slots));
-        if let Err(error) = reply.await {
-            self.fail(format_args!("a release failed: {error:?}"));
-        }
-    }
-
-    /// The store's time, which it tells with any answer.
-    async fn now(&self) -> u64 {
-        let policy = policy(&[Quota::new(u32::from(u16::MAX), Duration::from_secs(1))]);
-        self.ask(&self.key("clock"), &policy, &[at_once(1)])
-            .await
-            .now()
-    }
-
-    /// Waits until the store's clock shows a later time than this.
-    async fn wait_until_after(&self, time: u64) {
-        const NAP: Duration = Duration::from_millis(10);
-        // A clock that runs at all shows some seconds more by then.
-        for _ in 0..3_000 {
-            if self.now().await > time {
-                return;
-            }
-            tokio::time::sleep(NAP).await;
-        }
-        self.fail(format_args!("its clock does not advance"));
-    }
-
-    fn check(&self, reserve: &Reserve<'_>, answer: &Reserved) {
-        let requests = reserve
-            .asks
-            .iter()
-            .flat_map(|ask| (0..ask.count).map(move |_| ask));
-        let (asked, got) = (requests.clone().count(), answer.outcomes().len());
-        require!(self, got == asked, "{got} outcomes for {asked} requests");
-        let margin = micros(reserve.least_guard + reserve.policy.buffer());
-        let mut x = answer.now().max(reserve.not_before);
-        for (ask, outcome) in requests.zip(answer.outcomes()) {
-            match outcome {
-                Outcome::Granted(slot) => {
-                    let Slot {
-                        at, record, cost, ..
-                    } = *slot;
-                    require!(
-                        self,
-                        at >= x,
-                        "a slot at {at}, where {x} is the earliest possible"
-                    );
-                    require!(self, cost == ask.cost, "a slot of cost {cost} for {ask:?}");
-                    let wait = at - answer.now();
-                    require!(
-                        self,
-                        wait <= ask.max_wait,
-                        "a slot {wait} us ahead for {ask:?}"
-                    );
-                    let least = at + margin + wait / DRIFT;
-                    require!(
-                        self,
-                        record >= least,
-                        "{slot:?} is not recorded at {least} or later"
-                    );
-                    x = at;
-                }
-                Outcome::Refused { wait } => {
-                    let refused = *wait > ask.max_wait;
-                    require!(
-                        self,
-                        refused,
-                        "refused for a wait of {wait} us within {ask:?}"
-                    );
-                }
-            }
-        }
-    }
-
-    fn fail(&self, why: fmt::Arguments<'_>) -> ! {
-        let clause = self.clause.replace('_', " ");
-        panic!("the store breaks its contract: {clause}: {why}");
-    }
-}
-
-fn policy(quotas: &[Quota]) -> Arc<Policy> {
-    let builder = Limiter::builder().guard(GUARD);
-    let builder = quotas
-        .iter()
-        .fold(builder, |builder, quota| builder.quota(*quota));
-    builder.build().expect("quotas that can hold").policy()
-}
-
-fn log(limit: u32) -> Arc<Policy> {
-    policy(&[Quota::new(limit, LONG)])
-}
-
-/// One of each kind, and two joined, all with slots that are [`LONG`] / 4 apart or more.
-fn kinds() -> [(&'static str, Arc<Policy>); 4] {
-    let spacing = Quota::new(4, LONG).algorithm(Algorithm::Spacing);
-    [
-        ("log", log(2)),
-        ("spacing", policy(&[spacing])),
-        (
-            "gcra",
-            policy(&[Quota::new(4, LONG).algorithm(Algorithm::Gcra { burst: 2 })]),
-        ),
-        ("joint", policy(&[Quota::new(2, LONG), spacing])),
-    ]
 }
 
 fn any_wait(count: u32) -> Ask {

@@ -9,6 +9,7 @@
 //! | [`child`] | a test that runs in several operating system processes |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`slots`] | slots straight from a store |
+//! | [`faulty`] | a store with one fault, to see whether it is found |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |
 //!
 //! Nothing here skips: what a test needs and cannot have is a panic that says what to do. Every
@@ -23,6 +24,7 @@ pub(crate) mod case;
 pub(crate) mod child;
 pub(crate) mod command_stats;
 pub(crate) mod errors;
+pub(crate) mod faulty;
 pub(crate) mod monitor;
 pub(crate) mod redis_server;
 pub(crate) mod signal;

@@ -1,9 +1,8 @@
 //! Many requests in one call, and many calls at once.
 
-use std::sync::Arc;
-
-use super::quotas::check_log;
-use super::{Bench, LONG, any_wait, at_once, granted, log, refused, require};
+use super::bench::Bench;
+use super::policies::log;
+use super::{any_wait, at_once, granted, judge, refused, require};
 use crate::store::{Ask, Reserve, Store};
 
 /// Each has the slot that its cost allows behind those ahead of it; those who will not wait are
@@ -41,13 +40,13 @@ pub(super) async fn asks_of_several_costs_are_answered_in_order<S: Store>(bench:
         weight == 4,
         "requests worth {weight} instead of 4 depart at once"
     );
-    check_log(bench, &slots, 4, LONG);
+    judge::keeps(bench, &policy, &slots);
 }
 
 /// Many tasks reserve at once, and their slots together keep the limit.
 pub(super) async fn concurrent_reservations_share_no_slot<S: Store>(bench: &Bench<S>) {
     const TASKS: u32 = 40;
-    let (limit, key, policy) = (5, bench.key("key"), Arc::new(log(5)));
+    let (key, policy) = (bench.key("key"), log(5));
     let reserve = |task: u32| {
         let (store, key, policy) = (bench.store.clone(), key.clone(), policy.clone());
         tokio::spawn(async move {
@@ -82,7 +81,7 @@ pub(super) async fn concurrent_reservations_share_no_slot<S: Store>(bench: &Benc
         "{} slots for {asked} requests",
         slots.len()
     );
-    check_log(bench, &slots, limit, LONG);
+    judge::keeps(bench, &policy, &slots);
 }
 
 /// Or else the limiter would take it for one that needs a line.

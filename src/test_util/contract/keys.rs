@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use super::{Bench, GUARD, LONG, any_wait, at_once, granted, log, policy, require};
+use super::bench::Bench;
+use super::policies::{each_of, log, policy};
+use super::remaining::check_fresh;
+use super::{GUARD, LONG, any_wait, at_once, granted, require};
 use crate::algorithm::micros;
 use crate::key::Key;
 use crate::limiter::Limiter;
 use crate::policy::Policy;
 use crate::quota::Quota;
-use crate::store::Store;
+use crate::store::{Reserve, Store};
 
 async fn is_granted<S: Store>(bench: &Bench<S>, key: &Key, policy: &Policy) -> bool {
     !granted(&bench.ask(key, policy, &[at_once(1)]).await).is_empty()
@@ -113,14 +116,27 @@ pub(super) async fn policies_of_one_id_share_their_quotas<S: Store>(bench: &Benc
     );
 }
 
-/// Once the window has passed, the key is as it was before.
+/// Once the reset has passed, the key is as it was before.
 pub(super) async fn what_has_passed_is_forgotten<S: Store>(bench: &Bench<S>) {
-    let window = Duration::from_millis(300);
-    let (key, policy) = (bench.key("key"), policy(&[Quota::new(3, window)]));
-    let answer = bench.ask(&key, &policy, &[any_wait(3)]).await;
-    let reset = answer.now() + micros(answer.reset());
+    let quota = Quota::new(3, Duration::from_millis(300));
+    let each = each_of(quota, quota).map(|(_, quota)| quota);
+    let mut policies: Vec<_> = each.iter().map(|quota| policy(&[*quota])).collect();
+    policies.push(policy(&each));
+    let key = bench.key("key");
+    let mut reset = 0;
+    for policy in &policies {
+        let answer = bench.ask(&key, policy, &[any_wait(3)]).await;
+        reset = reset.max(answer.now() + micros(answer.reset()));
+    }
     bench.wait_until_after(reset).await;
-    let answer = bench.ask(&key, &policy, &[at_once(4)]).await;
+    for policy in &policies {
+        let peek = Reserve {
+            asks: &[],
+            ..Reserve::new(&key, policy)
+        };
+        check_fresh(bench, policy, &bench.peek(&peek).await, "after the reset");
+    }
+    let answer = bench.ask(&key, &policies[0], &[at_once(4)]).await;
     let (granted, left) = (granted(&answer).len(), answer.remaining());
     require!(
         bench,

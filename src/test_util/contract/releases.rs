@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::{
-    Bench, GUARD, LONG, NEAR, any_wait, at_once, granted, kinds, log, policy, require, times,
-};
+use super::bench::Bench;
+use super::policies::{kinds, log, policy};
+use super::{GUARD, NEAR, any_wait, at_once, granted, judge, require, times};
 use crate::algorithm::micros;
 use crate::quota::Quota;
 use crate::store::{Reserve, Slot, Store};
 
 /// In whichever order they come back, the next requests have the same slots again.
 pub(super) async fn the_last_slots_leave_no_trace<S: Store>(bench: &Bench<S>) {
-    for (name, policy) in kinds() {
+    for (name, policy) in kinds(bench).await {
         let key = bench.key(name);
         // Enough that all that follow are still to come.
         bench.slots(&key, &policy, 2).await;
@@ -48,7 +48,7 @@ pub(super) async fn the_last_slots_leave_no_trace<S: Store>(bench: &Bench<S>) {
 
 /// It is the next request's, and only one's.
 pub(super) async fn a_slot_from_the_middle_serves_the_next_request<S: Store>(bench: &Bench<S>) {
-    for (name, policy) in kinds() {
+    for (name, policy) in kinds(bench).await {
         let key = bench.key(name);
         let mut slots = bench.slots(&key, &policy, 7).await;
         let free = slots.remove(3);
@@ -77,10 +77,8 @@ pub(super) async fn a_slot_from_the_middle_serves_the_next_request<S: Store>(ben
             "{name}: the slot at {} was handed out twice",
             free.at
         );
-        if name == "log" {
-            slots.extend([next.clone(), after.clone()]);
-            super::quotas::check_log(bench, &slots, 2, LONG);
-        }
+        slots.extend([next.clone(), after.clone()]);
+        judge::keeps(bench, &policy, &slots);
     }
 }
 
@@ -109,7 +107,7 @@ pub(super) async fn a_slot_from_the_middle_keeps_its_guard<S: Store>(bench: &Ben
         taken,
         "{free:?} was given back, and is none of {slots:?}"
     );
-    super::quotas::check_log(bench, &slots, 1, LONG);
+    judge::keeps(bench, &policy, &slots);
 }
 
 /// Its time has come, it was not used, and another departs instead.

@@ -1,16 +1,14 @@
 //! Refusals, and times before which nobody departs.
 
-use super::quotas::check_log;
-use super::{
-    Bench, GUARD, LONG, NEAR, any_wait, at_once, granted, kinds, log, refused, require, times,
-    waits,
-};
+use super::bench::Bench;
+use super::policies::{goes_by_the_clock, kinds, log};
+use super::{GUARD, LONG, NEAR, any_wait, at_once, granted, judge, refused, require, times, waits};
 use crate::algorithm::micros;
 use crate::store::{Reserve, Store};
 
 /// However many are refused, the next one departs when the first of them would have.
 pub(super) async fn a_refusal_records_nothing<S: Store>(bench: &Bench<S>) {
-    for (name, policy) in kinds() {
+    for (name, policy) in kinds(bench).await {
         let key = bench.key(name);
         bench.slots(&key, &policy, 3).await;
         let answer = bench
@@ -40,9 +38,10 @@ pub(super) async fn a_refusal_records_nothing<S: Store>(bench: &Bench<S>) {
 }
 
 /// Within one call no time passes: there, who would wait one microsecond less is refused, and who
-/// would wait that long is granted. The wait is known from another key with the same history.
+/// would wait that long is granted. The wait is known from another key with the same history, unless
+/// it depends on the clock too.
 pub(super) async fn the_wait_of_a_refusal_is_exact<S: Store>(bench: &Bench<S>) {
-    for (name, policy) in kinds() {
+    for (name, policy) in kinds(bench).await {
         let before = bench.key(&format!("{name}-before"));
         let answer = bench
             .ask(&before, &policy, &[any_wait(3), at_once(1)])
@@ -57,19 +56,22 @@ pub(super) async fn the_wait_of_a_refusal_is_exact<S: Store>(bench: &Bench<S>) {
         let promised = answer.now() + wait;
 
         let key = bench.key(name);
-        let asks = [any_wait(3), waits(1, wait - 1), waits(1, wait)];
+        let mut asks = vec![any_wait(3), at_once(1), any_wait(1)];
+        if !goes_by_the_clock(&policy) {
+            asks[1..].copy_from_slice(&[waits(1, wait - 1), waits(1, wait)]);
+        }
         let answer = bench.ask(&key, &policy, &asks).await;
         let told = refused(&answer);
-        require!(
-            bench,
-            told == [wait],
-            "{name}: told to wait {wait} us, then {told:?}"
-        );
         let last = granted(&answer).pop().map(|slot| slot.at - answer.now());
         require!(
             bench,
-            last == Some(wait),
-            "{name}: granted after {last:?} us, not {wait}"
+            told.len() == 1 && last == Some(told[0]),
+            "{name}: told to wait {told:?} us, granted after {last:?}"
+        );
+        require!(
+            bench,
+            told == [wait] || goes_by_the_clock(&policy),
+            "{name}: told to wait {wait} us, then {told:?}"
         );
 
         // From call to call time passes, and the wait shrinks with it.
@@ -86,7 +88,7 @@ pub(super) async fn the_wait_of_a_refusal_is_exact<S: Store>(bench: &Bench<S>) {
 
 /// A time to come is waited for, one that has passed is not, and both count for `max_wait`.
 pub(super) async fn no_slot_lies_before_not_before<S: Store>(bench: &Bench<S>) {
-    for (name, policy) in kinds() {
+    for (name, policy) in kinds(bench).await {
         let key = bench.key(name);
         let not_before = bench.now().await + micros(LONG);
         let asks = [at_once(1), any_wait(2)];
@@ -128,7 +130,7 @@ pub(super) async fn no_slot_lies_before_not_before<S: Store>(bench: &Bench<S>) {
 
 /// A line asks for nothing before its last slot, while others depart before that.
 pub(super) async fn slots_that_skip_ahead_keep_the_limit<S: Store>(bench: &Bench<S>) {
-    let (limit, key, policy) = (3, bench.key("key"), log(3));
+    let (key, policy) = (bench.key("key"), log(3));
     let now = bench.now().await;
     let mut slots = Vec::new();
     for ahead in [0, 100, 20, 0, 250, 0, 90, 0, 0, 400, 0] {
@@ -140,7 +142,7 @@ pub(super) async fn slots_that_skip_ahead_keep_the_limit<S: Store>(bench: &Bench
         };
         slots.extend(granted(&bench.reserve(&reserve).await));
     }
-    check_log(bench, &slots, limit, LONG);
+    judge::keeps(bench, &policy, &slots);
     let last = slots.iter().map(|slot| slot.at).max().unwrap_or(now);
     // The limiter asks for slots in order; all of them within their windows and no gap for nothing.
     let latest = now + 400_000_000 + micros(LONG + GUARD) * 4 + NEAR;
