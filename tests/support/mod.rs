@@ -10,6 +10,7 @@
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`slots`] | slots straight from a store |
 //! | [`faulty`] | a store with one fault, to see whether it is found |
+//! | [`keyspace`] | what a server holds, and a cluster of one |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |
 //!
 //! Nothing here skips: what a test needs and cannot have is a panic that says what to do. Every
@@ -25,6 +26,7 @@ pub(crate) mod child;
 pub(crate) mod command_stats;
 pub(crate) mod errors;
 pub(crate) mod faulty;
+pub(crate) mod keyspace;
 pub(crate) mod monitor;
 pub(crate) mod redis_server;
 pub(crate) mod signal;

@@ -1,0 +1,53 @@
+//! What a server holds, and how it spreads over a cluster.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::redis_server::RedisServer;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The names of all keys.
+pub(crate) fn names(server: &RedisServer) -> BTreeSet<String> {
+    let names: Vec<String> = server.command(&["KEYS", "*"]);
+    names.into_iter().collect()
+}
+
+/// Looks in one step, so that no key expires in between.
+pub(crate) fn assert_all_expire(server: &RedisServer) {
+    const EVERLASTING: &str = "local found = {}
+        for _, key in ipairs(redis.call('KEYS', '*')) do
+          local left = redis.call('PTTL', key)
+          if left < 0 then found[#found + 1] = key .. ' ' .. left end
+        end
+        return found";
+    let found: Vec<String> = server.command(&["EVAL", EVERLASTING, "0"]);
+    assert!(found.is_empty(), "without an expiry: {found:?}");
+}
+
+pub(crate) async fn wait_until_empty(server: &RedisServer) {
+    let deadline = Instant::now() + PATIENCE;
+    while server.command::<u64>(&["DBSIZE"]) > 0 {
+        let late = Instant::now() > deadline;
+        assert!(!late, "still there: {:?}", names(server));
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A cluster of one server, which refuses a command whose keys lie in several hash slots.
+pub(crate) async fn start_cluster() -> RedisServer {
+    let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let slots: Vec<_> = (0..16_384).map(|slot: u16| slot.to_string()).collect();
+    let mut add = vec!["CLUSTER", "ADDSLOTS"];
+    add.extend(slots.iter().map(String::as_str));
+    server.command::<()>(&add);
+    let deadline = Instant::now() + PATIENCE;
+    let state = || server.command::<String>(&["CLUSTER", "INFO"]);
+    while !state().contains("cluster_state:ok") {
+        assert!(Instant::now() < deadline, "{}", server.log());
+        sleep(Duration::from_millis(10)).await;
+    }
+    server
+}
