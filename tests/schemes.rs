@@ -258,6 +258,41 @@ const AT_ONCE: Ask = Ask {
     max_wait: 0,
 };
 
+/// The usual way without scripts adds itself, counts, and removes itself again: callers get into each
+/// other's way, and all of them wake at the same moment to try once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_scripts_the_limit_holds_and_who_waits_sends_nothing() {
+    let server = RedisServer::start();
+    let user = ["ACL", "SETUSER", "plain", "on", ">secret", "~*"];
+    server.command::<()>(&[&user[..], &["+@all", "-@scripting"]].concat());
+    let url = format!("redis://plain:secret@127.0.0.1:{}/", server.port());
+    let mut departures = Vec::new();
+    for _ in 0..3 {
+        let store = RedisStore::connect(&url).await.expect("a connection");
+        let store = store.timeout(PATIENCE).scripting(false);
+        let builder = quota(10, MS(300), Algorithm::SlidingLog);
+        let builder = builder.store(store.expect("a store that connected"));
+        let limiter = builder.build().expect("a valid policy");
+        departures.extend((0..20).map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { depart(&limiter, "a").await })
+        }));
+    }
+    let departures = join_all(departures).await.into_iter();
+    let history: History = departures.map(|at| at.expect("no panic")).collect();
+    assert_eq!(history.len(), 60);
+    history.assert_at_most(10, MS(300));
+    let info = server.command::<String>(&["INFO", "commandstats"]);
+    let attempts = info
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_watch:calls="));
+    let attempts = attempts.and_then(|line| line.split(',').next()?.parse().ok());
+    assert!(
+        attempts.is_some_and(|attempts: usize| attempts < 60),
+        "{attempts:?}"
+    );
+}
+
 /// Elsewhere a field per tick, all of which are read, and the oldest counts in part.
 #[tokio::test]
 async fn buckets_hold_any_limit_in_a_bounded_number_of_counts() {
