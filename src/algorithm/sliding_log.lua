@@ -21,7 +21,8 @@ function sliding_log.load(key, now, limit, window)
     room = 0,      -- how many the ring has room for, if it is one
     whole = nil,   -- all that are stored, by place, if they have been read
     pages = {},    -- those read so far, by page
-    added = {},    -- those not written yet
+    added = {},    -- those to be written behind them
+    moved = {},    -- those to be written in the place of the first ones
     touched = false,
   }, sliding_log)
   local raw = redis.call('GETRANGE', key, 0, GLANCE - 1)
@@ -63,6 +64,7 @@ end
 -- The record `index` places after the first.
 function sliding_log:at(index)
   if index >= self.stored then return self.added[index - self.stored + 1] end
+  if index < #self.moved then return self.moved[index + 1] end
   local place = self.first + index
   if self.whole then return self.whole[place + 1] end
   place = place % self.room
@@ -86,9 +88,8 @@ end
 
 -- All stored records of a ring.
 function sliding_log:raw()
-  if self.stored == 0 then return '' end
-  local raw = ''
-  for _, part in ipairs({ self:parts(self.first, self.stored) }) do
+  local raw, moved = pack_all('I8', self.moved), #self.moved
+  for _, part in ipairs({ self:parts(self.first + moved, self.stored - moved) }) do
     if part[2] > 0 then raw = raw .. redis.call('GETRANGE', self.key, part[1], part[1] + part[2] - 1) end
   end
   if #raw ~= self.stored * ENTRY then refuse(self.key) end
@@ -133,32 +134,63 @@ function sliding_log:give_back(slot)
     table.remove(self.added)
     left = left - 1
   end
-  self.stored = self.stored - left
-  self.last = nil
+  self:cut(self.stored - left)
   self.touched = true
 end
 
--- All in one pass, however many.
+-- Drops all stored records but the first so many.
+function sliding_log:cut(stored)
+  self.stored, self.last = stored, nil
+  for i = #self.moved, stored + 1, -1 do self.moved[i] = nil end
+end
+
+-- The first place of a record that is no less than this.
+function sliding_log:find(record)
+  local low, high = 0, self:count()
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if self:at(middle) < record then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+-- All in one pass, however many; only those on the shorter side of the given ones are moved.
 function sliding_log:give_back_all(slots)
-  local given, any = {}, false
+  local given, least, most = {}, math.huge, 0
   for _, slot in ipairs(slots) do
-    if slot[2] + self.window > self.now then
-      given[slot[2]] = (given[slot[2]] or 0) + slot[3]
-      any = true
+    local record = slot[2]
+    if record + self.window > self.now then
+      given[record] = (given[record] or 0) + slot[3]
+      least, most = math.min(least, record), math.max(most, record)
     end
   end
-  if not any then return end
-  if not self.whole and self.stored > 0 then
-    self.whole = unpack_all('I8', ENTRY, self:raw(), 1, self.stored)
-    self.first = 0
+  if most == 0 then return end
+  local count, low, high = self:count(), self:find(least), self:find(most + 1)
+  if low == high then return end
+  local function kept(from, to)
+    local records = {}
+    for i = from, to - 1 do
+      local record = self:at(i)
+      local left = given[record] or 0
+      if left > 0 then given[record] = left - 1 else records[#records + 1] = record end
+    end
+    return records
   end
-  local kept = {}
-  for i = 0, self:count() - 1 do
-    local record = self:at(i)
-    local left = given[record] or 0
-    if left > 0 then given[record] = left - 1 else kept[#kept + 1] = record end
+  if self.whole or high > self.stored or count - low <= high then
+    local behind = kept(low, count)
+    if low < self.stored then
+      self:cut(low)
+      self.added = behind
+    else
+      local before = low - self.stored
+      for i = 1, math.max(#self.added - before, #behind) do self.added[before + i] = behind[i] end
+    end
+  else
+    high = math.max(high, #self.moved)
+    local ahead = kept(0, high)
+    local gone = high - #ahead
+    self.first, self.stored, self.moved = self.first + gone, self.stored - gone, ahead
   end
-  self.whole, self.first, self.stored, self.added, self.last = kept, 0, #kept, {}, nil
   self.touched = true
 end
 
@@ -188,7 +220,8 @@ function sliding_log:save()
   elseif self.whole or count > self.room or self.room > 2 * count + 64 then
     redis.call('SET', self.key, self:rewritten(count), 'PX', life)
   else
-    self:append()
+    self:write(self.first, self.moved)
+    self:write(self.first + self.stored, self.added)
     redis.call('SETRANGE', self.key, 0, self:header(self.first % self.room, count, self.room))
     redis.call('PEXPIRE', self.key, life)
   end
@@ -198,10 +231,11 @@ function sliding_log:header(first, count, room)
   return struct.pack('>I4I4I4I8', first, count, room, self:last_record())
 end
 
-function sliding_log:append()
-  local raw, from = pack_all('I8', self.added), 1
-  if #raw == 0 then return end
-  for _, part in ipairs({ self:parts(self.first + self.stored, #self.added) }) do
+-- Writes records to the ring, from the place `place` on.
+function sliding_log:write(place, records)
+  if #records == 0 then return end
+  local raw, from = pack_all('I8', records), 1
+  for _, part in ipairs({ self:parts(place, #records) }) do
     if part[2] > 0 then redis.call('SETRANGE', self.key, part[1], string.sub(raw, from, from + part[2] - 1)) end
     from = from + part[2]
   end

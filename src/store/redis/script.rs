@@ -66,21 +66,28 @@ impl Scripts {
         KNOWN[mixture].get_or_init(|| Self::new(mixture, ""))
     }
 
-    /// The scripts, with the time as their last argument, keys that do not expire by the real one, and
-    /// pages of free slots so small that there are several.
+    /// The scripts, with the time as their last argument and keys that do not expire by the real one.
     #[cfg(test)]
     pub(super) fn told_the_time(rules: &[Rule]) -> Self {
         let instead = "local function server_time() return tonumber(table.remove(ARGV)) end\n\
              local function lifetime() return '600000' end\n";
         let mut scripts = Self::new(mixture(rules), instead);
-        for script in [&mut scripts.reserve, &mut scripts.release] {
-            let text = script
-                .text
-                .replace("NUMBER, PAGE = 8, 64", "NUMBER, PAGE = 8, 3");
-            assert_ne!(text, script.text, "the pages are as large as ever");
-            *script = Script::new(text);
-        }
+        scripts.replace("NUMBER, PAGE = 8, 64", "NUMBER, PAGE = 8, 3");
         scripts
+    }
+
+    /// With pages and short logs so small that there are many of the ones and few of the others.
+    #[cfg(test)]
+    pub(super) fn with_long_logs(mut self) -> Self {
+        self.replace("PAGE, FEW = 8, 20, 32, 16", "PAGE, FEW = 8, 20, 4, 4");
+        self
+    }
+
+    #[cfg(test)]
+    fn replace(&mut self, from: &str, to: &str) {
+        for script in [&mut self.reserve, &mut self.release] {
+            *script = Script::new(script.text.replace(from, to));
+        }
     }
 
     fn new(mixture: Mixture, between: &str) -> Self {

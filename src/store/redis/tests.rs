@@ -29,7 +29,10 @@ struct Lua<'a> {
 
 impl<'a> Lua<'a> {
     fn new(server: &RedisServer, rules: &'a [Rule]) -> Self {
-        let scripts = Scripts::told_the_time(rules);
+        Self::with(server, rules, &Scripts::told_the_time(rules))
+    }
+
+    fn with(server: &RedisServer, rules: &'a [Rule], scripts: &Scripts) -> Self {
         let connection = server.client().get_connection().unwrap();
         Self {
             connection,
@@ -146,7 +149,11 @@ impl Side for Mixed<'_> {
 }
 
 /// Random operations for each set of rules, every answer compared.
-fn compare<S: Side>(cases: u32, make: impl Fn(Lua<'static>) -> S, forget: impl Fn(&mut S)) {
+fn compare<S: Side>(
+    cases: u32,
+    make: impl Fn(&RedisServer, &'static [Rule]) -> S,
+    forget: impl Fn(&mut S),
+) {
     let server = RedisServer::start();
     for (name, rules, largest_cost) in rules(UNIT) {
         let mut runner = TestRunner::new(Config {
@@ -155,7 +162,7 @@ fn compare<S: Side>(cases: u32, make: impl Fn(Lua<'static>) -> S, forget: impl F
             ..Config::default()
         });
         let rules: &'static [Rule] = rules.leak();
-        let side = RefCell::new(make(Lua::new(&server, rules)));
+        let side = RefCell::new(make(&server, rules));
         let result = runner.run(&steps(200, UNIT, largest_cost), |steps| {
             let mut side = side.borrow_mut();
             forget(&mut side);
@@ -168,15 +175,22 @@ fn compare<S: Side>(cases: u32, make: impl Fn(Lua<'static>) -> S, forget: impl F
     }
 }
 
-/// 10,000 operations each.
+/// 10,000 operations each, with logs and lists of free slots that are long for their pages.
 #[test]
 fn the_twins_hand_out_identical_slots() {
-    compare(50, |lua| lua, Lua::forget);
+    let lua = |server: &RedisServer, rules| {
+        let scripts = Scripts::told_the_time(rules).with_long_logs();
+        Lua::with(server, rules, &scripts)
+    };
+    compare(50, lua, Lua::forget);
 }
 
 #[test]
 fn scripts_and_transactions_share_their_state() {
-    let mixed = |lua| Mixed { lua, turn: 0 };
+    let mixed = |server: &RedisServer, rules| Mixed {
+        lua: Lua::new(server, rules),
+        turn: 0,
+    };
     compare(15, mixed, |mixed| mixed.lua.forget());
 }
 
