@@ -93,8 +93,8 @@ function fixed_window:last_record() return 0 end
 
 function fixed_window:longest_wait() return HORIZON end
 
-function fixed_window:remaining()
-  if self.now < self.start then return 0 end
+function fixed_window:remaining(late)
+  if self:earliest(self.now, late, 1) > self.now then return 0 end
   if self.now >= self.stop then return self.limit end
   return math.max(self.limit - self.count, 0)
 end

@@ -137,15 +137,15 @@ impl Count for FixedWindow {
         }
     }
 
-    fn remaining(&self, now: u64) -> u32 {
-        let Window { start, end, count } = self.window;
-        if now < start {
-            0
-        } else if now < end {
-            u32::try_from(u64::from(self.limit).saturating_sub(count)).unwrap_or(0)
-        } else {
-            self.limit
+    fn remaining(&self, now: u64, late: u64) -> u32 {
+        if self.earliest(now, late, 1) > now {
+            return 0;
         }
+        if now >= self.window.end {
+            return self.limit;
+        }
+        let left = u64::from(self.limit).saturating_sub(self.window.count);
+        u32::try_from(left).unwrap_or(0)
     }
 
     fn expires(&self) -> u64 {
@@ -243,12 +243,12 @@ mod tests {
         let mut window = FixedWindow::new(3, 100, true);
         let (taken, receipt) = take(&mut window, 1_000, 5, 1);
         take(&mut window, 1_000, 5, 2);
-        assert_eq!(window.remaining(1_010), 0);
+        assert_eq!(window.remaining(1_010, 0), 0);
         window.give_back(taken, receipt.as_slice(), 1_010);
-        assert_eq!(window.remaining(1_010), 1);
+        assert_eq!(window.remaining(1_010, 0), 1);
         take(&mut window, 1_100, 5, 3);
         window.give_back(taken, receipt.as_slice(), 1_110);
-        assert_eq!(window.remaining(1_110), 0);
+        assert_eq!(window.remaining(1_110, 0), 0);
     }
 
     #[test]
@@ -282,11 +282,11 @@ mod tests {
     #[test]
     fn counts_what_remains_of_the_window() {
         let mut window = FixedWindow::new(3, 100, true);
-        assert_eq!((window.remaining(1_000), window.expires()), (3, 0));
+        assert_eq!((window.remaining(1_000, 0), window.expires()), (3, 0));
         take(&mut window, 1_010, 5, 2);
-        assert_eq!((window.remaining(1_099), window.expires()), (1, 1_100));
-        assert_eq!(window.remaining(1_100), 3);
+        assert_eq!((window.remaining(1_099, 0), window.expires()), (1, 1_100));
+        assert_eq!(window.remaining(1_100, 0), 3);
         take(&mut window, 1_010, 5, 3);
-        assert_eq!((window.remaining(1_010), window.expires()), (0, 1_200));
+        assert_eq!((window.remaining(1_010, 0), window.expires()), (0, 1_200));
     }
 }

@@ -14,10 +14,11 @@ function gcra:earliest(x, _, cost)
   return math.max(x, self.time + self.interval * (cost - 1) - self.tolerance)
 end
 
-function gcra:remaining()
-  local early = self.now + self.tolerance - self.time
-  if early < 0 then return 0 end
-  return math.min(math.floor(early / self.interval), math.floor(self.tolerance / self.interval)) + 1
+function gcra:remaining(late)
+  local latest = self.now + self.tolerance
+  if self.time > latest then return 0 end
+  -- One may depart; those behind it count from its record.
+  return 1 + math.max(0, math.floor((latest - math.max(self.time, self.now + late)) / self.interval))
 end
 
 algorithms.gcra = gcra

@@ -46,15 +46,17 @@ impl Count for Gcra {
         self.arrival.give_back(taken, receipt);
     }
 
-    fn remaining(&self, now: u64) -> u32 {
+    fn remaining(&self, now: u64, late: u64) -> u32 {
         let Number { interval, time } = self.arrival;
-        let burst = self.tolerance / interval + 1;
-        let free = match (now + self.tolerance).checked_sub(time) {
-            Some(early) => (early / interval + 1).min(burst),
-            None => 0,
-        };
-        u32::try_from(free).unwrap_or(u32::MAX)
+        let latest = now + self.tolerance;
+        if time > latest {
+            return 0;
+        }
+        // One may depart; those behind it count from its record.
+        let behind = latest.saturating_sub(time.max(now + late)) / interval;
+        u32::try_from(behind + 1).unwrap_or(u32::MAX)
     }
+
     fn expires(&self) -> u64 {
         self.arrival.time
     }
@@ -97,10 +99,14 @@ mod tests {
     #[test]
     fn counts_what_remains() {
         let mut gcra = Gcra::new(100, 200);
-        assert_eq!(gcra.remaining(1_000), 3);
+        assert_eq!(
+            (gcra.remaining(1_000, 1), gcra.remaining(1_000, 101)),
+            (2, 1)
+        );
+        assert_eq!(gcra.remaining(1_000, 0), 3);
         take(&mut gcra, 1_000, 2);
-        assert_eq!(gcra.remaining(1_000), 1);
-        assert_eq!(gcra.remaining(1_099), 1);
-        assert_eq!(gcra.remaining(1_100), 2);
+        assert_eq!(gcra.remaining(1_000, 0), 1);
+        assert_eq!(gcra.remaining(1_099, 0), 1);
+        assert_eq!(gcra.remaining(1_100, 0), 2);
     }
 }

@@ -43,7 +43,7 @@ impl Count for LeakyBucket {
         self.number.give_back(taken, receipt);
     }
 
-    fn remaining(&self, now: u64) -> u32 {
+    fn remaining(&self, now: u64, _late: u64) -> u32 {
         u32::from(self.number.time <= now)
     }
 
@@ -79,6 +79,7 @@ mod tests {
         let terms = Terms {
             margin,
             least_margin: margin,
+            floor: margin,
             not_before: 0,
             round_trip: 0,
             stagger: 0,

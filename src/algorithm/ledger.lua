@@ -64,8 +64,7 @@ end
 
 -- Lets every quota push the time later until none does; returns it, and its record.
 function ledger.earliest(x, cost, margin)
-  local last, round = 0, 0
-  for _, counter in ipairs(ledger.counters) do last = math.max(last, counter:last_record()) end
+  local last, round = ledger.last_record(), 0
   local function record(at)
     local record = ledger.recorded(at, margin)
     if at == ledger.burst_at then record = record + ledger.burst_size * ledger.stagger end
@@ -97,7 +96,7 @@ function ledger.reserve(x, cost, max_wait, margin, least_margin)
   if slot then at = slot[1] end
   local wait = at - ledger.now
   max_wait = math.min(max_wait, HORIZON)
-  for _, counter in ipairs(ledger.counters) do max_wait = math.min(max_wait, counter:longest_wait(margin)) end
+  for _, counter in ipairs(ledger.counters) do max_wait = math.min(max_wait, counter:longest_wait(ledger.floor)) end
   if wait > max_wait then return nil, wait end
   if slot then
     free.take(page, place)
@@ -129,9 +128,17 @@ function ledger.pop_free()
   end
 end
 
-function ledger.remaining()
+function ledger.last_record()
+  local last = 0
+  for _, counter in ipairs(ledger.counters) do last = math.max(last, counter:last_record()) end
+  return last
+end
+
+-- How many requests of cost 1 may depart now.
+function ledger.remaining(margin)
   local remaining = math.huge
-  for _, counter in ipairs(ledger.counters) do remaining = math.min(remaining, counter:remaining()) end
+  local late = math.max(ledger.recorded(ledger.now, margin), ledger.last_record()) - ledger.now
+  for _, counter in ipairs(ledger.counters) do remaining = math.min(remaining, counter:remaining(late)) end
   return remaining
 end
 

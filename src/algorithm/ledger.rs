@@ -104,6 +104,8 @@ pub(crate) struct Terms {
     pub(crate) margin: u64,
     /// The least of it with which a slot that was given back is of use.
     pub(crate) least_margin: u64,
+    /// What the policy asks of it at least, however busy the process is.
+    pub(crate) floor: u64,
     /// No slot may lie before.
     pub(crate) not_before: u64,
     /// How long the answer takes to arrive: nothing departs before.
@@ -204,8 +206,9 @@ impl Ledger {
     }
 
     /// How many requests of cost 1 may depart at `now`.
-    pub(crate) fn remaining(&self, now: u64) -> u32 {
-        let remaining = self.counts().map(|count| count.remaining(now));
+    pub(crate) fn remaining(&self, now: u64, terms: &Terms) -> u32 {
+        let late = terms.record(now, now).max(self.last_record()) - now;
+        let remaining = self.counts().map(|count| count.remaining(now, late));
         remaining.min().unwrap_or(0)
     }
 
@@ -235,7 +238,7 @@ impl Ledger {
         });
         let free = free.filter(|&place| self.free[place].at <= fresh);
         let at = free.map_or(fresh, |place| self.free[place].at);
-        let longest_wait = self.counts().map(|it| it.longest_wait(terms.margin)).min();
+        let longest_wait = self.counts().map(|it| it.longest_wait(terms.floor)).min();
         let longest_wait = longest_wait.unwrap_or(0).min(max_wait).min(micros(HORIZON));
         if at - now > longest_wait || terms.peek {
             return Err(at - now);
@@ -259,7 +262,7 @@ impl Ledger {
 
     /// Lets every quota push the time later until none does; returns it, and its record.
     fn earliest(&self, now: u64, terms: &Terms, x: u64, burst: &Burst, cost: u32) -> (u64, u64) {
-        let last = self.counts().map(Count::last_record).max().unwrap_or(0);
+        let last = self.last_record();
         let record = |at| (terms.record(at, now) + burst.ahead(at) * terms.stagger).max(last);
         let mut at = x;
         for round in 0.. {
@@ -278,6 +281,11 @@ impl Ledger {
             at = pushed;
         }
         unreachable!("quotas do not push for ever");
+    }
+
+    /// The least that the next departure may be recorded at.
+    fn last_record(&self) -> u64 {
+        self.counts().map(Count::last_record).max().unwrap_or(0)
     }
 
     fn refresh(&mut self, now: u64) {

@@ -69,8 +69,8 @@ trait Count {
     /// Forgets this departure, as far as the state allows it.
     fn give_back(&mut self, taken: Taken, receipt: &[u64], now: u64);
 
-    /// How many requests of cost 1 may depart at `now`.
-    fn remaining(&self, now: u64) -> u32;
+    /// How many requests of cost 1 may depart at `now`, if they are recorded `late` after that.
+    fn remaining(&self, now: u64, late: u64) -> u32;
 
     /// The time from which the state has no influence any more.
     fn expires(&self) -> u64;

@@ -50,7 +50,7 @@ impl Side for Ledger {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
         let outcomes = Self::reserve(self, now, terms, asks);
         let reset = self.expires().saturating_sub(now);
-        (outcomes.into_vec(), self.remaining(now), reset)
+        (outcomes.into_vec(), self.remaining(now, terms), reset)
     }
 
     fn release(&mut self, now: u64, slots: &[Slot]) {
@@ -86,6 +86,7 @@ pub(crate) fn run(steps: &[Step], left: &mut dyn Side, right: &mut dyn Side) -> 
                 let terms = Terms {
                     margin: *margin,
                     least_margin: margin / 3,
+                    floor: margin / 2,
                     not_before: match not_before {
                         NotBefore::Now => 0,
                         NotBefore::Last => last,

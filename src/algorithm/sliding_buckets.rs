@@ -114,7 +114,7 @@ impl Count for SlidingBuckets {
         }
     }
 
-    fn remaining(&self, _now: u64) -> u32 {
+    fn remaining(&self, _now: u64, _late: u64) -> u32 {
         let free = self.limit.saturating_sub(self.total() - self.base);
         u32::try_from(free).unwrap_or(u32::MAX)
     }
@@ -168,7 +168,7 @@ mod tests {
             (1_070, 1)
         );
         buckets.give_back(second, &[], 1_070);
-        assert_eq!((buckets.remaining(1_070), buckets.expires()), (3, 0));
+        assert_eq!((buckets.remaining(1_070, 0), buckets.expires()), (3, 0));
     }
 
     #[test]
@@ -176,11 +176,11 @@ mod tests {
         let mut buckets = SlidingBuckets::new(3, 100, 25);
         take(&mut buckets, 1_003, 2);
         take(&mut buckets, 1_060, 1);
-        assert_eq!(buckets.remaining(1_070), 0);
+        assert_eq!(buckets.remaining(1_070, 0), 0);
         buckets.trim(1_124);
-        assert_eq!(buckets.remaining(1_124), 0);
+        assert_eq!(buckets.remaining(1_124, 0), 0);
         buckets.trim(1_125);
-        assert_eq!((buckets.remaining(1_125), buckets.expires()), (2, 1_175));
+        assert_eq!((buckets.remaining(1_125, 0), buckets.expires()), (2, 1_175));
         assert_eq!(buckets.earliest(1_130, 0, 3), 1_175);
     }
 }

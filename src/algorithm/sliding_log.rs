@@ -75,7 +75,7 @@ impl Count for SlidingLog {
         self.records.drain(first..first + count);
     }
 
-    fn remaining(&self, _now: u64) -> u32 {
+    fn remaining(&self, _now: u64, _late: u64) -> u32 {
         let free = self.limit.saturating_sub(self.records.len());
         u32::try_from(free).unwrap_or(u32::MAX)
     }

@@ -36,7 +36,7 @@ impl Count for Spacing {
         self.0.give_back(taken, receipt);
     }
 
-    fn remaining(&self, now: u64) -> u32 {
+    fn remaining(&self, now: u64, _late: u64) -> u32 {
         u32::from(self.0.time <= now)
     }
 

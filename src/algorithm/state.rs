@@ -22,29 +22,36 @@ const HEADER: usize = 20;
 /// A value, and the time from which it has no influence; `None` if nothing is to be held.
 pub(crate) type Value = Option<(Vec<u8>, u64)>;
 
-/// A value that no throttle has written.
+/// The place of a value that no throttle has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Foreign;
+pub(crate) struct Foreign(pub(crate) usize);
 
-type Read<T> = Result<T, Foreign>;
+/// What makes no sense.
+struct Strange;
+
+type Read<T> = Result<T, Strange>;
 
 impl Ledger {
     /// Reads the values of the free slots and of each quota.
-    pub(crate) fn read(rules: &[Rule], values: &[Option<Vec<u8>>], now: u64) -> Read<Self> {
+    pub(crate) fn read(
+        rules: &[Rule],
+        values: &[Option<Vec<u8>>],
+        now: u64,
+    ) -> Result<Self, Foreign> {
         let mut ledger = Self::new(rules);
-        let (free, states) = values.split_first().ok_or(Foreign)?;
-        for (counter, state) in ledger.counters.iter_mut().zip(states) {
+        let (free, states) = values.split_first().ok_or(Foreign(0))?;
+        for (place, (counter, state)) in ledger.counters.iter_mut().zip(states).enumerate() {
             if let Some(raw) = state {
-                counter.read(raw, now)?;
+                counter.read(raw, now).map_err(|_| Foreign(place + 1))?;
             }
         }
         if let Some(raw) = free {
             let size = (3 + rules.iter().map(Rule::receipts).sum::<usize>()) * ENTRY;
             if raw.is_empty() || !raw.len().is_multiple_of(size) {
-                return Err(Foreign);
+                return Err(Foreign(0));
             }
             let slots = raw.chunks_exact(size).map(|raw| read_slot(raw, now));
-            ledger.free = slots.collect::<Read<_>>()?;
+            ledger.free = slots.collect::<Read<_>>().map_err(|_| Foreign(0))?;
         }
         Ok(ledger)
     }
@@ -69,8 +76,8 @@ impl Counter {
             Self::SlidingBuckets(buckets) => read_buckets(buckets, raw, now),
             Self::FixedWindow(window) => read_window(window, raw, now),
             Self::Spacing(_) | Self::LeakyBucket(_) | Self::Gcra(_) => {
-                let text = std::str::from_utf8(raw).map_err(|_| Foreign)?;
-                let time = text.parse().map_err(|_| Foreign)?;
+                let text = std::str::from_utf8(raw).map_err(|_| Strange)?;
+                let time = text.parse().map_err(|_| Strange)?;
                 if let Some(number) = self.number_mut() {
                     number.time = check(time, now)?;
                 }
@@ -104,7 +111,7 @@ impl Counter {
 /// No record lies further ahead than a wait, a window and some more.
 fn check(time: u64, now: u64) -> Read<u64> {
     let sane = now.saturating_add(3 * super::micros(HORIZON));
-    if time <= sane { Ok(time) } else { Err(Foreign) }
+    if time <= sane { Ok(time) } else { Err(Strange) }
 }
 
 fn read_slot(raw: &[u8], now: u64) -> Read<Slot> {
@@ -113,12 +120,12 @@ fn read_slot(raw: &[u8], now: u64) -> Read<Slot> {
         numbers.push(check(little(raw), now)?);
     }
     let [at, record, cost, receipt @ ..] = &numbers[..] else {
-        return Err(Foreign);
+        return Err(Strange);
     };
     Ok(Slot {
         at: *at,
         record: *record,
-        cost: u32::try_from(*cost).map_err(|_| Foreign)?,
+        cost: u32::try_from(*cost).map_err(|_| Strange)?,
         receipt: receipt.iter().copied().collect(),
     })
 }
@@ -128,19 +135,19 @@ fn written_number(number: &Number) -> Option<Vec<u8>> {
 }
 
 fn read_log(log: &mut SlidingLog, raw: &[u8], now: u64) -> Read<()> {
-    if raw.first().ok_or(Foreign)? & 0x80 != 0 {
+    if raw.first().ok_or(Strange)? & 0x80 != 0 {
         let times = read_times(raw, now)?;
         if times.len() > FEW || times.iter().any(|(_, count)| count.is_some()) {
-            return Err(Foreign);
+            return Err(Strange);
         }
         log.records = times.into_iter().map(|(time, _)| time).collect();
         return Ok(());
     }
-    let (header, ring) = raw.split_at_checked(HEADER).ok_or(Foreign)?;
+    let (header, ring) = raw.split_at_checked(HEADER).ok_or(Strange)?;
     let [first, count, room] = [0, 4, 8].map(|from| big(&header[from..from + 4]) as usize);
     let fits = count > 0 && count <= room && first < room && ring.len() == room * ENTRY;
     if !fits {
-        return Err(Foreign);
+        return Err(Strange);
     }
     check(big(&header[12..]), now)?;
     let record = |place: usize| little(&ring[place % room * ENTRY..][..ENTRY]);
@@ -149,7 +156,7 @@ fn read_log(log: &mut SlidingLog, raw: &[u8], now: u64) -> Read<()> {
     if log.records.iter().is_sorted() {
         Ok(())
     } else {
-        Err(Foreign)
+        Err(Strange)
     }
 }
 
@@ -175,10 +182,10 @@ fn written_log(log: &SlidingLog) -> Option<Vec<u8>> {
 }
 
 fn read_buckets(buckets: &mut SlidingBuckets, raw: &[u8], now: u64) -> Read<()> {
-    let mut total = 0;
+    let mut total: u64 = 0;
     let width = buckets.width;
     let bucket = |(number, count): (u64, Option<u64>)| {
-        total += count.ok_or(Foreign)?;
+        total = count.and_then(|it| it.checked_add(total)).ok_or(Strange)?;
         let end = check(number.saturating_mul(width), now)?;
         Ok(Bucket { end, total })
     };
@@ -201,7 +208,7 @@ fn written_buckets(buckets: &SlidingBuckets) -> Option<Vec<u8>> {
 
 fn read_window(window: &mut FixedWindow, raw: &[u8], now: u64) -> Read<()> {
     if raw.len() != 11 && raw.len() != 18 {
-        return Err(Foreign);
+        return Err(Strange);
     }
     let start = check(little(&raw[..7]), now)?;
     let end = match raw.get(11..18) {
@@ -209,7 +216,7 @@ fn read_window(window: &mut FixedWindow, raw: &[u8], now: u64) -> Read<()> {
         None => start + window.length,
     };
     if end < start {
-        return Err(Foreign);
+        return Err(Strange);
     }
     window.window = Window {
         start,
@@ -231,12 +238,12 @@ fn written_window(window: &FixedWindow) -> Option<Vec<u8>> {
 }
 
 fn read_times(raw: &[u8], now: u64) -> Read<VecDeque<(u64, Option<u64>)>> {
-    let (&header, raw) = raw.split_first().ok_or(Foreign)?;
+    let (&header, raw) = raw.split_first().ok_or(Strange)?;
     let (offset, count) = (usize::from(header / 8 % 8), usize::from(header % 8));
-    let (first, raw) = raw.split_at_checked(7).ok_or(Foreign)?;
-    let (first_count, raw) = raw.split_at_checked(count).ok_or(Foreign)?;
+    let (first, raw) = raw.split_at_checked(7).ok_or(Strange)?;
+    let (first_count, raw) = raw.split_at_checked(count).ok_or(Strange)?;
     if !(128..192).contains(&header) || offset == 0 || !raw.len().is_multiple_of(offset + count) {
-        return Err(Foreign);
+        return Err(Strange);
     }
     let count_of = |raw: &[u8]| (!raw.is_empty()).then(|| little(raw));
     let first = check(little(first), now)?;
@@ -250,7 +257,7 @@ fn read_times(raw: &[u8], now: u64) -> Read<VecDeque<(u64, Option<u64>)>> {
     if times.iter().is_sorted_by_key(|(time, _)| time) {
         Ok(times)
     } else {
-        Err(Foreign)
+        Err(Strange)
     }
 }
 

@@ -146,6 +146,18 @@ impl World {
         self.waiting.push((id, cost, deadline));
     }
 
+    fn terms(&self, guard: Duration) -> Terms {
+        Terms {
+            margin: micros(guard),
+            least_margin: micros(self.guard.least()),
+            floor: micros(guard),
+            not_before: 0,
+            round_trip: micros(self.guard.round_trip()),
+            stagger: 1_000,
+            peek: false,
+        }
+    }
+
     /// The store answers half way between the sending and now.
     fn answer(&mut self) {
         let Some((asked, sent, guard)) = self.in_flight.take() else {
@@ -154,12 +166,8 @@ impl World {
         let half = micros(self.now - sent) / 2;
         let at = self.store_time() - half;
         let terms = Terms {
-            margin: micros(guard),
-            least_margin: micros(self.guard.least()),
             not_before: asked.not_before,
-            round_trip: micros(self.guard.round_trip()),
-            stagger: 1_000,
-            peek: false,
+            ..self.terms(guard)
         };
         let outcomes = self.ledger.reserve(at, &terms, &asked.asks);
         let reserved = Reserved::new(at, outcomes, 0, Duration::ZERO);
@@ -248,7 +256,7 @@ proptest! {
         let counts = |&&(record, _): &&(u64, u32)| record + micros(WINDOW) > now;
         let charged: u32 = world.records.iter().filter(counts).map(|&(_, cost)| cost).sum();
         let free: u32 = world.ledger.free().iter().map(|slot| slot.cost).sum();
-        assert_eq!(world.ledger.remaining(now), LIMIT.saturating_sub(charged + free));
+        assert_eq!(world.ledger.remaining(now, &world.terms(WINDOW)), LIMIT.saturating_sub(charged + free));
         let later = world.ledger.free().iter().map(|slot| slot.at + 1).max().unwrap_or(now);
         world.ledger.release(later, &[]);
         assert!(world.ledger.free().is_empty());

@@ -160,6 +160,7 @@ impl<'a> Reserve<'a> {
         Terms {
             margin: micros(self.guard + buffer),
             least_margin: micros(self.least_guard + buffer),
+            floor: micros(self.policy.guard() + buffer),
             not_before: self.not_before,
             round_trip: micros(self.round_trip),
             stagger: self.policy.stagger(),
@@ -247,7 +248,7 @@ impl Ledger {
         Reserved {
             now,
             outcomes,
-            remaining: self.remaining(now),
+            remaining: self.remaining(now, terms),
             reset: Duration::from_micros(self.expires().saturating_sub(now)),
         }
     }

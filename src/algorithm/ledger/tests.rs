@@ -18,6 +18,7 @@ fn terms(margin: u64) -> Terms {
     Terms {
         margin,
         least_margin: margin,
+        floor: margin,
         not_before: 0,
         round_trip: 0,
         stagger: 0,

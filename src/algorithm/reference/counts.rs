@@ -213,11 +213,15 @@ impl Pair {
                 assert_eq!(is_last, self.model.is_last(*id), "is_last of {taken:?}");
             }
         }
-        assert_eq!(
-            count.remaining(now),
-            self.model.remaining(now),
-            "remaining at {now}"
-        );
+        // No departure is recorded before the last one.
+        let least = count.last_record().saturating_sub(now);
+        for late in [0, 1, 11, 59, 60, 61, 130].map(|late| least.max(late)) {
+            assert_eq!(
+                count.remaining(now, late),
+                self.model.remaining(now, late),
+                "remaining at {now}, {late} late"
+            );
+        }
         assert_eq!(count.expires(), self.model.expires(), "expires");
         assert_eq!(count.last_record(), self.model.last_record(), "last record");
     }

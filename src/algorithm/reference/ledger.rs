@@ -106,7 +106,7 @@ impl Naive {
             free.cost == ask.cost && (x..=fresh.at).contains(&free.at) && is_of_use(free)
         });
         let at = free.map_or(fresh.at, |id| self.taken[id].at);
-        if at - now > self.longest_wait(terms.margin).min(ask.max_wait) {
+        if at - now > self.longest_wait(terms.floor).min(ask.max_wait) {
             return Err(at - now);
         }
         if let Some(id) = free {
@@ -152,7 +152,10 @@ impl Side for Naive {
                 }
             }
         }
-        let remaining = self.models.iter().map(|it| it.remaining(now)).min();
+        let last = self.models.iter().map(Model::last_record).max();
+        let record = (now + terms.round_trip + terms.margin).max(last.unwrap_or(0));
+        let late = record - now;
+        let remaining = self.models.iter().map(|it| it.remaining(now, late)).min();
         let expires = self.models.iter().map(Model::expires).max();
         let reset = expires.unwrap_or(0).saturating_sub(now);
         (outcomes, remaining.unwrap_or(0), reset)

@@ -222,14 +222,14 @@ impl Model {
         }
     }
 
-    /// How many requests of cost 1, one after the other, could depart at `now`.
-    pub(super) fn remaining(&self, now: u64) -> u32 {
+    /// How many requests of cost 1, one after the other, could depart at `now`, recorded `late` after.
+    pub(super) fn remaining(&self, now: u64, late: u64) -> u32 {
         let mut probe = self.clone();
         let mut count = 0;
-        while probe.allows(now, 0, 1) {
+        while probe.allows(now, late, 1) {
             let taken = Taken {
                 at: now,
-                record: now,
+                record: now + late,
                 cost: 1,
             };
             probe.take(usize::MAX, taken);

@@ -121,6 +121,7 @@ fn the_drift_of_clocks_is_within_what_is_recorded() {
     let terms = Terms {
         margin: 10,
         least_margin: 10,
+        floor: 10,
         not_before: 0,
         round_trip: 0,
         stagger: 0,

@@ -19,7 +19,9 @@ pub(super) fn reserve(
     let mut call = call(script, names, reserve.policy);
     let terms = reserve.terms();
     call.arg(terms.margin).arg(terms.least_margin);
-    call.arg(terms.round_trip).arg(terms.stagger);
+    call.arg(terms.floor)
+        .arg(terms.round_trip)
+        .arg(terms.stagger);
     call.arg(terms.not_before);
     for ask in reserve.asks {
         call.arg(ask.count).arg(ask.cost);

@@ -1,7 +1,7 @@
 //! Connections to a server, and what their errors mean.
 
 use redis::aio::{ConnectionManager, MultiplexedConnection};
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
 use super::script::Script;
 use crate::store::StoreError;
@@ -29,6 +29,13 @@ impl Connection {
                 Ok(answer)
             }
             (answer, _) => answer,
+        }
+    }
+
+    pub(super) async fn pipe(&mut self, pipe: &Pipeline) -> RedisResult<Vec<Value>> {
+        match self {
+            Self::Manager(connection) => pipe.query_async(connection).await,
+            Self::Multiplexed(connection) => pipe.query_async(connection).await,
         }
     }
 

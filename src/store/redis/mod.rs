@@ -189,6 +189,7 @@ impl RedisStore {
             let numbers = policy.rules().iter().map(Rule::receipts).sum();
             return Reply::pending(async move { reply::read(answer.await?, &asks, numbers) });
         };
+        let connection = self.connection.clone();
         let terms = Terms {
             peek,
             ..reserve.terms()
@@ -201,7 +202,7 @@ impl RedisStore {
         Reply::pending(async move {
             let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks);
             if peek {
-                transactions.look(&names, &rules, deadline, answer).await
+                transaction::look(connection, &names, &rules, deadline, answer).await
             } else {
                 transactions.change(&names, &rules, deadline, answer).await
             }

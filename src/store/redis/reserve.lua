@@ -2,9 +2,9 @@
 --
 -- KEYS     [1] free slots, [2..] the state of each quota
 -- ARGV     the rules (see ledger.lua), the margin, the least margin with which a free slot is of use,
---          how long the answer takes, how much the margin grows within a burst, the time before
---          which no slot may lie, then for each run of like requests: how many, the cost of each,
---          the longest wait; one of -1 asks only how long the wait would be
+--          what the policy asks of it at least, how long the answer takes, how much the margin grows
+--          within a burst, the time before which no slot may lie, then for each run of like requests:
+--          how many, the cost of each, the longest wait; one of -1 asks only how long it would be
 -- Returns  the server's time, how many more may depart now, the time until all may; then runs of
 --            n > 0, at, record, receipt...   n requests have this slot each
 --            n < 0, wait                     -n requests would have to wait so long
@@ -13,12 +13,13 @@
 local now = server_time()
 local place = ledger.load(now)
 local margin, least_margin = tonumber(ARGV[place]), tonumber(ARGV[place + 1])
-ledger.round_trip, ledger.stagger = tonumber(ARGV[place + 2]), tonumber(ARGV[place + 3])
-local x = math.max(now, tonumber(ARGV[place + 4]))
+ledger.floor, ledger.round_trip = tonumber(ARGV[place + 2]), tonumber(ARGV[place + 3])
+ledger.stagger = tonumber(ARGV[place + 4])
+local x = math.max(now, tonumber(ARGV[place + 5]))
 local runs, size = { now }, 3
 local run_at, run_record, run_place
 
-for i = place + 5, #ARGV, 3 do
+for i = place + 6, #ARGV, 3 do
   local count, cost, max_wait = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   while count > 0 do
     local slot, wait = ledger.reserve(x, cost, max_wait, margin, least_margin)
@@ -46,5 +47,5 @@ for i = place + 5, #ARGV, 3 do
 end
 
 ledger.save()
-runs[2], runs[3] = ledger.remaining(), ledger.expires() - now
+runs[2], runs[3] = ledger.remaining(margin), ledger.expires() - now
 return runs

@@ -71,6 +71,7 @@ impl Side for Lua<'_> {
         let mut numbers = vec![
             terms.margin,
             terms.least_margin,
+            terms.floor,
             terms.round_trip,
             terms.stagger,
             terms.not_before,

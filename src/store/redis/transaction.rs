@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisResult, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::connection::{explain, explain_look, too_late};
+use super::connection::{Connection, explain, explain_look, too_late};
 use crate::algorithm::ledger::Ledger;
 use crate::algorithm::{Rule, state};
 use crate::store::StoreError;
@@ -19,11 +19,11 @@ use crate::store::StoreError;
 const ATTEMPTS: u32 = 50;
 
 /// The longest pause before the second attempt; it doubles from attempt to attempt.
-const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const FIRST_PAUSE: Duration = Duration::from_micros(400);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The most connections that are kept while nobody needs them.
-const MOST_IDLE: usize = 16;
+/// The most connections that are kept while nobody needs them: as many as there are turns.
+const MOST_IDLE: usize = TURNS;
 
 /// Keys that fall into one of so many groups take turns.
 const TURNS: usize = 64;
@@ -66,15 +66,19 @@ impl Transactions {
     ) -> Result<T, StoreError> {
         let turn = &self.turns[self.hasher.hash_one(names) as usize % TURNS];
         let turn = timeout_at(deadline, turn.lock()).await;
-        let _turn = turn.map_err(|_| too_late())?;
+        let busy =
+            |_| StoreError::new("others of this process were busy with the same key for too long");
+        let _turn = turn.map_err(busy)?;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 sleep(pause(attempt)).await;
             }
             let (mut connection, snapshot) = self.watch(names, deadline).await?;
-            let mut ledger = read(rules, &snapshot)?;
+            let mut ledger = read(names, rules, &snapshot)?;
             let answer = change(&mut ledger, snapshot.now);
             let writes = writes(names, &snapshot, &ledger);
+            // If nothing is to be written, what was read may be of several moments. That is no harm: a
+            // slot that is granted is written, and a wait is as it would have been at one of them.
             let written = writes.is_empty() || {
                 let exec = writes.query_async::<Value>(&mut connection);
                 let answer = timeout_at(deadline, exec).await;
@@ -87,19 +91,6 @@ impl Transactions {
             }
         }
         Err(StoreError::new("others changed the same key too often"))
-    }
-
-    /// Looks at what stands under the names; whatever `look` changes is not written.
-    pub(super) async fn look<T>(
-        &self,
-        names: &[String],
-        rules: &[Rule],
-        deadline: Instant,
-        look: impl FnOnce(&mut Ledger, u64) -> T,
-    ) -> Result<T, StoreError> {
-        let (connection, snapshot) = self.watch(names, deadline).await?;
-        self.give_back(connection);
-        Ok(look(&mut read(rules, &snapshot)?, snapshot.now))
     }
 
     /// Reads on a connection that watches from then on.
@@ -149,35 +140,64 @@ impl fmt::Debug for Transactions {
     }
 }
 
+/// What a look at the names at one moment shows; whatever `look` changes is not written.
+pub(super) async fn look<T>(
+    mut connection: Connection,
+    names: &[String],
+    rules: &[Rule],
+    deadline: Instant,
+    look: impl FnOnce(&mut Ledger, u64) -> T,
+) -> Result<T, StoreError> {
+    let mut pipe = redis::pipe();
+    pipe.atomic();
+    let answers = timeout_at(deadline, connection.pipe(with_reads(&mut pipe, names))).await;
+    let answers = answers.map_err(|_| too_late())?.map_err(explain_look)?;
+    let snapshot = Snapshot::of(answers).map_err(explain_look)?;
+    Ok(look(&mut read(names, rules, &snapshot)?, snapshot.now))
+}
+
 async fn snapshot(
     connection: &mut MultiplexedConnection,
     names: &[String],
 ) -> RedisResult<Snapshot> {
-    let mut read = redis::pipe();
+    let mut pipe = redis::pipe();
     // What an earlier look watched is of no interest.
-    read.cmd("UNWATCH").ignore();
-    read.cmd("WATCH").arg(names).ignore();
-    read.cmd("TIME");
-    for name in names {
-        read.cmd("GET").arg(name);
-    }
-    let mut answers = read
-        .query_async::<Vec<Value>>(connection)
-        .await?
-        .into_iter();
-    let time = answers.next().unwrap_or(Value::Nil);
-    let (seconds, micros) = <(u64, u64)>::from_redis_value(time)?;
-    Ok(Snapshot {
-        now: seconds * 1_000_000 + micros,
-        values: answers
-            .map(Option::from_redis_value)
-            .collect::<Result<_, _>>()?,
-    })
+    pipe.cmd("UNWATCH").ignore();
+    pipe.cmd("WATCH").arg(names).ignore();
+    let answers = with_reads(&mut pipe, names).query_async(connection).await?;
+    Snapshot::of(answers)
 }
 
-fn read(rules: &[Rule], snapshot: &Snapshot) -> Result<Ledger, StoreError> {
-    let foreign = |_: state::Foreign| StoreError::new("redis holds what no throttle wrote");
-    Ledger::read(rules, &snapshot.values, snapshot.now).map_err(foreign)
+fn with_reads<'a>(pipe: &'a mut Pipeline, names: &[String]) -> &'a mut Pipeline {
+    pipe.cmd("TIME");
+    for name in names {
+        pipe.cmd("GET").arg(name);
+    }
+    pipe
+}
+
+impl Snapshot {
+    fn of(answers: Vec<Value>) -> RedisResult<Self> {
+        let mut answers = answers.into_iter();
+        let time = answers.next().unwrap_or(Value::Nil);
+        let (seconds, micros) = <(u64, u64)>::from_redis_value(time)?;
+        Ok(Self {
+            now: seconds * 1_000_000 + micros,
+            values: answers
+                .map(Option::from_redis_value)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn read(names: &[String], rules: &[Rule], snapshot: &Snapshot) -> Result<Ledger, StoreError> {
+    Ledger::read(rules, &snapshot.values, snapshot.now).map_err(|state::Foreign(place)| {
+        let which = format!(
+            "the value of {} was not written by a throttle",
+            names[place]
+        );
+        StoreError::new("redis holds what no throttle wrote").caused_by(which)
+    })
 }
 
 /// Writes what has changed, and nothing if nothing has.
