@@ -89,6 +89,34 @@ async fn a_look_leaves_no_key_behind() {
     assert_eq!(server.command::<usize>(&["DBSIZE"]), 0);
 }
 
+/// Late in a window of the clock, the guard and the buffer leave no room; the next one has all.
+#[tokio::test(start_paused = true)]
+async fn what_remains_could_depart_at_any_time_of_a_window() {
+    let builder = Limiter::builder().buffer(Duration::from_millis(300));
+    let quota = "5/s fixed-window".parse().expect("a quota");
+    let limiter = builder.quota(quota).build().expect("a valid policy");
+    let (mut none, mut all) = (0, 0);
+    for round in 0..150 {
+        tokio::time::advance(Duration::from_millis(17)).await;
+        let key = format!("key-{round}");
+        let snapshot = limiter.peek(&*key).await.expect("a look");
+        assert_eq!(
+            snapshot.delay().is_zero(),
+            snapshot.remaining() > 0,
+            "{snapshot:?}"
+        );
+        for _ in 0..snapshot.remaining() {
+            let decision = limiter.try_acquire(&*key).await.expect("a decision");
+            assert!(decision.is_granted(), "{snapshot:?}");
+        }
+        let decision = limiter.try_acquire(&*key).await.expect("a decision");
+        assert!(!decision.is_granted(), "{snapshot:?}");
+        none += u32::from(snapshot.remaining() == 0);
+        all += u32::from(snapshot.remaining() == 5);
+    }
+    assert!(none > 20 && all > 50, "{none}, {all}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_look_minds_the_cost() {
     let limiter = limiter("5/10m", MemoryStore::new());

@@ -62,8 +62,8 @@ impl Side for Ledger {
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) slot: Slot,
-    /// What it was reserved under.
-    pub(crate) margin: u64,
+    /// How late after it a request may depart, which is as late as its record allows.
+    pub(crate) lateness: u64,
     /// By how much the store's clock had been set back until then.
     pub(crate) set_back: u64,
 }
@@ -103,9 +103,7 @@ pub(crate) fn run(steps: &[Step], left: &mut dyn Side, right: &mut dyn Side) -> 
                     if let Outcome::Granted(slot) = outcome {
                         last = slot.at;
                         held.push(Kept {
-                            margin: margin
-                                .min(&(slot.record - slot.at - (slot.at - now) / DRIFT))
-                                .to_owned(),
+                            lateness: slot.record - slot.at - (slot.at - now) / DRIFT,
                             slot,
                             set_back,
                         });

@@ -71,7 +71,7 @@ impl Faulty {
             Fault::ForgetsTheBuffer => Duration::ZERO,
             _ => policy.buffer(),
         };
-        let builder = Limiter::builder().buffer(buffer);
+        let builder = Limiter::builder().guard(policy.guard()).buffer(buffer);
         let mut builder = quotas.into_iter().fold(builder, |builder, quota| {
             builder.quota(self.fault.quota(quota))
         });

@@ -10,7 +10,7 @@ const UNIT: u64 = 1_000_000;
 fn departures(kept: &[Kept], lateness: &[u64]) -> Vec<(u64, u32)> {
     let late = lateness.iter().cycle();
     let depart = |(kept, late): (&Kept, &u64)| {
-        let at = kept.slot.at + kept.set_back + late % (kept.margin + 1);
+        let at = kept.slot.at + kept.set_back + late % (kept.lateness + 1);
         (at, kept.slot.cost)
     };
     let mut departures: Vec<_> = kept.iter().zip(late).map(depart).collect();

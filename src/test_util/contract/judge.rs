@@ -94,6 +94,13 @@ pub(super) fn reset(policy: &Policy, slots: &[Slot]) -> (u64, u64) {
 pub(super) fn all(policy: &Policy) -> u32 {
     let all = |quota: &Quota| match quota.counted_by() {
         Algorithm::Spacing | Algorithm::LeakyBucket { .. } => 1,
+        // The guard and the buffer are taken from the burst, behind the first.
+        Algorithm::Gcra { burst } => {
+            let interval = micros(quota.window()).div_ceil(quota.limit().into());
+            let taken = micros(policy.guard() + policy.buffer()).div_ceil(interval);
+            let left = u64::from(burst).saturating_sub(taken).max(1);
+            u32::try_from(left).unwrap_or(burst)
+        }
         _ => quota.largest_cost(),
     };
     policy.quotas().iter().map(all).min().unwrap_or(0)
