@@ -140,8 +140,9 @@ impl Limiter {
     /// Looks at how a key stands, without spending anything: when a request could depart, how many
     /// more could now, and when all may.
     ///
-    /// Those who wait in this process without a slot yet are not counted: that is for as long as one
-    /// call to the store takes.
+    /// It is how the store knows it, at that moment. Those who wait in this process without a slot yet
+    /// are not counted: that is for as long as one call to the store takes. Nor does the delay tell
+    /// the place in this process's line, where all move up when one leaves.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -161,13 +162,18 @@ impl Limiter {
     /// # Errors
     ///
     /// As for [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Panics
+    ///
+    /// As for [`try_acquire`](Self::try_acquire).
     pub fn peek(&self, key: impl Into<Key>) -> Peek {
         Peek::new(self.epochs.clone(), key.into())
     }
 
     /// Forgets all departures of a key, for all replicas: as many may follow as the quotas allow.
     ///
-    /// Requests that hold a slot already, here or in other processes, keep it and depart besides.
+    /// Requests that hold a slot already, here or in other processes, keep it and depart besides, or give
+    /// it to others. Only the quotas that are set now start anew, see [`set_quotas`](Self::set_quotas).
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -184,6 +190,10 @@ impl Limiter {
     /// # Errors
     ///
     /// Fails if the key is empty or the store does not answer.
+    ///
+    /// # Panics
+    ///
+    /// As for [`try_acquire`](Self::try_acquire).
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         let (key, epoch) = (key.into(), self.epochs.current());
         check(&epoch.policy, &key, 1)?;

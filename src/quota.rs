@@ -78,7 +78,8 @@ pub enum Algorithm {
     /// its bucket. So the bound is as strict as that of [`SlidingLog`](Self::SlidingLog), and at most
     /// one bucket's share of the rate is lost beside what guard and buffer cost: a line that never
     /// empties leaves at N / (W + W/buckets), as its slots lie where buckets begin. The store remembers
-    /// one count per bucket in which anything departs.
+    /// one count per bucket in which anything departs, and reads all of them for each call: those to
+    /// come too, so bound a line that could grow very long by `max_wait` or `max_waiting`.
     SlidingBuckets {
         /// How many buckets a window has, from 1 to 1000: 100 cost at most 1% of the rate.
         buckets: u32,
@@ -95,8 +96,9 @@ pub enum Algorithm {
     ///
     /// Departures are as for [`Spacing`](Self::Spacing). A request is refused, with
     /// [`Error::is_limited`](crate::Error::is_limited), if it would have to wait longer than the last
-    /// of `capacity` requests of cost 1, those of all replicas counted together. (Of some hundreds
-    /// that wait, the drift of clocks, which adds to their waits, takes one or two places.)
+    /// of `capacity` requests of cost 1, those of all replicas counted together: for whatever reason,
+    /// also because of another quota that holds jointly. A process whose guard is longer, as it was
+    /// late, takes more room; and of many hundreds that wait, the drift of clocks takes a few places.
     LeakyBucket {
         /// The most requests that wait, in all processes together; at least 1.
         capacity: u32,
@@ -126,6 +128,7 @@ pub enum Algorithm {
 
 /// Where the windows of [`Algorithm::FixedWindow`] begin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WindowStart {
     /// At the multiples of W on the store's clock, counted from 1970-01-01 00:00 UTC: each whole
     /// minute, hour or day (of UTC). The default.

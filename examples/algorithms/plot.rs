@@ -48,7 +48,8 @@ impl Windows {
                 let whole = (1..).map(|number| f64::from(number) * length);
                 boundaries.extend(whole.take_while(|&at| at < SECONDS));
             }
-            WindowStart::FirstRequest => {
+            // With the first request.
+            _ => {
                 let mut end = 0.0;
                 for at in departures.iter().map(Duration::as_secs_f64) {
                     if at >= end {

@@ -186,6 +186,7 @@ fn read_buckets(buckets: &mut SlidingBuckets, raw: &[u8], now: u64) -> Read<()> 
     let width = buckets.width;
     let bucket = |(number, count): (u64, Option<u64>)| {
         total = count.and_then(|it| it.checked_add(total)).ok_or(Strange)?;
+        check(total, now)?;
         let end = check(number.saturating_mul(width), now)?;
         Ok(Bucket { end, total })
     };

@@ -31,7 +31,8 @@ pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
 ///
 /// An implementation answers by its own clock, one for all keys and never a client's, and forgets a
 /// key once nothing recorded for it has any influence. A call may start when its reply is first
-/// polled; the limiter polls a release before the reserve that follows it. State belongs to the pair of [`Policy::id`] and key.
+/// polled; the limiter polls a release before the reserve that follows it. State belongs to the pair
+/// of [`Policy::id`] and key.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Reserves a slot for each request asked for, or records nothing for it.
     ///
@@ -57,7 +58,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// As for [`reserve`](Self::reserve).
     fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved>;
 
-    /// Forgets all that is recorded for a key under a policy. Who holds slots keeps them.
+    /// Forgets all that is recorded for a key under a policy. Who holds slots keeps them; one that is
+    /// released later may be handed out again, as if it had been used.
     ///
     /// # Errors
     ///
@@ -135,8 +137,8 @@ impl<'a> Reserve<'a> {
     }
 
     /// What a store records a departure at `at` as, if it reserves it at `now`: later than the slot,
-    /// or than the arrival of the answer, by the guard, the [`buffer`](Policy::buffer) and a 50,000th of the wait, for the drift of
-    /// clocks. The next departure counts from there. It may be recorded later than that: the limiter
+    /// or than the arrival of the answer, by the guard, the [`buffer`](Policy::buffer) and a 50,000th
+    /// of the wait, for the drift of clocks. The next departure counts from there. It may be recorded later than that: the limiter
     /// then lets the request depart as much later.
     #[must_use]
     pub fn record(&self, at: u64, now: u64) -> u64 {

@@ -105,6 +105,8 @@ proptest! {
         mut steps in steps(120, UNIT, 3),
         lateness in vec(any::<u64>(), 1..50),
     ) {
+        // Of slots that were given back before, the times are of the clock as it was: that they are
+        // offered at them still is a limit that the documentation of the stores names.
         steps.retain(|step| matches!(step.action, Action::Reserve { .. }));
         check_all(&steps, &lateness);
     }

@@ -35,7 +35,8 @@ mod transaction;
 /// `SET`, `DEL`, `STRLEN`, `GETRANGE`, `SETRANGE` and `PEXPIRE`; a user needs the right to all of them.
 ///
 /// The server's clock must not be set forward, nor may the server evict keys (`maxmemory-policy
-/// noeviction`): either forgets departures that still count.
+/// noeviction`): either forgets departures that still count. Nor may it be set back while requests wait
+/// and some of them leave: the slots of those who left are offered anew at their old times.
 ///
 /// # Keys
 ///
@@ -115,16 +116,20 @@ impl RedisStore {
     ///
     /// Without, each reservation reads the state of its key, changes it here, and writes it back in
     /// a transaction (`WATCH`, `TIME`, `GET`; then `MULTI`, `SET` or `DEL`, `EXEC`). If another process
-    /// was faster it tries again after a random pause, up to 50 times. The limits hold as exactly,
-    /// and replicas with scripts and without may share their quotas. What is given up:
+    /// was faster it tries again after a random pause. The limits hold as exactly, and replicas with
+    /// scripts and without may share their quotas. A proxy has to keep a client's `WATCH` and `EXEC` on
+    /// one connection to the server; one that does not breaks the limit. What is given up:
     ///
-    /// - The order between processes: who is faster goes first, and a process far from the server may
-    ///   have to try often. Within a process it stays first come, first served.
-    /// - The one round trip: it takes two, and two more for each further attempt. Only requests that
-    ///   wait for different keys, or in different processes, get into each other's way.
+    /// - The order between processes: who is faster goes first. Within a process it stays first come,
+    ///   first served.
+    /// - The certainty to get through: after 50 attempts, or when the [timeout](Self::timeout) is over,
+    ///   the requests of the call fail with an error, and nothing is consumed. With a few processes that
+    ///   share a key it does not come to that; a process far from the server, or beside others that
+    ///   are busy with scripts, may see it.
+    /// - The one round trip: it takes two, and two more for each further attempt.
     /// - The cost that does not depend on the limit: all of the state goes to and fro, 8 bytes for each
     ///   request of a long log.
-    /// - The one connection: each reservation that is under way at the same time has its own.
+    /// - The one connection: each reservation that is under way at the same time has its own, up to 64.
     ///
     /// # Errors
     ///

@@ -37,13 +37,14 @@ local function pack_all(format, numbers, parts)
   return table.concat(parts)
 end
 
--- Unpacks `count` numbers of `format` and `size` bytes each, from the byte `from` on.
-local function unpack_all(format, size, raw, from, count)
-  local numbers = {}
+-- Unpacks `count` items of `size` bytes each, from the byte `from` on; by `format`, which is of so many
+-- numbers, or one.
+local function unpack_all(format, size, raw, from, count, numbers_each)
+  local numbers, each = {}, numbers_each or 1
   for start = 0, count - 1, PORTION do
     local portion = math.min(PORTION, count - start)
     local some = { struct.unpack('<' .. string.rep(format, portion), raw, from + start * size) }
-    for i = 1, portion do numbers[start + i] = some[i] end
+    for i = 1, portion * each do numbers[start * each + i] = some[i] end
   end
   return numbers
 end
@@ -64,7 +65,7 @@ end
 local function pack_times(times, counts)
   local first, count = times[1], #times
   local offset_bytes, count_bytes = bytes_of(times[count] - first), 0
-  if counts then 
+  if counts then
     local most = 1
     for i = 1, count do most = math.max(most, counts[i]) end
     count_bytes = bytes_of(most)
@@ -76,9 +77,15 @@ local function pack_times(times, counts)
     for i = 2, count do offsets[i - 1] = times[i] - first end
     return pack_all(format, offsets, { header })
   end
-  local parts = { header, struct.pack('<' .. of_count, counts[1]) }
+  local numbers = {}
   for i = 2, count do
-    parts[i + 1] = struct.pack('<' .. format .. of_count, times[i] - first, counts[i])
+    numbers[2 * i - 3], numbers[2 * i - 2] = times[i] - first, counts[i]
+  end
+  local parts = { header, struct.pack('<' .. of_count, counts[1]) }
+  for start = 1, #numbers, 2 * PORTION do
+    local stop = math.min(start + 2 * PORTION - 1, #numbers)
+    local formats = string.rep(format .. of_count, (stop - start + 1) / 2)
+    parts[#parts + 1] = struct.pack('<' .. formats, unpack(numbers, start, stop))
   end
   return table.concat(parts)
 end
@@ -97,11 +104,11 @@ local function unpack_times(raw, key, now)
     local offsets = unpack_all('I' .. offset_bytes, offset_bytes, raw, 9, others)
     for i = 1, others do times[i + 1] = first + offsets[i] end
   else
-    local format = '<I' .. offset_bytes .. 'I' .. count_bytes
     counts = { (struct.unpack('<I' .. count_bytes, raw, 9)) }
+    local format = 'I' .. offset_bytes .. 'I' .. count_bytes
+    local numbers = unpack_all(format, each, raw, 9 + count_bytes, others, 2)
     for i = 1, others do
-      local offset, count = struct.unpack(format, raw, 9 + count_bytes + (i - 1) * each)
-      times[i + 1], counts[i + 1] = first + offset, count
+      times[i + 1], counts[i + 1] = first + numbers[2 * i - 1], numbers[2 * i]
     end
   end
   for i = 2, #times do
