@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use support::command_stats::CommandStats;
+use support::keyspace::{assert_all_expire, names, start_cluster, wait_until_empty};
 use support::monitor::Monitor;
 use support::redis_server::RedisServer;
 use support::slots::slots;
@@ -71,41 +71,6 @@ async fn release(store: &RedisStore, key: &Key, policy: &Policy, slots: &[Slot])
         .release(&Release::new(key, policy, slots))
         .await
         .expect("an answer");
-}
-
-/// The names of all keys in the server, whatever bytes they hold.
-fn names(server: &RedisServer) -> BTreeSet<String> {
-    server
-        .command::<Vec<String>>(&["KEYS", "*"])
-        .into_iter()
-        .collect()
-}
-
-/// Looks in one step, so that no key expires in between.
-fn assert_all_expire(server: &RedisServer, after: &str) {
-    const EVERLASTING: &str = "local found = {}
-        for _, key in ipairs(redis.call('KEYS', '*')) do
-          local left = redis.call('PTTL', key)
-          if left < 0 then found[#found + 1] = key .. ' ' .. left end
-        end
-        return found";
-    let found: Vec<String> = server.command(&["EVAL", EVERLASTING, "0"]);
-    assert!(
-        found.is_empty(),
-        "after {after}, without an expiry: {found:?}"
-    );
-}
-
-async fn wait_until_empty(server: &RedisServer) {
-    let deadline = Instant::now() + PATIENCE;
-    while server.command::<u64>(&["DBSIZE"]) > 0 {
-        assert!(
-            Instant::now() < deadline,
-            "still there: {:?}",
-            names(server)
-        );
-        sleep(Duration::from_millis(10)).await;
-    }
 }
 
 #[tokio::test]
@@ -217,28 +182,32 @@ async fn every_key_expires_at_all_times() {
     ] {
         let policy = policy(builder);
         let key = Key::from("a");
-        let check = |after: &str| assert_all_expire(&server, &format!("{after} ({})", policy.id()));
         reserve(&store, &key, &policy, &asks(1, 0)).await;
-        check("the first reservation");
+        assert_all_expire(&server);
+        // A refusal.
         reserve(&store, &key, &policy, &asks(5, 0)).await;
-        check("a refusal");
+        assert_all_expire(&server);
         let mut held = slots(&store, &key, &policy, 12).await;
-        check("slots in the future");
+        assert_all_expire(&server);
+        // From the middle.
         release(&store, &key, &policy, &[held.remove(5)]).await;
-        check("a release from the middle");
+        assert_all_expire(&server);
         release(&store, &key, &policy, &[held.remove(2), held.remove(7)]).await;
-        check("more of them");
+        assert_all_expire(&server);
+        // One of those.
         held.extend(slots(&store, &key, &policy, 1).await);
-        check("one being taken");
+        assert_all_expire(&server);
+        // A log that grows.
         slots(&store, &key, &policy, 200).await;
-        check("a log that grows");
+        assert_all_expire(&server);
         let last = held.pop().expect("many");
         release(&store, &key, &policy, &[last.clone(), last]).await;
-        check("a release of what is free already");
+        assert_all_expire(&server);
         release(&store, &key, &policy, &held).await;
-        check("a release of all of the first");
+        assert_all_expire(&server);
+        // What was never handed out.
         release(&store, &Key::from("never seen"), &policy, &held[3..]).await;
-        check("a release of what was never handed out");
+        assert_all_expire(&server);
     }
     assert!(!names(&server).is_empty());
 }
@@ -370,33 +339,11 @@ fn strange_keys() -> Vec<String> {
     keys
 }
 
-/// In a cluster the server itself refuses a script whose keys lie in several hash slots.
-async fn cluster() -> (RedisServer, RedisStore) {
-    let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
-    let slots: Vec<_> = (0..16_384).map(|slot: u16| slot.to_string()).collect();
-    let mut add = vec!["CLUSTER", "ADDSLOTS"];
-    add.extend(slots.iter().map(String::as_str));
-    server.command::<()>(&add);
-    let deadline = Instant::now() + PATIENCE;
-    while !server
-        .command::<String>(&["CLUSTER", "INFO"])
-        .contains("cluster_state:ok")
-    {
-        assert!(Instant::now() < deadline, "{}", server.log());
-        sleep(Duration::from_millis(10)).await;
-    }
-    let connection: MultiplexedConnection = server
-        .client()
-        .get_multiplexed_async_connection()
-        .await
-        .expect("a connection");
-    let store = RedisStore::from(connection).timeout(PATIENCE);
-    (server, store)
-}
-
 #[tokio::test]
 async fn all_names_of_a_key_share_a_hash_slot_that_no_text_can_change() {
-    let (server, store) = cluster().await;
+    let server = start_cluster().await;
+    let connection = server.client().get_multiplexed_async_connection().await;
+    let store = RedisStore::from(connection.expect("a connection")).timeout(PATIENCE);
     let policy = policy(joint());
     let mut seen = BTreeSet::new();
     let mut hash_slots = BTreeSet::new();
@@ -586,7 +533,7 @@ async fn a_log_does_not_grow_over_many_windows() {
         .get_multiplexed_async_connection()
         .await
         .expect("one");
-    for call in 0..400 {
+    for _ in 0..400 {
         // Half of a window, up to three windows ahead.
         let answer = reserve(&store, &key, &policy, &asks(limit / 2, 60_000)).await;
         let granted = answer
@@ -604,7 +551,7 @@ async fn a_log_does_not_grow_over_many_windows() {
                 .expect("one");
             most = most.max(length);
         }
-        assert_all_expire(&server, &format!("call {call}"));
+        assert_all_expire(&server);
     }
     // Records of the last window and of the three to come and an eighth more, 8 bytes each.
     let bound = u64::from(limit) * 5 * 8 * 9 / 8 + 8;

@@ -16,6 +16,7 @@ pub(crate) fn names(server: &RedisServer) -> BTreeSet<String> {
 }
 
 /// Looks in one step, so that no key expires in between.
+#[track_caller]
 pub(crate) fn assert_all_expire(server: &RedisServer) {
     const EVERLASTING: &str = "local found = {}
         for _, key in ipairs(redis.call('KEYS', '*')) do
