@@ -1,0 +1,170 @@
+//! What is set, and what of the policy stays.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::{Request, Response};
+use tokio::time::Instant;
+use tower::{Layer as _, ServiceExt as _};
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Algorithm, Limiter, Quota, ThrottleLayer, key};
+
+use crate::{GUARD, SECOND, STEP, build, granted, limited, per_second, set, waiter};
+
+#[tokio::test(start_paused = true)]
+async fn new_requests_depart_by_a_raised_or_lowered_quota() {
+    for (before, after) in [(1, 3), (5, 2)] {
+        let limiter = build(per_second(before));
+        departures(&limiter, before * 2).await;
+        set(&limiter, Quota::per_second(after));
+        let history = departures(&limiter, after * 3).await;
+        history.assert_at_most(after.into(), SECOND);
+        let span = history.span().expect("departures");
+        assert!(span >= STEP * 2 && span < STEP * 2 + GUARD, "{span:?}");
+    }
+}
+
+/// When so many requests depart that are made now.
+async fn departures(limiter: &Limiter, count: u32) -> History {
+    let start = Instant::now();
+    let departs = (0..count).map(|_| async {
+        limiter.acquire("a").await.expect("a permit");
+        start.elapsed()
+    });
+    join_all(departs).await.into_iter().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_clones_see_the_change() {
+    let limiter = build(per_second(1));
+    let clone = limiter.clone();
+    let service = tower::service_fn(|_: Request<()>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(()))
+    });
+    let service = ThrottleLayer::new(limiter.clone())
+        .key(key::constant("a"))
+        .layer(service);
+    let quotas = [Quota::per_second(2), Quota::per_minute(9)];
+    clone.set_quotas(quotas).expect("valid quotas");
+    assert_eq!(limiter.policy().quotas(), quotas);
+    assert_eq!(limiter.policy().id(), clone.policy().id());
+    let start = Instant::now();
+    for _ in 0..2 {
+        let response = service.clone().oneshot(Request::new(())).await;
+        response.expect("a response");
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    limited(&limiter).await;
+    limited(&clone).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_quotas_change_nothing_and_are_named() {
+    let limiter = build(per_second(1));
+    granted(&limiter).await;
+    let waiter = waiter(&limiter).await;
+    let before = limiter.policy();
+    let good = Quota::per_second(7);
+    let nine = (1..10).map(Quota::per_minute).collect();
+    let spaced = Quota::new(11, Duration::from_micros(10)).algorithm(Algorithm::Spacing);
+    for (quotas, problem) in [
+        (vec![], "quota: at least one is needed"),
+        (
+            vec![good, Quota::per_second(0)],
+            "quota `0/s`: the limit is zero",
+        ),
+        (
+            vec![good, Quota::new(1, Duration::ZERO)],
+            "quota `1/0ns`: the window is zero",
+        ),
+        (vec![good, good], "is given twice"),
+        (nine, "quota: 9 were given, and at most 8 may be joined"),
+        (vec![spaced, good], "less than a microsecond"),
+    ] {
+        let error = limiter.set_quotas(quotas).expect_err("invalid");
+        assert!(error.to_string().contains(problem), "{error}");
+        assert!(Arc::ptr_eq(&limiter.policy(), &before));
+    }
+    let error = limiter.set_quota(Quota::per_hour(0)).expect_err("invalid");
+    assert!(error.to_string().contains("the limit is zero"), "{error}");
+    assert!(limited(&limiter).await.delay() > STEP);
+    let waited = waiter.await.expect("a permit").waited();
+    assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_the_policy_stays() {
+    let builder = per_second(1).name("search").buffer(GUARD * 3);
+    let limiter = build(builder.max_wait(SECOND * 2).max_waiting(1));
+    let short = Quota::new(1, SECOND / 2);
+    limiter
+        .set_quotas([short, Quota::per_hour(9)])
+        .expect("valid");
+    let policy = limiter.policy();
+    assert_eq!(policy.name(), Some("search"));
+    assert_eq!(policy.id(), "search:1/500ms+9/h");
+    assert_eq!(policy.buffer(), GUARD * 3);
+    assert_eq!(policy.guard(), GUARD);
+    assert_eq!(policy.max_wait(), Some(SECOND * 2));
+    assert_eq!(policy.max_waiting(), Some(1));
+
+    granted(&limiter).await;
+    let step = SECOND / 2 + GUARD * 4;
+    assert_eq!(limited(&limiter).await.delay(), step);
+    let _waits = waiter(&limiter).await;
+    let error = limiter.acquire("a").await.expect_err("one waits already");
+    assert!(error.is_line_full());
+    set(&limiter, Quota::per_hour(1));
+    granted(&limiter).await;
+    let error = limiter.acquire("a").await.expect_err("an hour is too long");
+    assert!(error.is_limited() && error.wait() > Some(SECOND * 2));
+}
+
+#[test]
+fn a_guard_by_default_follows_the_quotas() {
+    let guard = |quota: Quota| {
+        let limiter = build(Limiter::builder().quota(quota));
+        limiter.policy().guard()
+    };
+    let (short, long) = (Quota::new(5, SECOND / 10), Quota::per_hour(5));
+    assert_ne!(guard(short), guard(long));
+    let limiter = build(Limiter::builder().quota(long));
+    for quota in [short, long, short] {
+        set(&limiter, quota);
+        assert_eq!(limiter.policy().guard(), guard(quota));
+    }
+}
+
+#[test]
+fn quotas_that_several_threads_set_are_never_torn() {
+    let sets = [
+        [Quota::per_second(1), Quota::per_minute(1)],
+        [Quota::per_second(2), Quota::per_minute(2)],
+    ];
+    let limiter = build(per_second(1).quota(Quota::per_minute(1)));
+    let (limiter, ended) = (&limiter, &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let setters = sets.map(|quotas| {
+            scope.spawn(move || {
+                for _ in 0..2_000 {
+                    limiter.set_quotas(quotas).expect("valid quotas");
+                }
+            })
+        });
+        scope.spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                let policy = limiter.policy();
+                assert!(sets.iter().any(|quotas| policy.quotas() == quotas));
+            }
+        });
+        for setter in setters {
+            setter.join().expect("no panic");
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    limiter.set_quotas(sets[1]).expect("valid quotas");
+    assert_eq!(limiter.policy().quotas(), sets[1]);
+}
