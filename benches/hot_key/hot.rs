@@ -19,6 +19,8 @@ const CALLS: u32 = 50;
 #[derive(Clone, Copy)]
 pub(crate) enum Path {
     Granted,
+    /// Two depart, and the first of them comes back.
+    Forfeited,
     Refused,
     /// With so many requests per call.
     Ahead(u32),
@@ -50,6 +52,7 @@ impl Hot {
     ) -> anyhow::Result<Self> {
         let window = match path {
             Path::Granted => window(algorithm, limit, pace),
+            Path::Forfeited => window(algorithm, limit, pace * 2),
             Path::Refused | Path::Ahead(_) => Duration::from_secs(3_600),
         };
         let quota = Quota::new(limit, window).algorithm(algorithm);
@@ -89,7 +92,7 @@ impl Hot {
     /// Uses up the limit: at once, or over the window where records are to leave one by one.
     pub(crate) async fn fill(&mut self) -> anyhow::Result<()> {
         let parts = match self.path {
-            Path::Granted => self.limit.min(20),
+            Path::Granted | Path::Forfeited => self.limit.min(20),
             Path::Refused | Path::Ahead(_) => 1,
         };
         for _ in 0..parts {
@@ -107,13 +110,22 @@ impl Hot {
         let count = self.path.count();
         let max_wait = match self.path {
             Path::Refused => 0,
-            Path::Granted | Path::Ahead(_) => u64::MAX,
+            Path::Granted | Path::Forfeited | Path::Ahead(_) => u64::MAX,
         };
         for _ in 0..self.calls() {
             let reserved = self.reserve(count, max_wait).await?;
             self.asked += u64::from(count);
             match self.path {
                 Path::Granted => self.at_once += self.keep(&reserved),
+                Path::Forfeited => {
+                    let mut kept: Vec<_> = slots(&reserved).cloned().collect();
+                    let at_once = kept.iter().filter(|slot| slot.at <= reserved.now());
+                    self.at_once += at_once.count() as u64;
+                    let first = [kept.remove(0)];
+                    self.departures.extend(kept.iter().map(|slot| slot.at));
+                    let release = Release::new(&self.key, &self.policy, &first);
+                    self.store.release(&release).await?;
+                }
                 Path::Refused => {}
                 Path::Ahead(_) => self.to_release.extend(slots(&reserved).cloned()),
             }
@@ -178,6 +190,7 @@ impl Path {
     fn count(self) -> u32 {
         match self {
             Self::Granted | Self::Refused => 1,
+            Self::Forfeited => 2,
             Self::Ahead(count) => count,
         }
     }
@@ -187,6 +200,7 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Granted => f.write_str("granted"),
+            Self::Forfeited => f.write_str("forfeited"),
             Self::Refused => f.write_str("refused"),
             Self::Ahead(1) => f.write_str("ahead"),
             Self::Ahead(count) => write!(f, "{count} ahead"),

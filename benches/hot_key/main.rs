@@ -6,11 +6,12 @@
 //! ```
 //!
 //! One caller on one connection calls [`Store::reserve`](tower_throttle::store::Store::reserve) of a
-//! `RedisStore` on a `redis-server` of the benchmark's own. Each algorithm is measured on four paths:
+//! `RedisStore` on a `redis-server` of the benchmark's own. Each algorithm is measured on five paths:
 //!
 //! | path | the log | the call |
 //! | --- | --- | --- |
 //! | granted | nearly full: records leave as fast as new ones come | departs at once |
+//! | forfeited | nearly full | is for two, of which a second call gives the first back |
 //! | refused | full | may not wait, so nothing is recorded |
 //! | ahead | full | gets a slot behind up to 50 others that wait |
 //! | 64 ahead | full | gets 64 slots behind up to 400 others that wait |
@@ -38,8 +39,9 @@ use self::round::{Series, call_time, measure};
 use self::support::{Cell, Options, Output, RedisServer, Table, algorithms, until_asked_to_end};
 
 const LIMITS: [u32; 4] = [10, 100, 1_000, 10_000];
-const PATHS: [Path; 4] = [
+const PATHS: [Path; 5] = [
     Path::Granted,
+    Path::Forfeited,
     Path::Refused,
     Path::Ahead(1),
     Path::Ahead(64),

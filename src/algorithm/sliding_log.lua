@@ -144,9 +144,15 @@ function sliding_log:cut(stored)
   for i = #self.moved, stored + 1, -1 do self.moved[i] = nil end
 end
 
--- The first place of a record that is no less than this.
+-- The first place of a record that is no less than this: looked for from the end, where what is given
+-- back most often is.
 function sliding_log:find(record)
-  local low, high = 0, self:count()
+  local high, step = self:count(), 1
+  while high >= step and self:at(high - step) >= record do
+    high = high - step
+    step = step * 2
+  end
+  local low = math.max(high - step + 1, 0)
   while low < high do
     local middle = math.floor((low + high) / 2)
     if self:at(middle) < record then low = middle + 1 else high = middle end
