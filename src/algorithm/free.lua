@@ -119,7 +119,10 @@ function free.pop()
 end
 
 function free.save(life)
-  if not free.touched then return end
+  if not free.touched then
+    if #free.pages > 0 then redis.call('PEXPIRE', free.key, life) end
+    return
+  end
   local parts, size = {}, free.size * NUMBER
   for i, page in ipairs(free.pages) do
     if page.slots then

@@ -115,7 +115,7 @@ impl RedisStore {
     /// proxy. Default: `true`, with scripts.
     ///
     /// Without, each reservation reads the state of its key, changes it here, and writes it back in
-    /// a transaction (`WATCH`, `TIME`, `GET`; then `MULTI`, `SET` or `DEL`, `EXEC`). If another process
+    /// a transaction (`WATCH`, `TIME`, `GET`; then `MULTI`, `SET`, `DEL` or `PEXPIRE`, `EXEC`). If another process
     /// was faster it tries again after a random pause. The limits hold as exactly, and replicas with
     /// scripts and without may share their quotas. A proxy has to keep a client's `WATCH` and `EXEC` on
     /// one connection to the server; one that does not breaks the limit. What is given up:

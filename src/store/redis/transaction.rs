@@ -200,22 +200,31 @@ fn read(names: &[String], rules: &[Rule], snapshot: &Snapshot) -> Result<Ledger,
     })
 }
 
-/// Writes what has changed, and nothing if nothing has.
+/// Writes what has changed, and nothing if nothing has. What has not lives as long as the rest.
 fn writes(names: &[String], snapshot: &Snapshot, ledger: &Ledger) -> Pipeline {
     let mut writes = redis::pipe();
     writes.atomic();
+    let mut unchanged = redis::pipe();
     for ((name, before), after) in names.iter().zip(&snapshot.values).zip(ledger.written()) {
         match after {
-            Some((raw, _)) if before.as_ref() == Some(&raw) => {}
             Some((raw, expires)) => {
                 let lifetime = expires.saturating_sub(snapshot.now).div_ceil(1_000) + 1;
-                let set = writes.cmd("SET").arg(name).arg(raw);
-                set.arg("PX").arg(lifetime).ignore();
+                if before.as_ref() == Some(&raw) {
+                    unchanged.cmd("PEXPIRE").arg(name).arg(lifetime).ignore();
+                } else {
+                    let set = writes.cmd("SET").arg(name).arg(raw);
+                    set.arg("PX").arg(lifetime).ignore();
+                }
             }
             None if before.is_some() => {
                 writes.cmd("DEL").arg(name).ignore();
             }
             None => {}
+        }
+    }
+    if !writes.is_empty() {
+        for command in unchanged.cmd_iter() {
+            writes.add_command(command.clone()).ignore();
         }
     }
     writes
