@@ -59,7 +59,7 @@ async fn main() -> anyhow::Result<()> {
     .build();
 
     let tower_client = ServiceBuilder::new()
-        .layer(ThrottleLayer::new(limiter).key(key::constant("quickstart")))
+        .layer(ThrottleLayer::new(limiter.clone()).key(key::constant("quickstart")))
         .service(Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>());
 
     let mut requests = Vec::new();
@@ -83,6 +83,13 @@ async fn main() -> anyhow::Result<()> {
         }
     }
 
+    let policy = limiter.policy();
+    println!(
+        "{LIMIT} in any {:?}, {:?} of a guard and {:?} of a buffer",
+        policy.quotas()[0].window(),
+        policy.guard(),
+        policy.buffer()
+    );
     println!("request  client    waited   one column for every 50 ms");
     for (number, (client, waited)) in (1..).zip(requests) {
         let waited = waited.await??.as_secs_f64();

@@ -92,7 +92,7 @@ impl Error {
 
     /// Whether the wait would have exceeded `max_wait` or the deadline.
     ///
-    /// [`wait`](Self::wait) says by how much.
+    /// [`wait`](Self::wait) says how long it would have been.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         matches!(self.kind, Kind::TooLong { .. })

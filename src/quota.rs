@@ -107,12 +107,13 @@ pub enum Algorithm {
     ///
     /// In any window of length w, at most `burst + w * N/W` depart: a `burst`, then one per W/N,
     /// rounded up to whole microseconds. The guard and the buffer are taken from the burst, so if it
-    /// comes as single requests, the last of them departs later by that much; and the full rate
-    /// needs a burst whose worth, (burst - 1) * W/N, is no less than guard and buffer. State is one
-    /// number. Mind that a `burst` of N lets nearly 2N through in one W: take
+    /// comes as single requests, the last of them departs later by that much, and a look at a full
+    /// bucket shows one less: `burst - 1` single requests depart at once, or one that costs `burst`.
+    /// The full rate needs a burst whose worth, (burst - 1) * W/N, is no less than guard and buffer.
+    /// State is one number. Mind that a `burst` of N lets nearly 2N through in one W: take
     /// [`SlidingLog`](Self::SlidingLog) where that matters.
     Gcra {
-        /// The most that may depart at once, at least 1.
+        /// The most that may depart at once, as one request, at least 1.
         burst: u32,
     },
     /// At most N in each window of length W, one window after the other: what many APIs count by.

@@ -78,7 +78,8 @@ impl RedisStore {
     ///
     /// Fails if the URL is not valid, and if the server cannot be reached within one second.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        const URL: &str = "the url is not one of a redis server";
+        const URL: &str = "the url is not one of a redis server: redis://host:port/, or rediss:// with a \
+             TLS feature of the crate redis";
         const UNREACHABLE: &str = "redis cannot be reached";
         let timeout = Duration::from_secs(1);
         // The cause is kept back, as it may quote the URL and the password in it.
@@ -115,7 +116,7 @@ impl RedisStore {
     /// proxy. Default: `true`, with scripts.
     ///
     /// Without, each reservation reads the state of its key, changes it here, and writes it back in
-    /// a transaction (`WATCH`, `TIME`, `GET`; then `MULTI`, `SET`, `DEL` or `PEXPIRE`, `EXEC`). If another process
+    /// a transaction (`UNWATCH`, `WATCH`, `TIME`, `GET`; then `MULTI`, `SET`, `DEL` or `PEXPIRE`, `EXEC`). If another process
     /// was faster it tries again after a random pause. The limits hold as exactly, and replicas with
     /// scripts and without may share their quotas. A proxy has to keep a client's `WATCH` and `EXEC` on
     /// one connection to the server; one that does not breaks the limit. What is given up:
