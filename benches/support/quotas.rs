@@ -15,7 +15,7 @@ pub(crate) fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
             "leaky bucket",
             Algorithm::LeakyBucket {
                 // More than ever wait.
-                capacity: 1_000_000,
+                capacity: 10_000,
             },
         ),
         ("gcra", Algorithm::Gcra { burst: limit }),
