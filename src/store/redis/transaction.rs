@@ -233,7 +233,7 @@ fn writes(names: &[String], snapshot: &Snapshot, ledger: &Ledger) -> Pipeline {
 /// At random, so that those who got into each other's way do not meet again.
 fn pause(attempt: u32) -> Duration {
     let longest = FIRST_PAUSE
-        .saturating_mul(1 << attempt.min(16))
+        .saturating_mul(1 << (attempt - 1).min(16))
         .min(LONGEST_PAUSE);
     // Each of these states has its own random seed.
     let random = RandomState::new().hash_one(attempt);
