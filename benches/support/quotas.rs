@@ -1,6 +1,5 @@
 //! What is measured: the [`algorithms`], and a [`policy`] of each.
 
-use std::ops::Deref;
 use std::time::Duration;
 
 use tower_throttle::{Algorithm, Limiter, Policy, Quota, WindowStart};
@@ -34,10 +33,5 @@ pub(crate) fn policy(quota: Quota, guard: Option<Duration>) -> anyhow::Result<Po
     if let Some(guard) = guard {
         limiter = limiter.guard(guard);
     }
-    Ok(owned(limiter.build()?.policy()))
-}
-
-/// The policy, whatever pointer a limiter gives to it.
-fn owned(policy: impl Deref<Target = Policy>) -> Policy {
-    (*policy).clone()
+    Ok(Policy::clone(&limiter.build()?.policy()))
 }
