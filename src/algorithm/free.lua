@@ -120,7 +120,7 @@ end
 
 function free.save(life)
   if not free.touched then
-    if #free.pages > 0 then redis.call('PEXPIRE', free.key, life) end
+    redis.call('PEXPIRE', free.key, life)
     return
   end
   local parts, size = {}, free.size * NUMBER

@@ -10,14 +10,6 @@ function leaky_bucket.load(key, now, interval, capacity)
   return self
 end
 
-function leaky_bucket:earliest(x)
-  return math.max(x, self.time)
-end
-
-function leaky_bucket:remaining()
-  return self.time <= self.now and 1 or 0
-end
-
 function leaky_bucket:longest_wait(margin)
   local all = (self.interval + margin) * self.capacity
   -- all * capacity / (2 * DRIFT), in parts that a double holds.

@@ -58,8 +58,10 @@ end
 
 function ledger.save()
   for _, counter in ipairs(ledger.counters) do counter:save() end
-  -- As long as the state: slots whose time has passed are still to be taken out of the logs.
-  free.save(lifetime(ledger.expires(), ledger.now))
+  if free.touched or free.pages[1] then
+    -- As long as the state: slots whose time has passed are still to be taken out of the logs.
+    free.save(lifetime(ledger.expires(), ledger.now))
+  end
 end
 
 -- Lets every quota push the time later until none does; returns it, and its record.
@@ -90,13 +92,14 @@ end
 -- Takes a slot, { at, record, cost, receipt... }; or, if it lies too far ahead, nil and the wait.
 function ledger.reserve(x, cost, max_wait, margin, least_margin)
   local at, record = ledger.earliest(x, cost, margin)
-  local slot, page, place = free.find(x, at, function(slot)
-    return slot[3] == cost and slot[2] >= ledger.recorded(slot[1], least_margin)
-  end)
+  local slot, page, place
+  if free.pages[1] then
+    slot, page, place = free.find(x, at, function(slot)
+      return slot[3] == cost and slot[2] >= ledger.recorded(slot[1], least_margin)
+    end)
+  end
   if slot then at = slot[1] end
   local wait = at - ledger.now
-  max_wait = math.min(max_wait, HORIZON)
-  for _, counter in ipairs(ledger.counters) do max_wait = math.min(max_wait, counter:longest_wait(ledger.floor)) end
   if wait > max_wait then return nil, wait end
   if slot then
     free.take(page, place)
@@ -126,6 +129,13 @@ function ledger.pop_free()
     ledger.give_back(last)
     last = free.last()
   end
+end
+
+-- The longest wait that the quotas allow a request whose margin the policy asks for at least.
+function ledger.longest_wait(floor)
+  local longest = HORIZON
+  for _, counter in ipairs(ledger.counters) do longest = math.min(longest, counter:longest_wait(floor)) end
+  return longest
 end
 
 function ledger.last_record()

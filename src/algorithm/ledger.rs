@@ -171,7 +171,13 @@ impl Ledger {
         let mut outcomes = Outcomes::new();
         let mut x = now.max(terms.not_before);
         let mut burst = Burst::default();
+        let longest_wait = self.counts().map(|it| it.longest_wait(terms.floor)).min();
+        let longest_wait = longest_wait.unwrap_or(0).min(micros(HORIZON));
         for ask in asks {
+            let ask = &Ask {
+                max_wait: ask.max_wait.min(longest_wait),
+                ..*ask
+            };
             for asked in 0..ask.count {
                 match self.reserve_one(now, terms, x, &mut burst, ask) {
                     Ok(slot) => {
@@ -238,9 +244,7 @@ impl Ledger {
         });
         let free = free.filter(|&place| self.free[place].at <= fresh);
         let at = free.map_or(fresh, |place| self.free[place].at);
-        let longest_wait = self.counts().map(|it| it.longest_wait(terms.floor)).min();
-        let longest_wait = longest_wait.unwrap_or(0).min(max_wait).min(micros(HORIZON));
-        if at - now > longest_wait || terms.peek {
+        if at - now > max_wait || terms.peek {
             return Err(at - now);
         }
         if let Some(place) = free {

@@ -31,6 +31,14 @@ function number:give_back(slot, place)
   self.touched = true
 end
 
+function number:earliest(x)
+  return math.max(x, self.time)
+end
+
+function number:remaining()
+  return self.time <= self.now and 1 or 0
+end
+
 function number:last_record() return 0 end
 
 function number:longest_wait() return HORIZON end

@@ -8,12 +8,4 @@ function spacing.load(key, now, interval)
   return number.load(spacing, key, now, interval)
 end
 
-function spacing:earliest(x)
-  return math.max(x, self.time)
-end
-
-function spacing:remaining()
-  return self.time <= self.now and 1 or 0
-end
-
 algorithms.spacing = spacing

@@ -13,14 +13,15 @@
 local now = server_time()
 local place = ledger.load(now)
 local margin, least_margin = tonumber(ARGV[place]), tonumber(ARGV[place + 1])
-ledger.floor, ledger.round_trip = tonumber(ARGV[place + 2]), tonumber(ARGV[place + 3])
-ledger.stagger = tonumber(ARGV[place + 4])
+local longest_wait = ledger.longest_wait(tonumber(ARGV[place + 2]))
+ledger.round_trip, ledger.stagger = tonumber(ARGV[place + 3]), tonumber(ARGV[place + 4])
 local x = math.max(now, tonumber(ARGV[place + 5]))
 local runs, size = { now }, 3
 local run_at, run_record, run_place
 
 for i = place + 6, #ARGV, 3 do
   local count, cost, max_wait = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  max_wait = math.min(max_wait, longest_wait)
   while count > 0 do
     local slot, wait = ledger.reserve(x, cost, max_wait, margin, least_margin)
     if not slot then
