@@ -5,7 +5,7 @@
 
 local NUMBER, PAGE = 8, 64
 
-local free = { pages = {}, raw = '', first = 1, touched = false }
+local free = {}
 
 -- Whether slot a was handed out after slot b.
 local function is_after(a, b)
@@ -19,6 +19,7 @@ end
 
 function free.load(key, size, now)
   free.key, free.size, free.now = key, size, now
+  free.pages, free.raw, free.first, free.touched = {}, '', 1, false
   local raw = redis.call('GET', key)
   if not raw then return end
   local count = #raw / (size * NUMBER)

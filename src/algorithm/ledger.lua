@@ -1,16 +1,17 @@
 -- The quotas of one key, joined: twin of ledger.rs.
 --
--- KEYS[1] holds the free slots (see free.lua), and is absent while there are none. KEYS[2] and on hold
--- one quota's state each.
+-- One key after the other: `load` begins with the next. The free slots (see free.lua) are absent while
+-- there are none.
 
 -- How often quotas may push a time later until they settle for one that suits all but those that mind
 -- how late it is.
 local PATIENCE = 64
 
-local ledger = {
-  counters = {}, burst_at = 0, burst_size = 0,
-  size = 3,  -- of a slot, its receipt included
-}
+local ledger = {}
+
+function ledger.unpack(slots)
+  return unpack_all('I8', 8, slots, 1, math.floor(#slots / 8))
+end
 
 function ledger.is_last(slot)
   local place = 4
@@ -38,22 +39,28 @@ function ledger.give_back_all(slots)
   end
 end
 
--- Reads the rules from ARGV[1] on (how many; name and three numbers each) and the state that goes with
--- them; returns the place of the next argument.
-function ledger.load(now)
-  ledger.now = now
-  local count = tonumber(ARGV[1])
-  for i = 1, count do
-    local place = 4 * i - 2
-    local counter = algorithms[ARGV[place]].load(KEYS[i + 1], now,
-      tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2]), tonumber(ARGV[place + 3]))
-    ledger.counters[i] = counter
-    ledger.size = ledger.size + counter.receipts
+-- Reads the state of each quota, { algorithm, three numbers }, and the free slots.
+function ledger.load(states, free_slots, quotas, now)
+  local counters, size = {}, 3
+  for i, quota in ipairs(quotas) do
+    local counter = algorithms[quota[1]].load(states[i], now, quota[2], quota[3], quota[4])
+    counters[i], size = counter, size + counter.receipts
   end
-  free.load(KEYS[1], ledger.size, now)
+  ledger.now, ledger.counters = now, counters
+  ledger.size = size  -- of a slot, its receipt included
+  ledger.burst_at, ledger.burst_size = 0, 0
+  free.load(free_slots, size, now)
   local past = free.take_past()
   if #past > 0 then ledger.give_back_all(past) end
-  return 4 * count + 2
+end
+
+-- For those that ask: what they agree on (see reserve.lua).
+function ledger.agree(terms)
+  ledger.margin, ledger.least_margin = terms.margin, terms.least_margin
+  ledger.round_trip, ledger.stagger = terms.round_trip, terms.stagger
+  local longest = HORIZON
+  for _, counter in ipairs(ledger.counters) do longest = math.min(longest, counter:longest_wait(terms.floor)) end
+  ledger.longest_wait = longest
 end
 
 function ledger.save()
@@ -64,13 +71,14 @@ function ledger.save()
   end
 end
 
--- Lets every quota push the time later until none does; returns it, and its record.
-function ledger.earliest(x, cost, margin)
+-- Lets every quota push the time later until none does; returns it, its record, and what that would be
+-- if none had to come after the last one.
+function ledger.earliest(x, cost)
   local last, round = ledger.last_record(), 0
   local function record(at)
-    local record = ledger.recorded(at, margin)
+    local record = ledger.recorded(at, ledger.margin)
     if at == ledger.burst_at then record = record + ledger.burst_size * ledger.stagger end
-    return math.max(record, last)
+    return math.max(record, last), record
   end
   while true do
     local at = x
@@ -89,27 +97,42 @@ function ledger.recorded(at, margin)
     + math.floor((at - ledger.now) / DRIFT)
 end
 
--- Takes a slot, { at, record, cost, receipt... }; or, if it lies too far ahead, nil and the wait.
-function ledger.reserve(x, cost, max_wait, margin, least_margin)
-  local at, record = ledger.earliest(x, cost, margin)
+-- Takes a slot, { at, record, cost, receipt... }, for one request or at once for more of `count` that
+-- have the same. Returns it, for how many, and by how much later each is recorded than the one before;
+-- or, if it lies too far ahead, nil, nil and the wait.
+function ledger.reserve(x, cost, max_wait, count)
+  local at, record, own_record = ledger.earliest(x, cost)
   local slot, page, place
   if free.pages[1] then
     slot, page, place = free.find(x, at, function(slot)
-      return slot[3] == cost and slot[2] >= ledger.recorded(slot[1], least_margin)
+      return slot[3] == cost and slot[2] >= ledger.recorded(slot[1], ledger.least_margin)
     end)
   end
   if slot then at = slot[1] end
   local wait = at - ledger.now
-  if wait > max_wait then return nil, wait end
+  if wait > max_wait then return nil, nil, wait end
   if slot then
     free.take(page, place)
-    return slot
+    return slot, 1, 0
   end
   if ledger.burst_at ~= at then ledger.burst_at, ledger.burst_size = at, 0 end
-  ledger.burst_size = ledger.burst_size + 1
   slot = { at, record, cost }
-  for _, counter in ipairs(ledger.counters) do counter:take(slot) end
-  return slot
+  local taken, step = ledger.alike(slot, count, record - own_record)
+  ledger.burst_size = ledger.burst_size + taken
+  for _, counter in ipairs(ledger.counters) do counter:take(slot, taken, step) end
+  return slot, taken, step
+end
+
+-- How many of `count` requests have the same slot but for a step between their records, where the first
+-- is recorded `held_up` later than it would be if none had to come after the last.
+function ledger.alike(slot, count, held_up)
+  if count == 1 or ledger.size > 3 or free.pages[1] then return 1, 0 end
+  for _, counter in ipairs(ledger.counters) do count = counter:alike(slot[1], slot[3], count) end
+  local stagger = ledger.stagger
+  if stagger > 0 and held_up > 0 then
+    return math.min(count, math.floor(held_up / stagger) + 1), 0
+  end
+  return count, stagger
 end
 
 function ledger.release(slot)
@@ -131,13 +154,6 @@ function ledger.pop_free()
   end
 end
 
--- The longest wait that the quotas allow a request whose margin the policy asks for at least.
-function ledger.longest_wait(floor)
-  local longest = HORIZON
-  for _, counter in ipairs(ledger.counters) do longest = math.min(longest, counter:longest_wait(floor)) end
-  return longest
-end
-
 function ledger.last_record()
   local last = 0
   for _, counter in ipairs(ledger.counters) do last = math.max(last, counter:last_record()) end
@@ -145,9 +161,9 @@ function ledger.last_record()
 end
 
 -- How many requests of cost 1 may depart now.
-function ledger.remaining(margin)
+function ledger.remaining()
   local remaining = math.huge
-  local late = math.max(ledger.recorded(ledger.now, margin), ledger.last_record()) - ledger.now
+  local late = math.max(ledger.recorded(ledger.now, ledger.margin), ledger.last_record()) - ledger.now
   for _, counter in ipairs(ledger.counters) do remaining = math.min(remaining, counter:remaining(late)) end
   return remaining
 end

@@ -64,10 +64,21 @@ function sliding_buckets:last_record()
   return last and last - self.width or 0
 end
 
-function sliding_buckets:take(slot)
-  local stop, total, place = self:end_of(slot[2]), self:total() + slot[3], #self.ends
-  if self.ends[place] ~= stop then place = place + 1 end
-  self.ends[place], self.totals[place] = stop, total
+-- How many of `count` requests worth `cost` may depart at `at`, when the first of them may.
+function sliding_buckets:alike(at, cost, count)
+  local past = self.find(self.ends, at - self.window + 1) - 1
+  local room = self.limit - self:total() + (self.totals[past] or 0)
+  return math.min(count, math.floor(room / cost))
+end
+
+function sliding_buckets:take(slot, taken, step)
+  local record, cost = slot[2], slot[3]
+  if step == 0 then taken, cost = 1, taken * cost end
+  for i = 0, taken - 1 do
+    local stop, total, place = self:end_of(record + i * step), self:total() + cost, #self.ends
+    if self.ends[place] ~= stop then place = place + 1 end
+    self.ends[place], self.totals[place] = stop, total
+  end
   self.touched = true
 end
 

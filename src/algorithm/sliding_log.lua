@@ -21,7 +21,11 @@ function sliding_log.load(key, now, limit, window)
     room = 0,      -- how many the ring has room for, if it is one
     whole = nil,   -- all that are stored, by place, if they have been read
     pages = {},    -- those read so far, by page
-    added = {},    -- those to be written behind them
+    added = {},    -- those to be written behind them, and how many there are of each
+    times = {},
+    more = 0,      -- how many that is
+    seen = 1,      -- where the last one was that was looked for, and how many are before it
+    before = 0,
     moved = {},    -- those to be written in the place of the first ones
     touched = false,
   }, sliding_log)
@@ -63,7 +67,7 @@ end
 
 -- The record `index` places after the first.
 function sliding_log:at(index)
-  if index >= self.stored then return self.added[index - self.stored + 1] end
+  if index >= self.stored then return self:added_at(index - self.stored) end
   if index < #self.moved then return self.moved[index + 1] end
   local place = self.first + index
   if self.whole then return self.whole[place + 1] end
@@ -77,6 +81,37 @@ function sliding_log:at(index)
     self.pages[page] = records
   end
   return records[place - page * PAGE + 1] or refuse(self.key)
+end
+
+function sliding_log:added_at(index)
+  local times, seen, before = self.times, self.seen, self.before
+  if index < before then seen, before = 1, 0 end
+  while index >= before + times[seen] do seen, before = seen + 1, before + times[seen] end
+  self.seen, self.before = seen, before
+  return self.added[seen]
+end
+
+-- Adds a record so many times.
+function sliding_log:push(record, times)
+  local place = #self.added
+  if self.added[place] == record then
+    self.times[place] = self.times[place] + times
+  else
+    self.added[place + 1], self.times[place + 1] = record, times
+  end
+  self.more = self.more + times
+end
+
+-- Drops so many of the last that were added.
+function sliding_log:pop(times)
+  self.more = self.more - times
+  while times > 0 do
+    local place = #self.added
+    local few = math.min(times, self.times[place])
+    self.times[place], times = self.times[place] - few, times - few
+    if self.times[place] == 0 then self.added[place], self.times[place] = nil, nil end
+  end
+  self.seen, self.before = 1, 0
 end
 
 -- The bytes of the ring that hold the `count` records from the place `from` on: one part or two.
@@ -97,7 +132,7 @@ function sliding_log:raw()
 end
 
 function sliding_log:count()
-  return self.stored + #self.added
+  return self.stored + self.more
 end
 
 function sliding_log:earliest(x, _, cost)
@@ -109,13 +144,37 @@ end
 function sliding_log:last_record()
   local count = self:count()
   if count == 0 then return 0 end
-  if self.last and #self.added == 0 then return self.last end
-  return self:at(count - 1)
+  if self.more > 0 then return self.added[#self.added] end
+  return self.last or self:at(count - 1)
 end
 
-function sliding_log:take(slot)
-  local added, count, record = self.added, #self.added, slot[2]
-  for i = 1, slot[3] do added[count + i] = record end
+-- How many of `count` requests worth `cost` may depart at `at`, when the first of them may.
+function sliding_log:alike(at, cost, count)
+  local free = self.limit - self:count()
+  if free >= count * cost then return count end
+  -- So many records must have left by then.
+  local left, needed = math.max(cost - free, 0), math.min(count * cost - free, self:count())
+  local step = 1
+  while left < needed do
+    local probe = math.min(left + step, needed)
+    if self:at(probe - 1) + self.window <= at then
+      left, step = probe, step * 2
+    elseif step == 1 then
+      break
+    else
+      needed, step = probe - 1, 1
+    end
+  end
+  return math.floor((free + left) / cost)
+end
+
+function sliding_log:take(slot, taken, step)
+  local record, cost = slot[2], slot[3]
+  if step == 0 then
+    self:push(record, taken * cost)
+  else
+    for i = 0, taken - 1 do self:push(record + i * step, cost) end
+  end
   self.touched = true
 end
 
@@ -129,12 +188,9 @@ function sliding_log:give_back(slot)
     self:give_back_all({ slot })
     return
   end
-  local left = slot[3]
-  while left > 0 and #self.added > 0 do
-    table.remove(self.added)
-    left = left - 1
-  end
-  self:cut(self.stored - left)
+  local last = math.min(slot[3], self.more)
+  self:pop(last)
+  self:cut(self.stored - slot[3] + last)
   self.touched = true
 end
 
@@ -184,13 +240,9 @@ function sliding_log:give_back_all(slots)
   end
   if self.whole or high > self.stored or count - low <= high then
     local behind = kept(low, count)
-    if low < self.stored then
-      self:cut(low)
-      self.added = behind
-    else
-      local before = low - self.stored
-      for i = 1, math.max(#self.added - before, #behind) do self.added[before + i] = behind[i] end
-    end
+    self:pop(math.min(count - low, self.more))
+    if low < self.stored then self:cut(low) end
+    for _, record in ipairs(behind) do self:push(record, 1) end
   else
     high = math.max(high, #self.moved)
     local ahead = kept(0, high)
@@ -226,8 +278,8 @@ function sliding_log:save()
   elseif self.whole or count > self.room or self.room > 2 * count + 64 then
     redis.call('SET', self.key, self:rewritten(count), 'PX', life)
   else
-    self:write(self.first, self.moved)
-    self:write(self.first + self.stored, self.added)
+    self:write(self.first, pack_all('I8', self.moved), #self.moved)
+    self:write(self.first + self.stored, self:packed(), self.more)
     redis.call('SETRANGE', self.key, 0, self:header(self.first % self.room, count, self.room))
     redis.call('PEXPIRE', self.key, life)
   end
@@ -237,11 +289,21 @@ function sliding_log:header(first, count, room)
   return struct.pack('>I4I4I4I8', first, count, room, self:last_record())
 end
 
+-- What was added.
+function sliding_log:packed()
+  if #self.added == self.more then return pack_all('I8', self.added) end
+  local parts = {}
+  for i, record in ipairs(self.added) do
+    parts[i] = string.rep(struct.pack('<I8', record), self.times[i])
+  end
+  return table.concat(parts)
+end
+
 -- Writes records to the ring, from the place `place` on.
-function sliding_log:write(place, records)
-  if #records == 0 then return end
-  local raw, from = pack_all('I8', records), 1
-  for _, part in ipairs({ self:parts(place, #records) }) do
+function sliding_log:write(place, raw, count)
+  if count == 0 then return end
+  local from = 1
+  for _, part in ipairs({ self:parts(place, count) }) do
     if part[2] > 0 then redis.call('SETRANGE', self.key, part[1], string.sub(raw, from, from + part[2] - 1)) end
     from = from + part[2]
   end
@@ -260,7 +322,7 @@ function sliding_log:rewritten(count)
   else
     parts[2] = self:raw()
   end
-  parts[3] = pack_all('I8', self.added)
+  parts[3] = self:packed()
   parts[4] = string.rep('\0', (room - count) * ENTRY)
   return table.concat(parts)
 end

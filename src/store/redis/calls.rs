@@ -1,56 +1,174 @@
 //! The calls of the scripts; what they take stands in the Lua files.
 
 use redis::Cmd;
+use smallvec::SmallVec;
 
 use super::script::{Script, Scripts};
 use crate::algorithm::Rule;
+use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::{Release, Reserve};
+use crate::store::{Ask, Release, Reserve, Slot, Terms};
+
+use super::names::{self, Names};
 
 /// Longer than any wait, and a number that Lua holds exactly.
 const FAR: u64 = 1 << 53;
 
-pub(super) fn reserve(
-    names: &[String],
-    reserve: &Reserve<'_>,
-    peek: bool,
-) -> (Cmd, &'static Script) {
-    let script = &Scripts::of(reserve.policy.rules()).reserve;
-    let mut call = call(script, names, reserve.policy);
-    let terms = reserve.terms();
-    call.arg(terms.margin).arg(terms.least_margin);
-    call.arg(terms.floor)
-        .arg(terms.round_trip)
-        .arg(terms.stagger);
-    call.arg(terms.not_before);
-    for ask in reserve.asks {
-        call.arg(ask.count).arg(ask.cost);
-        if peek {
-            call.arg(-1);
-        } else {
-            call.arg(ask.max_wait.min(FAR));
+/// What one key asks for; it can share a call with others.
+pub(super) struct Asking {
+    script: &'static Script,
+    names: Names,
+    /// What the keys of one limiter have in common.
+    terms: Packed,
+    packed_asks: Packed,
+    asks: SmallVec<[Ask; 2]>,
+    /// How many numbers a receipt holds.
+    numbers: usize,
+}
+
+/// Numbers in little endian, and text that ends with a zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Packed(SmallVec<[u8; 80]>);
+
+impl Asking {
+    pub(super) fn new(prefix: &str, reserve: &Reserve<'_>, peek: bool) -> Self {
+        let rules = reserve.policy.rules();
+        Self {
+            script: &Scripts::of(rules).reserve,
+            names: names::of(prefix, reserve.policy, reserve.key),
+            terms: Packed::terms(rules, &reserve.terms()),
+            packed_asks: Packed::asks(reserve.not_before, reserve.asks, peek),
+            asks: reserve.asks.into(),
+            numbers: rules.iter().map(Rule::receipts).sum(),
         }
     }
-    (call, script)
-}
 
-pub(super) fn release(names: &[String], release: &Release<'_>) -> (Cmd, &'static Script) {
-    let script = &Scripts::of(release.policy.rules()).release;
-    let mut call = call(script, names, release.policy);
-    for slot in release.slots {
-        call.arg(slot.at).arg(slot.record).arg(slot.cost);
-        call.arg(slot.receipt.as_slice());
+    pub(super) fn script(&self) -> &'static Script {
+        self.script
     }
-    (call, script)
+
+    pub(super) fn asks(&self) -> &[Ask] {
+        &self.asks
+    }
+
+    pub(super) fn numbers(&self) -> usize {
+        self.numbers
+    }
+
+    /// How many requests ask.
+    pub(super) fn requests(&self) -> usize {
+        self.asks.iter().map(|ask| ask.count as usize).sum()
+    }
 }
 
-/// A call of a script up to and including the rules.
-fn call(script: &Script, names: &[String], policy: &Policy) -> Cmd {
+/// One call for all of these, which have one script.
+pub(super) fn reserve(all: &[Asking], script: &Script) -> Cmd {
     let mut call = redis::cmd("EVALSHA");
-    call.arg(script.sha()).arg(names.len()).arg(names);
-    call.arg(policy.rules().len());
-    for (name, parameters) in policy.rules().iter().map(Rule::parts) {
-        call.arg(name).arg(&parameters[..]);
+    let names = all.iter().map(|asking| asking.names.len()).sum::<usize>();
+    call.arg(script.sha()).arg(names);
+    for asking in all {
+        call.arg(asking.names.free());
+    }
+    for asking in all {
+        call.arg(asking.names.states());
+    }
+    call.arg(all.len());
+    for group in all.chunk_by(|a, b| a.terms == b.terms) {
+        call.arg(&group[0].terms.of_keys(group.len())[..]);
+        for asking in group {
+            call.arg(asking.packed_asks.bytes());
+        }
     }
     call
+}
+
+pub(super) fn release(prefix: &str, release: &Release<'_>) -> (Cmd, &'static Script) {
+    let rules = release.policy.rules();
+    let script = &Scripts::of(rules).release;
+    let names = names::of(prefix, release.policy, release.key);
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(script.sha()).arg(names.len());
+    call.arg(names.all());
+    call.arg(Packed::rules(rules).bytes());
+    call.arg(Packed::slots(release.slots).bytes());
+    (call, script)
+}
+
+pub(super) fn reset(prefix: &str, policy: &Policy, key: &Key) -> Cmd {
+    let mut call = redis::cmd("DEL");
+    call.arg(names::of(prefix, policy, key).all());
+    call
+}
+
+impl Packed {
+    fn new() -> Self {
+        Self(SmallVec::new())
+    }
+
+    pub(super) fn rules(rules: &[Rule]) -> Self {
+        let mut packed = Self::new();
+        packed.push_rules(rules);
+        packed
+    }
+
+    pub(super) fn terms(rules: &[Rule], terms: &Terms) -> Self {
+        let mut packed = Self::new();
+        packed.push(terms.margin);
+        packed.push(terms.least_margin);
+        packed.push(terms.floor);
+        packed.push(terms.round_trip);
+        packed.push(terms.stagger);
+        packed.push_rules(rules);
+        packed
+    }
+
+    /// The terms of so many keys.
+    pub(super) fn of_keys(&self, keys: usize) -> SmallVec<[u8; 88]> {
+        let keys = u32::try_from(keys).unwrap_or(u32::MAX);
+        keys.to_le_bytes().iter().chain(&self.0).copied().collect()
+    }
+
+    pub(super) fn asks(not_before: u64, asks: &[Ask], peek: bool) -> Self {
+        let mut packed = Self::new();
+        packed.push(not_before);
+        for ask in asks {
+            packed.0.extend_from_slice(&ask.count.to_le_bytes());
+            packed.0.extend_from_slice(&ask.cost.to_le_bytes());
+            packed.push(if peek {
+                u64::MAX // -1
+            } else {
+                ask.max_wait.min(FAR)
+            });
+        }
+        packed
+    }
+
+    pub(super) fn slots(slots: &[Slot]) -> Self {
+        let mut packed = Self::new();
+        for slot in slots {
+            packed.push(slot.at);
+            packed.push(slot.record);
+            packed.push(slot.cost.into());
+            for &number in slot.receipt.as_slice() {
+                packed.push(number);
+            }
+        }
+        packed
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn push_rules(&mut self, rules: &[Rule]) {
+        for (name, parameters) in rules.iter().map(Rule::parts) {
+            self.0.extend_from_slice(name.as_bytes());
+            self.0.push(0);
+            parameters.iter().for_each(|&number| self.push(number));
+        }
+    }
+
+    fn push(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
 }

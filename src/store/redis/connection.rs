@@ -61,9 +61,10 @@ pub(super) fn explain(error: RedisError) -> StoreError {
 
 /// Of a call that records nothing.
 pub(super) fn explain_look(error: RedisError) -> StoreError {
-    let what = if is_refused(&error) {
-        "redis refused the call"
-    } else if error.is_connection_refusal() {
+    if is_refused(&error) {
+        return refused().caused_by(error);
+    }
+    let what = if error.is_connection_refusal() {
         "redis cannot be reached"
     } else {
         "the connection to redis was lost"
@@ -76,6 +77,10 @@ fn is_refused(error: &RedisError) -> bool {
         error.kind(),
         ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed
     )
+}
+
+pub(super) fn refused() -> StoreError {
+    StoreError::new("redis refused the call")
 }
 
 pub(super) fn too_late() -> StoreError {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
-use redis::{Client, Cmd, Value};
+use redis::{Client, Cmd};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use self::connection::{Connection, explain, too_late};
+use self::calls::Asking;
+use self::connection::Connection;
+use self::courier::Couriers;
 use self::script::Script;
 use self::transaction::Transactions;
 use super::{Ask, Release, Reply, Reserve, Reserved, Store, StoreError, Terms};
@@ -20,6 +22,7 @@ use crate::policy::{Policy, check_name};
 
 mod calls;
 mod connection;
+mod courier;
 mod names;
 mod reply;
 mod script;
@@ -57,7 +60,7 @@ mod transaction;
 /// Prefix `throttle`, timeout 1 s.
 #[derive(Clone)]
 pub struct RedisStore {
-    connection: Connection,
+    couriers: Arc<Couriers>,
     /// Where further connections come from, if that is known.
     client: Option<Client>,
     /// In place of scripts.
@@ -155,30 +158,19 @@ impl RedisStore {
         self
     }
 
-    fn names(&self, policy: &Policy, key: &Key) -> SmallVec<[String; 3]> {
-        names::of(&self.prefix, policy, key)
-    }
-
     fn deadline(&self) -> Instant {
         // A timeout of years is none.
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         Instant::now() + self.timeout.min(YEAR)
     }
 
-    /// Sends a call; of a script, which is loaded if the server does not know it.
-    fn send(
+    fn call(
         &self,
         script: Option<&'static Script>,
         call: Cmd,
-    ) -> impl Future<Output = Result<Value, StoreError>> + Send + 'static {
-        let mut connection = self.connection.clone();
-        let timeout = self.timeout;
-        async move {
-            match tokio::time::timeout(timeout, connection.run(script, &call)).await {
-                Ok(answer) => answer.map_err(explain),
-                Err(elapsed) => Err(too_late().caused_by(elapsed).outcome_unknown()),
-            }
-        }
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+        let (couriers, deadline) = (self.couriers.clone(), self.deadline());
+        async move { couriers.call(script, call, deadline).await.map(drop) }
     }
 
     /// Asks for slots, or with `peek` only for when they would be.
@@ -186,31 +178,27 @@ impl RedisStore {
         if let Err(error) = reserve.check() {
             return Reply::ready(Err(error));
         }
-        let Reserve { key, policy, .. } = *reserve;
-        let names = self.names(policy, key);
+        let deadline = self.deadline();
         let Some(transactions) = self.transactions.clone() else {
-            let (call, script) = calls::reserve(&names, reserve, peek);
-            let answer = self.send(Some(script), call);
-            let asks: Asks = reserve.asks.into();
-            let numbers = policy.rules().iter().map(Rule::receipts).sum();
-            return Reply::pending(async move { reply::read(answer.await?, &asks, numbers) });
+            let asking = Asking::new(&self.prefix, reserve, peek);
+            return Reply::pending(self.couriers.clone().ask(asking, deadline));
         };
-        let connection = self.connection.clone();
+        let Reserve { key, policy, .. } = *reserve;
+        let names = names::of(&self.prefix, policy, key);
+        let connection = self.couriers.connection().clone();
         let terms = Terms {
             peek,
             ..reserve.terms()
         };
-        let (asks, rules, deadline) = (
-            Asks::from(reserve.asks),
-            Rules::from(policy.rules()),
-            self.deadline(),
-        );
+        let (asks, rules) = (Asks::from(reserve.asks), Rules::from(policy.rules()));
         Reply::pending(async move {
             let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks);
             if peek {
-                transaction::look(connection, &names, &rules, deadline, answer).await
+                transaction::look(connection, names.all(), &rules, deadline, answer).await
             } else {
-                transactions.change(&names, &rules, deadline, answer).await
+                transactions
+                    .change(names.all(), &rules, deadline, answer)
+                    .await
             }
         })
     }
@@ -226,18 +214,17 @@ impl Store for RedisStore {
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         let Release { key, policy, slots } = *release;
-        let names = self.names(policy, key);
         let Some(transactions) = self.transactions.clone() else {
-            let (call, script) = calls::release(&names, release);
-            let answer = self.send(Some(script), call);
-            return Reply::pending(async move { answer.await.map(drop) });
+            let (call, script) = calls::release(&self.prefix, release);
+            return Reply::pending(self.call(Some(script), call));
         };
+        let names = names::of(&self.prefix, policy, key);
         let (slots, rules, deadline) =
             (slots.to_vec(), Rules::from(policy.rules()), self.deadline());
         Reply::pending(async move {
             let give_back = |ledger: &mut Ledger, now| ledger.release(now, &slots);
             transactions
-                .change(&names, &rules, deadline, give_back)
+                .change(names.all(), &rules, deadline, give_back)
                 .await
         })
     }
@@ -247,10 +234,7 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        let mut call = redis::cmd("DEL");
-        call.arg(&self.names(policy, key)[..]);
-        let answer = self.send(None, call);
-        Reply::pending(async move { answer.await.map(drop) })
+        Reply::pending(self.call(None, calls::reset(&self.prefix, policy, key)))
     }
 }
 
@@ -273,7 +257,7 @@ impl From<MultiplexedConnection> for RedisStore {
 impl From<Connection> for RedisStore {
     fn from(connection: Connection) -> Self {
         Self {
-            connection,
+            couriers: Arc::new(Couriers::new(connection)),
             client: None,
             transactions: None,
             prefix: "throttle".into(),

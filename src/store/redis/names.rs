@@ -11,8 +11,28 @@ use crate::policy::Policy;
 /// The longest key that stands in a name as it is.
 const LONGEST: usize = 64;
 
-/// The names that the scripts take: that of the free slots, then that of each quota's state.
-pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> SmallVec<[String; 3]> {
+/// The names of what is kept for one key: that of the free slots, then that of each quota's state.
+pub(super) struct Names(SmallVec<[String; 3]>);
+
+impl Names {
+    pub(super) fn all(&self) -> &[String] {
+        &self.0
+    }
+
+    pub(super) fn free(&self) -> &str {
+        &self.0[0]
+    }
+
+    pub(super) fn states(&self) -> &[String] {
+        &self.0[1..]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> Names {
     let id = policy.id();
     let base = format!("{prefix}:{{{}}}:{id}", tag(key.as_str()));
     let mut names = SmallVec::new();
@@ -21,7 +41,7 @@ pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> SmallVec<[String; 
         1 => names.push(base),
         count => names.extend((0..count).map(|place| format!("{base}:{place}"))),
     }
-    names
+    Names(names)
 }
 
 /// The key as it stands between the braces. No two keys give the same text: a percent sign is

@@ -1,16 +1,18 @@
--- Takes back slots that will not be used.
+-- Takes back slots of one key that will not be used.
 --
--- KEYS     as in reserve.lua
--- ARGV     the rules (see ledger.lua), then for each slot: at, record, cost, receipt...
+-- KEYS     the free slots, then the state of each quota
+-- ARGV     the quotas (see read_quotas), then the slots: at, record, cost, receipt... of each, in numbers
+--          of 8 bytes
 -- Returns  nothing
 
-local place = ledger.load(server_time())
+local ledger = define_ledger()
+ledger.load({ unpack(KEYS, 2) }, KEYS[1], read_quotas(ARGV[1], 1), now)
 local size, past, others = ledger.size, {}, {}
+local numbers = ledger.unpack(ARGV[2])
 
-for i = place, #ARGV - size + 1, size do
-  local slot = {}
-  for j = 1, size do slot[j] = tonumber(ARGV[i + j - 1]) end
-  local to = size == 3 and slot[1] <= ledger.now and past or others
+for i = 1, #numbers, size do
+  local slot = { unpack(numbers, i, i + size - 1) }
+  local to = size == 3 and slot[1] <= now and past or others
   to[#to + 1] = slot
 end
 

@@ -4,59 +4,101 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::connection::refused;
 use crate::store::{Ask, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
 
-/// The answer to these asks, where each slot's receipt holds so many numbers.
-pub(super) fn read(answer: Value, asks: &[Ask], numbers: usize) -> Result<Reserved, StoreError> {
+/// The answers to all that shared a call, in their order: for each its asks, and how many numbers a
+/// receipt of it holds.
+pub(super) fn read<'a>(
+    answer: Value,
+    all: impl IntoIterator<Item = (&'a [Ask], usize)>,
+) -> Result<Vec<Answer>, StoreError> {
     let strange = || StoreError::new("redis answered with something else").outcome_unknown();
-    parse(answer, asks, numbers).ok_or_else(strange)
+    let Value::Array(items) = answer else {
+        return Err(strange());
+    };
+    let mut items = Items(items.into_iter());
+    let answers = || {
+        let now = items.number()?;
+        let answers = all.into_iter();
+        let answers: Option<Vec<_>> = answers
+            .map(|(asks, numbers)| items.answer(now, asks, numbers))
+            .collect();
+        items.0.next().is_none().then_some(answers?)
+    };
+    answers().ok_or_else(strange)
 }
 
-fn parse(answer: Value, asks: &[Ask], numbers: usize) -> Option<Reserved> {
-    let Value::Array(items) = answer else {
-        return None;
-    };
-    let mut items = items.into_iter();
-    let mut next = || match items.next() {
-        Some(Value::Int(number)) => Some(number),
-        _ => None,
-    };
-    let now = u64::try_from(next()?).ok()?;
-    let remaining = u32::try_from(next()?).ok()?;
-    let reset = u64::try_from(next()?).ok()?;
-    let mut outcomes = Outcomes::new();
-    for &Ask { count, cost, .. } in asks {
-        let mut left = i64::from(count);
-        while left > 0 {
-            let run = next()?;
-            if run == 0 || run.unsigned_abs() > left.unsigned_abs() {
-                return None;
-            }
-            let first = u64::try_from(next()?).ok()?;
-            let outcome = if run > 0 {
-                let record = u64::try_from(next()?).ok()?;
-                let receipt: Option<Receipt> =
-                    (0..numbers).map(|_| u64::try_from(next()?).ok()).collect();
-                Outcome::Granted(Slot {
-                    at: first,
-                    record,
-                    cost,
-                    receipt: receipt?,
-                })
-            } else {
-                Outcome::Refused { wait: first }
-            };
-            left -= run.abs();
-            let run = usize::try_from(run.unsigned_abs()).ok()?;
-            outcomes.extend(std::iter::repeat_n(outcome, run));
+/// What became of one key.
+pub(super) type Answer = Result<Reserved, StoreError>;
+
+struct Items(std::vec::IntoIter<Value>);
+
+impl Items {
+    fn signed(&mut self) -> Option<i64> {
+        match self.0.next()? {
+            Value::Int(number) => Some(number),
+            _ => None,
         }
     }
-    next().is_none().then_some(Reserved {
-        now,
-        outcomes,
-        remaining,
-        reset: Duration::from_micros(reset),
-    })
+
+    fn number(&mut self) -> Option<u64> {
+        u64::try_from(self.signed()?).ok()
+    }
+
+    fn answer(&mut self, now: u64, asks: &[Ask], numbers: usize) -> Option<Answer> {
+        let remaining = self.signed()?;
+        if remaining < 0 {
+            let reason = match self.0.next()? {
+                Value::BulkString(reason) => String::from_utf8_lossy(&reason).into_owned(),
+                _ => return None,
+            };
+            return Some(Err(refused().caused_by(reason)));
+        }
+        let reset = self.number()?;
+        let mut outcomes = Outcomes::new();
+        for ask in asks {
+            self.outcomes(ask, numbers, &mut outcomes)?;
+        }
+        Some(Ok(Reserved {
+            now,
+            outcomes,
+            remaining: u32::try_from(remaining).ok()?,
+            reset: Duration::from_micros(reset),
+        }))
+    }
+
+    fn outcomes(&mut self, ask: &Ask, numbers: usize, outcomes: &mut Outcomes) -> Option<()> {
+        let mut left = i64::from(ask.count);
+        while left > 0 {
+            let run = self.signed()?;
+            let count = run.unsigned_abs();
+            if run == 0 || count > left.unsigned_abs() {
+                return None;
+            }
+            left -= run.abs();
+            let first = self.number()?;
+            if run < 0 {
+                let refused = Outcome::Refused { wait: first };
+                outcomes.extend(std::iter::repeat_n(refused, usize::try_from(count).ok()?));
+                continue;
+            }
+            let record = self.number()?;
+            let step = if run > 1 { self.number()? } else { 0 };
+            record.checked_add(step.checked_mul(count)?)?;
+            let receipt: Option<Receipt> = (0..numbers).map(|_| self.number()).collect();
+            let receipt = receipt?;
+            outcomes.extend((0..count).map(|place| {
+                Outcome::Granted(Slot {
+                    at: first,
+                    record: record + place * step,
+                    cost: ask.cost,
+                    receipt: receipt.clone(),
+                })
+            }));
+        }
+        Some(())
+    }
 }
 
 #[cfg(test)]
@@ -75,19 +117,28 @@ mod tests {
         Value::Array(numbers.iter().copied().map(Value::Int).collect())
     }
 
+    fn read_one(answer: Value, asks: &[Ask]) -> Answer {
+        read(answer, [(asks, 0)])?.remove(0)
+    }
+
     #[test]
     fn reads_runs_of_granted_and_refused_requests() {
-        let answer = answer(&[1_000, 0, 500, 2, 1_000, 1_015, -1, 700]);
-        let reserved = read(answer, &[ask(3)], 0).unwrap();
+        let answer = answer(&[1_000, 0, 500, 2, 1_000, 1_015, 5, -1, 700]);
+        let reserved = read_one(answer, &[ask(3)]).unwrap();
         let slot = Slot {
             at: 1_000,
             record: 1_015,
             cost: 1,
             receipt: Receipt::default(),
         };
-        let granted = Outcome::Granted(slot);
+        let later = Slot {
+            record: 1_020,
+            ..slot.clone()
+        };
+        let granted = [slot, later].map(Outcome::Granted);
         let refused = Outcome::Refused { wait: 700 };
-        assert_eq!(reserved.outcomes[..], [granted.clone(), granted, refused]);
+        assert_eq!(reserved.outcomes[..2], granted);
+        assert_eq!(reserved.outcomes[2..], [refused]);
         assert_eq!((reserved.now, reserved.remaining), (1_000, 0));
         assert_eq!(reserved.reset, Duration::from_micros(500));
     }
@@ -103,12 +154,26 @@ mod tests {
             answer(&[1, 2, 3, 0, 1]),
             answer(&[1, 2, 3, 3, 1, 1]),
             answer(&[1, 2, 3, i64::MIN, 1]),
-            answer(&[1, 2, 3, 2, -1, 1]),
-            answer(&[1, 2, 3, 2, 1, 1, 9]),
-            answer(&[-1, 2, 3, 2, 1, 1]),
+            answer(&[1, 2, 3, 2, 1, 1]),
+            answer(&[1, 2, 3, 2, -1, 1, 0]),
+            answer(&[1, 2, 3, 2, 1, 1, 0, 9]),
+            answer(&[-1, 2, 3, 2, 1, 1, 0]),
+            answer(&[1, -1, 3, 2, 1, 1, 0]),
             Value::Array(vec![Value::Nil; 8]),
         ] {
-            assert!(read(strange.clone(), &asks, 0).is_err(), "{strange:?}");
+            assert!(read_one(strange.clone(), &asks).is_err(), "{strange:?}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_key_is_no_concern_of_the_next() {
+        let mut items = vec![Value::Int(1_000), Value::Int(-1)];
+        items.push(Value::BulkString(b"foreign".to_vec()));
+        items.extend([4, 0, 1, 1_000, 1_015].map(Value::Int));
+        let asks = [ask(1)];
+        let all = [(&asks[..], 0), (&asks[..], 0)];
+        let answers = read(Value::Array(items), all).unwrap();
+        assert!(answers[0].is_err());
+        assert_eq!(answers[1].as_ref().unwrap().remaining, 4);
     }
 }

@@ -8,12 +8,13 @@ use redis::Cmd;
 
 use crate::algorithm::Rule;
 
-const TIME: &str = include_str!("time.lua");
+const START: &str = include_str!("start.lua");
 const STATE: &str = include_str!("state.lua");
 const LEDGER: &str = concat!(
     include_str!("../../algorithm/free.lua"),
     include_str!("../../algorithm/ledger.lua"),
 );
+const ONE_LOG: &str = include_str!("../../algorithm/one_log.lua");
 const NUMBER: &str = include_str!("../../algorithm/number.lua");
 
 /// What is counted how: the name in [`Rule::parts`], whether the state is a number, and the text.
@@ -42,6 +43,9 @@ const ALGORITHMS: [(&str, bool, &str); 6] = [
     ("gcra", true, include_str!("../../algorithm/gcra.lua")),
 ];
 
+/// The place of the sliding window log among them.
+const LOG: usize = 0;
+
 /// Which of them, a bit each.
 type Mixture = usize;
 
@@ -63,15 +67,21 @@ impl Scripts {
         static KNOWN: [OnceLock<Scripts>; 1 << ALGORITHMS.len()] =
             [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
         let mixture = mixture(rules);
-        KNOWN[mixture].get_or_init(|| Self::new(mixture, ""))
+        KNOWN[mixture].get_or_init(|| Self::new(mixture))
     }
 
     /// The scripts, with the time as their last argument and keys that do not expire by the real one.
     #[cfg(test)]
     pub(super) fn told_the_time(rules: &[Rule]) -> Self {
-        let instead = "local function server_time() return tonumber(table.remove(ARGV)) end\n\
-             local function lifetime() return '600000' end\n";
-        let mut scripts = Self::new(mixture(rules), instead);
+        let mut scripts = Self::new(mixture(rules));
+        scripts.replace(
+            "local now = server_time()",
+            "local now = tonumber(table.remove(ARGV))",
+        );
+        scripts.replace(
+            "return math.max(math.ceil((expires - now) / 1000), 0) + 1",
+            "return 600000",
+        );
         scripts.replace("NUMBER, PAGE = 8, 64", "NUMBER, PAGE = 8, 3");
         scripts
     }
@@ -80,6 +90,8 @@ impl Scripts {
     #[cfg(test)]
     pub(super) fn with_long_logs(mut self) -> Self {
         self.replace("PAGE, FEW = 8, 20, 32, 16", "PAGE, FEW = 8, 20, 4, 4");
+        self.replace("MOST, HEADER, ENTRY = 16", "MOST, HEADER, ENTRY = 4");
+        self.replace("FRONT = 8", "FRONT = 2");
         self
     }
 
@@ -90,11 +102,20 @@ impl Scripts {
         }
     }
 
-    fn new(mixture: Mixture, between: &str) -> Self {
-        let script = |last| Script::new(assemble(mixture, between, last));
+    fn new(mixture: Mixture) -> Self {
+        let script = |last: &[&str]| {
+            let ledger = format!("local function define_ledger()\n{}\nend\n", ledger(mixture));
+            let parts = [START, &ledger].into_iter().chain(last.iter().copied());
+            Script::new(parts.collect())
+        };
+        let one_log = if mixture == 1 << LOG {
+            ONE_LOG
+        } else {
+            "local reserve_in_log\n"
+        };
         Self {
-            reserve: script(include_str!("reserve.lua")),
-            release: script(include_str!("release.lua")),
+            reserve: script(&[one_log, include_str!("reserve.lua")]),
+            release: script(&[include_str!("release.lua")]),
         }
     }
 }
@@ -108,15 +129,16 @@ fn mixture(rules: &[Rule]) -> Mixture {
     rules.iter().map(bit).fold(0, |all, bit| all | bit)
 }
 
-fn assemble(mixture: Mixture, between: &str, last: &str) -> String {
-    let mut text = [TIME, between, STATE].concat();
+/// Defines the ledger for a mixture, and returns it.
+fn ledger(mixture: Mixture) -> String {
+    let mut text = STATE.to_owned();
     let places = ALGORITHMS.iter().enumerate();
     let mixed = places.filter(|(place, _)| mixture & 1 << place != 0);
     if mixed.clone().any(|(_, (_, is_number, _))| *is_number) {
         text.push_str(NUMBER);
     }
     text.extend(mixed.map(|(_, (.., file))| *file));
-    text + LEDGER + last
+    text + LEDGER + "return ledger"
 }
 
 impl Script {

@@ -1,8 +1,5 @@
 -- Reading and writing state.
 
--- No record may lie further ahead than this: a wait, a window and some more.
-local SANE = 30 * 365 * 24 * 3600 * 1000000
-
 local function refuse(key)
   error('the value of ' .. key .. ' was not written by a throttle', 0)
 end

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use proptest::test_runner::{Config, TestRunner};
 use redis::Value;
 
+use super::calls::Packed;
 use super::reply;
 use super::script::Scripts;
 use crate::algorithm::Rule;
@@ -42,7 +43,7 @@ impl<'a> Lua<'a> {
         }
     }
 
-    fn call(&mut self, release: bool, now: u64, numbers: &[u64]) -> Value {
+    fn call(&mut self, release: bool, now: u64, args: &[&[u8]]) -> Value {
         let script = if release {
             &self.release
         } else {
@@ -53,11 +54,7 @@ impl<'a> Lua<'a> {
         for place in 0..self.rules.len() {
             call.key(place);
         }
-        call.arg(self.rules.len());
-        for (name, parameters) in self.rules.iter().map(Rule::parts) {
-            call.arg(name).arg(&parameters[..]);
-        }
-        call.arg(numbers).arg(now);
+        call.arg(args).arg(now);
         call.invoke(&mut self.connection).unwrap()
     }
 
@@ -68,20 +65,12 @@ impl<'a> Lua<'a> {
 
 impl Side for Lua<'_> {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
-        let mut numbers = vec![
-            terms.margin,
-            terms.least_margin,
-            terms.floor,
-            terms.round_trip,
-            terms.stagger,
-            terms.not_before,
-        ];
-        for ask in asks {
-            numbers.extend([ask.count.into(), ask.cost.into(), ask.max_wait]);
-        }
-        let answer = self.call(false, now, &numbers);
+        let packed_terms = Packed::terms(self.rules, terms).of_keys(1);
+        let packed_asks = Packed::asks(terms.not_before, asks, terms.peek);
+        let answer = self.call(false, now, &[b"1", &packed_terms, packed_asks.bytes()]);
         let receipts = self.rules.iter().map(Rule::receipts).sum();
-        let reserved = reply::read(answer, asks, receipts).unwrap();
+        let mut answers = reply::read(answer, [(asks, receipts)]).unwrap();
+        let reserved = answers.remove(0).unwrap();
         assert_eq!(reserved.now, now);
         (
             reserved.outcomes.into_vec(),
@@ -91,12 +80,8 @@ impl Side for Lua<'_> {
     }
 
     fn release(&mut self, now: u64, slots: &[Slot]) {
-        let mut numbers = Vec::new();
-        for slot in slots {
-            numbers.extend([slot.at, slot.record, slot.cost.into()]);
-            numbers.extend(slot.receipt.as_slice());
-        }
-        self.call(true, now, &numbers);
+        let args = [Packed::rules(self.rules), Packed::slots(slots)];
+        self.call(true, now, &[args[0].bytes(), args[1].bytes()]);
     }
 }
 

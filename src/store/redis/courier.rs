@@ -1,0 +1,252 @@
+//! Brings what many keys ask for to the server, in few calls: [`Couriers`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use redis::Value;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::calls::{self, Asking};
+use super::connection::{Connection, explain, too_late};
+use super::reply::{self, Answer};
+use super::script::Script;
+use crate::store::StoreError;
+
+/// The most calls for many keys that are under way at once: while the server works on one, the next is
+/// on its way.
+const MOST_COURIERS: usize = 2;
+
+/// The most keys, and about the most requests, that share a call: none holds the server up for long.
+const MOST_KEYS: usize = 128;
+const MOST_REQUESTS: usize = 2_000;
+
+/// Who asks while no call is under way has one of its own. Others gather, and tasks of their own take
+/// along whatever has gathered.
+pub(super) struct Couriers {
+    connection: Connection,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Parcel>,
+    /// Whether a call for one key alone is under way.
+    alone: bool,
+    couriers: usize,
+}
+
+struct Parcel {
+    asking: Asking,
+    deadline: Instant,
+    back: oneshot::Sender<Delivery>,
+}
+
+enum Delivery {
+    Answer(Answer),
+    /// It was not sent: who was to do so had to stop.
+    Again(Asking),
+}
+
+enum Joined<'a> {
+    Nobody(Asking, Alone<'a>),
+    Others(oneshot::Receiver<Delivery>),
+}
+
+impl Couriers {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(super) async fn ask(self: Arc<Self>, mut asking: Asking, deadline: Instant) -> Answer {
+        loop {
+            let receiver = match self.join(asking, deadline) {
+                Joined::Others(receiver) => receiver,
+                Joined::Nobody(asking, _alone) => {
+                    let script = asking.script();
+                    let mut answers = self.send(&[asking], script, deadline).await?;
+                    return answers.remove(0);
+                }
+            };
+            match receiver.await {
+                Ok(Delivery::Answer(answer)) => return answer,
+                Ok(Delivery::Again(it)) => asking = it,
+                Err(_) => {
+                    let lost = StoreError::new("the runtime that called redis has shut down");
+                    return Err(lost.outcome_unknown());
+                }
+            }
+        }
+    }
+
+    /// Gathers with others, unless no call is under way.
+    fn join(self: &Arc<Self>, asking: Asking, deadline: Instant) -> Joined<'_> {
+        let mut state = self.state.lock();
+        if !state.alone && state.couriers == 0 {
+            state.alone = true;
+            return Joined::Nobody(asking, Alone(self));
+        }
+        let (back, receiver) = oneshot::channel();
+        state.waiting.push(Parcel {
+            asking,
+            deadline,
+            back,
+        });
+        if state.couriers < MOST_COURIERS {
+            state.couriers += 1;
+            drop(state);
+            let courier = Courier {
+                couriers: self.clone(),
+                is_done: false,
+            };
+            tokio::spawn(courier.run());
+        }
+        Joined::Others(receiver)
+    }
+
+    async fn send(
+        &self,
+        all: &[Asking],
+        script: &'static Script,
+        deadline: Instant,
+    ) -> Result<Vec<Answer>, StoreError> {
+        let call = calls::reserve(all, script);
+        let value = self.call(Some(script), call, deadline).await?;
+        reply::read(value, all.iter().map(|it| (it.asks(), it.numbers())))
+    }
+
+    /// Sends a call; of a script, which is loaded if the server does not know it.
+    pub(super) async fn call(
+        &self,
+        script: Option<&'static Script>,
+        call: redis::Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        let mut connection = self.connection.clone();
+        match timeout_at(deadline, connection.run(script, &call)).await {
+            Ok(answer) => answer.map_err(explain),
+            Err(elapsed) => Err(too_late().caused_by(elapsed).outcome_unknown()),
+        }
+    }
+
+    /// What has gathered, as far as one call may go; `None` if nothing has, and then one courier less is
+    /// at work.
+    fn take(&self) -> Option<Vec<Parcel>> {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() {
+            state.couriers -= 1;
+            return None;
+        }
+        let mut script: Option<&'static Script> = None;
+        let (mut keys, mut requests) = (0, 0);
+        let mut is_next = |parcel: &mut Parcel| {
+            if keys >= MOST_KEYS || requests >= MOST_REQUESTS {
+                return false;
+            }
+            let its = parcel.asking.script();
+            let is_next = std::ptr::eq(*script.get_or_insert(its), its);
+            if is_next {
+                keys += 1;
+                requests += parcel.asking.requests();
+            }
+            is_next
+        };
+        Some(state.waiting.extract_if(.., |it| is_next(it)).collect())
+    }
+
+    async fn deliver(&self, parcels: Vec<Parcel>) {
+        let now = Instant::now();
+        let (mut all, mut backs) = (Vec::new(), Vec::new());
+        let mut latest = now;
+        for parcel in parcels {
+            if parcel.back.is_closed() {
+                continue;
+            }
+            if parcel.deadline <= now {
+                let too_late = Delivery::Answer(Err(too_late()));
+                // It may have stopped to wait meanwhile.
+                let _ = parcel.back.send(too_late);
+                continue;
+            }
+            latest = latest.max(parcel.deadline);
+            all.push(parcel.asking);
+            backs.push(parcel.back);
+        }
+        let Some(script) = all.first().map(Asking::script) else {
+            return;
+        };
+        match self.send(&all, script, latest).await {
+            Ok(answers) => {
+                for (back, answer) in backs.into_iter().zip(answers) {
+                    let _ = back.send(Delivery::Answer(answer));
+                }
+            }
+            Err(error) => {
+                for back in backs {
+                    let _ = back.send(Delivery::Answer(Err(error.clone())));
+                }
+            }
+        }
+    }
+}
+
+/// Lets others have a call of their own once it is dropped.
+struct Alone<'a>(&'a Couriers);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().alone = false;
+    }
+}
+
+/// A task that takes along what has gathered until nothing is left.
+struct Courier {
+    couriers: Arc<Couriers>,
+    is_done: bool,
+}
+
+impl Courier {
+    async fn run(mut self) {
+        // Those who are about to ask do so first.
+        tokio::task::yield_now().await;
+        while let Some(parcels) = self.couriers.take() {
+            self.couriers.deliver(parcels).await;
+        }
+        self.is_done = true;
+    }
+}
+
+impl Drop for Courier {
+    /// Should the runtime shut down: those of others look for another courier.
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let deserted = {
+            let mut state = self.couriers.state.lock();
+            state.couriers -= 1;
+            if state.couriers == 0 {
+                std::mem::take(&mut state.waiting)
+            } else {
+                Vec::new()
+            }
+        };
+        for Parcel { asking, back, .. } in deserted {
+            let _ = back.send(Delivery::Again(asking));
+        }
+    }
+}
+
+impl fmt::Debug for Couriers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Couriers").finish_non_exhaustive()
+    }
+}
