@@ -36,7 +36,9 @@ use tower_throttle::Algorithm;
 
 use self::hot::{Hot, Path};
 use self::round::{Series, call_time, measure};
-use self::support::{Cell, Options, Output, RedisServer, Table, algorithms, until_asked_to_end};
+use self::support::{
+    Cell, Options, Output, Progress, RedisServer, Table, algorithms, until_asked_to_end,
+};
 
 const LIMITS: [u32; 4] = [10, 100, 1_000, 10_000];
 const PATHS: [Path; 5] = [
@@ -67,6 +69,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
     let store = server.store().await?;
     let pace = call_time(&store).await?;
     eprintln!("one call takes {pace:?}");
+    let mut progress = Progress::new(algorithms(1).len() * PATHS.len());
     for (place, (name, _)) in algorithms(1).into_iter().enumerate() {
         let mut table = Table::new(
             "cost of a call on a hot key",
@@ -82,7 +85,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
             ],
         );
         for path in PATHS {
-            eprintln!("{name}, {path}");
+            progress.begin(&format!("{name}, {path}"));
             let hot = LIMITS.map(|limit| {
                 let (_, algorithm) = algorithms(limit)[place];
                 Hot::new(&store, algorithm, limit, path, pace)
@@ -92,6 +95,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
                 Algorithm::SlidingLog => Duration::from_millis(2_500),
                 _ => Duration::from_millis(600),
             };
+            let time = output.options().time(time);
             let series = measure(&mut connection, &mut hot, time).await?;
             for (hot, series) in hot.iter().zip(&series) {
                 table.row(row(name, hot, series));
@@ -99,8 +103,8 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
             }
             if let Some(longest) = series.last() {
                 let claim = |by| format!("{name}, {path}: limit 10,000 to limit 10, {by}");
-                output.bound(claim("time of a call"), longest.time_ratio, MOST_RATIO);
-                output.bound(claim("time in redis"), longest.redis_ratio, MOST_RATIO);
+                output.at_most(claim("time of a call"), longest.time_ratio, MOST_RATIO);
+                output.at_most(claim("time in redis"), longest.redis_ratio, MOST_RATIO);
             }
         }
         output.table(&table);

@@ -9,7 +9,7 @@ use tower_throttle::{Policy, Quota};
 
 use crate::gauge::{Gauge, growth};
 use crate::schemes::{LOG_SCHEMES, LogScheme};
-use crate::support::{Cell, Output, Table, policy};
+use crate::support::{Cell, Output, Progress, Table, policy};
 
 /// The limit, and for how many keys.
 const LIMITS: [(u32, u64); 2] = [(1_000, 80), (10_000, 8)];
@@ -64,19 +64,21 @@ pub(crate) async fn measure(
         ],
     );
     // Once, for the buffers that the server keeps from then on: a byte per request here.
-    let (limit, keys) = LIMITS[0];
+    let limits = LIMITS.map(|(limit, keys)| (limit, output.options().count(keys)));
+    let (limit, keys) = limits[0];
     ours(gauge, store, Past::Full, limit, keys).await?;
-    for (limit, keys) in LIMITS {
+    let mut progress = Progress::new(limits.len() * (PASTS.len() + LOG_SCHEMES.len()));
+    for (limit, keys) in limits {
         for (name, past) in PASTS {
-            eprintln!("logs of {limit}, {name}");
+            progress.begin(&format!("logs of {limit}, {name}"));
             let bytes = ours(gauge, store, past, limit, keys).await?;
             table.row(row(name, limit, keys, &bytes));
             let claim = |by| format!("{name}, bytes per request of {limit} by {by}");
-            output.bound(claim("MEMORY USAGE"), bytes.usage, MOST_BYTES);
-            output.bound(claim("used_memory"), bytes.used, MOST_BYTES);
+            output.at_most(claim("MEMORY USAGE"), bytes.usage, MOST_BYTES);
+            output.at_most(claim("used_memory"), bytes.used, MOST_BYTES);
         }
         for scheme in &LOG_SCHEMES {
-            eprintln!("logs of {limit}, {}", scheme.name);
+            progress.begin(&format!("logs of {limit}, {}", scheme.name));
             let bytes = theirs(gauge, scheme, limit, keys).await?;
             table.row(row(scheme.name, limit, keys, &bytes));
         }

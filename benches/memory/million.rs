@@ -6,7 +6,7 @@ use tower_throttle::Quota;
 use tower_throttle::store::RedisStore;
 
 use crate::gauge::{Gauge, growth};
-use crate::support::{Cell, Output, Table, policy};
+use crate::support::{Cell, Output, Progress, Table, policy};
 use crate::users::load;
 
 const USERS: u64 = 1_000_000;
@@ -27,6 +27,7 @@ pub(crate) async fn measure(
     store: &RedisStore,
     output: &mut Output,
 ) -> anyhow::Result<()> {
+    let users = output.options().count(USERS);
     // Redis looks for what has expired ten times a second, and this hard from 1 to 10.
     let mut effort = redis::cmd("CONFIG");
     effort.arg("SET").arg("active-expire-effort").arg(10);
@@ -35,17 +36,18 @@ pub(crate) async fn measure(
     let start = Instant::now();
     load(store, &pilot, 0..PILOT).await?;
     // All are to expire at about one time, some while after the last was loaded.
-    let end = start.elapsed().mul_f64(1.2 * (USERS / PILOT) as f64) + SHORTEST;
+    let end = start.elapsed().mul_f64(1.2 * (users / PILOT) as f64) + SHORTEST;
     gauge.clear().await?;
     let before = gauge.settled().await?;
 
     let start = Instant::now();
-    for part in 0..USERS / PART {
+    let mut progress = Progress::new((users / PART) as usize);
+    for part in 0..users / PART {
+        progress.begin("million, loading");
         let seconds = end.saturating_sub(start.elapsed()).max(SHORTEST).as_secs();
         let policy = policy(Quota::new(2, Duration::from_secs(seconds)), None)?;
         let first = 1_000_000 + part * PART;
         load(store, &policy, first..first + PART).await?;
-        eprintln!("million, {} loaded", (part + 1) * PART);
     }
     let loading = start.elapsed();
     let (peak, keys) = (gauge.used().await?, gauge.keys().await?);
@@ -86,13 +88,13 @@ pub(crate) async fn measure(
         Cell::Figure(shrinking.as_secs_f64()),
     );
     output.table(&table);
-    output.bound("million, keys left".to_owned(), left as f64, 0.0);
-    output.bound(
+    output.at_most("million, keys left".to_owned(), left as f64, 0.0);
+    output.at_most(
         "million, bytes left".to_owned(),
         growth(before, after, 1),
         MOST_LEFT,
     );
-    output.bound(
+    output.at_most(
         "million, seconds to load".to_owned(),
         loading.as_secs_f64(),
         60.0,

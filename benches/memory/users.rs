@@ -11,7 +11,7 @@ use tower_throttle::{Policy, Quota};
 
 use crate::gauge::{Gauge, growth};
 use crate::schemes::{HASH, NUMBER, SCHEMES, Scheme, expire};
-use crate::support::{Cell, Output, Table, algorithms, policy};
+use crate::support::{Cell, Output, Progress, Table, algorithms, policy};
 
 const USERS: u64 = 100_000;
 /// All have six digits, which stand nowhere else in a name.
@@ -34,18 +34,20 @@ pub(crate) async fn measure(
     store: &RedisStore,
     output: &mut Output,
 ) -> anyhow::Result<()> {
+    let users = output.options().count(USERS);
+    let mut progress = Progress::new(algorithms(2).len() + SCHEMES.len());
     let mut all = Vec::new();
     for (state, algorithm) in algorithms(2) {
-        eprintln!("users, {state}");
+        progress.begin(&format!("users, {state}"));
         let quota = Quota::new(2, Duration::from_secs(30)).algorithm(algorithm);
-        all.push(ours(gauge, store, state, &policy(quota, None)?).await?);
+        all.push(ours(gauge, store, state, &policy(quota, None)?, users).await?);
     }
     for scheme in &SCHEMES {
-        eprintln!("users, {}", scheme.name);
+        progress.begin(&format!("users, {}", scheme.name));
         let same = all.iter().find(|bytes| bytes.state == scheme.beside);
         let same = same.map(|bytes| bytes.name.clone());
         for name in same.into_iter().chain(["throttle:USER".to_owned()]) {
-            all.push(theirs(gauge, scheme, name).await?);
+            all.push(theirs(gauge, scheme, name, users).await?);
         }
     }
     let mut table = Table::new(
@@ -81,9 +83,9 @@ fn judge(all: &[Bytes], output: &mut Output) {
                     continue;
                 }
                 let claim = |by| format!("{state} to {scheme} as {}, {by}", theirs.name);
-                output.bound(claim("MEMORY USAGE"), ours.usage[1], theirs.usage[1]);
+                output.at_most(claim("MEMORY USAGE"), ours.usage[1], theirs.usage[1]);
                 // The server's buffers are in it, too: some kilobytes.
-                output.bound(claim("used_memory"), ours.used[1], theirs.used[1] + 0.5);
+                output.at_most(claim("used_memory"), ours.used[1], theirs.used[1] + 0.5);
             }
         }
     }
@@ -95,6 +97,7 @@ async fn ours(
     store: &RedisStore,
     state: &'static str,
     policy: &Policy,
+    users: u64,
 ) -> anyhow::Result<Bytes> {
     // With this, the server also knows the script before its memory is looked at.
     gauge.clear().await?;
@@ -105,15 +108,15 @@ async fn ours(
     let before = gauge.settled().await?;
     let (mut usage, mut used) = ([0.0; 2], [0.0; 2]);
     for request in 0..2 {
-        load(store, policy, FIRST..FIRST + USERS).await?;
-        used[request] = growth(before, gauge.settled().await?, USERS);
-        let users = FIRST..FIRST + ASKED;
-        let asked = users.flat_map(|user| names.iter().map(move |it| name(it, user)));
+        load(store, policy, FIRST..FIRST + users).await?;
+        used[request] = growth(before, gauge.settled().await?, users);
+        let asked =
+            (FIRST..FIRST + ASKED).flat_map(|user| names.iter().map(move |it| name(it, user)));
         usage[request] = gauge.usage(asked).await? as f64 / ASKED as f64;
         let keys = gauge.keys().await?;
         ensure!(
-            keys == USERS * names.len() as u64,
-            "{keys} keys of {USERS} users: some expired before they were measured"
+            keys == users * names.len() as u64,
+            "{keys} keys of {users} users: some expired before they were measured"
         );
     }
     let name = names.join(" ").replace(&FIRST.to_string(), "USER");
@@ -143,21 +146,25 @@ pub(crate) async fn load(
 }
 
 /// What this scheme's state takes under such names.
-async fn theirs(gauge: &mut Gauge, scheme: &Scheme, name: String) -> anyhow::Result<Bytes> {
+async fn theirs(
+    gauge: &mut Gauge,
+    scheme: &Scheme,
+    name: String,
+    users: u64,
+) -> anyhow::Result<Bytes> {
     let of = |user: u64| name.replace("USER", &user.to_string());
     gauge.clear().await?;
     let before = gauge.settled().await?;
     let (mut usage, mut used) = ([0.0; 2], [0.0; 2]);
     for request in 0..2 {
-        let users = FIRST..FIRST + USERS;
-        let commands = users.flat_map(|user| -> [Cmd; 2] {
+        let commands = (FIRST..FIRST + users).flat_map(|user| -> [Cmd; 2] {
             [
                 (scheme.record)(&of(user), request as u64),
                 expire(&of(user)),
             ]
         });
         gauge.send(commands).await?;
-        used[request] = growth(before, gauge.settled().await?, USERS);
+        used[request] = growth(before, gauge.settled().await?, users);
         let asked = gauge.usage((FIRST..FIRST + ASKED).map(of)).await?;
         usage[request] = asked as f64 / ASKED as f64;
     }

@@ -1,6 +1,12 @@
 //! What the benchmarks share: a Redis of their own, the quotas, and how figures are shown.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a library includes it as well, and each benchmark uses a part"
+)]
 
 mod output;
+mod progress;
 mod quotas;
 mod redis_server;
 
@@ -8,14 +14,15 @@ use std::io;
 
 use anyhow::bail;
 
-pub(crate) use self::{
+pub use self::{
     output::{Cell, Options, Output, Table},
+    progress::Progress,
     quotas::{algorithms, policy},
     redis_server::{Info, RedisServer},
 };
 
 /// Runs until it is done or this process is asked to end; either way, servers that it holds end.
-pub(crate) async fn until_asked_to_end(
+pub async fn until_asked_to_end(
     measuring: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     tokio::select! {

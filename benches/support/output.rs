@@ -1,61 +1,91 @@
 //! How figures are shown and judged: [`Output`].
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Print a line of JSON for each row and each bound
     #[arg(long)]
     json: bool,
     /// End with an error if a bound is not met
     #[arg(long)]
     check: bool,
+    /// Take a tenth of the time, to see that it works: figures mean little, and bounds may be missed
+    #[arg(long)]
+    quick: bool,
     /// What cargo passes to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 /// Prints tables as they come, and judges the bounds at the end.
-pub(crate) struct Output {
+pub struct Output {
     options: Options,
     bounds: Vec<Bound>,
 }
 
-pub(crate) struct Table {
+pub struct Table {
     name: &'static str,
     columns: &'static [&'static str],
     rows: Vec<Vec<Cell>>,
 }
 
-pub(crate) enum Cell {
+pub enum Cell {
     Text(String),
     Count(u64),
     /// To one decimal place.
     Figure(f64),
     /// To two decimal places.
     Ratio(f64),
+    /// To four decimal places.
+    Fraction(f64),
 }
 
-/// What a figure must not exceed.
+/// What is claimed of a figure.
 struct Bound {
     claim: String,
     value: f64,
-    most: f64,
+    limit: Limit,
+}
+
+enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// By what time and counts are divided where it is to be quick.
+const QUICK: u32 = 10;
+
+impl Options {
+    /// How long something may take that is to take so long.
+    pub fn time(&self, time: Duration) -> Duration {
+        time / self.divisor()
+    }
+
+    /// How many there are to be of something of which there are to be so many.
+    pub fn count(&self, count: u64) -> u64 {
+        (count / u64::from(self.divisor())).max(1)
+    }
+
+    fn divisor(&self) -> u32 {
+        if self.quick { QUICK } else { 1 }
+    }
 }
 
 impl Output {
-    pub(crate) fn new(options: Options) -> Self {
+    pub fn new(options: Options) -> Self {
         Self {
             options,
             bounds: Vec::new(),
         }
     }
 
-    pub(crate) fn table(&self, table: &Table) {
+    pub fn table(&self, table: &Table) {
         if self.options.json {
             table.lines().for_each(|line| println!("{line}"));
         } else {
@@ -63,14 +93,30 @@ impl Output {
         }
     }
 
-    pub(crate) fn bound(&mut self, claim: String, value: f64, most: f64) {
-        self.bounds.push(Bound { claim, value, most });
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub fn at_most(&mut self, claim: impl Into<String>, value: f64, most: f64) {
+        self.bound(claim.into(), value, Limit::AtMost(most));
+    }
+
+    pub fn at_least(&mut self, claim: impl Into<String>, value: f64, least: f64) {
+        self.bound(claim.into(), value, Limit::AtLeast(least));
+    }
+
+    fn bound(&mut self, claim: String, value: f64, limit: Limit) {
+        self.bounds.push(Bound {
+            claim,
+            value,
+            limit,
+        });
     }
 
     /// Prints the bounds.
     ///
     /// Fails if one is not met and that was asked for.
-    pub(crate) fn finish(self) -> anyhow::Result<()> {
+    pub fn finish(self) -> anyhow::Result<()> {
         for bound in &self.bounds {
             if self.options.json {
                 println!("{}", bound.line());
@@ -89,7 +135,7 @@ impl Output {
 }
 
 impl Table {
-    pub(crate) fn new(name: &'static str, columns: &'static [&'static str]) -> Self {
+    pub fn new(name: &'static str, columns: &'static [&'static str]) -> Self {
         let rows = Vec::new();
         Self {
             name,
@@ -98,7 +144,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn row(&mut self, row: impl IntoIterator<Item = Cell>) {
+    pub fn row(&mut self, row: impl IntoIterator<Item = Cell>) {
         self.rows.push(row.into_iter().collect());
     }
 
@@ -114,7 +160,7 @@ impl Table {
 }
 
 impl Cell {
-    pub(crate) fn text(text: impl Into<String>) -> Self {
+    pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
@@ -122,19 +168,29 @@ impl Cell {
         match self {
             Self::Text(text) => json!(text),
             Self::Count(count) => json!(count),
-            Self::Figure(value) | Self::Ratio(value) => json!((value * 1e3).round() / 1e3),
+            Self::Figure(value) | Self::Ratio(value) | Self::Fraction(value) => {
+                json!((value * 1e4).round() / 1e4)
+            }
         }
     }
 }
 
 impl Bound {
     fn is_met(&self) -> bool {
-        self.value <= self.most
+        match self.limit {
+            Limit::AtMost(most) => self.value <= most,
+            Limit::AtLeast(least) => self.value >= least,
+        }
     }
 
     fn line(&self) -> Value {
-        let Self { claim, value, most } = self;
-        json!({ "bound": claim, "value": value, "most": most, "met": self.is_met() })
+        let (side, limit) = match self.limit {
+            Limit::AtMost(most) => ("most", most),
+            Limit::AtLeast(least) => ("least", least),
+        };
+        let mut line = json!({ "bound": self.claim, "value": self.value, "met": self.is_met() });
+        line[side] = json!(limit);
+        line
     }
 }
 
@@ -180,14 +236,19 @@ impl fmt::Display for Cell {
             Self::Count(count) => write!(f, "{count}"),
             Self::Figure(value) => write!(f, "{value:.1}"),
             Self::Ratio(value) => write!(f, "{value:.2}"),
+            Self::Fraction(value) => write!(f, "{value:.4}"),
         }
     }
 }
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { claim, value, most } = self;
+        let Self { claim, value, .. } = self;
         let verdict = if self.is_met() { "met   " } else { "MISSED" };
-        write!(f, "{verdict} {claim}: {value:.2}, at most {most:.2}")
+        let (side, limit) = match self.limit {
+            Limit::AtMost(most) => ("at most", most),
+            Limit::AtLeast(least) => ("at least", least),
+        };
+        write!(f, "{verdict} {claim}: {value:.2}, {side} {limit:.2}")
     }
 }

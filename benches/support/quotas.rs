@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::{Algorithm, Limiter, Policy, Quota, WindowStart};
 
 /// Every algorithm for quotas of `limit`; a new one is a line here.
-pub(crate) fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
+pub fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
     vec![
         ("sliding log", Algorithm::SlidingLog),
         ("sliding buckets", Algorithm::SlidingBuckets { buckets: 10 }),
@@ -28,7 +28,7 @@ pub(crate) fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
 }
 
 /// The policy of one quota, with the default guard unless another is given.
-pub(crate) fn policy(quota: Quota, guard: Option<Duration>) -> anyhow::Result<Policy> {
+pub fn policy(quota: Quota, guard: Option<Duration>) -> anyhow::Result<Policy> {
     let mut limiter = Limiter::builder().quota(quota);
     if let Some(guard) = guard {
         limiter = limiter.guard(guard);

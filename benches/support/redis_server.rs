@@ -16,18 +16,18 @@ use tower_throttle::store::RedisStore;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server on a loopback port of its own, which keeps nothing on disk; dropping it ends it.
-pub(crate) struct RedisServer {
+pub struct RedisServer {
     process: Child,
     port: u16,
     _dir: TempDir,
 }
 
 /// A section of what `INFO` says.
-pub(crate) struct Info(String);
+pub struct Info(String);
 
 impl RedisServer {
     /// Starts `$REDIS_SERVER`, or else the `redis-server` on the `PATH`.
-    pub(crate) async fn start() -> anyhow::Result<Self> {
+    pub async fn start() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let process = spawn(port, dir.path())?;
@@ -40,15 +40,19 @@ impl RedisServer {
         Ok(server)
     }
 
-    pub(crate) async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port))?;
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
+        let client = redis::Client::open(self.url())?;
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         Ok(connection.await?)
     }
 
     /// The store that is measured, on a connection of its own.
-    pub(crate) async fn store(&self) -> anyhow::Result<RedisStore> {
+    pub async fn store(&self) -> anyhow::Result<RedisStore> {
         Ok(RedisStore::from(self.connect().await?).timeout(PATIENCE))
     }
 
@@ -74,7 +78,7 @@ impl RedisServer {
 }
 
 impl Info {
-    pub(crate) async fn read(
+    pub async fn read(
         connection: &mut MultiplexedConnection,
         section: &str,
     ) -> anyhow::Result<Self> {
@@ -83,7 +87,7 @@ impl Info {
     }
 
     /// The number in the line `FIELD:NUMBER`, or in `LINE:NAME=NUMBER,...` by `LINE:NAME`.
-    pub(crate) fn number(&self, field: &str) -> anyhow::Result<u64> {
+    pub fn number(&self, field: &str) -> anyhow::Result<u64> {
         let (line, name) = field.split_once(':').unwrap_or((field, ""));
         let fields = |text: &'_ str| {
             let found = text.split(',').find_map(|part| match part.split_once('=') {
