@@ -1,0 +1,97 @@
+//! The limiter as it is, with nothing taken out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use parking_lot::Mutex;
+use tower_throttle::key::Key;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Limiter, Quota};
+use tower_throttle_peers::load::load;
+use tower_throttle_peers::peers::Rate;
+use tower_throttle_peers::support::{Cell, Output, RedisServer, Table};
+
+use crate::unguarded::LEAST;
+use crate::{CROWD, rate};
+
+const LIMITS: [u32; 2] = [1_000, 10_000];
+
+/// Departures of all callers.
+#[derive(Clone, Default)]
+struct Departures(Arc<Mutex<Vec<Instant>>>);
+
+pub(crate) async fn measure(server: &RedisServer, output: &Output) -> anyhow::Result<()> {
+    let mut table = Table::new(
+        "departures per second on one hot key, with the guard",
+        &[
+            "callers",
+            "limit",
+            "window us",
+            "guard us, at least",
+            "departures per s",
+            "not used in time",
+            "most in any window",
+        ],
+    );
+    for limit in LIMITS {
+        for guard in [Some(LEAST), None] {
+            table.row(one(server, rate(limit), guard, output).await?);
+        }
+    }
+    output.table(&table);
+    Ok(())
+}
+
+async fn one(
+    server: &RedisServer,
+    Rate { limit, window }: Rate,
+    guard: Option<Duration>,
+    output: &Output,
+) -> anyhow::Result<[Cell; 7]> {
+    let mut limiter = Limiter::builder()
+        .store(server.store().await?)
+        .quota(Quota::new(limit, window));
+    if let Some(guard) = guard {
+        limiter = limiter.guard(guard);
+    }
+    let limiter = limiter.build()?;
+    let guard = limiter.policy().guard();
+    let key = Key::new(format!("guarded:{guard:?}"));
+    let departures = Departures::default();
+    let noted = departures.clone();
+    let time = output.options().time(Duration::from_secs(1));
+    let load = load(CROWD, time, move || {
+        let (limiter, key, noted) = (limiter.clone(), key.clone(), noted.clone());
+        async move {
+            let permit = limiter.acquire(key).await?;
+            let at = Instant::now();
+            // Who was interrupted for too long in between must not depart.
+            if permit.is_valid() {
+                noted.0.lock().push(at);
+            }
+            Ok(1)
+        }
+    });
+    let load = load.await?;
+    let departures = std::mem::take(&mut *departures.0.lock());
+    let unused = load.permits - departures.len() as u64;
+    let per_second = departures.len() as f64 / load.time.as_secs_f64();
+    let first = departures.iter().min().copied();
+    let since = |at: &Instant| first.map_or(Duration::ZERO, |first| *at - first);
+    let history: History = departures.iter().map(since).collect();
+    let most = history.most_in_any(window);
+    ensure!(
+        most <= u64::from(limit),
+        "{most} departed within {window:?}, where {limit} may"
+    );
+    Ok([
+        Cell::Count(CROWD as u64),
+        Cell::Count(limit.into()),
+        Cell::Count(window.as_micros() as u64),
+        Cell::Count(guard.as_micros() as u64),
+        Cell::Count(per_second as u64),
+        Cell::Count(unused),
+        Cell::Count(most),
+    ])
+}

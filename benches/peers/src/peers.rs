@@ -1,0 +1,120 @@
+//! Limiters that ask Redis once for each permit: [`Peer`].
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use throttled::{RateLimiter as _, RedisRateLimiter};
+
+use crate::script::Script;
+use crate::support::RedisServer;
+
+/// So many, per so long.
+#[derive(Clone, Copy)]
+pub struct Rate {
+    pub limit: u32,
+    pub window: Duration,
+}
+
+/// A limiter that asks Redis once for each permit, and the rate that it allows.
+///
+/// The scripts are the usual schemes, as compact as they get, by Redis' own time, on one multiplexed
+/// connection. Of the crates, `throttled` takes any rate and multiplexes, too, and its script is
+/// GCRA; `tower-rate-limit-redis` counts in whole milliseconds, so 1,000 per second would be all that
+/// one measures of it.
+#[derive(Clone)]
+pub struct Peer {
+    pub name: &'static str,
+    rate: Rate,
+    scheme: Scheme,
+}
+
+#[derive(Clone)]
+enum Scheme {
+    SortedSet(Script),
+    Hash(Script),
+    Gcra(Script),
+    Throttled(Arc<RedisRateLimiter>),
+}
+
+impl Peer {
+    /// All of them, on connections of their own.
+    pub async fn all(server: &RedisServer, rate: Rate) -> anyhow::Result<Vec<Self>> {
+        let script = async |text| Script::load(server.connect().await?, text).await;
+        let client = redis::Client::open(server.url())?;
+        let config = ConnectionManagerConfig::new().set_response_timeout(None);
+        let manager = ConnectionManager::new_with_config(client, config).await?;
+        let peer = |name, scheme| Self { name, rate, scheme };
+        Ok(vec![
+            peer(
+                "sorted set log",
+                Scheme::SortedSet(script(include_str!("peers/sorted_set.lua")).await?),
+            ),
+            peer(
+                "hash of coarse times",
+                Scheme::Hash(script(include_str!("peers/hash.lua")).await?),
+            ),
+            peer(
+                "gcra script",
+                Scheme::Gcra(script(include_str!("peers/gcra.lua")).await?),
+            ),
+            peer(
+                "throttled 0.1 (crate)",
+                Scheme::Throttled(Arc::new(RedisRateLimiter::new(manager))),
+            ),
+        ])
+    }
+
+    /// Asks for a permit once.
+    pub async fn ask(&self, key: &str) -> anyhow::Result<bool> {
+        // No other request has it, in this process at least.
+        static MEMBER: AtomicU64 = AtomicU64::new(0);
+        let Rate { limit, window } = self.rate;
+        let window = window.as_micros() as u64;
+        let between = (window / u64::from(limit)).max(1);
+        let granted: u8 = match &self.scheme {
+            Scheme::SortedSet(script) => {
+                let mut call = script.call(key);
+                let member = MEMBER.fetch_add(1, Ordering::Relaxed);
+                call.arg(window).arg(limit).arg(member);
+                script.send(&call).await?
+            }
+            Scheme::Hash(script) => {
+                let mut call = script.call(key);
+                call.arg(window).arg((window / 10).max(1)).arg(limit);
+                script.send(&call).await?
+            }
+            Scheme::Gcra(script) => {
+                let mut call = script.call(key);
+                call.arg(between).arg(between * u64::from(limit - 1));
+                script.send(&call).await?
+            }
+            Scheme::Throttled(limiter) => {
+                let quota = self.rate.of_throttled()?;
+                u8::from(limiter.check(key, quota).await?.is_allowed())
+            }
+        };
+        Ok(granted == 1)
+    }
+}
+
+impl Rate {
+    /// That crate counts per second, minute or hour, and the burst by itself.
+    fn of_throttled(self) -> anyhow::Result<throttled::Quota> {
+        let Self { limit, window } = self;
+        let limit = NonZeroU32::new(limit).context("the limit is zero")?;
+        let per_hour = f64::from(limit.get()) * 3_600.0 / window.as_secs_f64();
+        let quota = match NonZeroU32::new(per_hour as u32) {
+            Some(per_hour) if per_hour < NonZeroU32::MAX => throttled::Quota::per_hour(per_hour),
+            _ => {
+                let per_second = (per_hour / 3_600.0) as u32;
+                let per_second = NonZeroU32::new(per_second).context("the rate is zero")?;
+                throttled::Quota::per_second(per_second)
+            }
+        };
+        Ok(quota.with_burst(limit))
+    }
+}

@@ -1,0 +1,10 @@
+-- A sliding window log: a sorted set with a member for each request, by its time.
+-- KEYS: the set. ARGV: the window in microseconds, the limit, a member that no other request has.
+-- Returns 1 if the request may depart, or 0, and then nothing is recorded.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now - ARGV[1])
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('ZADD', KEYS[1], now, ARGV[3])
+redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[1] / 1000))
+return 1
