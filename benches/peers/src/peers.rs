@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use throttled::{RateLimiter as _, RedisRateLimiter};
 
 use crate::script::Script;
@@ -43,29 +43,34 @@ enum Scheme {
 impl Peer {
     /// All of them, on connections of their own.
     pub async fn all(server: &RedisServer, rate: Rate) -> anyhow::Result<Vec<Self>> {
-        let script = async |text| Script::load(server.connect().await?, text).await;
+        let mut all = Self::scripts(&server.connect().await?, rate).await?;
         let client = redis::Client::open(server.url())?;
         let config = ConnectionManagerConfig::new().set_response_timeout(None);
         let manager = ConnectionManager::new_with_config(client, config).await?;
-        let peer = |name, scheme| Self { name, rate, scheme };
-        Ok(vec![
-            peer(
-                "sorted set log",
-                Scheme::SortedSet(script(include_str!("peers/sorted_set.lua")).await?),
-            ),
-            peer(
-                "hash of coarse times",
-                Scheme::Hash(script(include_str!("peers/hash.lua")).await?),
-            ),
-            peer(
-                "gcra script",
-                Scheme::Gcra(script(include_str!("peers/gcra.lua")).await?),
-            ),
-            peer(
-                "throttled 0.1 (crate)",
-                Scheme::Throttled(Arc::new(RedisRateLimiter::new(manager))),
-            ),
-        ])
+        all.push(Self {
+            name: "throttled 0.1 (crate)",
+            rate,
+            scheme: Scheme::Throttled(Arc::new(RedisRateLimiter::new(manager))),
+        });
+        Ok(all)
+    }
+
+    /// Those that are scripts, on this connection.
+    pub async fn scripts(
+        connection: &MultiplexedConnection,
+        rate: Rate,
+    ) -> anyhow::Result<Vec<Self>> {
+        let script = async |text| Script::load(connection.clone(), text).await;
+        let sorted_set = script(include_str!("peers/sorted_set.lua")).await?;
+        let hash = script(include_str!("peers/hash.lua")).await?;
+        let gcra = script(include_str!("peers/gcra.lua")).await?;
+        let schemes = [
+            ("sorted set log", Scheme::SortedSet(sorted_set)),
+            ("hash of coarse times", Scheme::Hash(hash)),
+            ("gcra script", Scheme::Gcra(gcra)),
+        ];
+        let peers = schemes.map(|(name, scheme)| Self { name, rate, scheme });
+        Ok(peers.into())
     }
 
     /// Asks for a permit once.

@@ -1,0 +1,117 @@
+//! Verdicts per second on half a million keys, beside limiters that ask Redis once for each.
+//!
+//! ```sh
+//! cargo bench --bench many_keys                     # a table
+//! cargo bench --bench many_keys -- --json --check   # lines of JSON; fails if a bound is not met
+//! ```
+//!
+//! 512 tasks ask, each for one random user out of 500,000 at a time, whether a request may depart now:
+//! 2 per 30 s may, and a third within the window is refused. Nobody waits. All limiters get the same
+//! requests in the same order, on an empty `redis-server` of the benchmark's own, and take turns; so
+//! the same share is refused by each. Figures are medians over the rounds: those of ratios, too.
+//!
+//! Bounds: at least 200,000 verdicts/s, and at least twice as many as the best of the peers. And what
+//! was granted is judged, for every tenth user: never more than 2 in any 30 s.
+
+mod contestant;
+mod crowd;
+
+use std::time::Duration;
+
+use clap::Parser;
+use tower_throttle_peers::peers::Rate;
+use tower_throttle_peers::rounds::{Rounds, turns};
+use tower_throttle_peers::support::{
+    Cell, Options, Output, Progress, RedisServer, Table, until_asked_to_end,
+};
+use tower_throttle_peers::traffic::Meter;
+
+use self::contestant::{Contestant, names};
+use self::crowd::visit;
+
+const USERS: u32 = 500_000;
+const CALLERS: usize = 512;
+/// How many requests each contestant gets in a round.
+const REQUESTS: u64 = 250_000;
+const ROUNDS: usize = 3;
+const RATE: Rate = Rate {
+    limit: 2,
+    window: Duration::from_secs(30),
+};
+
+const LEAST_RATE: f64 = 200_000.0;
+const LEAST_RATIO: f64 = 2.0;
+
+/// Measures verdicts per second on many keys, beside other limiters.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    until_asked_to_end(run(Output::new(cli.options))).await
+}
+
+async fn run(mut output: Output) -> anyhow::Result<()> {
+    let server = RedisServer::start().await?;
+    let mut connection = server.connect().await?;
+    let mut meter = Meter::new(server.connect().await?);
+    let requests = output.options().count(REQUESTS);
+    let users = names(USERS);
+    let count = Contestant::all(&server).await?.len();
+    let rounds = || Rounds::new(count);
+    let [mut rate, mut granted, mut calls, mut script, mut bytes] =
+        [rounds(), rounds(), rounds(), rounds(), rounds()];
+    let mut progress = Progress::new(ROUNDS * count);
+    for round in 0..ROUNDS {
+        // New ones, which know nothing of the round before.
+        let contestants = Contestant::all(&server).await?;
+        for place in turns(round, count) {
+            let contestant = &contestants[place];
+            progress.begin(contestant.name());
+            let mut flush = redis::cmd("FLUSHALL");
+            flush.arg("SYNC").exec_async(&mut connection).await?;
+            let mark = meter.mark().await?;
+            let visits = visit(contestant, &users, requests, round as u64).await?;
+            let traffic = meter.since(&mark).await?;
+            let per_visit = |figure: u64| figure as f64 / visits.count as f64;
+            rate.push(place, visits.count as f64 / visits.time.as_secs_f64());
+            granted.push(place, per_visit(visits.granted));
+            calls.push(place, per_visit(traffic.calls));
+            script.push(place, per_visit(traffic.script_micros));
+            bytes.push(place, per_visit(traffic.bytes));
+        }
+    }
+    let mut table = Table::new(
+        "verdicts per second on 500,000 keys",
+        &[
+            "limiter",
+            "verdicts per s",
+            "ours to this",
+            "share granted",
+            "calls per verdict",
+            "us in scripts per verdict",
+            "bytes per verdict",
+        ],
+    );
+    for (place, contestant) in Contestant::all(&server).await?.iter().enumerate() {
+        table.row([
+            Cell::text(contestant.name()),
+            Cell::Count(rate.median(place) as u64),
+            Cell::Ratio(rate.ratio(0, place)),
+            Cell::Fraction(granted.median(place)),
+            Cell::Fraction(calls.median(place)),
+            Cell::Fraction(script.median(place)),
+            Cell::Figure(bytes.median(place)),
+        ]);
+    }
+    output.table(&table);
+    output.at_least("verdicts per s, many keys", rate.median(0), LEAST_RATE);
+    let ratio = rate.ratio_to_most(0, 1..count);
+    let claim = "verdicts per s to the best peer's, many keys";
+    output.at_least(claim, ratio, LEAST_RATIO);
+    output.finish()
+}
