@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use crate::clock::Offset;
 use crate::epoch::{Epoch, Epochs};
 use crate::error::Error;
 use crate::key::Key;
-use crate::line::{Bound, Call, Held, Line, Newcomer, Refusal, WaiterId, hold};
+use crate::line::{Bound, Call, Held, Joined, Line, Newcomer, Refusal, WaiterId, hold};
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
 use crate::store::{Ask, Outcome, Reserve};
@@ -175,9 +175,12 @@ impl Wait {
                 self.stage = Stage::Done;
                 return Poll::Ready(Ok(answer.map(|held| self.permit(epoch, held))));
             }
-            let (line, id) = self.join(&epoch, bound)?;
+            let Joined { line, id, is_alone } = self.join(&epoch, bound, cx.waker())?;
             self.arrival = Some(id.arrival());
             self.stage = Stage::InLine(line, id);
+            if !is_alone {
+                return Poll::Pending;
+            }
         }
         let Stage::InLine(line, id) = &self.stage else {
             panic!("polled after it was ready");
@@ -253,7 +256,7 @@ impl Wait {
     /// # Panics
     ///
     /// Panics where there is no runtime to wait in, or one without a timer.
-    fn join(&self, epoch: &Arc<Epoch>, bound: Bound) -> Result<(Arc<Line>, WaiterId), Error> {
+    fn join(&self, epoch: &Arc<Epoch>, bound: Bound, waker: &Waker) -> Result<Joined, Error> {
         drop(tokio::time::sleep(Duration::ZERO));
         let policy = &epoch.policy;
         // Who does not wait does not lengthen the line.
@@ -267,7 +270,7 @@ impl Wait {
             arrival: self.arrival,
             max_waiting,
         };
-        let joined = epoch.lines.join(epoch, &self.key, newcomer);
+        let joined = epoch.lines.join(epoch, &self.key, newcomer, waker);
         joined.map_err(Error::line_full)
     }
 

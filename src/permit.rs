@@ -80,7 +80,7 @@ impl Permit {
     /// many requests may depart at once as the quotas allow.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        self.held.reset
+        self.held.reset()
     }
 
     /// Whose quota the request spends.

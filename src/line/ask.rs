@@ -99,7 +99,7 @@ impl Queue {
             remaining,
             reset,
         } = reserved;
-        let mut granted = Vec::new();
+        let mut granted = Vec::with_capacity(asked.len());
         for (&(id, segment), outcome) in asked.waiters.iter().zip(outcomes) {
             match outcome {
                 Outcome::Granted(slot) => granted.push((segment, slot)),
@@ -120,7 +120,7 @@ impl Queue {
         for (segment, slot) in granted {
             let held = hold(slot, now, remaining, reset, call);
             if held.due >= held.expires {
-                self.guard.forfeited(held.guard);
+                self.guard.forfeited(held.guard());
                 self.surplus.push(held.slot);
                 continue;
             }

@@ -20,7 +20,7 @@ impl Bound {
     pub(super) fn excludes(self, held: &Held) -> bool {
         match self {
             Self::Unlimited => false,
-            Self::Until(deadline) => held.due > deadline + held.guard,
+            Self::Until(deadline) => held.due > deadline + held.guard(),
             Self::Now => !held.at_once,
         }
     }

@@ -9,19 +9,22 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ask::Asked;
 use super::held::Call;
-use super::{DriverState, Line};
+use super::{DriverState, Line, Lone};
 use crate::store::{Release, Reply, Reserve, Reserved, StoreError};
 
 /// Serves a line until nobody waits in it.
 ///
 /// At most one call of each kind is in flight.
+#[derive(Debug)]
 pub(super) struct Driver {
     line: Arc<Line>,
     reserving: Option<Reserving>,
     releasing: Option<Reply<()>>,
     alarm: Option<Pin<Box<Sleep>>>,
+    has_panicked: bool,
 }
 
+#[derive(Debug)]
 struct Reserving {
     asked: Asked,
     sent: Instant,
@@ -36,7 +39,19 @@ impl Driver {
             reserving: None,
             releasing: None,
             alarm: None,
+            has_panicked: false,
         }
+    }
+
+    /// Lets the waiters know that polling it has panicked.
+    pub(super) fn fail(mut self: Box<Self>) {
+        self.has_panicked = true;
+    }
+
+    /// The same, on its way to another runtime, which may not stop when the timer of this one does.
+    pub(super) fn moved(mut self) -> Self {
+        self.alarm = None;
+        self
     }
 
     /// Lets those go whose time has come, starts the calls that are due, and goes to sleep, all
@@ -168,13 +183,15 @@ impl Drop for Driver {
     /// Should the runtime shut down before the line is closed: the waiters of other runtimes look
     /// again, and one of them spawns another driver.
     fn drop(&mut self) {
+        let has_panicked = self.has_panicked || std::thread::panicking();
         let deserted = self.line.locked(|state, wakes| {
             if state.closed {
                 return false;
             }
+            state.lone = Lone::None;
             state.driver = DriverState::Gone;
             state.queue.abandon(wakes);
-            if std::thread::panicking() {
+            if has_panicked {
                 // The store's fault, most likely: whoever looks would make it panic again.
                 let error = StoreError::new("the store panicked").outcome_unknown();
                 state.queue.fail_all(&error, wakes);

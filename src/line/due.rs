@@ -19,7 +19,7 @@ impl Queue {
             };
             if next.expires <= now {
                 if let Some(late) = front.forfeit(&mut self.nodes) {
-                    self.guard.forfeited(late.guard);
+                    self.guard.forfeited(late.guard());
                     self.surplus.push(late.slot);
                 }
                 self.clear_behind();
@@ -36,8 +36,13 @@ impl Queue {
             let Some((index, held)) = front.pop(&mut self.nodes) else {
                 break;
             };
-            let patience = now + held.guard / 3;
-            self.nodes[index].phase = Phase::Due { held, listed: true };
+            let patience = now + held.guard() / 3;
+            let place = self.first_due + self.due_slots.len() as u64;
+            self.due_slots.push_back(Some(held));
+            self.nodes[index].phase = Phase::Due {
+                place,
+                listed: true,
+            };
             self.due.push_back(&mut self.nodes, index);
             if self.due.head == Some(index) {
                 self.patience = Some(patience);
@@ -73,27 +78,39 @@ impl Queue {
             segment: 0,
             has_slot: false,
         };
-        let Phase::Due { held, listed } =
+        let Phase::Due { place, listed } =
             std::mem::replace(&mut self.nodes[index].phase, placeholder)
         else {
             return None;
         };
+        let held = self.take_due(place)?;
         if listed {
             let was_first = self.due.head == Some(index);
             self.due.remove(&mut self.nodes, index);
             if was_first {
-                self.patience = self.due.head.map(|_| now + held.guard / 3);
+                self.patience = self.due.head.map(|_| now + held.guard() / 3);
                 if let Some(next) = self.due.head {
                     wakes.extend(self.nodes[next].waker.take());
                 }
             }
         }
         if now >= held.expires {
-            self.guard.forfeited(held.guard);
+            self.guard.forfeited(held.guard());
             self.surplus.push(held.slot);
             return None;
         }
         Some(held)
+    }
+
+    /// Takes a slot that has come from its place.
+    fn take_due(&mut self, place: u64) -> Option<Held> {
+        let index = usize::try_from(place - self.first_due).ok()?;
+        let held = self.due_slots.get_mut(index)?.take();
+        while let Some(None) = self.due_slots.front() {
+            self.due_slots.pop_front();
+            self.first_due += 1;
+        }
+        held
     }
 
     /// A waiter's slot has expired: it waits again, in its order of arrival.

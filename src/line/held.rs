@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::algorithm::micros;
 use crate::clock::Offset;
 use crate::permit::Limited;
 use crate::store::{DRIFT, Slot};
@@ -20,14 +21,14 @@ pub(crate) struct Held {
     pub(crate) at_once: bool,
     /// Its time by the store, with half of what the clocks may drift apart until then.
     at: u64,
-    /// How much later it may be used.
-    recorded: Duration,
-    /// What it was reserved with.
-    pub(crate) guard: Duration,
+    /// How much later it may be used, in microseconds.
+    recorded: u64,
+    /// What it was reserved with, in microseconds.
+    guard: u32,
     /// How many more could depart when it was reserved.
     pub(crate) remaining: u32,
-    /// When, seen from then, all may depart that the quotas allow.
-    pub(crate) reset: Duration,
+    /// When, seen from then, all may depart that the quotas allow, in microseconds.
+    reset: u64,
 }
 
 impl Held {
@@ -36,7 +37,15 @@ impl Held {
         if !self.at_once {
             self.due = offset.latest(self.at);
         }
-        self.expires = offset.earliest(self.at) + self.recorded;
+        self.expires = offset.earliest(self.at) + Duration::from_micros(self.recorded);
+    }
+
+    pub(crate) fn guard(&self) -> Duration {
+        Duration::from_micros(self.guard.into())
+    }
+
+    pub(crate) fn reset(&self) -> Duration {
+        Duration::from_micros(self.reset)
     }
 
     /// What to tell a waiter for whom this is too late.
@@ -44,7 +53,7 @@ impl Held {
         Limited {
             delay: self.due.saturating_duration_since(now),
             remaining: self.remaining,
-            reset: self.reset,
+            reset: self.reset(),
         }
     }
 }
@@ -68,8 +77,9 @@ pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: 
     let drift = wait / DRIFT;
     // The guard is what was recorded: less, where another has given the slot back, or more, for one
     // far behind in a burst.
-    let recorded = Duration::from_micros(slot.record.saturating_sub(slot.at + drift));
-    let recorded = recorded.saturating_sub(call.buffer);
+    let recorded = slot.record.saturating_sub(slot.at + drift);
+    let recorded = recorded.saturating_sub(micros(call.buffer));
+    let guard = micros(call.guard).min(recorded);
     let mut held = Held {
         // What was the present when the store answered has come since.
         due: call.received,
@@ -77,9 +87,10 @@ pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: 
         at_once: wait == 0,
         at: slot.at + drift / 2,
         recorded,
-        guard: call.guard.min(recorded),
+        // An hour at most.
+        guard: u32::try_from(guard).unwrap_or(u32::MAX),
         remaining,
-        reset,
+        reset: micros(reset),
         slot,
     };
     held.read_by(&call.offset);

@@ -3,15 +3,16 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::Line;
 use super::bound::Bound;
 use super::held::Held;
 use super::queue::{Queue, WaiterId, Wakes};
+use super::{Line, Who};
 use crate::epoch::Epoch;
 use crate::key::Key;
 
@@ -39,6 +40,15 @@ pub(crate) struct Newcomer {
     pub(crate) max_waiting: usize,
 }
 
+/// Who has joined a line.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) line: Arc<Line>,
+    pub(crate) id: WaiterId,
+    /// It may have to drive the line, and so has to look at once.
+    pub(crate) is_alone: bool,
+}
+
 impl Lines {
     /// Whether anybody waits for this key.
     pub(crate) fn contain(&self, key: &Key) -> bool {
@@ -56,17 +66,20 @@ impl Lines {
         epoch: &Arc<Epoch>,
         key: &Key,
         newcomer: Newcomer,
-    ) -> Result<(Arc<Line>, WaiterId), usize> {
+        waker: &Waker,
+    ) -> Result<Joined, usize> {
         let Newcomer { cost, bound, .. } = newcomer;
-        let (line, joined) = self.with_line(epoch, key, |queue, _, _| match newcomer.arrival {
-            Some(arrival) => Ok(queue.push_again(arrival, cost, bound)),
-            None if queue.len() >= newcomer.max_waiting => Err(queue.len()),
-            None => {
+        let (line, joined) = self.with_line(epoch, key, Who::Newcomer, |queue, _| {
+            let id = match newcomer.arrival {
+                Some(arrival) => queue.push_again(arrival, cost, bound),
+                None if queue.len() >= newcomer.max_waiting => return Err(queue.len()),
                 // Under the line's lock, so that arrivals are in order there.
-                Ok(queue.push(self.arrive(), cost, bound))
-            }
+                None => queue.push(self.arrive(), cost, bound),
+            };
+            queue.set_waker(id, waker);
+            Ok((id, queue.len() == 1))
         });
-        joined.map(|id| (line, id))
+        joined.map(|(id, is_alone)| Joined { line, id, is_alone })
     }
 
     /// The arrival of a request, beyond all others'.
@@ -77,9 +90,9 @@ impl Lines {
     /// Gives a slot to whoever waits first for its key, or else back to the store.
     pub(crate) fn give(&self, epoch: &Arc<Epoch>, key: &Key, held: Held) {
         let mut held = Some(held);
-        self.with_line(epoch, key, |queue, now, wakes| {
+        self.with_line(epoch, key, Who::Other, |queue, wakes| {
             if let Some(held) = held.take() {
-                queue.give(held, now, wakes);
+                queue.give(held, Instant::now(), wakes);
             }
         });
     }
@@ -100,7 +113,8 @@ impl Lines {
         &self,
         epoch: &Arc<Epoch>,
         key: &Key,
-        mut change: impl FnMut(&mut Queue, Instant, &mut Wakes) -> T,
+        who: Who,
+        mut change: impl FnMut(&mut Queue, &mut Wakes) -> T,
     ) -> (Arc<Line>, T) {
         loop {
             let line = {
@@ -111,7 +125,7 @@ impl Lines {
                 });
                 line.clone()
             };
-            if let Some(done) = line.change_open(&mut change) {
+            if let Some(done) = line.change_open(who, &mut change) {
                 return (line, done);
             }
         }

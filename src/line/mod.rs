@@ -1,10 +1,13 @@
 //! The line: who waits for one key within this process.
 //!
 //! A [`Line`] exists while somebody waits for its key. Its [`Queue`] holds the waiters and their
-//! slots; its [`Driver`](driver::Driver), one task, asks the store for slots and gives surplus
-//! ones back, and lets waiters go when their slots have come. While a call is in flight new waiters
-//! gather, and the next call asks for all of them.
+//! slots; its [`Driver`](driver::Driver) asks the store for slots and gives surplus ones back, and
+//! lets waiters go when their slots have come. While a call is in flight new waiters gather, and the
+//! next call asks for all of them. Who waits alone drives the line itself; as soon as anybody else is
+//! concerned, the driver becomes a task.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -31,7 +34,7 @@ mod tests;
 
 pub(crate) use self::bound::Bound;
 pub(crate) use self::held::{Call, Held, hold};
-pub(crate) use self::lines::{Lines, Newcomer};
+pub(crate) use self::lines::{Joined, Lines, Newcomer};
 pub(crate) use self::queue::{Refusal, WaiterId};
 
 #[derive(Debug)]
@@ -45,6 +48,7 @@ pub(crate) struct Line {
 struct State {
     queue: Queue,
     driver: DriverState,
+    lone: Lone,
     /// The line has left the map; whoever finds it nevertheless looks for its successor.
     closed: bool,
 }
@@ -59,6 +63,29 @@ enum DriverState {
     Asleep(Waker),
 }
 
+/// The driver, while it is no task but polled by the only waiter.
+#[derive(Debug)]
+enum Lone {
+    /// It is a task, or there is none.
+    None,
+    Here(Box<Driver>),
+    /// The waiter polls it; afterwards it is to become a task if somebody else is concerned by then.
+    Out {
+        concerns_others: bool,
+    },
+}
+
+/// Who changes a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// A waiter, that looks whether it may go: if it is the only one, it drives.
+    Waiter,
+    /// Somebody who is about to look.
+    Newcomer,
+    /// Somebody who will not look again.
+    Other,
+}
+
 impl Line {
     fn new(key: Key, epoch: Arc<Epoch>) -> Self {
         let queue = Queue::new(epoch.guard.clone());
@@ -68,6 +95,7 @@ impl Line {
             state: Mutex::new(State {
                 queue,
                 driver: DriverState::Gone,
+                lone: Lone::None,
                 closed: false,
             }),
         }
@@ -82,46 +110,79 @@ impl Line {
         id: WaiterId,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Held, Refusal>> {
-        self.change(|queue, now, wakes| queue.poll(id, cx, now, wakes))
+        let mut state = self.state.lock();
+        if let Some(driver) = state.lend_driver(id) {
+            drop(state);
+            self.drive(driver, cx);
+            state = self.state.lock();
+        }
+        self.change(state, Who::Waiter, |queue, wakes| {
+            queue.poll(id, cx, Instant::now(), wakes)
+        })
     }
 
     pub(crate) fn leave(self: &Arc<Self>, id: WaiterId) {
-        self.change(|queue, now, wakes| queue.leave(id, now, wakes));
+        let state = self.state.lock();
+        self.change(state, Who::Other, |queue, wakes| {
+            queue.leave(id, Instant::now(), wakes);
+        });
     }
 
-    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Queue, Instant, &mut Wakes) -> T) -> T {
-        self.change_locked(self.state.lock(), change)
-    }
-
-    /// As `change`, unless the line is closed.
+    /// Changes the queue unless the line is closed.
     fn change_open<T>(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut Queue, Instant, &mut Wakes) -> T,
+        who: Who,
+        change: impl FnOnce(&mut Queue, &mut Wakes) -> T,
     ) -> Option<T> {
         let state = self.state.lock();
-        (!state.closed).then(|| self.change_locked(state, change))
+        (!state.closed).then(|| self.change(state, who, change))
     }
 
     /// Changes the queue, then wakes whom it concerns; the driver if there is work for it.
-    fn change_locked<T>(
+    fn change<T>(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
-        change: impl FnOnce(&mut Queue, Instant, &mut Wakes) -> T,
+        who: Who,
+        change: impl FnOnce(&mut Queue, &mut Wakes) -> T,
     ) -> T {
         let mut wakes = Wakes::new();
-        let result = change(&mut state.queue, Instant::now(), &mut wakes);
+        let result = change(&mut state.queue, &mut wakes);
         let idle = state.queue.is_idle();
-        let spawn = state.call_driver(&mut wakes);
+        let driver = state.call_driver(self, who, &mut wakes);
         drop(state);
         if idle {
             // Now, and not when the driver gets to it: its runtime need not be running.
             self.epoch.lines.close(self);
         }
         wakes.into_iter().for_each(Waker::wake);
-        if spawn {
-            self.spawn_driver();
+        // One that has nothing to do any more ends here.
+        if let Some(driver) = driver
+            && !idle
+        {
+            self.spawn(*driver);
         }
         result
+    }
+
+    /// Polls the driver, which is the only waiter's.
+    fn drive(self: &Arc<Self>, mut driver: Box<Driver>, cx: &mut Context<'_>) {
+        // As in a task of its own: what goes wrong there is no panic of the waiter's.
+        let poll = AssertUnwindSafe(|| Pin::new(&mut *driver).poll(cx).is_ready());
+        let Ok(is_done) = catch_unwind(poll) else {
+            driver.fail();
+            return;
+        };
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut state.lone, Lone::None) {
+            _ if is_done => {}
+            Lone::Out {
+                concerns_others: true,
+            } => {
+                drop(state);
+                self.spawn(*driver);
+            }
+            _ => state.lone = Lone::Here(driver),
+        }
     }
 
     /// For the driver: changes the state, then wakes whom it concerns.
@@ -132,10 +193,12 @@ impl Line {
         result
     }
 
-    fn spawn_driver(self: &Arc<Self>) {
-        match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(Driver::new(self.clone()))),
-            Err(_) => self.close_down(),
+    fn spawn(self: &Arc<Self>, driver: Driver) {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(driver.moved());
+        } else {
+            // Which closes the line down, as far as that goes.
+            drop(driver);
         }
     }
 
@@ -158,19 +221,61 @@ impl Line {
 }
 
 impl State {
-    /// Wakes the driver if there may be work for it; says whether it has to be spawned.
-    fn call_driver(&mut self, wakes: &mut Wakes) -> bool {
+    /// The driver, if it is no task but that of this waiter, who looks for itself right afterwards.
+    fn lend_driver(&mut self, id: WaiterId) -> Option<Box<Driver>> {
+        if !matches!(self.lone, Lone::Here(_)) {
+            return None;
+        }
+        let out = Lone::Out {
+            concerns_others: false,
+        };
+        let Lone::Here(driver) = std::mem::replace(&mut self.lone, out) else {
+            return None;
+        };
+        self.queue.forget_waker(id);
+        Some(driver)
+    }
+
+    /// Sees to it that the driver does what there is for it; returns it if it has to become a task, or
+    /// if there is nothing left to do for the one that is none.
+    fn call_driver(
+        &mut self,
+        line: &Arc<Line>,
+        who: Who,
+        wakes: &mut Wakes,
+    ) -> Option<Box<Driver>> {
+        let idle = self.queue.is_idle();
+        match &mut self.lone {
+            Lone::Here(_) if who == Who::Waiter && !idle => return None,
+            Lone::Here(_) => {
+                let Lone::Here(driver) = std::mem::replace(&mut self.lone, Lone::None) else {
+                    return None;
+                };
+                return Some(driver);
+            }
+            Lone::Out { concerns_others } => {
+                *concerns_others = true;
+                return None;
+            }
+            Lone::None => {}
+        }
         match &self.driver {
-            DriverState::Gone if self.queue.is_idle() => return false,
+            DriverState::Gone if idle => return None,
             DriverState::Gone => {}
-            _ if !self.queue.wants_driver() => return false,
+            _ if !self.queue.wants_driver() => return None,
             _ => {}
         }
         match std::mem::replace(&mut self.driver, DriverState::Awake) {
-            DriverState::Gone => return true,
+            DriverState::Gone => {
+                let driver = Box::new(Driver::new(line.clone()));
+                if who != Who::Newcomer || self.queue.len() > 1 {
+                    return Some(driver);
+                }
+                self.lone = Lone::Here(driver);
+            }
             DriverState::Awake => {}
             DriverState::Asleep(waker) => wakes.push(waker),
         }
-        false
+        None
     }
 }

@@ -30,6 +30,10 @@ pub(crate) struct Queue {
     /// What the first segment is called; the others follow.
     pub(super) first_segment: u64,
     pub(super) due: List,
+    /// The slots of those whose slots have come, in the order in which they came; `None` for who has left.
+    pub(super) due_slots: VecDeque<Option<Held>>,
+    /// The place of the first of these slots.
+    pub(super) first_due: u64,
     /// Until when the first of them may keep the others behind it: for a third of the guard.
     pub(super) patience: Option<Instant>,
     pub(super) surplus: Vec<Slot>,
@@ -74,6 +78,8 @@ impl Queue {
             // Waiters that come back to the front may need segments before the first.
             first_segment: 1 << 32,
             due: List::default(),
+            due_slots: VecDeque::new(),
+            first_due: 0,
             patience: None,
             surplus: Vec::new(),
             asking: false,
@@ -135,6 +141,15 @@ impl Queue {
         WaiterId { index, arrival }
     }
 
+    /// Who is to be woken when there is something for a waiter to see.
+    pub(crate) fn set_waker(&mut self, id: WaiterId, waker: &Waker) {
+        self.nodes[id.index].waker = Some(waker.clone());
+    }
+
+    pub(crate) fn forget_waker(&mut self, id: WaiterId) {
+        self.nodes[id.index].waker = None;
+    }
+
     /// Lets a waiter join again whose permit has expired, in its order of arrival.
     pub(crate) fn push_again(&mut self, arrival: u64, cost: u32, bound: Bound) -> WaiterId {
         let index = self
@@ -156,7 +171,7 @@ impl Queue {
         match &self.nodes[index].phase {
             Phase::Refused(_) => {
                 if let Phase::Refused(refusal) = self.nodes.remove(index).phase {
-                    return Poll::Ready(Err(refusal));
+                    return Poll::Ready(Err(*refusal));
                 }
             }
             Phase::Due { listed, .. } if !listed || self.due.head == Some(index) => {
@@ -237,7 +252,7 @@ impl Queue {
         }
         for (_, node) in &mut self.nodes {
             if let Phase::Waiting { .. } = node.phase {
-                node.phase = Phase::Refused(Refusal::Store(error.clone()));
+                node.phase = Phase::Refused(Box::new(Refusal::Store(error.clone())));
                 wakes.extend(node.waker.take());
             }
         }
@@ -259,7 +274,7 @@ impl Queue {
         if let Phase::Waiting { segment, .. } = self.nodes[index].phase {
             self.remove_waiting(index, segment, now, wakes);
         }
-        self.nodes[index].phase = Phase::Refused(refusal);
+        self.nodes[index].phase = Phase::Refused(Box::new(refusal));
         wakes.extend(self.nodes[index].waker.take());
     }
 
@@ -286,7 +301,8 @@ impl Queue {
         let surplus = settled.surplus.into_iter().map(|held| held.slot);
         self.surplus.extend(surplus);
         for (index, limited) in settled.refused {
-            self.nodes[index].phase = Phase::Refused(Refusal::TooLong(limited));
+            let refusal = Box::new(Refusal::TooLong(limited));
+            self.nodes[index].phase = Phase::Refused(refusal);
             wakes.extend(self.nodes[index].waker.take());
         }
     }

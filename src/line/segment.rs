@@ -47,10 +47,10 @@ impl Node {
 pub(super) enum Phase {
     /// In this segment, where the foremost have slots.
     Waiting { segment: u64, has_slot: bool },
-    /// Its slot has come. While `listed`, those ahead on the list go first.
-    Due { held: Held, listed: bool },
+    /// Its slot has come, and is in this place. While `listed`, those ahead on the list go first.
+    Due { place: u64, listed: bool },
     /// It will get none.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 /// A doubly linked list through the nodes of a slab.
@@ -223,6 +223,14 @@ impl Segment {
 
     /// Adds a slot in the order of slots.
     pub(super) fn add_slot(&mut self, held: Held) {
+        if self
+            .slots
+            .back()
+            .is_none_or(|it| it.slot.at <= held.slot.at)
+        {
+            self.slots.push_back(held);
+            return;
+        }
         let place = self.slots.partition_point(|it| it.slot.at <= held.slot.at);
         self.slots.insert(place, held);
     }
