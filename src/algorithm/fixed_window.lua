@@ -111,7 +111,7 @@ function fixed_window:save()
   end
   local raw = struct.pack('<I7I4', self.start, self.count)
   if self.stop ~= self.start + self.length then raw = raw .. struct.pack('<I7', self.stop) end
-  redis.call('SET', self.key, raw, 'PX', lifetime(self:expires(), self.now))
+  redis.call('PSETEX', self.key, lifetime(self:expires(), self.now), raw)
 end
 
 algorithms.fixed = fixed_window

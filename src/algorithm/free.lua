@@ -139,6 +139,6 @@ function free.save(life)
   if #parts == 0 then
     redis.call('DEL', free.key)
   else
-    redis.call('SET', free.key, table.concat(parts), 'PX', life)
+    redis.call('PSETEX', free.key, life, table.concat(parts))
   end
 end

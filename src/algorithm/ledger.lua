@@ -9,10 +9,6 @@ local PATIENCE = 64
 
 local ledger = {}
 
-function ledger.unpack(slots)
-  return unpack_all('I8', 8, slots, 1, math.floor(#slots / 8))
-end
-
 function ledger.is_last(slot)
   local place = 4
   for _, counter in ipairs(ledger.counters) do
@@ -54,12 +50,13 @@ function ledger.load(states, free_slots, quotas, now)
   if #past > 0 then ledger.give_back_all(past) end
 end
 
--- For those that ask: what they agree on (see reserve.lua).
-function ledger.agree(terms)
-  ledger.margin, ledger.least_margin = terms.margin, terms.least_margin
-  ledger.round_trip, ledger.stagger = terms.round_trip, terms.stagger
+-- For those that ask: what the margin is, with which a free slot is of use, and which the policy asks for
+-- at least; when the answer arrives at the earliest; how much the margin grows within a burst.
+function ledger.agree(margin, least_margin, floor, earliest, stagger)
+  ledger.margin, ledger.least_margin, ledger.stagger = margin, least_margin, stagger
+  ledger.arrives = earliest
   local longest = HORIZON
-  for _, counter in ipairs(ledger.counters) do longest = math.min(longest, counter:longest_wait(terms.floor)) end
+  for _, counter in ipairs(ledger.counters) do longest = math.min(longest, counter:longest_wait(floor)) end
   ledger.longest_wait = longest
 end
 
@@ -93,8 +90,7 @@ function ledger.earliest(x, cost)
 end
 
 function ledger.recorded(at, margin)
-  return math.max(at, ledger.now + ledger.round_trip) + margin
-    + math.floor((at - ledger.now) / DRIFT)
+  return math.max(at, ledger.arrives) + margin + math.floor((at - ledger.now) / DRIFT)
 end
 
 -- Takes a slot, { at, record, cost, receipt... }, for one request or at once for more of `count` that

@@ -126,7 +126,7 @@ function sliding_buckets:save()
   for i = 1, #self.ends do
     numbers[i], counts[i] = self.ends[i] / self.width, self:count(i)
   end
-  redis.call('SET', self.key, pack_times(numbers, counts), 'PX', lifetime(self:expires(), self.now))
+  redis.call('PSETEX', self.key, lifetime(self:expires(), self.now), pack_times(numbers, counts))
 end
 
 algorithms.buckets = sliding_buckets

@@ -1,14 +1,14 @@
 -- The sliding window log, twin of sliding_log.rs.
 --
--- State: while it is short, the records packed as state.lua says. Else a ring: HEADER bytes (the place
+-- State: while it is short, the records packed as state.lua says. Else a ring: RING_HEADER bytes (the place
 -- of the first record, how many there are, how many there is room for, and the last record), then room
 -- for records of ENTRY bytes each, in microseconds. Of a ring only the parts that a call needs are
 -- read and written, so its cost does not grow with the limit.
 
-local ENTRY, HEADER, PAGE, FEW = 8, 20, 32, 16
+local ENTRY, PAGE = 8, 32
 
 -- The size of what is read first: a whole short log, or the header of a ring.
-local GLANCE = 8 + 7 * (FEW - 1)
+local GLANCE = 8 + 7 * (SHORT - 1)
 
 local sliding_log = { receipts = 0 }
 sliding_log.__index = sliding_log
@@ -33,13 +33,13 @@ function sliding_log.load(key, now, limit, window)
   if #raw == 0 then return self end
   if string.byte(raw) >= 128 then
     local times, counts = unpack_times(raw, key, now)
-    if counts or #times > FEW then refuse(key) end
+    if counts or #times > SHORT then refuse(key) end
     self.whole, self.stored = times, #times
   else
-    if #raw < HEADER + ENTRY then refuse(key) end
+    if #raw < RING_HEADER + ENTRY then refuse(key) end
     self.first, self.stored, self.room, self.last = struct.unpack('>I4I4I4I8', raw)
     if self.stored == 0 or self.stored > self.room or self.first >= self.room
-      or redis.call('STRLEN', key) ~= HEADER + self.room * ENTRY then refuse(key) end
+      or redis.call('STRLEN', key) ~= RING_HEADER + self.room * ENTRY then refuse(key) end
     check(self.last, key, now)
   end
   self:trim()
@@ -75,7 +75,7 @@ function sliding_log:at(index)
   local page = math.floor(place / PAGE)
   local records = self.pages[page]
   if not records then
-    local start = HEADER + page * PAGE * ENTRY
+    local start = RING_HEADER + page * PAGE * ENTRY
     local raw = redis.call('GETRANGE', self.key, start, start + PAGE * ENTRY - 1)
     records = unpack_all('I8', ENTRY, raw, 1, math.floor(#raw / ENTRY))
     self.pages[page] = records
@@ -118,7 +118,7 @@ end
 function sliding_log:parts(from, count)
   from = from % self.room
   local ahead = math.min(count, self.room - from)
-  return { HEADER + from * ENTRY, ahead * ENTRY }, { HEADER, (count - ahead) * ENTRY }
+  return { RING_HEADER + from * ENTRY, ahead * ENTRY }, { RING_HEADER, (count - ahead) * ENTRY }
 end
 
 -- All stored records of a ring.
@@ -271,12 +271,12 @@ function sliding_log:save()
     return
   end
   local life = lifetime(self:expires(), self.now)
-  if count <= FEW then
+  if count <= SHORT then
     local times = {}
     for i = 1, count do times[i] = self:at(i - 1) end
-    redis.call('SET', self.key, pack_times(times), 'PX', life)
+    redis.call('PSETEX', self.key, life, pack_times(times))
   elseif self.whole or count > self.room or self.room > 2 * count + 64 then
-    redis.call('SET', self.key, self:rewritten(count), 'PX', life)
+    redis.call('PSETEX', self.key, life, self:rewritten(count))
   else
     self:write(self.first, pack_all('I8', self.moved), #self.moved)
     self:write(self.first + self.stored, self:packed(), self.more)

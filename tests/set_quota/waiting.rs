@@ -70,7 +70,7 @@ async fn lines_are_counted_for_old_and_new_quotas() {
 async fn a_late_wake_up_gets_another_slot_of_its_own_quota() {
     let limiter = build(per_second(1));
     granted(&limiter).await;
-    let mut late = waiter(&limiter).await;
+    let late = waiter(&limiter).await;
     sleep(SECOND / 2).await;
     set(&limiter, Quota::per_hour(1));
     granted(&limiter).await;

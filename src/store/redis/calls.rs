@@ -14,6 +14,9 @@ use super::names::{self, Names};
 /// Longer than any wait, and a number that Lua holds exactly.
 const FAR: u64 = 1 << 53;
 
+/// The limits whose logs are as short as a script reads in one go.
+const SHORT: u32 = 16;
+
 /// What one key asks for; it can share a call with others.
 pub(super) struct Asking {
     script: &'static Script,
@@ -24,6 +27,8 @@ pub(super) struct Asking {
     asks: SmallVec<[Ask; 2]>,
     /// How many numbers a receipt holds.
     numbers: usize,
+    /// Whether the state is one log that is short unless many wait.
+    is_short: bool,
 }
 
 /// Numbers in little endian, and text that ends with a zero.
@@ -40,6 +45,7 @@ impl Asking {
             packed_asks: Packed::asks(reserve.not_before, reserve.asks, peek),
             asks: reserve.asks.into(),
             numbers: rules.iter().map(Rule::receipts).sum(),
+            is_short: matches!(rules, [Rule::SlidingLog { limit, .. }] if *limit <= SHORT),
         }
     }
 
@@ -73,6 +79,9 @@ pub(super) fn reserve(all: &[Asking], script: &Script) -> Cmd {
         call.arg(asking.names.states());
     }
     call.arg(all.len());
+    call.arg(u8::from(
+        all.len() > 1 && all.iter().all(|asking| asking.is_short),
+    ));
     for group in all.chunk_by(|a, b| a.terms == b.terms) {
         call.arg(&group[0].terms.of_keys(group.len())[..]);
         for asking in group {

@@ -19,7 +19,7 @@ use crate::store::StoreError;
 const MOST_COURIERS: usize = 2;
 
 /// The most keys, and about the most requests, that share a call: none holds the server up for long.
-const MOST_KEYS: usize = 128;
+const MOST_KEYS: usize = 256;
 const MOST_REQUESTS: usize = 2_000;
 
 /// Who asks while no call is under way has one of its own. Others gather, and tasks of their own take
@@ -46,12 +46,7 @@ struct Parcel {
 enum Delivery {
     Answer(Answer),
     /// It was not sent: who was to do so had to stop.
-    Again(Asking),
-}
-
-enum Joined<'a> {
-    Nobody(Asking, Alone<'a>),
-    Others(oneshot::Receiver<Delivery>),
+    Again(Box<Asking>),
 }
 
 impl Couriers {
@@ -68,17 +63,15 @@ impl Couriers {
 
     pub(super) async fn ask(self: Arc<Self>, mut asking: Asking, deadline: Instant) -> Answer {
         loop {
-            let receiver = match self.join(asking, deadline) {
-                Joined::Others(receiver) => receiver,
-                Joined::Nobody(asking, _alone) => {
-                    let script = asking.script();
-                    let mut answers = self.send(&[asking], script, deadline).await?;
-                    return answers.remove(0);
-                }
-            };
+            if let Some(_alone) = self.alone() {
+                let script = asking.script();
+                let mut answers = self.send(&[asking], script, deadline).await?;
+                return answers.remove(0);
+            }
+            let receiver = self.gather(asking, deadline);
             match receiver.await {
                 Ok(Delivery::Answer(answer)) => return answer,
-                Ok(Delivery::Again(it)) => asking = it,
+                Ok(Delivery::Again(it)) => asking = *it,
                 Err(_) => {
                     let lost = StoreError::new("the runtime that called redis has shut down");
                     return Err(lost.outcome_unknown());
@@ -87,14 +80,17 @@ impl Couriers {
         }
     }
 
-    /// Gathers with others, unless no call is under way.
-    fn join(self: &Arc<Self>, asking: Asking, deadline: Instant) -> Joined<'_> {
+    /// Whether no call is under way: then the next is for one key alone.
+    fn alone(&self) -> Option<Alone<'_>> {
         let mut state = self.state.lock();
-        if !state.alone && state.couriers == 0 {
-            state.alone = true;
-            return Joined::Nobody(asking, Alone(self));
-        }
+        let is_alone = !state.alone && state.couriers == 0;
+        state.alone |= is_alone;
+        is_alone.then_some(Alone(self))
+    }
+
+    fn gather(self: &Arc<Self>, asking: Asking, deadline: Instant) -> oneshot::Receiver<Delivery> {
         let (back, receiver) = oneshot::channel();
+        let mut state = self.state.lock();
         state.waiting.push(Parcel {
             asking,
             deadline,
@@ -109,7 +105,7 @@ impl Couriers {
             };
             tokio::spawn(courier.run());
         }
-        Joined::Others(receiver)
+        receiver
     }
 
     async fn send(
@@ -240,7 +236,7 @@ impl Drop for Courier {
             }
         };
         for Parcel { asking, back, .. } in deserted {
-            let _ = back.send(Delivery::Again(asking));
+            let _ = back.send(Delivery::Again(Box::new(asking)));
         }
     }
 }

@@ -1,14 +1,20 @@
 -- Takes back slots of one key that will not be used.
 --
 -- KEYS     the free slots, then the state of each quota
--- ARGV     the quotas (see read_quotas), then the slots: at, record, cost, receipt... of each, in numbers
---          of 8 bytes
+-- ARGV     the quotas, for each the name of its algorithm and three numbers; then the slots: at, record,
+--          cost, receipt... of each, in numbers of 8 bytes
 -- Returns  nothing
 
-local ledger = define_ledger()
-ledger.load({ unpack(KEYS, 2) }, KEYS[1], read_quotas(ARGV[1], 1), now)
+--@ledger
+local quotas, behind = {}, 1
+while behind <= #ARGV[1] do
+  local name, a, b, c
+  name, a, b, c, behind = struct.unpack('<sI8I8I8', ARGV[1], behind)
+  quotas[#quotas + 1] = { name, a, b, c }
+end
+ledger.load({ unpack(KEYS, 2) }, KEYS[1], quotas, now)
 local size, past, others = ledger.size, {}, {}
-local numbers = ledger.unpack(ARGV[2])
+local numbers = unpack_all('I8', 8, ARGV[2], 1, math.floor(#ARGV[2] / 8))
 
 for i = 1, #numbers, size do
   local slot = { unpack(numbers, i, i + size - 1) }

@@ -74,14 +74,11 @@ impl Scripts {
     #[cfg(test)]
     pub(super) fn told_the_time(rules: &[Rule]) -> Self {
         let mut scripts = Self::new(mixture(rules));
-        scripts.replace(
-            "local now = server_time()",
-            "local now = tonumber(table.remove(ARGV))",
-        );
-        scripts.replace(
-            "return math.max(math.ceil((expires - now) / 1000), 0) + 1",
-            "return 600000",
-        );
+        let time = "local now = time[1] * 1000000 + time[2]";
+        scripts.replace(time, "local now = tonumber(table.remove(ARGV))");
+        let lifetime = "math.max(math.ceil((expires - now) / 1000), 0) + 1";
+        scripts.replace(lifetime, "600000");
+        scripts.replace("math.ceil(life / 1000) + 1", "600000");
         scripts.replace("NUMBER, PAGE = 8, 64", "NUMBER, PAGE = 8, 3");
         scripts
     }
@@ -89,9 +86,9 @@ impl Scripts {
     /// With pages and short logs so small that there are many of the ones and few of the others.
     #[cfg(test)]
     pub(super) fn with_long_logs(mut self) -> Self {
-        self.replace("PAGE, FEW = 8, 20, 32, 16", "PAGE, FEW = 8, 20, 4, 4");
-        self.replace("MOST, HEADER, ENTRY = 16", "MOST, HEADER, ENTRY = 4");
-        self.replace("FRONT = 8", "FRONT = 2");
+        self.replace("ENTRY, PAGE = 8, 32", "ENTRY, PAGE = 8, 4");
+        self.replace("SHORT, RING_HEADER = 16", "SHORT, RING_HEADER = 4");
+        self.replace("FOREMOST = 8", "FOREMOST = 2");
         self
     }
 
@@ -103,19 +100,15 @@ impl Scripts {
     }
 
     fn new(mixture: Mixture) -> Self {
-        let script = |last: &[&str]| {
-            let ledger = format!("local function define_ledger()\n{}\nend\n", ledger(mixture));
-            let parts = [START, &ledger].into_iter().chain(last.iter().copied());
-            Script::new(parts.collect())
-        };
-        let one_log = if mixture == 1 << LOG {
-            ONE_LOG
-        } else {
-            "local reserve_in_log\n"
+        let ledger = ledger(mixture);
+        let one_log = if mixture == 1 << LOG { ONE_LOG } else { "" };
+        let script = |text: &str| {
+            let text = text.replace("--@one_log\n", one_log);
+            Script::new([START, &text.replace("--@ledger\n", &ledger)].concat())
         };
         Self {
-            reserve: script(&[one_log, include_str!("reserve.lua")]),
-            release: script(&[include_str!("release.lua")]),
+            reserve: script(include_str!("reserve.lua")),
+            release: script(include_str!("release.lua")),
         }
     }
 }
@@ -129,7 +122,7 @@ fn mixture(rules: &[Rule]) -> Mixture {
     rules.iter().map(bit).fold(0, |all, bit| all | bit)
 }
 
-/// Defines the ledger for a mixture, and returns it.
+/// Defines the ledger for a mixture.
 fn ledger(mixture: Mixture) -> String {
     let mut text = STATE.to_owned();
     let places = ALGORITHMS.iter().enumerate();
@@ -138,7 +131,7 @@ fn ledger(mixture: Mixture) -> String {
         text.push_str(NUMBER);
     }
     text.extend(mixed.map(|(_, (.., file))| *file));
-    text + LEDGER + "return ledger"
+    text + LEDGER
 }
 
 impl Script {

@@ -1,5 +1,10 @@
 -- Reading and writing state.
 
+-- How long a key has to live, in milliseconds.
+local function lifetime(expires, now)
+  return math.max(math.ceil((expires - now) / 1000), 0) + 1
+end
+
 local function refuse(key)
   error('the value of ' .. key .. ' was not written by a throttle', 0)
 end
@@ -16,7 +21,7 @@ local function load_number(key, now)
 end
 
 local function save_number(key, number, now)
-  redis.call('SET', key, string.format('%.0f', number), 'PX', lifetime(number, now))
+  redis.call('PSETEX', key, lifetime(number, now), string.format('%.0f', number))
 end
 
 -- What struct.pack and struct.unpack take at once: Lua's stack holds no more than some thousands.

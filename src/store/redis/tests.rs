@@ -67,7 +67,11 @@ impl Side for Lua<'_> {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
         let packed_terms = Packed::terms(self.rules, terms).of_keys(1);
         let packed_asks = Packed::asks(terms.not_before, asks, terms.peek);
-        let answer = self.call(false, now, &[b"1", &packed_terms, packed_asks.bytes()]);
+        let answer = self.call(
+            false,
+            now,
+            &[b"1", b"0", &packed_terms, packed_asks.bytes()],
+        );
         let receipts = self.rules.iter().map(Rule::receipts).sum();
         let mut answers = reply::read(answer, [(asks, receipts)]).unwrap();
         let reserved = answers.remove(0).unwrap();
