@@ -31,7 +31,13 @@ impl Rounds {
         median(pairs.map(|(one, other)| one / other).collect())
     }
 
-    /// The same for the best of the others in each round, which is the one that has most.
+    /// The median over the rounds of what one has more than the other.
+    pub fn difference(&self, one: usize, other: usize) -> f64 {
+        let pairs = self.figures[one].iter().zip(&self.figures[other]);
+        median(pairs.map(|(one, other)| one - other).collect())
+    }
+
+    /// As `ratio`, to the best of the others in each round, which is the one that has most.
     pub fn ratio_to_most(&self, one: usize, others: impl Iterator<Item = usize> + Clone) -> f64 {
         let figures = self.figures[one].iter().enumerate();
         let ratios = figures.map(|(round, one)| {

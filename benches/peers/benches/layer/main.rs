@@ -1,0 +1,92 @@
+//! What a tower layer adds to a call that need not wait, beside other layers that limit rates.
+//!
+//! ```sh
+//! cargo bench --bench layer                     # a table
+//! cargo bench --bench layer -- --json --check   # lines of JSON; fails if a bound is not met
+//! ```
+//!
+//! A service that is always ready and answers at once is called bare, through `Throttle` with its
+//! embedded store, and through the others, by one thread; the limits are higher than it can call. All
+//! take turns in blocks of calls, and figures are medians over the rounds: those of what a layer adds,
+//! too. Allocations are counted by the allocator, in blocks of their own.
+//!
+//! Bounds: `Throttle` adds at most 300 ns to a call, and no allocation. (Where it puts the `Departure`
+//! into the response's extensions, these allocate; that is shown, and no bound applies.)
+
+mod layered;
+
+use std::time::Instant;
+
+use clap::Parser;
+use tower_throttle_peers::rounds::{Rounds, turns};
+use tower_throttle_peers::support::{Cell, Options, Output, Progress, Table};
+
+use self::layered::Layered;
+
+const WARM_UP: u64 = 100_000;
+const BLOCK: u64 = 10_000;
+const ROUNDS: u64 = 200;
+
+const MOST_NANOS: f64 = 300.0;
+
+/// Measures what a tower layer adds to a call, beside other layers.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn main() -> anyhow::Result<()> {
+    let mut output = Output::new(Cli::parse().options);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    // Some layers set their timers up as they are made.
+    let _entered = runtime.enter();
+    let mut progress = Progress::new(1);
+    progress.begin("layers around a service that is ready");
+    let mut all = Layered::all()?;
+    for layered in &mut all {
+        layered.call(&runtime, WARM_UP)?;
+    }
+    let mut times = Rounds::new(all.len());
+    let count = all.len();
+    for round in 0..output.options().count(ROUNDS) {
+        for place in turns(round as usize, count) {
+            let start = Instant::now();
+            all[place].call(&runtime, BLOCK)?;
+            times.push(place, start.elapsed().as_secs_f64() * 1e9 / BLOCK as f64);
+        }
+    }
+    let mut allocations = Vec::new();
+    for layered in &mut all {
+        allocations.push(layered.allocations(&runtime)?);
+    }
+    let mut table = Table::new(
+        "nanoseconds that a layer adds to a call",
+        &[
+            "layer",
+            "ns per call",
+            "ns more than bare",
+            "allocations per call",
+            "more than bare",
+        ],
+    );
+    for (place, layered) in all.iter().enumerate() {
+        let (name, added) = (layered.name(), times.difference(place, 0));
+        let more = allocations[place] - allocations[0];
+        table.row([
+            Cell::text(name),
+            Cell::Figure(times.median(place)),
+            Cell::Figure(added),
+            Cell::Figure(allocations[place]),
+            Cell::Figure(more),
+        ]);
+        if layered.is_bound() {
+            output.at_most(format!("{name}, ns more than bare"), added, MOST_NANOS);
+            output.at_most(format!("{name}, allocations more than bare"), more, 0.0);
+        }
+    }
+    output.table(&table);
+    output.finish()
+}
