@@ -85,7 +85,7 @@ impl Couriers {
         let mut state = self.state.lock();
         let is_alone = !state.alone && state.couriers == 0;
         state.alone |= is_alone;
-        is_alone.then_some(Alone(self))
+        is_alone.then(|| Alone(self))
     }
 
     fn gather(self: &Arc<Self>, asking: Asking, deadline: Instant) -> oneshot::Receiver<Delivery> {
