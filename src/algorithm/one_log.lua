@@ -9,12 +9,19 @@
       raw = raw or redis.pcall('GETRANGE', name, '0', '112')
       if type(raw) ~= 'string' then break end
 
-      if raw == '' and asks == first_asks and text == first_text then
-        -- As for the one before, that was empty, too.
+      if raw == '' and first_raw then
+        -- As for another that was empty.
         redis.call('PSETEX', name, first_life, first_raw)
-        local ahead = size + 1 - first_from
-        for j = first_from, first_to do answer[ahead + j] = answer[j] end
-        size, done = ahead + first_to, true
+        if first_to == size then
+          answer[size + 1] = -2
+          size, first_to = size + 1, size + 1
+        else
+          local ahead = size + 1 - first_from
+          for j = first_from, first_end do answer[ahead + j] = answer[j] end
+          size = ahead + first_end
+          first_to = size
+        end
+        done = true
         break
       end
 
@@ -141,7 +148,7 @@
           end
           redis.call('PSETEX', name, text_of_life, raw)
           if is_empty then
-            first_asks, first_text, first_from, first_to = asks, text, size + 1, place
+            first_from, first_end, first_to = size + 1, place, place
             first_raw, first_life = raw, text_of_life
           end
         end

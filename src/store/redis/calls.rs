@@ -82,11 +82,10 @@ pub(super) fn reserve(all: &[Asking], script: &Script) -> Cmd {
     call.arg(u8::from(
         all.len() > 1 && all.iter().all(|asking| asking.is_short),
     ));
-    for group in all.chunk_by(|a, b| a.terms == b.terms) {
+    let are_alike = |a: &Asking, b: &Asking| a.packed_asks == b.packed_asks && a.terms == b.terms;
+    for group in all.chunk_by(are_alike) {
         call.arg(&group[0].terms.of_keys(group.len())[..]);
-        for asking in group {
-            call.arg(asking.packed_asks.bytes());
-        }
+        call.arg(group[0].packed_asks.bytes());
     }
     call
 }

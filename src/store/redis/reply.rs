@@ -21,13 +21,23 @@ pub(super) fn read<'a>(
     let answers = || {
         let now = items.number()?;
         let answers = all.into_iter();
-        let answers: Option<Vec<_>> = answers
-            .map(|(asks, numbers)| items.answer(now, asks, numbers))
-            .collect();
-        items.0.next().is_none().then_some(answers?)
+        let mut read: Vec<Answer> = Vec::with_capacity(answers.size_hint().0);
+        for (asks, numbers) in answers {
+            let remaining = items.signed()?;
+            let answer = if remaining == AS_BEFORE {
+                read.last()?.clone()
+            } else {
+                items.answer(now, remaining, asks, numbers)?
+            };
+            read.push(answer);
+        }
+        items.0.next().is_none().then_some(read)
     };
     answers().ok_or_else(strange)
 }
+
+/// In place of how many more may depart: all is as for the key before.
+const AS_BEFORE: i64 = -2;
 
 /// What became of one key.
 pub(super) type Answer = Result<Reserved, StoreError>;
@@ -46,8 +56,7 @@ impl Items {
         u64::try_from(self.signed()?).ok()
     }
 
-    fn answer(&mut self, now: u64, asks: &[Ask], numbers: usize) -> Option<Answer> {
-        let remaining = self.signed()?;
+    fn answer(&mut self, now: u64, remaining: i64, asks: &[Ask], numbers: usize) -> Option<Answer> {
         if remaining < 0 {
             let reason = match self.0.next()? {
                 Value::BulkString(reason) => String::from_utf8_lossy(&reason).into_owned(),

@@ -2,17 +2,18 @@
 --
 -- KEYS     for each key its free slots, then for each key the state of each quota
 -- ARGV     how many keys; 1 if these are many short logs; then for each group of keys that have them in
---          common, its terms: how many keys they are; the margin, the least margin with which a free slot is
---          of use, what the policy asks of it at least, how long the answer takes, how much the margin grows
---          within a burst; the quotas (see read_quotas). Then for each key of the group its asks: the time
---          before which no slot may lie, then for each run of like requests how many, the cost of each, the
---          longest wait; one of -1 asks only how long it would be
+--          common, terms and asks. The terms: how many keys they are; the margin, the least margin with which
+--          a free slot is of use, what the policy asks of it at least, how long the answer takes, how much
+--          the margin grows within a burst; for each quota the name of its algorithm and three numbers. The
+--          asks: the time before which no slot may lie, then for each run of like requests how many, the cost
+--          of each, the longest wait; one of -1 asks only how long it would be
 -- Returns  the server's time; then for each key how many more may depart now, the time until all may, and
 --          runs of
 --            n > 0, at, record, step, receipt...  n requests have this slot; each is recorded a step later
 --                                                 than the one before. No step if n is 1
 --            n < 0, wait                          -n requests would have to wait so long
---          or, for one whose state cannot be read, -1 and the reason; integers in microseconds
+--          or, for one whose state cannot be read, -1 and the reason; or, where all is as for the key
+--          before it, -2. Integers in microseconds
 
 local answer, size = { now }, 1
 local keys_left = ARGV[1] + 0
@@ -31,15 +32,15 @@ end
 local some_free = not values and redis.call('EXISTS', unpack(KEYS, 1, keys_left)) > 0
 
 -- The terms of the group.
-local text, keys, margin, least_margin, floor, earliest, stagger, quotas, only
--- What the first got that found an empty log, where it stands in the answer, and what was written.
-local first_asks, first_text, first_from, first_to, first_raw, first_life
+local text, asks, keys, margin, least_margin, floor, earliest, stagger, quotas, only
+-- What the first of the group got that found an empty log, where it stands in the answer, and what was written.
+local first_from, first_end, first_to, first_raw, first_life
 local reserve
 
 while keys_left > 0 do
-  if ARGV[place] ~= text then
+  do
     local round_trip, name, a, b, c, behind
-    text = ARGV[place]
+    text, asks = ARGV[place], ARGV[place + 1]
     keys, margin, least_margin, floor, round_trip, stagger, name, a, b, c, behind =
       struct.unpack('<I4I8I8I8I8I8sI8I8I8', text)
     earliest, quotas = now + round_trip, { { name, a, b, c } }
@@ -47,10 +48,10 @@ while keys_left > 0 do
       name, a, b, c, behind = struct.unpack('<sI8I8I8', text, behind)
       quotas[#quotas + 1] = { name, a, b, c }
     end
-    only = quotas[2] == nil and quotas[1]
+    only, first_raw = quotas[2] == nil and quotas[1], nil
   end
   for i = 1, keys do
-    local asks, done = ARGV[place + i], false
+    local done = false
     key = key + 1
 --@one_log
     if not done then
@@ -101,7 +102,7 @@ while keys_left > 0 do
     end
     state = state + #quotas
   end
-  keys_left, place = keys_left - keys, place + 1 + keys
+  keys_left, place = keys_left - keys, place + 2
 end
 -- What was begun and given up.
 for i = #answer, size + 1, -1 do answer[i] = nil end
