@@ -171,8 +171,7 @@ impl Ledger {
         let mut outcomes = Outcomes::new();
         let mut x = now.max(terms.not_before);
         let mut burst = Burst::default();
-        let longest_wait = self.counts().map(|it| it.longest_wait(terms.floor)).min();
-        let longest_wait = longest_wait.unwrap_or(0).min(micros(HORIZON));
+        let longest_wait = self.longest_wait(terms);
         for ask in asks {
             let ask = &Ask {
                 max_wait: ask.max_wait.min(longest_wait),
@@ -214,13 +213,13 @@ impl Ledger {
     /// How many requests of cost 1 may depart at `now`.
     pub(crate) fn remaining(&self, now: u64, terms: &Terms) -> u32 {
         let late = terms.record(now, now).max(self.last_record()) - now;
-        let remaining = self.counts().map(|count| count.remaining(now, late));
+        let remaining = self.counters.iter().map(|count| count.remaining(now, late));
         remaining.min().unwrap_or(0)
     }
 
     /// The time from which nothing recorded has any influence.
     pub(crate) fn expires(&self) -> u64 {
-        self.counts().map(Count::expires).max().unwrap_or(0)
+        self.counters.iter().map(Count::expires).max().unwrap_or(0)
     }
 
     #[cfg(test)]
@@ -254,7 +253,7 @@ impl Ledger {
         let taken = Taken { at, record, cost };
         let mut receipt = Receipt::default();
         for counter in &mut self.counters {
-            counter.as_count_mut().take(taken, &mut receipt);
+            counter.take(taken, &mut receipt);
         }
         Ok(Slot {
             at,
@@ -270,7 +269,7 @@ impl Ledger {
         let record = |at| (terms.record(at, now) + burst.ahead(at) * terms.stagger).max(last);
         let mut at = x;
         for round in 0.. {
-            let push = |at, count: &dyn Count| {
+            let push = |at, count: &Counter| {
                 let late = if round < PATIENCE {
                     record(at) - at
                 } else {
@@ -278,7 +277,7 @@ impl Ledger {
                 };
                 count.earliest(at, late, cost)
             };
-            let pushed = self.counts().fold(at, push);
+            let pushed = self.counters.iter().fold(at, push);
             if pushed == at {
                 return (at, record(at));
             }
@@ -289,22 +288,29 @@ impl Ledger {
 
     /// The least that the next departure may be recorded at.
     fn last_record(&self) -> u64 {
-        self.counts().map(Count::last_record).max().unwrap_or(0)
+        self.counters
+            .iter()
+            .map(Count::last_record)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The longest wait that every quota allows.
+    fn longest_wait(&self, terms: &Terms) -> u64 {
+        let counters = self.counters.iter();
+        let longest = counters.map(|count| count.longest_wait(terms.floor)).min();
+        longest.unwrap_or(0).min(micros(HORIZON))
     }
 
     fn refresh(&mut self, now: u64) {
         for counter in &mut self.counters {
-            counter.as_count_mut().trim(now);
+            counter.trim(now);
         }
         let past = self.free.partition_point(|free| free.at < now);
         for place in 0..past {
             give_back(&mut self.counters, &self.free[place], now);
         }
         self.free.drain(..past);
-    }
-
-    fn counts(&self) -> impl Iterator<Item = &dyn Count> {
-        self.counters.iter().map(Counter::as_count)
     }
 
     fn is_last(&self, slot: &Slot) -> bool {
@@ -324,7 +330,7 @@ fn order(slot: &Slot) -> (u64, u64, &[u64]) {
 
 fn is_last(counters: &[Counter], slot: &Slot) -> bool {
     let mut receipt = slot.receipt.as_slice();
-    counters.iter().map(Counter::as_count).all(|count| {
+    counters.iter().all(|count| {
         let own = split_off(&mut receipt, count.receipts());
         count.is_last(slot.taken(), own)
     })
@@ -332,7 +338,7 @@ fn is_last(counters: &[Counter], slot: &Slot) -> bool {
 
 fn give_back(counters: &mut [Counter], slot: &Slot, now: u64) {
     let mut receipt = slot.receipt.as_slice();
-    for count in counters.iter_mut().map(Counter::as_count_mut) {
+    for count in counters {
         let own = split_off(&mut receipt, count.receipts());
         count.give_back(slot.taken(), own, now);
     }

@@ -91,27 +91,60 @@ enum Counter {
     FixedWindow(FixedWindow),
 }
 
-impl Counter {
-    fn as_count(&self) -> &dyn Count {
-        match self {
-            Self::SlidingLog(count) => count,
-            Self::SlidingBuckets(count) => count,
-            Self::Spacing(count) => count,
-            Self::LeakyBucket(count) => count,
-            Self::Gcra(count) => count,
-            Self::FixedWindow(count) => count,
+/// Calls a method of whichever algorithm counts: by a match, not by a virtual call, as every request
+/// passes here several times.
+macro_rules! each {
+    ($counter:expr, $count:ident => $call:expr) => {
+        match $counter {
+            Counter::SlidingLog($count) => $call,
+            Counter::SlidingBuckets($count) => $call,
+            Counter::Spacing($count) => $call,
+            Counter::LeakyBucket($count) => $call,
+            Counter::Gcra($count) => $call,
+            Counter::FixedWindow($count) => $call,
         }
+    };
+}
+
+impl Count for Counter {
+    fn trim(&mut self, now: u64) {
+        each!(self, count => count.trim(now));
     }
 
-    fn as_count_mut(&mut self) -> &mut dyn Count {
-        match self {
-            Self::SlidingLog(count) => count,
-            Self::SlidingBuckets(count) => count,
-            Self::Spacing(count) => count,
-            Self::LeakyBucket(count) => count,
-            Self::Gcra(count) => count,
-            Self::FixedWindow(count) => count,
-        }
+    fn earliest(&self, x: u64, late: u64, cost: u32) -> u64 {
+        each!(self, count => count.earliest(x, late, cost))
+    }
+
+    fn last_record(&self) -> u64 {
+        each!(self, count => count.last_record())
+    }
+
+    fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
+        each!(self, count => count.take(taken, receipt));
+    }
+
+    fn receipts(&self) -> usize {
+        each!(self, count => count.receipts())
+    }
+
+    fn is_last(&self, taken: Taken, receipt: &[u64]) -> bool {
+        each!(self, count => count.is_last(taken, receipt))
+    }
+
+    fn give_back(&mut self, taken: Taken, receipt: &[u64], now: u64) {
+        each!(self, count => count.give_back(taken, receipt, now));
+    }
+
+    fn remaining(&self, now: u64, late: u64) -> u32 {
+        each!(self, count => count.remaining(now, late))
+    }
+
+    fn expires(&self) -> u64 {
+        each!(self, count => count.expires())
+    }
+
+    fn longest_wait(&self, margin: u64) -> u64 {
+        each!(self, count => count.longest_wait(margin))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A quota in the terms of its algorithm: [`Rule`].
 
 use super::{
-    Counter, fixed_window::FixedWindow, gcra::Gcra, leaky_bucket::LeakyBucket, micros,
+    Count, Counter, fixed_window::FixedWindow, gcra::Gcra, leaky_bucket::LeakyBucket, micros,
     sliding_buckets::SlidingBuckets, sliding_log::SlidingLog, spacing::Spacing,
 };
 use crate::error::BuildError;
@@ -171,7 +171,7 @@ impl Rule {
         expect(dead_code, reason = "only replies of Redis are parsed")
     )]
     pub(crate) fn receipts(&self) -> usize {
-        self.start().as_count().receipts()
+        self.start().receipts()
     }
 
     pub(super) fn start(&self) -> Counter {

@@ -9,7 +9,7 @@ use super::ledger::{Ledger, Slot};
 use super::number::Number;
 use super::sliding_buckets::{Bucket, SlidingBuckets};
 use super::sliding_log::SlidingLog;
-use super::{Counter, Rule};
+use super::{Count, Counter, Rule};
 use crate::quota::HORIZON;
 
 /// A log of no more records than this is packed, a longer one a ring.
@@ -95,7 +95,7 @@ impl Counter {
             Self::LeakyBucket(bucket) => written_number(&bucket.number),
             Self::Gcra(gcra) => written_number(&gcra.arrival),
         };
-        raw.map(|raw| (raw, self.as_count().expires()))
+        raw.map(|raw| (raw, self.expires()))
     }
 
     fn number_mut(&mut self) -> Option<&mut Number> {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::ledger::Receipt;
 use super::super::simulation::rules;
-use super::super::{Counter, Rule, Taken};
+use super::super::{Count, Counter, Rule, Taken};
 use super::model::Model;
 
 /// Small, so that times often coincide.
@@ -119,11 +119,11 @@ impl Pair {
     }
 
     fn earliest(&self, x: u64, late: u64, cost: u32) -> u64 {
-        let earliest = self.count.as_count().earliest(x, late, cost);
+        let earliest = self.count.earliest(x, late, cost);
         let expected = self.model.earliest(x, late, cost);
         assert_eq!(earliest, expected, "earliest({x}, {late}, {cost})");
         if let Some(other) = &self.seldom_trimmed {
-            assert_eq!(other.as_count().earliest(x, late, cost), expected);
+            assert_eq!(other.earliest(x, late, cost), expected);
         }
         earliest
     }
@@ -154,7 +154,7 @@ impl Pair {
             Op::GiveBack(_) => {}
             Op::Trim => {
                 if let Some(other) = &mut self.seldom_trimmed {
-                    other.as_count_mut().trim(self.now);
+                    other.trim(self.now);
                 }
             }
             Op::Ask { ahead, late, cost } => {
@@ -166,7 +166,7 @@ impl Pair {
     fn take(&mut self, x: u64, margin: u64, cost: u32) {
         let mut at = x;
         let record = loop {
-            let record = (at + margin).max(self.count.as_count().last_record());
+            let record = (at + margin).max(self.count.last_record());
             let earliest = self.earliest(at, record - at, cost);
             if earliest == at {
                 break record;
@@ -175,10 +175,10 @@ impl Pair {
         };
         let taken = Taken { at, record, cost };
         let mut receipt = Receipt::default();
-        self.count.as_count_mut().take(taken, &mut receipt);
-        assert_eq!(receipt.as_slice().len(), self.count.as_count().receipts());
+        self.count.take(taken, &mut receipt);
+        assert_eq!(receipt.as_slice().len(), self.count.receipts());
         if let Some(other) = &mut self.seldom_trimmed {
-            other.as_count_mut().take(taken, &mut Receipt::default());
+            other.take(taken, &mut Receipt::default());
         }
         self.model.take(self.ids, taken);
         let id = self.ids;
@@ -196,7 +196,7 @@ impl Pair {
         }
         let counts = [Some(&mut self.count), self.seldom_trimmed.as_mut()];
         for count in counts.into_iter().flatten() {
-            count.as_count_mut().give_back(*taken, receipt, self.now);
+            count.give_back(*taken, receipt, self.now);
         }
         self.model.give_back(*id);
         self.held.remove(place);
@@ -204,9 +204,9 @@ impl Pair {
 
     fn check(&mut self) {
         let now = self.now;
-        self.count.as_count_mut().trim(now);
+        self.count.trim(now);
         self.model.observe(now);
-        let count = self.count.as_count();
+        let count = &self.count;
         for Held { id, taken, receipt } in &self.held {
             if !self.model.has_forgotten(*id) {
                 let is_last = count.is_last(*taken, receipt.as_slice());
