@@ -1,5 +1,6 @@
 //! Waiting for a permit: the futures [`Acquire`] and [`TryAcquire`].
 
+use std::convert::identity;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,14 +9,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock::Offset;
+use crate::alone::Verdict;
 use crate::epoch::{Epoch, Epochs};
 use crate::error::Error;
 use crate::key::Key;
-use crate::line::{Bound, Call, Held, Joined, Line, Newcomer, Refusal, WaiterId, hold};
+use crate::line::{Bound, Joined, Line, Newcomer, Refusal, WaiterId};
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
-use crate::store::{Ask, Outcome, Reserve};
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
 ///
@@ -28,12 +28,23 @@ pub struct Acquire {
 }
 
 impl Acquire {
-    pub(crate) fn new(epochs: Arc<Epochs>, key: Key) -> Self {
+    pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
         Self {
             max_wait: epochs.max_wait(),
             deadline: None,
             wait: Wait::new(epochs, key),
         }
+    }
+
+    /// Keeps its place in the line for when it waits [again](Self::again), also if it does not wait at
+    /// first.
+    #[cfg_attr(
+        not(feature = "tower"),
+        expect(dead_code, reason = "only a service makes it wait")
+    )]
+    pub(crate) fn keep_place(mut self) -> Self {
+        self.wait.keeps_place = true;
+        self
     }
 
     /// Waits once more, from the place in the line that the expired permit had, under the quotas
@@ -43,7 +54,7 @@ impl Acquire {
         expect(dead_code, reason = "only a service makes it wait")
     )]
     pub(crate) fn again(&mut self, expired: Permit) {
-        self.wait.stage = Stage::Start(Some(expired.epoch().clone()));
+        self.wait.stage = Stage::Again(expired.epoch().clone());
         expired.forfeit();
     }
 
@@ -72,6 +83,7 @@ impl Acquire {
 impl Future for Acquire {
     type Output = Result<Permit, Error>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let since = this.wait.since();
@@ -79,11 +91,9 @@ impl Future for Acquire {
             .max_wait
             .and_then(|max_wait| since.checked_add(max_wait));
         let until = until.into_iter().chain(this.deadline).min();
-        let answer = ready!(
-            this.wait
-                .poll(cx, until.map_or(Bound::Unlimited, Bound::Until))
-        )?;
-        Poll::Ready(answer.map_err(|limited| Error::too_long(since.elapsed() + limited.delay)))
+        let bound = until.map_or(Bound::Unlimited, Bound::Until);
+        let limited = |limited: Limited| Err(Error::too_long(since.elapsed() + limited.delay));
+        this.wait.poll(cx, bound, identity, limited)
     }
 }
 
@@ -102,7 +112,7 @@ pub struct TryAcquire {
 }
 
 impl TryAcquire {
-    pub(crate) fn new(epochs: Arc<Epochs>, key: Key) -> Self {
+    pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
         Self {
             wait: Wait::new(epochs, key),
         }
@@ -118,9 +128,11 @@ impl TryAcquire {
 impl Future for TryAcquire {
     type Output = Result<Decision, Error>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(self.get_mut().wait.poll(cx, Bound::Now))?;
-        Poll::Ready(Ok(answer.map_or_else(Decision::Limited, Decision::Granted)))
+        let limited = |limited| Ok(Decision::Limited(limited));
+        let wait = &mut self.get_mut().wait;
+        wait.poll(cx, Bound::Now, Decision::Granted, limited)
     }
 }
 
@@ -132,9 +144,10 @@ impl fmt::Debug for TryAcquire {
 
 /// A request on its way to a permit.
 struct Wait {
-    epochs: Arc<Epochs>,
     key: Key,
     cost: u32,
+    /// Whether it has a place even if it does not wait, so that it can wait [again](Acquire::again).
+    keeps_place: bool,
     since: Option<Instant>,
     /// The place in the line, once it has one.
     arrival: Option<u64>,
@@ -142,23 +155,35 @@ struct Wait {
 }
 
 enum Stage {
-    /// In the current epoch, unless it has been under way in another.
-    Start(Option<Arc<Epoch>>),
+    /// In the epoch that is current when it is polled.
+    Start(Epochs),
+    /// In the epoch that it has been under way in.
+    Again(Arc<Epoch>),
     InLine(Arc<Line>, WaiterId),
     Done,
 }
 
-type Answer = Result<Permit, Limited>;
+/// What there is to say at first.
+enum Answer {
+    Granted(Permit),
+    Limited(Limited),
+    Failed(Error),
+    /// The request is in line, where it has to look, if it is alone.
+    InLine {
+        is_alone: bool,
+    },
+}
 
 impl Wait {
-    fn new(epochs: Arc<Epochs>, key: Key) -> Self {
+    #[inline]
+    fn new(epochs: Epochs, key: Key) -> Self {
         Self {
-            epochs,
             key,
             cost: 1,
+            keeps_place: false,
             since: None,
             arrival: None,
-            stage: Stage::Start(None),
+            stage: Stage::Start(epochs),
         }
     }
 
@@ -167,88 +192,89 @@ impl Wait {
         *self.since.get_or_insert_with(Instant::now)
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, bound: Bound) -> Poll<Result<Answer, Error>> {
-        if let Stage::Start(epoch) = &mut self.stage {
-            let epoch = epoch.take().unwrap_or_else(|| self.epochs.current());
-            check(&epoch.policy, &self.key, self.cost)?;
-            if let Some(answer) = self.try_alone(&epoch, bound)? {
-                self.stage = Stage::Done;
-                return Poll::Ready(Ok(answer.map(|held| self.permit(epoch, held))));
-            }
-            let Joined { line, id, is_alone } = self.join(&epoch, bound, cx.waker())?;
-            self.arrival = Some(id.arrival());
-            self.stage = Stage::InLine(line, id);
-            if !is_alone {
-                return Poll::Pending;
+    /// Yields what is made of the permit, or of the word that there is none.
+    ///
+    /// Inline, as is what calls it, so that a permit is moved once: moving one takes as long as finding
+    /// a slot.
+    #[inline]
+    fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        bound: Bound,
+        granted: impl Fn(Permit) -> T,
+        limited: impl Fn(Limited) -> Result<T, Error>,
+    ) -> Poll<Result<T, Error>> {
+        if !matches!(self.stage, Stage::InLine(..)) {
+            match self.start(bound, cx.waker()) {
+                Answer::Granted(permit) => return Poll::Ready(Ok(granted(permit))),
+                Answer::Limited(limit) => return Poll::Ready(limited(limit)),
+                Answer::Failed(error) => return Poll::Ready(Err(error)),
+                Answer::InLine { is_alone: false } => return Poll::Pending,
+                Answer::InLine { is_alone: true } => {}
             }
         }
+        Poll::Ready(match ready!(self.poll_line(cx)) {
+            Ok(permit) => Ok(granted(permit)),
+            Err(Refusal::TooLong(limit)) => limited(limit),
+            Err(Refusal::Store(error)) => Err(Error::store(error)),
+        })
+    }
+
+    /// Asks a store that answers at once, if nobody waits; else joins the line.
+    fn start(&mut self, bound: Bound, waker: &Waker) -> Answer {
+        let epoch = match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Start(epochs) => epochs.current(),
+            Stage::Again(epoch) => epoch,
+            Stage::InLine(..) | Stage::Done => panic!("polled after it was ready"),
+        };
+        if let Err(error) = check(&epoch.policy, &self.key, self.cost) {
+            return Answer::Failed(error);
+        }
+        if self.arrival.is_some() {
+            return self.join(&epoch, bound, waker);
+        }
+        let sent = self.since();
+        // Each in a branch of its own, so that the one that is all computation is compiled as such.
+        if let Some(store) = &epoch.embedded {
+            let verdict = epoch.ask_embedded(store, &self.key, self.cost, sent);
+            self.conclude(epoch, verdict, bound, waker)
+        } else {
+            let verdict = epoch.ask_local(&self.key, self.cost, sent);
+            self.conclude(epoch, verdict, bound, waker)
+        }
+    }
+
+    #[inline(always)]
+    fn conclude(
+        &mut self,
+        epoch: Arc<Epoch>,
+        verdict: Verdict,
+        bound: Bound,
+        waker: &Waker,
+    ) -> Answer {
+        match verdict {
+            Verdict::Departs(slot) => {
+                if self.keeps_place {
+                    self.arrival = Some(epoch.lines.arrive());
+                }
+                let key = self.key.clone();
+                Answer::Granted(Permit::new(epoch, key, slot, Duration::ZERO))
+            }
+            Verdict::Limited(limited) if bound == Bound::Now => Answer::Limited(limited),
+            Verdict::Failed(error) => Answer::Failed(Error::store(error)),
+            Verdict::Limited(_) | Verdict::Unknown => self.join(&epoch, bound, waker),
+        }
+    }
+
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refusal>> {
         let Stage::InLine(line, id) = &self.stage else {
             panic!("polled after it was ready");
         };
         let answer = ready!(line.poll(*id, cx));
         let epoch = line.epoch().clone();
         self.stage = Stage::Done;
-        Poll::Ready(match answer {
-            Ok(held) => Ok(Ok(self.permit(epoch, held))),
-            Err(Refusal::TooLong(limited)) => Ok(Err(limited)),
-            Err(Refusal::Store(error)) => Err(Error::store(error)),
-        })
-    }
-
-    /// Asks a store that answers at once, if nobody waits; `None` if the request has to join a line.
-    fn try_alone(
-        &mut self,
-        epoch: &Arc<Epoch>,
-        bound: Bound,
-    ) -> Result<Option<Result<Held, Limited>>, Error> {
-        if !epoch.store.is_local() || self.arrival.is_some() || epoch.lines.contain(&self.key) {
-            return Ok(None);
-        }
-        let sent = self.since();
-        let guard = epoch.guard.current();
-        let ask = Ask {
-            count: 1,
-            cost: self.cost,
-            max_wait: 0,
-        };
-        let mut reply = epoch.store.reserve(&Reserve {
-            guard,
-            least_guard: epoch.guard.least(),
-            asks: &[ask],
-            ..Reserve::new(&self.key, &epoch.policy)
-        });
-        let Some(reserved) = reply.take_ready() else {
-            return Ok(None);
-        };
-        let mut reserved = reserved.map_err(Error::store)?;
-        let received = Instant::now();
-        let call = Call {
-            sent,
-            received,
-            guard,
-            buffer: epoch.policy.buffer(),
-            offset: Offset::of_call(sent, sent, received, reserved.now),
-        };
-        let limited = |wait| Limited {
-            delay: Duration::from_micros(wait),
-            remaining: reserved.remaining,
-            reset: reserved.reset,
-        };
-        match reserved.outcomes.pop() {
-            Some(Outcome::Granted(slot)) => {
-                let held = hold(slot, reserved.now, reserved.remaining, reserved.reset, call);
-                if held.due < held.expires {
-                    epoch.guard.departed();
-                    self.arrival = Some(epoch.lines.arrive());
-                    return Ok(Some(Ok(held)));
-                }
-                epoch.guard.forfeited(guard);
-                epoch.lines.give(epoch, &self.key, held);
-                Ok(None)
-            }
-            Some(Outcome::Refused { wait }) if bound == Bound::Now => Ok(Some(Err(limited(wait)))),
-            Some(Outcome::Refused { .. }) | None => Ok(None),
-        }
+        let waited = self.since().elapsed();
+        Poll::Ready(answer.map(|held| Permit::new(epoch, self.key.clone(), held.into(), waited)))
     }
 
     /// Joins the line.
@@ -256,7 +282,8 @@ impl Wait {
     /// # Panics
     ///
     /// Panics where there is no runtime to wait in, or one without a timer.
-    fn join(&self, epoch: &Arc<Epoch>, bound: Bound, waker: &Waker) -> Result<Joined, Error> {
+    #[cold]
+    fn join(&mut self, epoch: &Arc<Epoch>, bound: Bound, waker: &Waker) -> Answer {
         drop(tokio::time::sleep(Duration::ZERO));
         let policy = &epoch.policy;
         // Who does not wait does not lengthen the line.
@@ -270,13 +297,14 @@ impl Wait {
             arrival: self.arrival,
             max_waiting,
         };
-        let joined = epoch.lines.join(epoch, &self.key, newcomer, waker);
-        joined.map_err(Error::line_full)
-    }
-
-    fn permit(&mut self, epoch: Arc<Epoch>, held: Held) -> Permit {
-        let since = self.since();
-        Permit::new(epoch, self.key.clone(), held, since)
+        match epoch.lines.join(epoch, &self.key, newcomer, waker) {
+            Ok(Joined { line, id, is_alone }) => {
+                self.arrival = Some(id.arrival());
+                self.stage = Stage::InLine(line, id);
+                Answer::InLine { is_alone }
+            }
+            Err(waiting) => Answer::Failed(Error::line_full(waiting)),
+        }
     }
 
     fn debug(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {

@@ -1,10 +1,11 @@
 //! What the clones of a limiter share: [`Epochs`], one [`Epoch`] for each set of quotas.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -14,17 +15,14 @@ use crate::guard::Guard;
 use crate::line::Lines;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
-use crate::store::Store;
+use crate::store::{MemoryStore, Store};
 
-/// The epoch for new requests, and those that others still depart in.
-pub(crate) struct Epochs {
-    current: ArcSwap<Epoch>,
-    /// All that are in use, the current one among them; those that are not are forgotten with the
-    /// next change.
-    known: Mutex<Vec<Weak<Epoch>>>,
-    /// What a policy is made of besides its quotas.
-    parts: PolicyParts,
-}
+/// The epochs of a limiter; clones share them.
+///
+/// The handle is the first epoch, which knows those after it: until the quotas change, a request that
+/// begins makes it the handle of its own epoch, and touches nothing else that is shared.
+#[derive(Clone)]
+pub(crate) struct Epochs(Arc<Epoch>);
 
 /// A policy, and all that serves the requests under it.
 ///
@@ -32,64 +30,102 @@ pub(crate) struct Epochs {
 pub(crate) struct Epoch {
     pub(crate) policy: Arc<Policy>,
     pub(crate) store: Arc<dyn Store>,
+    /// The same store, if it is an embedded one.
+    pub(crate) embedded: Option<MemoryStore>,
     pub(crate) lines: Lines,
     pub(crate) guard: Arc<Guard>,
     pub(crate) clock: Arc<StoreClock>,
+    /// Of the first one.
+    later: Later,
+}
+
+/// The epochs after the first.
+#[derive(Default)]
+struct Later {
+    /// Whether new requests begin in one of them.
+    is_current: AtomicBool,
+    current: ArcSwapOption<Epoch>,
+    /// All that are in use, the current one among them; those that are not are forgotten with the
+    /// next change.
+    known: Mutex<Vec<Weak<Epoch>>>,
+    /// What a policy is made of besides its quotas.
+    parts: PolicyParts,
 }
 
 impl Epochs {
     pub(crate) fn new(parts: PolicyParts, store: Arc<dyn Store>) -> Result<Self, BuildError> {
         let policy = parts.clone().build()?;
-        let first = Arc::new(Epoch {
+        Ok(Self(Arc::new(Epoch {
+            embedded: store.as_embedded().cloned(),
             store,
             lines: Lines::default(),
             guard: Arc::new(Guard::new(policy.guard())),
             clock: Arc::new(StoreClock::new()),
             policy: Arc::new(policy),
-        });
-        Ok(Self {
-            known: Mutex::new(vec![Arc::downgrade(&first)]),
-            current: ArcSwap::new(first),
-            parts,
-        })
+            later: Later {
+                parts,
+                ..Later::default()
+            },
+        })))
     }
 
     /// The epoch in which a request begins.
-    pub(crate) fn current(&self) -> Arc<Epoch> {
-        self.current.load_full()
+    #[inline]
+    pub(crate) fn current(self) -> Arc<Epoch> {
+        self.0.later.current().unwrap_or(self.0)
     }
 
     /// Begins another epoch, or goes back to one of the same policy that is still in use: two would
     /// have two lines for a key, and one would overtake the other.
     pub(crate) fn set_quotas(&self, quotas: SmallVec<[Quota; 2]>) -> Result<(), BuildError> {
-        let mut parts = self.parts.clone();
+        let Self(first) = self;
+        let later = &first.later;
+        let mut parts = later.parts.clone();
         parts.quotas = quotas;
         let policy = parts.build()?;
-        let mut known = self.known.lock();
+        let mut known = later.known.lock();
         known.retain(|epoch| epoch.strong_count() > 0);
+        if policy.id() == first.policy.id() {
+            later.is_current.store(false, Ordering::Release);
+            later.current.store(None);
+            return Ok(());
+        }
         let same = known
             .iter()
             .filter_map(Weak::upgrade)
             .find(|epoch| epoch.policy.id() == policy.id());
         let next = same.unwrap_or_else(|| {
-            let next = Arc::new(self.current().succeeded_by(policy));
+            let next = Arc::new(self.clone().current().succeeded_by(policy));
             known.push(Arc::downgrade(&next));
             next
         });
-        self.current.store(next);
+        later.current.store(Some(next));
+        later.is_current.store(true, Ordering::Release);
         Ok(())
     }
 
     /// How many lines there are in all epochs.
     pub(crate) fn lines(&self) -> usize {
-        let known = self.known.lock();
+        let known = self.0.later.known.lock();
         let epochs = known.iter().filter_map(Weak::upgrade);
-        epochs.map(|epoch| epoch.lines.len()).sum()
+        let later: usize = epochs.map(|epoch| epoch.lines.len()).sum();
+        self.0.lines.len() + later
     }
 
     /// The longest wait, which is the same in all epochs.
     pub(crate) fn max_wait(&self) -> Option<Duration> {
-        self.parts.max_wait
+        self.0.policy.max_wait()
+    }
+}
+
+impl Later {
+    #[inline]
+    fn current(&self) -> Option<Arc<Epoch>> {
+        if self.is_current.load(Ordering::Acquire) {
+            self.current.load_full()
+        } else {
+            None
+        }
     }
 }
 
@@ -98,10 +134,12 @@ impl Epoch {
     fn succeeded_by(&self, policy: Policy) -> Self {
         Self {
             store: self.store.clone(),
+            embedded: self.embedded.clone(),
             lines: Lines::default(),
             guard: Arc::new(self.guard.with_floor(policy.guard())),
             clock: self.clock.clone(),
             policy: Arc::new(policy),
+            later: Later::default(),
         }
     }
 }
@@ -119,7 +157,6 @@ impl fmt::Debug for Epoch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::MemoryStore;
 
     #[test]
     fn epochs_that_nobody_uses_are_forgotten() {
@@ -129,13 +166,16 @@ mod tests {
             ..PolicyParts::default()
         };
         let epochs = Epochs::new(parts, Arc::new(MemoryStore::new())).unwrap();
-        let in_use = epochs.current();
-        for limit in 2..100 {
+        epochs.set_quotas(quotas(2)).unwrap();
+        let in_use = epochs.clone().current();
+        for limit in 3..100 {
             epochs.set_quotas(quotas(limit)).unwrap();
             // The one in use, the last one and this one.
-            assert!(epochs.known.lock().len() <= 3);
+            assert!(epochs.0.later.known.lock().len() <= 3);
         }
+        epochs.set_quotas(quotas(2)).unwrap();
+        assert!(Arc::ptr_eq(&epochs.clone().current(), &in_use));
         epochs.set_quotas(quotas(1)).unwrap();
-        assert!(Arc::ptr_eq(&epochs.current(), &in_use));
+        assert!(Arc::ptr_eq(&epochs.clone().current(), &epochs.0));
     }
 }

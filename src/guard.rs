@@ -54,7 +54,11 @@ impl Guard {
     }
 
     pub(crate) fn current(&self) -> Duration {
-        Duration::from_micros(self.base().max(self.wanted.load(Ordering::Relaxed)))
+        Duration::from_micros(self.current_micros())
+    }
+
+    pub(crate) fn current_micros(&self) -> u64 {
+        self.base().max(self.wanted.load(Ordering::Relaxed))
     }
 
     /// A call to the store took so long, and its clock is known as closely as that.
@@ -100,7 +104,11 @@ impl Guard {
     /// The least with which a slot to come is of any use: a quarter of the floor beyond what is
     /// uncertain.
     pub(crate) fn least(&self) -> Duration {
-        Duration::from_micros(self.uncertainty.load(Ordering::Relaxed) + self.floor / 4)
+        Duration::from_micros(self.least_micros())
+    }
+
+    pub(crate) fn least_micros(&self) -> u64 {
+        self.uncertainty.load(Ordering::Relaxed) + self.floor / 4
     }
 
     /// How long an answer may take: twice as long as it took, but for slow stores, where that is
@@ -113,8 +121,7 @@ impl Guard {
     /// What is left of the guard beyond what is uncertain is at least a quarter of the floor: most
     /// often more, as the clock becomes known better until the slot comes.
     fn base(&self) -> u64 {
-        let uncertainty = self.uncertainty.load(Ordering::Relaxed);
-        self.floor.max(uncertainty + self.floor / 4)
+        self.floor.max(self.least_micros())
     }
 }
 

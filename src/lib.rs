@@ -61,6 +61,7 @@ mod algorithm;
 #[doc = include_str!("docs/plots/data-uris.md")]
 #[doc = include_str!("docs/algorithms.md")]
 pub mod algorithms {}
+mod alone;
 mod clock;
 mod departure;
 mod epoch;

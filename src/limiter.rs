@@ -34,7 +34,7 @@ use crate::store::{MemoryStore, Store};
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    epochs: Arc<Epochs>,
+    epochs: Epochs,
 }
 
 impl Limiter {
@@ -195,7 +195,7 @@ impl Limiter {
     ///
     /// As for [`try_acquire`](Self::try_acquire).
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
-        let (key, epoch) = (key.into(), self.epochs.current());
+        let (key, epoch) = (key.into(), self.epochs.clone().current());
         check(&epoch.policy, &key, 1)?;
         let reply = epoch.store.reset(&key, &epoch.policy);
         reply.await.map_err(Error::store)
@@ -270,7 +270,7 @@ impl Limiter {
     /// The quotas that are set, and the bounds on waiting.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
-        self.epochs.current().policy.clone()
+        self.epochs.clone().current().policy.clone()
     }
 
     /// For how many keys somebody waits, in this process; those who wait by quotas that have
@@ -283,7 +283,7 @@ impl Limiter {
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.epochs.current().fmt(f)
+        self.epochs.clone().current().fmt(f)
     }
 }
 
@@ -360,8 +360,6 @@ impl LimiterBuilder {
     pub fn build(self) -> Result<Limiter, BuildError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let epochs = Epochs::new(self.parts, store)?;
-        Ok(Limiter {
-            epochs: Arc::new(epochs),
-        })
+        Ok(Limiter { epochs })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,14 +16,14 @@ use crate::store::{Ask, Outcome, Reply, Reserve, Reserved, StoreError};
 /// Default: a cost of 1.
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Peek {
-    epochs: Arc<Epochs>,
+    epochs: Epochs,
     key: Key,
     cost: u32,
     reply: Option<Reply<Reserved>>,
 }
 
 impl Peek {
-    pub(crate) fn new(epochs: Arc<Epochs>, key: Key) -> Self {
+    pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
         Self {
             epochs,
             key,
@@ -40,7 +39,7 @@ impl Peek {
     }
 
     fn ask(&self) -> Result<Reply<Reserved>, Error> {
-        let epoch = self.epochs.current();
+        let epoch = self.epochs.clone().current();
         check(&epoch.policy, &self.key, self.cost)?;
         let ask = Ask {
             count: 1,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::epoch::Epoch;
 use crate::key::Key;
-use crate::line::Held;
+use crate::line::Departing;
 
 /// The right to depart now.
 ///
@@ -21,17 +21,19 @@ use crate::line::Held;
 pub struct Permit {
     epoch: Arc<Epoch>,
     key: Key,
-    held: Held,
-    waited: Duration,
+    departing: Departing,
+    /// In nanoseconds.
+    waited: u64,
 }
 
 impl Permit {
-    pub(crate) fn new(epoch: Arc<Epoch>, key: Key, held: Held, since: Instant) -> Self {
+    #[inline]
+    pub(crate) fn new(epoch: Arc<Epoch>, key: Key, departing: Departing, waited: Duration) -> Self {
         Self {
             epoch,
             key,
-            held,
-            waited: since.elapsed(),
+            departing,
+            waited: u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX),
         }
     }
 
@@ -41,7 +43,7 @@ impl Permit {
     /// store: for some milliseconds.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        Instant::now() < self.held.expires
+        Instant::now() < self.departing.expires
     }
 
     pub(crate) fn epoch(&self) -> &Arc<Epoch> {
@@ -53,7 +55,7 @@ impl Permit {
         expect(dead_code, reason = "only a service makes a permit wait")
     )]
     pub(crate) fn expires(&self) -> Instant {
-        self.held.expires
+        self.departing.expires
     }
 
     /// Gives the slot back, unused: to the next in line, or to the store for any replica to take.
@@ -61,26 +63,27 @@ impl Permit {
     /// Outside of a tokio runtime, only the embedded store takes it back; elsewhere it stays
     /// reserved until its time has passed.
     pub fn forfeit(self) {
-        self.epoch.lines.give(&self.epoch, &self.key, self.held);
+        let held = self.departing.held(self.epoch.guard.current());
+        self.epoch.lines.give(&self.epoch, &self.key, held);
     }
 
     /// How long the request waited.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        self.waited
+        Duration::from_nanos(self.waited)
     }
 
     /// How many more requests of cost 1 could have departed at once when the slot was reserved.
     #[must_use]
     pub fn remaining(&self) -> u32 {
-        self.held.remaining
+        self.departing.remaining
     }
 
     /// How long, from when the slot was reserved, until nothing recorded counts any more and as
     /// many requests may depart at once as the quotas allow.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        self.held.reset()
+        Duration::from_micros(self.departing.reset)
     }
 
     /// Whose quota the request spends.
@@ -92,7 +95,7 @@ impl Permit {
     /// What the request costs.
     #[must_use]
     pub fn cost(&self) -> u32 {
-        self.held.slot.cost
+        self.departing.slot.cost
     }
 }
 
@@ -101,7 +104,7 @@ impl fmt::Debug for Permit {
         f.debug_struct("Permit")
             .field("key", &self.key)
             .field("cost", &self.cost())
-            .field("waited", &self.waited)
+            .field("waited", &self.waited())
             .finish_non_exhaustive()
     }
 }

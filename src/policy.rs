@@ -1,11 +1,12 @@
 //! Quotas that hold jointly for a key, and the bounds on waiting: [`Policy`].
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Rule;
+use crate::algorithm::{Rule, ledger::Terms, micros};
 use crate::error::BuildError;
 use crate::quota::{Algorithm, Quota, WindowStart};
 
@@ -25,6 +26,11 @@ pub struct Policy {
     max_wait: Option<Duration>,
     max_waiting: Option<usize>,
     id: Arc<str>,
+    /// The same, hashed, for stores that hash it together with each key.
+    id_hash: u64,
+    largest_cost: u32,
+    buffer_micros: u64,
+    terms: Terms,
 }
 
 /// What a policy is made of, before it was found to make sense.
@@ -78,11 +84,7 @@ impl Policy {
     /// The most one request may cost.
     #[must_use]
     pub fn largest_cost(&self) -> u32 {
-        self.quotas
-            .iter()
-            .map(Quota::largest_cost)
-            .min()
-            .unwrap_or(u32::MAX)
+        self.largest_cost
     }
 
     /// The text that names the state of this policy in a store: the name, if any, and every quota.
@@ -99,13 +101,17 @@ impl Policy {
         &self.id
     }
 
-    /// See [`Rule::stagger`]; in microseconds.
-    pub(crate) fn stagger(&self) -> u64 {
-        self.rules
-            .iter()
-            .filter_map(Rule::stagger)
-            .min()
-            .unwrap_or(0)
+    pub(crate) fn buffer_micros(&self) -> u64 {
+        self.buffer_micros
+    }
+
+    pub(crate) fn id_hash(&self) -> u64 {
+        self.id_hash
+    }
+
+    /// What holds for a request that departs at once, with no more of a guard than there has to be.
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
     }
 
     pub(crate) fn rules(&self) -> &[Rule] {
@@ -156,14 +162,29 @@ impl PolicyParts {
         let guard = self.guard.unwrap_or_else(|| default_guard(&rules));
         let name = self.name.as_ref();
         let id = name.map_or_else(String::new, |name| format!("{name}:")) + &ids.join("+");
+        let margin = micros(guard + self.buffer);
+        let terms = Terms {
+            margin,
+            least_margin: margin,
+            floor: margin,
+            not_before: 0,
+            round_trip: 0,
+            stagger: rules.iter().filter_map(Rule::stagger).min().unwrap_or(0),
+            peek: false,
+        };
+        let largest_costs = self.quotas.iter().map(Quota::largest_cost);
         Ok(Policy {
             name: self.name.map(String::into_boxed_str),
+            largest_cost: largest_costs.min().unwrap_or(u32::MAX),
+            terms,
+            buffer_micros: micros(self.buffer),
             quotas: self.quotas,
             rules,
             buffer: self.buffer,
             guard,
             max_wait: self.max_wait,
             max_waiting: self.max_waiting,
+            id_hash: hash(&id),
             id: id.into(),
         })
     }
@@ -205,6 +226,12 @@ fn check_span(field: &'static str, span: Duration) -> Result<(), BuildError> {
         ));
     }
     Ok(())
+}
+
+fn hash(id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// 2% of the shortest span that a quota enforces, from 5 ms (less, and ordinary wake-ups come too

@@ -11,11 +11,14 @@
 //! next request to take; what nobody took by its time leaves the log then. (A number cannot forget
 //! from its middle: there, such a slot stays charged, which costs one interval once.)
 
+mod alone;
 #[cfg(test)]
 mod tests;
 
 use smallvec::SmallVec;
 
+pub(crate) use self::alone::AtOnce;
+pub use super::receipt::Receipt;
 use super::{Count, Counter, Rule, Taken, micros};
 use crate::quota::HORIZON;
 
@@ -47,30 +50,6 @@ impl Slot {
             record: self.record,
             cost: self.cost,
         }
-    }
-}
-
-/// Numbers of a store's own, which mean nothing to others.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Receipt(SmallVec<[u64; 3]>);
-
-impl Receipt {
-    /// The numbers, as they were collected.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u64] {
-        &self.0
-    }
-}
-
-impl Extend<u64> for Receipt {
-    fn extend<I: IntoIterator<Item = u64>>(&mut self, numbers: I) {
-        self.0.extend(numbers);
-    }
-}
-
-impl FromIterator<u64> for Receipt {
-    fn from_iter<I: IntoIterator<Item = u64>>(numbers: I) -> Self {
-        Self(numbers.into_iter().collect())
     }
 }
 
@@ -263,27 +242,11 @@ impl Ledger {
         })
     }
 
-    /// Lets every quota push the time later until none does; returns it, and its record.
+    /// The time that every quota allows, and its record.
     fn earliest(&self, now: u64, terms: &Terms, x: u64, burst: &Burst, cost: u32) -> (u64, u64) {
         let last = self.last_record();
         let record = |at| (terms.record(at, now) + burst.ahead(at) * terms.stagger).max(last);
-        let mut at = x;
-        for round in 0.. {
-            let push = |at, count: &Counter| {
-                let late = if round < PATIENCE {
-                    record(at) - at
-                } else {
-                    u64::MAX
-                };
-                count.earliest(at, late, cost)
-            };
-            let pushed = self.counters.iter().fold(at, push);
-            if pushed == at {
-                return (at, record(at));
-            }
-            at = pushed;
-        }
-        unreachable!("quotas do not push for ever");
+        settle(&self.counters, x, record, cost)
     }
 
     /// The least that the next departure may be recorded at.
@@ -306,6 +269,9 @@ impl Ledger {
         for counter in &mut self.counters {
             counter.trim(now);
         }
+        if self.free.is_empty() {
+            return;
+        }
         let past = self.free.partition_point(|free| free.at < now);
         for place in 0..past {
             give_back(&mut self.counters, &self.free[place], now);
@@ -320,6 +286,28 @@ impl Ledger {
     fn give_back(&mut self, slot: &Slot, now: u64) {
         give_back(&mut self.counters, slot, now);
     }
+}
+
+/// Lets every quota push the time later until none does; returns it, and its record.
+#[inline]
+fn settle<C: Count>(counts: &[C], x: u64, record: impl Fn(u64) -> u64, cost: u32) -> (u64, u64) {
+    let mut at = x;
+    for round in 0.. {
+        let push = |at, count: &C| {
+            let late = if round < PATIENCE {
+                record(at) - at
+            } else {
+                u64::MAX
+            };
+            count.earliest(at, late, cost)
+        };
+        let pushed = counts.iter().fold(at, push);
+        if pushed == at {
+            return (at, record(at));
+        }
+        at = pushed;
+    }
+    unreachable!("quotas do not push for ever");
 }
 
 /// Grows with each slot that is handed out, as none of its parts decreases but where slots were

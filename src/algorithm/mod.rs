@@ -14,6 +14,7 @@ mod gcra;
 mod leaky_bucket;
 pub(crate) mod ledger;
 mod number;
+mod receipt;
 #[cfg(test)]
 mod reference;
 mod rule;
@@ -105,6 +106,7 @@ macro_rules! each {
         }
     };
 }
+use each;
 
 impl Count for Counter {
     fn trim(&mut self, now: u64) {

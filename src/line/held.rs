@@ -20,15 +20,15 @@ pub(crate) struct Held {
     /// Whether it lay in the store's present when it was reserved.
     pub(crate) at_once: bool,
     /// Its time by the store, with half of what the clocks may drift apart until then.
-    at: u64,
+    pub(super) at: u64,
     /// How much later it may be used, in microseconds.
-    recorded: u64,
+    pub(super) recorded: u64,
     /// What it was reserved with, in microseconds.
-    guard: u32,
+    pub(super) guard: u32,
     /// How many more could depart when it was reserved.
     pub(crate) remaining: u32,
     /// When, seen from then, all may depart that the quotas allow, in microseconds.
-    reset: u64,
+    pub(super) reset: u64,
 }
 
 impl Held {

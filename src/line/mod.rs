@@ -23,6 +23,7 @@ use crate::store::Release;
 
 mod ask;
 mod bound;
+mod departing;
 mod driver;
 mod due;
 mod held;
@@ -33,6 +34,7 @@ mod segment;
 mod tests;
 
 pub(crate) use self::bound::Bound;
+pub(crate) use self::departing::Departing;
 pub(crate) use self::held::{Call, Held, hold};
 pub(crate) use self::lines::{Joined, Lines, Newcomer};
 pub(crate) use self::queue::{Refusal, WaiterId};

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Release, Reply, Reserve, Reserved, Store, Terms};
-use crate::algorithm::{ledger::Ledger, micros};
+use crate::algorithm::ledger::{AtOnce, Ledger};
+use crate::algorithm::micros;
 use crate::key::Key;
 use crate::policy::Policy;
 
@@ -40,9 +41,12 @@ struct Shard {
     entries: HashTable<Entry>,
     /// How many entries there may be before the expired ones are looked for.
     sweep_at: usize,
+    /// The latest time that anybody came with.
+    latest: u64,
 }
 
 struct Entry {
+    hash: u64,
     policy: Arc<str>,
     key: Key,
     ledger: Ledger,
@@ -57,6 +61,7 @@ impl MemoryStore {
             Mutex::new(Shard {
                 entries: HashTable::new(),
                 sweep_at: SMALL,
+                latest: 0,
             })
         };
         Self(Arc::new(Inner {
@@ -84,12 +89,40 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    fn now(&self) -> u64 {
-        self.0.start_micros + micros(self.0.start.elapsed())
+    /// Reserves a slot for one request that departs at once or not at all, as
+    /// [`reserve`](Store::reserve) would; and says whether it had to wait for other requests. The time
+    /// is that of `sent`, as reading the clock takes longer than all the rest.
+    #[inline]
+    pub(crate) fn reserve_now(
+        &self,
+        key: &Key,
+        policy: &Policy,
+        terms: &Terms,
+        cost: u32,
+        sent: Instant,
+    ) -> (AtOnce, bool) {
+        let hash = self.hash(policy, key);
+        let sent = self.time(sent);
+        let shard = self.shard(hash);
+        let (mut shard, waited) = match shard.try_lock() {
+            Some(shard) => (shard, false),
+            None => (shard.lock(), true),
+        };
+        let now = shard.tick(sent);
+        let ledger = shard.ledger(hash, policy, key);
+        (ledger.reserve_now(now, terms, cost), waited)
     }
 
-    fn hash(&self, policy: &str, key: &Key) -> u64 {
-        self.0.hasher.hash_one((policy, key))
+    fn now(&self) -> u64 {
+        self.time(Instant::now())
+    }
+
+    fn time(&self, at: Instant) -> u64 {
+        self.0.start_micros + micros(at.saturating_duration_since(self.0.start))
+    }
+
+    fn hash(&self, policy: &Policy, key: &Key) -> u64 {
+        self.0.hasher.hash_one((policy.id_hash(), key))
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
@@ -116,19 +149,10 @@ impl Store for MemoryStore {
         if let Err(error) = reserve.check() {
             return Reply::ready(Err(error));
         }
-        let hash = self.hash(policy.id(), key);
+        let hash = self.hash(policy, key);
         let mut shard = self.shard(hash).lock();
-        let now = self.now();
-        let rehash = |entry: &Entry| self.hash(&entry.policy, &entry.key);
-        shard.sweep(now, rehash);
-        let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
-        let entry = shard.entries.entry(hash, is_it, rehash);
-        let mut entry = entry.or_insert_with(|| Entry {
-            policy: policy.shared_id().clone(),
-            key: key.clone(),
-            ledger: Ledger::new(policy.rules()),
-        });
-        let ledger = &mut entry.get_mut().ledger;
+        let now = shard.tick(self.now());
+        let ledger = shard.ledger(hash, policy, key);
         let answer = ledger.answer(now, &reserve.terms(), reserve.asks);
         Reply::ready(Ok(answer))
     }
@@ -142,10 +166,10 @@ impl Store for MemoryStore {
             peek: true,
             ..reserve.terms()
         };
-        let hash = self.hash(policy.id(), key);
+        let hash = self.hash(policy, key);
         let mut shard = self.shard(hash).lock();
-        let now = self.now();
-        let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
+        let now = shard.tick(self.now());
+        let is_it = |entry: &Entry| entry.is(policy, key);
         let answer = match shard.entries.find_entry(hash, is_it) {
             Ok(mut entry) => entry.get_mut().ledger.answer(now, &terms, reserve.asks),
             Err(_) => Ledger::new(policy.rules()).answer(now, &terms, reserve.asks),
@@ -154,8 +178,8 @@ impl Store for MemoryStore {
     }
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        let hash = self.hash(policy.id(), key);
-        let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
+        let hash = self.hash(policy, key);
+        let is_it = |entry: &Entry| entry.is(policy, key);
         let mut shard = self.shard(hash).lock();
         if let Ok(entry) = shard.entries.find_entry(hash, is_it) {
             entry.remove();
@@ -165,10 +189,10 @@ impl Store for MemoryStore {
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         let Release { key, policy, slots } = *release;
-        let hash = self.hash(policy.id(), key);
+        let hash = self.hash(policy, key);
         let mut shard = self.shard(hash).lock();
-        let now = self.now();
-        let is_it = |entry: &Entry| entry.is(policy.shared_id(), key);
+        let now = shard.tick(self.now());
+        let is_it = |entry: &Entry| entry.is(policy, key);
         if let Ok(mut entry) = shard.entries.find_entry(hash, is_it) {
             entry.get_mut().ledger.release(now, slots);
             if entry.get().ledger.expires() <= now {
@@ -184,21 +208,42 @@ impl Store for MemoryStore {
 }
 
 impl Shard {
-    /// Removes what has expired once as many keys have come as were alive the last time, so that
-    /// each key costs a constant amount of sweeping.
-    fn sweep(&mut self, now: u64, rehash: impl Fn(&Entry) -> u64) {
-        if self.entries.len() < self.sweep_at {
-            return;
+    /// The time now, if somebody read it before the lock was free: others may have come with a later
+    /// one meanwhile, and none goes back.
+    fn tick(&mut self, read: u64) -> u64 {
+        self.latest = self.latest.max(read);
+        self.latest
+    }
+
+    /// The ledger of a key, a new one if need be.
+    fn ledger(&mut self, hash: u64, policy: &Policy, key: &Key) -> &mut Ledger {
+        let is_it = |entry: &Entry| entry.is(policy, key);
+        let entries = match self.entries.find_entry(hash, is_it) {
+            Ok(entry) => return &mut entry.into_mut().ledger,
+            Err(absent) => absent.into_table(),
+        };
+        let of = |entry: &Entry| entry.hash;
+        if entries.len() >= self.sweep_at {
+            // Once as many keys have come as were alive the last time, so that each costs a constant
+            // amount of sweeping.
+            entries.retain(|entry| entry.ledger.expires() > self.latest);
+            self.sweep_at = SMALL.max(entries.len() * 2);
+            entries.shrink_to(self.sweep_at, of);
         }
-        self.entries.retain(|entry| entry.ledger.expires() > now);
-        self.sweep_at = SMALL.max(self.entries.len() * 2);
-        self.entries.shrink_to(self.sweep_at, rehash);
+        let entry = Entry {
+            hash,
+            policy: policy.shared_id().clone(),
+            key: key.clone(),
+            ledger: Ledger::new(policy.rules()),
+        };
+        &mut entries.insert_unique(hash, entry, of).into_mut().ledger
     }
 }
 
 impl Entry {
-    fn is(&self, policy: &Arc<str>, key: &Key) -> bool {
-        self.key == *key && (Arc::ptr_eq(&self.policy, policy) || self.policy == *policy)
+    fn is(&self, policy: &Policy, key: &Key) -> bool {
+        let id = policy.shared_id();
+        self.key == *key && (Arc::ptr_eq(&self.policy, id) || self.policy == *id)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where slots are reserved, atomically: [`Store`], [`MemoryStore`] and [`RedisStore`].
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
 /// key once nothing recorded for it has any influence. A call may start when its reply is first
 /// polled; the limiter polls a release before the reserve that follows it. State belongs to the pair
 /// of [`Policy::id`] and key.
-pub trait Store: fmt::Debug + Send + Sync + 'static {
+pub trait Store: Any + fmt::Debug + Send + Sync {
     /// Reserves a slot for each request asked for, or records nothing for it.
     ///
     /// # Errors
@@ -70,6 +71,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// among waiting requests. Default: `false`.
     fn is_local(&self) -> bool {
         false
+    }
+}
+
+impl dyn Store {
+    /// This store, if it is an embedded one, which can be asked without a detour.
+    pub(crate) fn as_embedded(&self) -> Option<&MemoryStore> {
+        (self as &dyn Any).downcast_ref()
     }
 }
 
@@ -162,11 +170,9 @@ impl<'a> Reserve<'a> {
         Terms {
             margin: micros(self.guard + buffer),
             least_margin: micros(self.least_guard + buffer),
-            floor: micros(self.policy.guard() + buffer),
             not_before: self.not_before,
             round_trip: micros(self.round_trip),
-            stagger: self.policy.stagger(),
-            peek: false,
+            ..self.policy.terms()
         }
     }
 }

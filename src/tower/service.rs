@@ -71,7 +71,7 @@ where
 
     fn call(&mut self, request: Q) -> Self::Future {
         let acquire = match self.key.extract(&request) {
-            Extracted::Key(key) => Ok(Some(self.limiter.acquire(key))),
+            Extracted::Key(key) => Ok(Some(self.limiter.acquire(key).keep_place())),
             Extracted::Exempt => Ok(None),
             Extracted::Refused(reason) => Err(Error::no_key(reason)),
         };
