@@ -23,15 +23,18 @@ use crate::policy::Policy;
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Acquire {
     wait: Wait,
-    max_wait: Option<Duration>,
-    deadline: Option<Instant>,
+    patience: Patience,
 }
 
 impl Acquire {
+    #[inline]
     pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
         Self {
-            max_wait: epochs.max_wait(),
-            deadline: None,
+            patience: Patience {
+                waits: true,
+                max_wait: epochs.max_wait(),
+                deadline: None,
+            },
             wait: Wait::new(epochs, key),
         }
     }
@@ -54,7 +57,9 @@ impl Acquire {
         expect(dead_code, reason = "only a service makes it wait")
     )]
     pub(crate) fn again(&mut self, expired: Permit) {
-        self.wait.stage = Stage::Again(expired.epoch().clone());
+        if let Stage::Done(Some(begun)) = self.wait.stage {
+            self.wait.stage = Stage::Again(expired.epoch().clone(), begun);
+        }
         expired.forfeit();
     }
 
@@ -68,14 +73,16 @@ impl Acquire {
 
     /// Refuses the request at once if it would have to wait longer, unless the policy is stricter.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.max_wait = Some(self.max_wait.map_or(max_wait, |it| it.min(max_wait)));
+        let longest = self.patience.max_wait;
+        self.patience.max_wait = Some(longest.map_or(max_wait, |it| it.min(max_wait)));
         self
     }
 
     /// Refuses the request at once if it could not depart by then. What may depart now does, even if
     /// the deadline has passed.
     pub fn deadline(mut self, deadline: Instant) -> Self {
-        self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
+        let latest = self.patience.deadline;
+        self.patience.deadline = Some(latest.map_or(deadline, |it| it.min(deadline)));
         self
     }
 }
@@ -85,15 +92,11 @@ impl Future for Acquire {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let since = this.wait.since();
-        let until = this
-            .max_wait
-            .and_then(|max_wait| since.checked_add(max_wait));
-        let until = until.into_iter().chain(this.deadline).min();
-        let bound = until.map_or(Bound::Unlimited, Bound::Until);
-        let limited = |limited: Limited| Err(Error::too_long(since.elapsed() + limited.delay));
-        this.wait.poll(cx, bound, identity, limited)
+        let Self { wait, patience } = self.get_mut();
+        let limited = |limited: Limited, since: Instant| {
+            Err(Error::too_long(since.elapsed() + limited.delay))
+        };
+        wait.poll(cx, patience, identity, limited)
     }
 }
 
@@ -112,6 +115,7 @@ pub struct TryAcquire {
 }
 
 impl TryAcquire {
+    #[inline]
     pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
         Self {
             wait: Wait::new(epochs, key),
@@ -130,9 +134,9 @@ impl Future for TryAcquire {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let limited = |limited| Ok(Decision::Limited(limited));
+        let limited = |limited, _| Ok(Decision::Limited(limited));
         let wait = &mut self.get_mut().wait;
-        wait.poll(cx, Bound::Now, Decision::Granted, limited)
+        wait.poll(cx, &Patience::NONE, Decision::Granted, limited)
     }
 }
 
@@ -142,31 +146,61 @@ impl fmt::Debug for TryAcquire {
     }
 }
 
+/// How long a request waits.
+struct Patience {
+    waits: bool,
+    max_wait: Option<Duration>,
+    deadline: Option<Instant>,
+}
+
+impl Patience {
+    const NONE: Self = Self {
+        waits: false,
+        max_wait: None,
+        deadline: None,
+    };
+
+    /// For a request that was made then.
+    fn bound(&self, since: Instant) -> Bound {
+        if !self.waits {
+            return Bound::Now;
+        }
+        let longest = self.max_wait.and_then(|it| since.checked_add(it));
+        let until = longest.into_iter().chain(self.deadline).min();
+        until.map_or(Bound::Unlimited, Bound::Until)
+    }
+}
+
 /// A request on its way to a permit.
 struct Wait {
     key: Key,
     cost: u32,
     /// Whether it has a place even if it does not wait, so that it can wait [again](Acquire::again).
     keeps_place: bool,
-    since: Option<Instant>,
-    /// The place in the line, once it has one.
-    arrival: Option<u64>,
     stage: Stage,
 }
 
 enum Stage {
     /// In the epoch that is current when it is polled.
-    Start(Epochs),
+    Start(Option<Epochs>),
     /// In the epoch that it has been under way in.
-    Again(Arc<Epoch>),
-    InLine(Arc<Line>, WaiterId),
-    Done,
+    Again(Arc<Epoch>, Begun),
+    InLine(Arc<Line>, WaiterId, Instant),
+    /// It can wait again if that is known.
+    Done(Option<Begun>),
+}
+
+/// When a request was made: when its future was first polled. And its place in the line since.
+#[derive(Clone, Copy)]
+struct Begun {
+    since: Instant,
+    arrival: u64,
 }
 
 /// What there is to say at first.
 enum Answer {
     Granted(Permit),
-    Limited(Limited),
+    Limited(Limited, Instant),
     Failed(Error),
     /// The request is in line, where it has to look, if it is alone.
     InLine {
@@ -181,15 +215,8 @@ impl Wait {
             key,
             cost: 1,
             keeps_place: false,
-            since: None,
-            arrival: None,
-            stage: Stage::Start(epochs),
+            stage: Stage::Start(Some(epochs)),
         }
-    }
-
-    /// When the request was made: when the future was first polled.
-    fn since(&mut self) -> Instant {
-        *self.since.get_or_insert_with(Instant::now)
     }
 
     /// Yields what is made of the permit, or of the word that there is none.
@@ -200,47 +227,44 @@ impl Wait {
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
-        bound: Bound,
+        patience: &Patience,
         granted: impl Fn(Permit) -> T,
-        limited: impl Fn(Limited) -> Result<T, Error>,
+        limited: impl Fn(Limited, Instant) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
         if !matches!(self.stage, Stage::InLine(..)) {
-            match self.start(bound, cx.waker()) {
+            match self.start(patience, cx.waker()) {
                 Answer::Granted(permit) => return Poll::Ready(Ok(granted(permit))),
-                Answer::Limited(limit) => return Poll::Ready(limited(limit)),
+                Answer::Limited(limit, since) => return Poll::Ready(limited(limit, since)),
                 Answer::Failed(error) => return Poll::Ready(Err(error)),
                 Answer::InLine { is_alone: false } => return Poll::Pending,
                 Answer::InLine { is_alone: true } => {}
             }
         }
         Poll::Ready(match ready!(self.poll_line(cx)) {
-            Ok(permit) => Ok(granted(permit)),
-            Err(Refusal::TooLong(limit)) => limited(limit),
-            Err(Refusal::Store(error)) => Err(Error::store(error)),
+            Answer::Granted(permit) => Ok(granted(permit)),
+            Answer::Limited(limit, since) => limited(limit, since),
+            Answer::Failed(error) => Err(error),
+            Answer::InLine { .. } => return Poll::Pending,
         })
     }
 
     /// Asks a store that answers at once, if nobody waits; else joins the line.
-    fn start(&mut self, bound: Bound, waker: &Waker) -> Answer {
-        let epoch = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Start(epochs) => epochs.current(),
-            Stage::Again(epoch) => epoch,
-            Stage::InLine(..) | Stage::Done => panic!("polled after it was ready"),
+    fn start(&mut self, patience: &Patience, waker: &Waker) -> Answer {
+        let Stage::Start(epochs) = &mut self.stage else {
+            return self.start_again(patience, waker);
         };
+        let epoch = epochs.take().expect("polled after it was ready").current();
         if let Err(error) = check(&epoch.policy, &self.key, self.cost) {
             return Answer::Failed(error);
         }
-        if self.arrival.is_some() {
-            return self.join(&epoch, bound, waker);
-        }
-        let sent = self.since();
+        let since = Instant::now();
         // Each in a branch of its own, so that the one that is all computation is compiled as such.
         if let Some(store) = &epoch.embedded {
-            let verdict = epoch.ask_embedded(store, &self.key, self.cost, sent);
-            self.conclude(epoch, verdict, bound, waker)
+            let verdict = epoch.ask_embedded(store, &self.key, self.cost, since);
+            self.conclude(epoch, verdict, patience, since, waker)
         } else {
-            let verdict = epoch.ask_local(&self.key, self.cost, sent);
-            self.conclude(epoch, verdict, bound, waker)
+            let verdict = epoch.ask_local(&self.key, self.cost, since);
+            self.conclude(epoch, verdict, patience, since, waker)
         }
     }
 
@@ -249,32 +273,34 @@ impl Wait {
         &mut self,
         epoch: Arc<Epoch>,
         verdict: Verdict,
-        bound: Bound,
+        patience: &Patience,
+        since: Instant,
         waker: &Waker,
     ) -> Answer {
         match verdict {
             Verdict::Departs(slot) => {
                 if self.keeps_place {
-                    self.arrival = Some(epoch.lines.arrive());
+                    let arrival = epoch.lines.arrive();
+                    self.stage = Stage::Done(Some(Begun { since, arrival }));
                 }
                 let key = self.key.clone();
                 Answer::Granted(Permit::new(epoch, key, slot, Duration::ZERO))
             }
-            Verdict::Limited(limited) if bound == Bound::Now => Answer::Limited(limited),
+            Verdict::Limited(limited) if !patience.waits => Answer::Limited(limited, since),
             Verdict::Failed(error) => Answer::Failed(Error::store(error)),
-            Verdict::Limited(_) | Verdict::Unknown => self.join(&epoch, bound, waker),
+            Verdict::Limited(_) | Verdict::Unknown => {
+                self.join(&epoch, patience, since, None, waker)
+            }
         }
     }
 
-    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refusal>> {
-        let Stage::InLine(line, id) = &self.stage else {
+    #[cold]
+    fn start_again(&mut self, patience: &Patience, waker: &Waker) -> Answer {
+        let stage = std::mem::replace(&mut self.stage, Stage::Done(None));
+        let Stage::Again(epoch, Begun { since, arrival }) = stage else {
             panic!("polled after it was ready");
         };
-        let answer = ready!(line.poll(*id, cx));
-        let epoch = line.epoch().clone();
-        self.stage = Stage::Done;
-        let waited = self.since().elapsed();
-        Poll::Ready(answer.map(|held| Permit::new(epoch, self.key.clone(), held.into(), waited)))
+        self.join(&epoch, patience, since, Some(arrival), waker)
     }
 
     /// Joins the line.
@@ -283,28 +309,48 @@ impl Wait {
     ///
     /// Panics where there is no runtime to wait in, or one without a timer.
     #[cold]
-    fn join(&mut self, epoch: &Arc<Epoch>, bound: Bound, waker: &Waker) -> Answer {
+    fn join(
+        &mut self,
+        epoch: &Arc<Epoch>,
+        patience: &Patience,
+        since: Instant,
+        arrival: Option<u64>,
+        waker: &Waker,
+    ) -> Answer {
         drop(tokio::time::sleep(Duration::ZERO));
-        let policy = &epoch.policy;
         // Who does not wait does not lengthen the line.
-        let max_waiting = match bound {
-            Bound::Now => usize::MAX,
-            Bound::Unlimited | Bound::Until(_) => policy.max_waiting().unwrap_or(usize::MAX),
-        };
+        let longest = epoch.policy.max_waiting().filter(|_| patience.waits);
         let newcomer = Newcomer {
             cost: self.cost,
-            bound,
-            arrival: self.arrival,
-            max_waiting,
+            bound: patience.bound(since),
+            arrival,
+            max_waiting: longest.unwrap_or(usize::MAX),
         };
         match epoch.lines.join(epoch, &self.key, newcomer, waker) {
             Ok(Joined { line, id, is_alone }) => {
-                self.arrival = Some(id.arrival());
-                self.stage = Stage::InLine(line, id);
+                self.stage = Stage::InLine(line, id, since);
                 Answer::InLine { is_alone }
             }
             Err(waiting) => Answer::Failed(Error::line_full(waiting)),
         }
+    }
+
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+        let Stage::InLine(line, id, since) = &self.stage else {
+            panic!("polled after it was ready");
+        };
+        let (epoch, since) = (line.epoch().clone(), *since);
+        let answer = ready!(line.poll(*id, cx));
+        let arrival = id.arrival();
+        self.stage = Stage::Done(Some(Begun { since, arrival }));
+        Poll::Ready(match answer {
+            Ok(held) => {
+                let permit = Permit::new(epoch, self.key.clone(), held.into(), since.elapsed());
+                Answer::Granted(permit)
+            }
+            Err(Refusal::TooLong(limited)) => Answer::Limited(limited, since),
+            Err(Refusal::Store(error)) => Answer::Failed(Error::store(error)),
+        })
     }
 
     fn debug(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
@@ -317,7 +363,7 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Stage::InLine(line, id) = &self.stage {
+        if let Stage::InLine(line, id, _) = &self.stage {
             line.leave(*id);
         }
     }

@@ -56,8 +56,7 @@ impl Epoch {
         }
         let departing =
             Departing::at_once(answer.slot, sent, buffer, answer.remaining, answer.reset);
-        let now = if waited { Instant::now() } else { sent };
-        if departing.expires <= now {
+        if departing.is_over(waited.then(Instant::now)) {
             self.take_back(key, departing, Duration::from_micros(guard));
             return Verdict::Unknown;
         }
@@ -105,7 +104,7 @@ impl Epoch {
                     offset: Offset::of_call(sent, sent, received, now),
                 };
                 let departing = Departing::from(hold(slot, now, remaining, reset, call));
-                if departing.expires <= received {
+                if departing.is_over(Some(received)) {
                     self.take_back(key, departing, guard);
                     return Verdict::Unknown;
                 }

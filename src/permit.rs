@@ -43,7 +43,7 @@ impl Permit {
     /// store: for some milliseconds.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        Instant::now() < self.departing.expires
+        Instant::now() < self.departing.expires()
     }
 
     pub(crate) fn epoch(&self) -> &Arc<Epoch> {
@@ -55,7 +55,7 @@ impl Permit {
         expect(dead_code, reason = "only a service makes a permit wait")
     )]
     pub(crate) fn expires(&self) -> Instant {
-        self.departing.expires
+        self.departing.expires()
     }
 
     /// Gives the slot back, unused: to the next in line, or to the store for any replica to take.

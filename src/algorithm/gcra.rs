@@ -24,12 +24,14 @@ impl Gcra {
 }
 
 impl Count for Gcra {
+    #[inline]
     fn earliest(&self, x: u64, _late: u64, cost: u32) -> u64 {
         let Number { interval, time } = self.arrival;
         let last_unit = time + interval * u64::from(cost - 1);
         x.max(last_unit.saturating_sub(self.tolerance))
     }
 
+    #[inline]
     fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
         self.arrival.take(taken, receipt);
     }
@@ -46,6 +48,7 @@ impl Count for Gcra {
         self.arrival.give_back(taken, receipt);
     }
 
+    #[inline]
     fn remaining(&self, now: u64, late: u64) -> u32 {
         let Number { interval, time } = self.arrival;
         let latest = now + self.tolerance;
@@ -57,6 +60,7 @@ impl Count for Gcra {
         u32::try_from(behind + 1).unwrap_or(u32::MAX)
     }
 
+    #[inline]
     fn expires(&self) -> u64 {
         self.arrival.time
     }

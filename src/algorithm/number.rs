@@ -15,6 +15,7 @@ impl Number {
         Self { interval, time: 0 }
     }
 
+    #[inline]
     pub(super) fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
         receipt.extend([self.time]);
         self.time = self.after(self.time, taken);
@@ -32,6 +33,7 @@ impl Number {
         }
     }
 
+    #[inline]
     fn after(&self, before: u64, taken: Taken) -> u64 {
         before.max(taken.record) + self.interval * u64::from(taken.cost)
     }

@@ -29,6 +29,7 @@ impl SlidingLog {
 }
 
 impl Count for SlidingLog {
+    #[inline]
     fn trim(&mut self, now: u64) {
         while self
             .records
@@ -39,6 +40,7 @@ impl Count for SlidingLog {
         }
     }
 
+    #[inline]
     fn earliest(&self, x: u64, _late: u64, cost: u32) -> u64 {
         let after = self.records.len() + cost as usize;
         match after.checked_sub(self.limit + 1) {
@@ -47,10 +49,12 @@ impl Count for SlidingLog {
         }
     }
 
+    #[inline]
     fn last_record(&self) -> u64 {
         self.records.back().copied().unwrap_or(0)
     }
 
+    #[inline]
     fn take(&mut self, taken: Taken, _receipt: &mut Receipt) {
         self.records
             .extend(std::iter::repeat_n(taken.record, taken.cost as usize));
@@ -75,11 +79,13 @@ impl Count for SlidingLog {
         self.records.drain(first..first + count);
     }
 
+    #[inline]
     fn remaining(&self, _now: u64, _late: u64) -> u32 {
         let free = self.limit.saturating_sub(self.records.len());
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
+    #[inline]
     fn expires(&self) -> u64 {
         self.records.back().map_or(0, |last| last + self.window)
     }

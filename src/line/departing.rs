@@ -12,9 +12,9 @@ use crate::store::Slot;
 #[derive(Debug)]
 pub(crate) struct Departing {
     pub(crate) slot: Slot,
-    /// No departure from then on.
-    pub(crate) expires: Instant,
-    /// How much later than its slot it may depart, in microseconds.
+    /// When its slot came, at the earliest.
+    came: Instant,
+    /// How much later than that it may depart, in microseconds.
     recorded: u32,
     /// How many more could depart when it was reserved.
     pub(crate) remaining: u32,
@@ -32,27 +32,40 @@ impl Departing {
         remaining: u32,
         reset: u64,
     ) -> Self {
-        let recorded = slot.record.saturating_sub(slot.at + buffer);
         Self {
-            expires: sent + Duration::from_micros(recorded),
-            recorded: saturated(recorded),
+            came: sent,
+            recorded: saturated(slot.record.saturating_sub(slot.at + buffer)),
             remaining,
             reset,
             slot,
         }
     }
 
+    /// No departure from then on.
+    #[inline]
+    pub(crate) fn expires(&self) -> Instant {
+        self.came + Duration::from_micros(self.recorded.into())
+    }
+
+    /// Whether it is too late to depart; without a time, the slot has come this moment.
+    #[inline]
+    pub(crate) fn is_over(&self, now: Option<Instant>) -> bool {
+        match now {
+            Some(now) => now >= self.expires(),
+            None => self.recorded == 0,
+        }
+    }
+
     /// The slot for those who wait, reserved with this guard at most.
     pub(crate) fn held(self, guard: Duration) -> Held {
-        let recorded = Duration::from_micros(self.recorded.into());
+        let guard = u32::try_from(guard.as_micros()).unwrap_or(u32::MAX);
         Held {
-            due: self.expires.checked_sub(recorded).unwrap_or(self.expires),
-            expires: self.expires,
+            due: self.came,
+            expires: self.expires(),
             at_once: true,
             at: self.slot.at,
             recorded: self.recorded.into(),
-            guard: u32::try_from(guard.as_micros())
-                .map_or(self.recorded, |it| it.min(self.recorded)),
+            guard: guard.min(self.recorded),
             remaining: self.remaining,
             reset: self.reset,
             slot: self.slot,
@@ -62,9 +75,13 @@ impl Departing {
 
 impl From<Held> for Departing {
     fn from(held: Held) -> Self {
+        let recorded = saturated(held.recorded);
+        let came = held
+            .expires
+            .checked_sub(Duration::from_micros(recorded.into()));
         Self {
-            expires: held.expires,
-            recorded: saturated(held.recorded),
+            came: came.unwrap_or(held.due),
+            recorded,
             remaining: held.remaining,
             reset: held.reset,
             slot: held.slot,

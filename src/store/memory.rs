@@ -122,7 +122,7 @@ impl MemoryStore {
     }
 
     fn hash(&self, policy: &Policy, key: &Key) -> u64 {
-        self.0.hasher.hash_one((policy.id_hash(), key))
+        self.0.hasher.hash_one((policy.id_hash(), key.as_str()))
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
@@ -210,37 +210,63 @@ impl Store for MemoryStore {
 impl Shard {
     /// The time now, if somebody read it before the lock was free: others may have come with a later
     /// one meanwhile, and none goes back.
+    #[inline]
     fn tick(&mut self, read: u64) -> u64 {
         self.latest = self.latest.max(read);
         self.latest
     }
 
     /// The ledger of a key, a new one if need be.
+    #[inline]
     fn ledger(&mut self, hash: u64, policy: &Policy, key: &Key) -> &mut Ledger {
         let is_it = |entry: &Entry| entry.is(policy, key);
-        let entries = match self.entries.find_entry(hash, is_it) {
-            Ok(entry) => return &mut entry.into_mut().ledger,
-            Err(absent) => absent.into_table(),
-        };
-        let of = |entry: &Entry| entry.hash;
-        if entries.len() >= self.sweep_at {
-            // Once as many keys have come as were alive the last time, so that each costs a constant
-            // amount of sweeping.
-            entries.retain(|entry| entry.ledger.expires() > self.latest);
-            self.sweep_at = SMALL.max(entries.len() * 2);
-            entries.shrink_to(self.sweep_at, of);
+        match self.entries.find_entry(hash, is_it) {
+            Ok(entry) => &mut entry.into_mut().ledger,
+            Err(absent) => {
+                let entries = absent.into_table();
+                insert(
+                    entries,
+                    &mut self.sweep_at,
+                    self.latest,
+                    Entry::new(hash, policy, key),
+                )
+            }
         }
-        let entry = Entry {
+    }
+}
+
+/// Adds a ledger, and first removes those that have expired if as many keys have come as were alive the
+/// last time, so that each costs a constant amount of sweeping.
+#[cold]
+fn insert<'a>(
+    entries: &'a mut HashTable<Entry>,
+    sweep_at: &mut usize,
+    now: u64,
+    entry: Entry,
+) -> &'a mut Ledger {
+    let hash = |entry: &Entry| entry.hash;
+    if entries.len() >= *sweep_at {
+        entries.retain(|entry| entry.ledger.expires() > now);
+        *sweep_at = SMALL.max(entries.len() * 2);
+        entries.shrink_to(*sweep_at, hash);
+    }
+    &mut entries
+        .insert_unique(entry.hash, entry, hash)
+        .into_mut()
+        .ledger
+}
+
+impl Entry {
+    fn new(hash: u64, policy: &Policy, key: &Key) -> Self {
+        Self {
             hash,
             policy: policy.shared_id().clone(),
             key: key.clone(),
             ledger: Ledger::new(policy.rules()),
-        };
-        &mut entries.insert_unique(hash, entry, of).into_mut().ledger
+        }
     }
-}
 
-impl Entry {
+    #[inline]
     fn is(&self, policy: &Policy, key: &Key) -> bool {
         let id = policy.shared_id();
         self.key == *key && (Arc::ptr_eq(&self.policy, id) || self.policy == *id)
