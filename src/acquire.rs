@@ -362,6 +362,7 @@ impl Wait {
 }
 
 impl Drop for Wait {
+    #[inline]
     fn drop(&mut self) {
         if let Stage::InLine(line, id, _) = &self.stage {
             line.leave(*id);

@@ -106,10 +106,10 @@ impl Count for FixedWindow {
         x
     }
 
-    fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
+    fn take(&mut self, taken: Taken) -> Receipt {
         let Window { start, end, count } = self.window;
-        receipt.extend([start, end, count]);
         self.window = self.after(self.window, taken);
+        Receipt::from([start, end, count])
     }
 
     fn receipts(&self) -> usize {
@@ -171,8 +171,7 @@ mod tests {
             record: at + late,
             cost,
         };
-        let mut receipt = Receipt::default();
-        window.take(taken, &mut receipt);
+        let receipt = window.take(taken);
         (taken, receipt)
     }
 

@@ -32,8 +32,8 @@ impl Count for Gcra {
     }
 
     #[inline]
-    fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
-        self.arrival.take(taken, receipt);
+    fn take(&mut self, taken: Taken) -> Receipt {
+        self.arrival.take(taken)
     }
 
     fn receipts(&self) -> usize {
@@ -76,7 +76,7 @@ mod tests {
             record: at,
             cost,
         };
-        gcra.take(taken, &mut Receipt::default());
+        gcra.take(taken);
     }
 
     #[test]

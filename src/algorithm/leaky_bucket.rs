@@ -27,8 +27,8 @@ impl Count for LeakyBucket {
         x.max(self.number.time)
     }
 
-    fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
-        self.number.take(taken, receipt);
+    fn take(&mut self, taken: Taken) -> Receipt {
+        self.number.take(taken)
     }
 
     fn receipts(&self) -> usize {
@@ -109,7 +109,7 @@ mod tests {
                 record: at + 10,
                 cost: 1,
             };
-            bucket.take(taken, &mut Receipt::default());
+            bucket.take(taken);
         }
         assert_eq!(bucket.expires(), 1_440);
     }

@@ -232,7 +232,8 @@ impl Ledger {
         let taken = Taken { at, record, cost };
         let mut receipt = Receipt::default();
         for counter in &mut self.counters {
-            counter.take(taken, &mut receipt);
+            let own = counter.take(taken);
+            receipt.extend(own.as_slice().iter().copied());
         }
         Ok(Slot {
             at,

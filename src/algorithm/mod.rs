@@ -56,10 +56,10 @@ trait Count {
         0
     }
 
-    /// Records a departure and adds to its receipt what [`give_back`](Self::give_back) needs to know.
-    fn take(&mut self, taken: Taken, receipt: &mut Receipt);
+    /// Records a departure; yields what [`give_back`](Self::give_back) needs to know.
+    fn take(&mut self, taken: Taken) -> Receipt;
 
-    /// How many numbers `take` adds.
+    /// How many numbers `take` yields.
     fn receipts(&self) -> usize {
         0
     }
@@ -121,8 +121,8 @@ impl Count for Counter {
         each!(self, count => count.last_record())
     }
 
-    fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
-        each!(self, count => count.take(taken, receipt));
+    fn take(&mut self, taken: Taken) -> Receipt {
+        each!(self, count => count.take(taken))
     }
 
     fn receipts(&self) -> usize {

@@ -16,9 +16,10 @@ impl Number {
     }
 
     #[inline]
-    pub(super) fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
-        receipt.extend([self.time]);
-        self.time = self.after(self.time, taken);
+    pub(super) fn take(&mut self, taken: Taken) -> Receipt {
+        let before = self.time;
+        self.time = self.after(before, taken);
+        Receipt::from([before])
     }
 
     /// Whether nothing has been taken since this departure.
@@ -51,10 +52,9 @@ mod tests {
             record: at,
             cost: 1,
         };
-        let mut receipt = Receipt::default();
-        number.take(taken(10), &mut receipt);
+        let receipt = number.take(taken(10));
         assert!(number.is_last(taken(10), receipt.as_slice()));
-        number.take(taken(110), &mut Receipt::default());
+        number.take(taken(110));
         assert!(!number.is_last(taken(10), receipt.as_slice()));
     }
 }

@@ -47,6 +47,20 @@ impl Receipt {
     }
 }
 
+impl From<[u64; 1]> for Receipt {
+    #[inline]
+    fn from([number]: [u64; 1]) -> Self {
+        Self(Numbers::One(number))
+    }
+}
+
+impl From<[u64; 3]> for Receipt {
+    #[inline]
+    fn from(numbers: [u64; 3]) -> Self {
+        Self(Numbers::Three(numbers))
+    }
+}
+
 impl PartialEq for Receipt {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()

@@ -81,13 +81,14 @@ impl Count for SlidingBuckets {
         self.buckets.back().map_or(0, |last| last.end - self.width)
     }
 
-    fn take(&mut self, taken: Taken, _receipt: &mut Receipt) {
+    fn take(&mut self, taken: Taken) -> Receipt {
         let end = self.end_of(taken.record);
         let total = self.total() + u64::from(taken.cost);
         match self.buckets.back_mut() {
             Some(last) if last.end == end => last.total = total,
             _ => self.buckets.push_back(Bucket { end, total }),
         }
+        Receipt::default()
     }
 
     fn is_last(&self, taken: Taken, _receipt: &[u64]) -> bool {
@@ -134,7 +135,7 @@ mod tests {
             record,
             cost,
         };
-        buckets.take(taken, &mut Receipt::default());
+        buckets.take(taken);
         taken
     }
 

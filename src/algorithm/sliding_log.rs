@@ -55,9 +55,10 @@ impl Count for SlidingLog {
     }
 
     #[inline]
-    fn take(&mut self, taken: Taken, _receipt: &mut Receipt) {
+    fn take(&mut self, taken: Taken) -> Receipt {
         self.records
             .extend(std::iter::repeat_n(taken.record, taken.cost as usize));
+        Receipt::default()
     }
 
     fn is_last(&self, taken: Taken, _receipt: &[u64]) -> bool {
@@ -101,7 +102,7 @@ mod tests {
             record,
             cost: 1,
         };
-        log.take(taken, &mut Receipt::default());
+        log.take(taken);
         taken
     }
 

@@ -20,8 +20,8 @@ impl Count for Spacing {
         x.max(self.0.time)
     }
 
-    fn take(&mut self, taken: Taken, receipt: &mut Receipt) {
-        self.0.take(taken, receipt);
+    fn take(&mut self, taken: Taken) -> Receipt {
+        self.0.take(taken)
     }
 
     fn receipts(&self) -> usize {
@@ -55,7 +55,7 @@ mod tests {
             record: at,
             cost,
         };
-        spacing.take(taken, &mut Receipt::default());
+        spacing.take(taken);
     }
 
     #[test]

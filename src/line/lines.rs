@@ -51,8 +51,14 @@ pub(crate) struct Joined {
 
 impl Lines {
     /// Whether anybody waits for this key.
+    #[inline]
     pub(crate) fn contain(&self, key: &Key) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.shard(key).lock().contains_key(key)
+        self.count.load(Ordering::Acquire) > 0 && self.find(key)
+    }
+
+    #[cold]
+    fn find(&self, key: &Key) -> bool {
+        self.shard(key).lock().contains_key(key)
     }
 
     /// How many lines there are.

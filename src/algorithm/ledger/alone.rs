@@ -67,10 +67,11 @@ fn reserve_alone<C: Count>(count: &mut C, now: u64, terms: &Terms, cost: u32) ->
     let last = count.last_record();
     let record = |at| terms.record(at, now).max(last);
     let (at, record) = settle(slice::from_ref(count), now, record, cost);
-    let mut receipt = Receipt::default();
-    if at == now {
-        count.take(Taken { at, record, cost }, &mut receipt);
-    }
+    let receipt = if at == now {
+        count.take(Taken { at, record, cost })
+    } else {
+        Receipt::default()
+    };
     let late = terms.record(now, now).max(count.last_record()) - now;
     AtOnce {
         wait: at - now,

@@ -174,11 +174,10 @@ impl Pair {
             at = earliest;
         };
         let taken = Taken { at, record, cost };
-        let mut receipt = Receipt::default();
-        self.count.take(taken, &mut receipt);
+        let receipt = self.count.take(taken);
         assert_eq!(receipt.as_slice().len(), self.count.receipts());
         if let Some(other) = &mut self.seldom_trimmed {
-            other.take(taken, &mut Receipt::default());
+            other.take(taken);
         }
         self.model.take(self.ids, taken);
         let id = self.ids;
