@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use futures_util::FutureExt as _;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
+use tokio::runtime::Handle;
 use tower_throttle::key::Key;
 use tower_throttle::{Algorithm, Limiter, Quota};
 use tower_throttle_peers::rounds::{Rounds, turns};
@@ -120,12 +120,14 @@ impl Contestant {
     fn visit(&self, places: impl Iterator<Item = usize> + Clone) -> anyhow::Result<()> {
         let count = places.clone().count();
         let granted = match self {
-            Self::Ours(_, limiter, keys) => places
-                .filter(|place| {
-                    let decision = limiter.try_acquire(keys[*place].clone()).now_or_never();
-                    decision.is_some_and(|it| it.is_ok_and(|it| it.is_granted()))
-                })
-                .count(),
+            Self::Ours(_, limiter, keys) => Handle::current().block_on(async {
+                let mut granted = 0;
+                for place in places {
+                    let decision = limiter.try_acquire(keys[place].clone()).await;
+                    granted += usize::from(decision.is_ok_and(|it| it.is_granted()));
+                }
+                granted
+            }),
             Self::Governor(limiter, keys) => places
                 .filter(|place| limiter.check_key(&keys[*place]).is_ok())
                 .count(),
