@@ -28,7 +28,7 @@ pub(crate) async fn measure(server: &RedisServer, output: &Output) -> anyhow::Re
             "callers",
             "limit",
             "window us",
-            "guard us, at least",
+            "least guard us",
             "departures per s",
             "not used in time",
             "most in any window",

@@ -116,7 +116,7 @@ fn show(contestants: &[(Size, Kind)], bytes: &Rounds, wake: &Rounds, output: &mu
         &[
             "waiters",
             "for",
-            "bytes, task included",
+            "bytes with its task",
             "bytes",
             "ns to wake one",
             "to the semaphore",
