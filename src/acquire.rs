@@ -317,7 +317,6 @@ impl Wait {
         arrival: Option<u64>,
         waker: &Waker,
     ) -> Answer {
-        drop(tokio::time::sleep(Duration::ZERO));
         // Who does not wait does not lengthen the line.
         let longest = epoch.policy.max_waiting().filter(|_| patience.waits);
         let newcomer = Newcomer {

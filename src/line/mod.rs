@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
@@ -88,6 +89,17 @@ enum Who {
     Other,
 }
 
+impl Who {
+    /// # Panics
+    ///
+    /// Panics if it is to wait where there is no runtime, or one without a timer.
+    fn check_runtime(self) {
+        if self == Self::Newcomer {
+            drop(tokio::time::sleep(Duration::ZERO));
+        }
+    }
+}
+
 impl Line {
     fn new(key: Key, epoch: Arc<Epoch>) -> Self {
         let queue = Queue::new(epoch.guard.clone());
@@ -137,6 +149,11 @@ impl Line {
         change: impl FnOnce(&mut Queue, &mut Wakes) -> T,
     ) -> Option<T> {
         let state = self.state.lock();
+        if let DriverState::Gone = state.driver
+            && !state.queue.is_empty()
+        {
+            who.check_runtime();
+        }
         (!state.closed).then(|| self.change(state, who, change))
     }
 
