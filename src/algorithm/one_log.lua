@@ -1,8 +1,7 @@
-    -- One log without free slots and with few requests, in one go: what most calls are for.
+    -- One log without free slots, in one go: what most calls are for.
     --
-    -- Answers as the ledger would, which knows all cases, and leaves to it what is not so simple. It takes
-    -- longer to make a function, which happens anew in every call, than to do what is done here: so there
-    -- is none.
+    -- Answers as the ledger would, to which it leaves what it cannot read. To make a function, which happens
+    -- anew in every call, takes longer than most of what is done here: so there is none.
     repeat
       if not only or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
       local name, raw = KEYS[state + 1], values and (values[key] or '')
@@ -27,13 +26,19 @@
 
       local limit, window = only[2], only[3]
       local x, requests, cost, max_wait, position = struct.unpack('<I8I4I4i8', asks)
-      -- The records that still count, of which the j-th is times[j + shift]; how many they are, and the last.
-      local times, shift, total, last = {}, 0, 0, 0
+      local wanted, ahead = requests * cost, position
+      while ahead <= #asks do
+        local more, each
+        more, each, ahead = struct.unpack('<I4I4', asks, ahead)
+        wanted, ahead = wanted + more * each, ahead + 8
+      end
+      -- Of the records that still count, in their order: those that have been read or added and may be of
+      -- use; how many there are, and the last.
+      local times, total, last = {}, 0, 0
       -- Of a short log: the bytes of an offset, the first of all that are stored, and how many those are.
       local width, first, stored
-      -- Of a ring: the place of the first record that still counts, how many there is room for, and what
-      -- is added.
-      local front, room, added
+      -- Of a ring: the place of the first record that still counts, and how many there is room for.
+      local front, room
 
       if raw == '' then
         stored = 0
@@ -54,103 +59,171 @@
           if j < stored then time = first + offsets[j] end
         end
         if not is_sorted or last > now + SANE then break end
-        if total == 0 then last = 0 end
       else
-        local wanted = requests * cost
-        if #raw < RING_HEADER or position <= #asks or wanted > SHORT or wanted > limit then break end
+        if #raw < RING_HEADER then break end
         front, stored, room, last = struct.unpack('>I4I4I4I8', raw)
-        if stored == 0 or stored > room or front >= room or last > now + SANE then break end
-        -- The foremost, as far as the end of the ring.
-        local seen = math.min(FOREMOST, stored, room - front)
-        local start = RING_HEADER + front * 8
-        local foremost = redis.call('GETRANGE', name, start, start + seen * 8 - 1)
-        if #foremost ~= seen * 8 then break end
-        times = { struct.unpack('<' .. string.rep('I8', seen), foremost) }
-        while shift < seen and times[shift + 1] + window <= now do shift = shift + 1 end
-        front, total, added = front + shift, stored - shift, {}
-        -- If more may have left, or if it has to become a short log or a smaller ring.
-        if shift == seen or total + wanted <= SHORT or room > 2 * total + 64 then break end
-        local leaving = math.max(total + cost - limit, 1)
-        local needed = math.min(total + wanted - limit, total)
-        if needed > seen - shift then
-          -- Those that have to leave first lie further behind.
-          local place = (front + leaving - 1) % room
-          local count = needed - leaving + 1
-          if place + count > room then break end
-          start = RING_HEADER + place * 8
-          local further = redis.call('GETRANGE', name, start, start + count * 8 - 1)
-          if #further ~= count * 8 then break end
-          times, shift = { struct.unpack('<' .. string.rep('I8', count), further) }, 1 - leaving
+        if stored == 0 or stored > room or front >= room or last > now + SANE
+          or redis.call('STRLEN', name) ~= RING_HEADER + room * 8 then break end
+        if last + window > now then
+          -- How many are past: mostly none or one.
+          local past, step, least = 0, 1, stored - 1
+          while past < least do
+            local probe = math.min(past + step, least) - 1
+            local start = RING_HEADER + (front + probe) % room * 8
+            local time = struct.unpack('<I8', redis.call('GETRANGE', name, start, start + 7))
+            if time + window > now then
+              least, step = probe, 1
+            else
+              past, step = probe + 1, step * 2
+            end
+          end
+          front, total = (front + past) % room, stored - past
         end
       end
+      if total == 0 then last = 0 end
 
-      -- Slots, as in ledger.reserve.
+      -- What is stored, before anything is added.
+      local before, is_short = total, total + wanted <= SHORT
+      local keeps_all = is_short or total + wanted > limit
+      -- What is added: packed, and yet to be packed.
+      local parts, numbers = {}, {}
       if x < now then x = now end
-      local before, place, burst_at, burst = total, size + 2, 0, 0
+      local place, burst_at, burst = size + 2, 0, 0
       while requests > 0 do
-        if not room and total + requests * cost > SHORT then break end
-        local at, leaving = x, total + cost - limit
-        if leaving > 0 then
-          local left = times[leaving + shift] + window
-          if left > at then at = left end
+        -- How many have the same slot, which is that of the first.
+        local at, alike, leaving = x, math.floor((limit - total) / cost), total + cost - limit
+        while leaving > 0 do
+          local time = times[leaving]
+          if not time and leaving <= before then
+            -- Those that have to leave first, as many as may be of use.
+            local start = (front + leaving - 1) % room
+            local count = math.min(wanted, 128, before - leaving + 1, room - start)
+            local from = RING_HEADER + start * 8
+            local some = { struct.unpack('<' .. string.rep('I8', count),
+              redis.call('GETRANGE', name, from, from + count * 8 - 1)) }
+            for j = 1, count do times[leaving + j - 1] = some[j] end
+            time = some[1]
+          end
+          if alike < 1 then
+            at, alike = math.max(x, time + window), 1
+          elseif alike < requests and time and time + window <= at then
+            alike = alike + 1
+          else
+            break
+          end
+          leaving = leaving + cost
         end
+        if alike > requests then alike = requests end
         local wait = at - now
         if wait > max_wait or wait > HORIZON then
           answer[place + 1], answer[place + 2] = -requests, wait
           place, requests = place + 2, 0
         else
           if at ~= burst_at then burst_at, burst = at, 0 end
-          local record = (at > earliest and at or earliest) + margin + burst * stagger
-          if wait > 0 then record = record + math.floor(wait / DRIFT) end
-          if record < last then record = last end
-          if added then
-            for j = #added + 1, #added + cost do added[j] = record end
-          else
-            for j = total + 1, total + cost do times[j] = record end
+          local own = (at > earliest and at or earliest) + margin + burst * stagger + math.floor(wait / DRIFT)
+          local record, grows = own, stagger
+          if own < last then
+            record = last
+            if stagger > 0 then alike = math.min(alike, math.floor((last - own) / stagger) + 1) end
+            grows = 0
           end
-          answer[place + 1], answer[place + 2], answer[place + 3] = 1, at, record
-          place, total, burst, requests = place + 3, total + cost, burst + 1, requests - 1
-          x, last = at, record
+          local added = alike * cost
+          if grows > 0 or added < 8 or is_short then
+            local count = #numbers
+            for j = 0, added - 1 do numbers[count + j + 1] = record + math.floor(j / cost) * grows end
+          end
+          if keeps_all then
+            for j = 0, added - 1 do times[total + j + 1] = record + math.floor(j / cost) * grows end
+          end
+          if grows == 0 and added >= 8 and not is_short then
+            for j = 1, #numbers, 128 do
+              local to = math.min(j + 127, #numbers)
+              parts[#parts + 1] = struct.pack('<' .. string.rep('I8', to - j + 1), unpack(numbers, j, to))
+            end
+            numbers = {}
+            parts[#parts + 1] = string.rep(struct.pack('<I8', record), added)
+          end
+          answer[place + 1], answer[place + 2], answer[place + 3] = alike, at, record
+          place = place + 3
+          if alike > 1 then
+            place = place + 1
+            answer[place] = grows
+          end
+          total, burst, requests = total + added, burst + alike, requests - alike
+          x, last = at, record + (alike - 1) * grows
         end
         if requests == 0 and position <= #asks then
           requests, cost, max_wait, position = struct.unpack('<I4I4i8', asks, position)
         end
       end
-      if requests > 0 or room and total > room then break end
 
       local life = last + window - now
       if total > before then
         local text_of_life = string.format('%.0f', math.ceil(life / 1000) + 1)
-        if room then
-          local behind = (front + before) % room
-          local ahead = math.min(total - before, room - behind)
-          local packed = struct.pack('<' .. string.rep('I8', total - before), unpack(added))
-          redis.call('SETRANGE', name, RING_HEADER + behind * 8, string.sub(packed, 1, ahead * 8))
-          if ahead < total - before then
-            redis.call('SETRANGE', name, RING_HEADER, string.sub(packed, ahead * 8 + 1))
+        local whole, packed
+        if not is_short then
+          for j = 1, #numbers, 128 do
+            local to = math.min(j + 127, #numbers)
+            parts[#parts + 1] = struct.pack('<' .. string.rep('I8', to - j + 1), unpack(numbers, j, to))
           end
-          redis.call('SETRANGE', name, '0', struct.pack('>I4I4I4I8', front % room, total, room, last))
-          redis.call('PEXPIRE', name, text_of_life)
-        else
-          local is_empty = raw == ''
+          packed = table.concat(parts)
+        end
+        if total <= SHORT then
+          -- Even so, as some were refused.
+          for j = before + 1, keeps_all and before or total do
+            times[j] = struct.unpack('<I8', packed, (j - before) * 8 - 7)
+          end
+          if room then
+            -- It has become short.
+            for j = 1, before do
+              local start = RING_HEADER + (front + j - 1) % room * 8
+              times[j] = struct.unpack('<I8', redis.call('GETRANGE', name, start, start + 7))
+            end
+          end
           if stored == before and width and last - first < 256 ^ width then
             -- None has left, and the others fit in as they are.
-            for j = before + 1, total do raw = raw .. struct.pack('<I' .. width, times[j] - first) end
+            whole = raw
+            for j = before + 1, total do whole = whole .. struct.pack('<I' .. width, times[j] - first) end
           else
             first, width = times[1], 1
             while last - first >= 256 ^ width do width = width + 1 end
-            raw = struct.pack('<BI7', 128 + 8 * width, first)
+            whole = struct.pack('<BI7', 128 + 8 * width, first)
             if total > 1 then
               local offsets = {}
               for j = 2, total do offsets[j - 1] = times[j] - first end
-              raw = raw .. struct.pack('<' .. string.rep('I' .. width, total - 1), unpack(offsets))
+              whole = whole .. struct.pack('<' .. string.rep('I' .. width, total - 1), unpack(offsets))
             end
           end
-          redis.call('PSETEX', name, text_of_life, raw)
-          if is_empty then
-            first_from, first_end, first_to = size + 1, place, place
-            first_raw, first_life = raw, text_of_life
+        else
+          if room and total <= room and room <= 2 * total + 64 then
+            local behind = (front + before) % room
+            local cut = math.min(total - before, room - behind) * 8
+            redis.call('SETRANGE', name, RING_HEADER + behind * 8, string.sub(packed, 1, cut))
+            if cut < #packed then redis.call('SETRANGE', name, RING_HEADER, string.sub(packed, cut + 1)) end
+            redis.call('SETRANGE', name, '0', struct.pack('>I4I4I4I8', front, total, room, last))
+            redis.call('PEXPIRE', name, text_of_life)
+          else
+            local kept = ''
+            if room and before > 0 then
+              local from, cut = RING_HEADER + front * 8, math.min(before, room - front)
+              kept = redis.call('GETRANGE', name, from, from + cut * 8 - 1)
+              if cut < before then
+                kept = kept .. redis.call('GETRANGE', name, RING_HEADER, RING_HEADER + (before - cut) * 8 - 1)
+              end
+            elseif before > 0 then
+              kept = struct.pack('<' .. string.rep('I8', before), unpack(times, 1, before))
+            end
+            -- With room for a sixteenth more, but for none beyond the limit while nobody waits.
+            room = total + math.floor(total / 16) + 8
+            if total <= limit then room = math.min(room, limit) end
+            whole = struct.pack('>I4I4I4I8', 0, total, room, last) .. kept .. packed
+              .. string.rep('\0', (room - total) * 8)
           end
+        end
+        if whole then redis.call('PSETEX', name, text_of_life, whole) end
+        if raw == '' then
+          first_from, first_end, first_to = size + 1, place, place
+          first_raw, first_life = whole, text_of_life
         end
       end
       answer[size + 1] = total < limit and limit - total or 0

@@ -88,7 +88,6 @@ impl Scripts {
     pub(super) fn with_long_logs(mut self) -> Self {
         self.replace("ENTRY, PAGE = 8, 32", "ENTRY, PAGE = 8, 4");
         self.replace("SHORT, RING_HEADER = 16", "SHORT, RING_HEADER = 4");
-        self.replace("FOREMOST = 8", "FOREMOST = 2");
         self
     }
 

@@ -12,8 +12,5 @@ local SANE = 946080000000000
 -- The most records of a short log, and the size of a ring's header.
 local SHORT, RING_HEADER = 16, 20
 
--- How many of a ring's first records are looked at.
-local FOREMOST = 8
-
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
