@@ -93,9 +93,8 @@ impl Future for Acquire {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { wait, patience } = self.get_mut();
-        let limited = |limited: Limited, since: Instant| {
-            Err(Error::too_long(since.elapsed() + limited.delay))
-        };
+        let limited =
+            |limited: Limited, wait: &Wait| Err(Error::too_long(wait.waited() + limited.delay()));
         wait.poll(cx, patience, identity, limited)
     }
 }
@@ -134,7 +133,7 @@ impl Future for TryAcquire {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let limited = |limited, _| Ok(Decision::Limited(limited));
+        let limited = |limited, _: &Wait| Ok(Decision::Limited(limited));
         let wait = &mut self.get_mut().wait;
         wait.poll(cx, &Patience::NONE, Decision::Granted, limited)
     }
@@ -200,7 +199,7 @@ struct Begun {
 /// What there is to say at first.
 enum Answer {
     Granted(Permit),
-    Limited(Limited, Instant),
+    Limited(Limited),
     Failed(Error),
     /// The request is in line, where it has to look, if it is alone.
     InLine {
@@ -229,12 +228,12 @@ impl Wait {
         cx: &mut Context<'_>,
         patience: &Patience,
         granted: impl Fn(Permit) -> T,
-        limited: impl Fn(Limited, Instant) -> Result<T, Error>,
+        limited: impl Fn(Limited, &Self) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
         if !matches!(self.stage, Stage::InLine(..)) {
             match self.start(patience, cx.waker()) {
                 Answer::Granted(permit) => return Poll::Ready(Ok(granted(permit))),
-                Answer::Limited(limit, since) => return Poll::Ready(limited(limit, since)),
+                Answer::Limited(limit) => return Poll::Ready(limited(limit, self)),
                 Answer::Failed(error) => return Poll::Ready(Err(error)),
                 Answer::InLine { is_alone: false } => return Poll::Pending,
                 Answer::InLine { is_alone: true } => {}
@@ -242,7 +241,7 @@ impl Wait {
         }
         Poll::Ready(match ready!(self.poll_line(cx)) {
             Answer::Granted(permit) => Ok(granted(permit)),
-            Answer::Limited(limit, since) => limited(limit, since),
+            Answer::Limited(limit) => limited(limit, self),
             Answer::Failed(error) => Err(error),
             Answer::InLine { .. } => return Poll::Pending,
         })
@@ -286,8 +285,8 @@ impl Wait {
                 let key = self.key.clone();
                 Answer::Granted(Permit::new(epoch, key, slot, Duration::ZERO))
             }
-            Verdict::Limited(limited) if !patience.waits => Answer::Limited(limited, since),
-            Verdict::Failed(error) => Answer::Failed(Error::store(error)),
+            Verdict::Limited(limited) if !patience.waits => Answer::Limited(limited),
+            Verdict::Failed(error) => Answer::Failed(Error::store(*error)),
             Verdict::Limited(_) | Verdict::Unknown => {
                 self.join(&epoch, patience, since, None, waker)
             }
@@ -301,6 +300,14 @@ impl Wait {
             panic!("polled after it was ready");
         };
         self.join(&epoch, patience, since, Some(arrival), waker)
+    }
+
+    /// How long it has waited, if it has.
+    fn waited(&self) -> Duration {
+        match &self.stage {
+            Stage::Done(Some(begun)) => begun.since.elapsed(),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Joins the line.
@@ -347,7 +354,7 @@ impl Wait {
                 let permit = Permit::new(epoch, self.key.clone(), held.into(), since.elapsed());
                 Answer::Granted(permit)
             }
-            Err(Refusal::TooLong(limited)) => Answer::Limited(limited, since),
+            Err(Refusal::TooLong(limited)) => Answer::Limited(limited),
             Err(Refusal::Store(error)) => Answer::Failed(Error::store(error)),
         })
     }

@@ -10,7 +10,7 @@ use crate::epoch::Epoch;
 use crate::key::Key;
 use crate::line::{Call, Departing, hold};
 use crate::permit::Limited;
-use crate::store::{Ask, MemoryStore, Outcome, Reserve, Reserved, StoreError, Terms};
+use crate::store::{Ask, MemoryStore, Outcome, Reserve, Reserved, Slot, StoreError, Terms};
 
 /// What such a store says. A flat enum, not nested results: to take those apart costs more than the
 /// answer.
@@ -22,7 +22,7 @@ pub(crate) enum Verdict {
     /// The request has to join a line to learn that.
     Unknown,
     /// The store cannot say.
-    Failed(StoreError),
+    Failed(Box<StoreError>),
 }
 
 impl Epoch {
@@ -47,15 +47,18 @@ impl Epoch {
             ..self.policy.terms()
         };
         let (answer, waited) = store.reserve_now(key, &self.policy, &terms, cost, sent);
-        if answer.wait > 0 {
-            return Verdict::Limited(Limited {
-                delay: Duration::from_micros(answer.wait),
-                remaining: answer.remaining,
-                reset: Duration::from_micros(answer.reset),
-            });
+        let wait = answer.at - answer.now;
+        if wait > 0 {
+            let limited = Limited::of_micros(wait, answer.remaining, answer.reset);
+            return Verdict::Limited(limited);
         }
-        let departing =
-            Departing::at_once(answer.slot, sent, buffer, answer.remaining, answer.reset);
+        let slot = Slot {
+            at: answer.at,
+            record: answer.record,
+            cost,
+            receipt: answer.receipt,
+        };
+        let departing = Departing::at_once(slot, sent, buffer, answer.remaining, answer.reset);
         if departing.is_over(waited.then(Instant::now)) {
             self.take_back(key, departing, Duration::from_micros(guard));
             return Verdict::Unknown;
@@ -91,7 +94,7 @@ impl Epoch {
             reset,
         } = match reserved {
             Ok(reserved) => reserved,
-            Err(error) => return Verdict::Failed(error),
+            Err(error) => return Verdict::Failed(Box::new(error)),
         };
         let received = Instant::now();
         match outcomes.pop() {
@@ -111,11 +114,10 @@ impl Epoch {
                 self.guard.departed();
                 Verdict::Departs(departing)
             }
-            Some(Outcome::Refused { wait }) => Verdict::Limited(Limited {
-                delay: Duration::from_micros(wait),
-                remaining,
-                reset,
-            }),
+            Some(Outcome::Refused { wait }) => {
+                let wait = Duration::from_micros(wait);
+                Verdict::Limited(Limited::new(wait, remaining, reset))
+            }
             None => Verdict::Unknown,
         }
     }

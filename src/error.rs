@@ -43,7 +43,8 @@ impl StdError for BuildError {}
 /// says otherwise.
 #[derive(Debug)]
 pub struct Error {
-    kind: Kind,
+    /// A pointer, so that a permit or an error is no more work to move than the permit alone.
+    kind: Box<Kind>,
 }
 
 #[derive(Debug)]
@@ -95,31 +96,31 @@ impl Error {
     /// [`wait`](Self::wait) says how long it would have been.
     #[must_use]
     pub fn is_limited(&self) -> bool {
-        matches!(self.kind, Kind::TooLong { .. })
+        matches!(*self.kind, Kind::TooLong { .. })
     }
 
     /// Whether the line of the key was as long as `max_waiting` allows.
     #[must_use]
     pub fn is_line_full(&self) -> bool {
-        matches!(self.kind, Kind::LineFull { .. })
+        matches!(*self.kind, Kind::LineFull { .. })
     }
 
     /// Whether the request can never depart, because it costs 0 or more than its quotas hold.
     #[must_use]
     pub fn is_invalid_cost(&self) -> bool {
-        matches!(self.kind, Kind::TooCostly { .. } | Kind::ZeroCost)
+        matches!(*self.kind, Kind::TooCostly { .. } | Kind::ZeroCost)
     }
 
     /// Whether the key was empty.
     #[must_use]
     pub fn is_invalid_key(&self) -> bool {
-        matches!(self.kind, Kind::EmptyKey)
+        matches!(*self.kind, Kind::EmptyKey)
     }
 
     /// Whether the [`KeyExtractor`](crate::key::KeyExtractor) refused the request.
     #[must_use]
     pub fn is_missing_key(&self) -> bool {
-        matches!(self.kind, Kind::NoKey(_))
+        matches!(*self.kind, Kind::NoKey(_))
     }
 
     /// Whether the store did not answer, or not with sense; the [`StoreError`] is the source.
@@ -128,13 +129,13 @@ impl Error {
     /// [`StoreError::is_outcome_unknown`].
     #[must_use]
     pub fn is_store(&self) -> bool {
-        matches!(self.kind, Kind::Store(_))
+        matches!(*self.kind, Kind::Store(_))
     }
 
     /// How long the request would have had to wait, if it [was limited](Self::is_limited).
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
-        match self.kind {
+        match *self.kind {
             Kind::TooLong { wait } => Some(wait),
             _ => None,
         }
@@ -143,13 +144,15 @@ impl Error {
 
 impl From<Kind> for Error {
     fn from(kind: Kind) -> Self {
-        Self { kind }
+        Self {
+            kind: Box::new(kind),
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
+        match &*self.kind {
             Kind::TooLong { wait } => write!(
                 f,
                 "rate limited: a wait of {wait:.3?} is longer than allowed"
@@ -173,7 +176,7 @@ impl fmt::Display for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Store(error) => Some(error),
             _ => None,
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::algorithm::micros;
 use crate::epoch::Epoch;
 use crate::key::Key;
 use crate::line::Departing;
@@ -137,27 +138,47 @@ impl Decision {
 /// Why a request may not depart now: how long it would have to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limited {
-    pub(crate) delay: Duration,
-    pub(crate) remaining: u32,
-    pub(crate) reset: Duration,
+    /// In nanoseconds.
+    delay: u64,
+    remaining: u64,
+    /// In microseconds.
+    reset: u64,
 }
 
 impl Limited {
+    pub(crate) fn new(delay: Duration, remaining: u32, reset: Duration) -> Self {
+        Self {
+            delay: u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX),
+            remaining: remaining.into(),
+            reset: micros(reset),
+        }
+    }
+
+    /// Of times in microseconds.
+    #[inline]
+    pub(crate) fn of_micros(delay: u64, remaining: u64, reset: u64) -> Self {
+        Self {
+            delay: delay.saturating_mul(1_000),
+            remaining,
+            reset,
+        }
+    }
+
     /// How long until this request could depart, if no other comes before it; to the microsecond.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        self.delay
+        Duration::from_nanos(self.delay)
     }
 
     /// How many requests of cost 1 could depart now.
     #[must_use]
     pub fn remaining(&self) -> u32 {
-        self.remaining
+        u32::try_from(self.remaining).unwrap_or(u32::MAX)
     }
 
     /// How long until as many requests may depart at once as the quotas allow.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        self.reset
+        Duration::from_micros(self.reset)
     }
 }

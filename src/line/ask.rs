@@ -106,11 +106,8 @@ impl Queue {
                 Outcome::Refused { wait } => {
                     // Somebody ahead may have left, and with that slot the wait is short enough.
                     if self.is_without_slot(id) {
-                        let limited = Limited {
-                            delay: Duration::from_micros(wait),
-                            remaining,
-                            reset,
-                        };
+                        let wait = Duration::from_micros(wait);
+                        let limited = Limited::new(wait, remaining, reset);
                         let refusal = Refusal::TooLong(limited);
                         self.refuse(id.index, refusal, call.received, wakes);
                     }

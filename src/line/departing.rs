@@ -29,13 +29,13 @@ impl Departing {
         slot: Slot,
         sent: Instant,
         buffer: u64,
-        remaining: u32,
+        remaining: u64,
         reset: u64,
     ) -> Self {
         Self {
             came: sent,
             recorded: saturated(slot.record.saturating_sub(slot.at + buffer)),
-            remaining,
+            remaining: saturated(remaining),
             reset,
             slot,
         }

@@ -50,11 +50,8 @@ impl Held {
 
     /// What to tell a waiter for whom this is too late.
     pub(super) fn limited(&self, now: Instant) -> Limited {
-        Limited {
-            delay: self.due.saturating_duration_since(now),
-            remaining: self.remaining,
-            reset: self.reset(),
-        }
+        let delay = self.due.saturating_duration_since(now);
+        Limited::new(delay, self.remaining, self.reset())
     }
 }
 

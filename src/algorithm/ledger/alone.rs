@@ -3,18 +3,20 @@
 use std::slice;
 
 use super::super::{Count, each};
-use super::{Ask, Burst, Counter, Ledger, Receipt, Slot, Taken, Terms, settle};
+use super::{Ask, Burst, Counter, Ledger, Receipt, Taken, Terms, settle};
 
 /// What became of a request that departs at once or not at all.
 #[derive(Debug)]
 pub(crate) struct AtOnce {
-    /// How long the wait would have been: none, if there is a slot.
-    pub(crate) wait: u64,
-    /// The slot; of no meaning for a request that was refused. No [`Option`], nor part of a result:
-    /// taking those apart costs more than all else here.
-    pub(crate) slot: Slot,
+    pub(crate) now: u64,
+    /// The time of the slot; or if that is later than now, when there would have been one.
+    pub(crate) at: u64,
+    /// Its record and receipt, if it is a slot. In whole words, and neither options nor results: to
+    /// take those apart would cost more than all else here.
+    pub(crate) record: u64,
+    pub(crate) receipt: Receipt,
     /// How many more requests of cost 1 may depart now.
-    pub(crate) remaining: u32,
+    pub(crate) remaining: u64,
     /// How long until as many may as the quotas allow at most.
     pub(crate) reset: u64,
 }
@@ -39,22 +41,16 @@ impl Ledger {
             max_wait: 0,
         };
         let answer = self.reserve_one(now, terms, now, &mut Burst::default(), &ask);
-        let (wait, slot) = match answer {
-            Ok(slot) => (0, slot),
-            Err(wait) => {
-                let slot = Slot {
-                    at: now + wait,
-                    record: now + wait,
-                    cost,
-                    receipt: Receipt::default(),
-                };
-                (wait, slot)
-            }
+        let (at, record, receipt) = match answer {
+            Ok(slot) => (slot.at, slot.record, slot.receipt),
+            Err(wait) => (now + wait, now + wait, Receipt::default()),
         };
         AtOnce {
-            wait,
-            slot,
-            remaining: self.remaining(now, terms),
+            now,
+            at,
+            record,
+            receipt,
+            remaining: self.remaining(now, terms).into(),
             reset: self.expires().saturating_sub(now),
         }
     }
@@ -74,14 +70,11 @@ fn reserve_alone<C: Count>(count: &mut C, now: u64, terms: &Terms, cost: u32) ->
     };
     let late = terms.record(now, now).max(count.last_record()) - now;
     AtOnce {
-        wait: at - now,
-        slot: Slot {
-            at,
-            record,
-            cost,
-            receipt,
-        },
-        remaining: count.remaining(now, late),
+        now,
+        at,
+        record,
+        receipt,
+        remaining: count.remaining(now, late).into(),
         reset: count.expires().saturating_sub(now),
     }
 }
