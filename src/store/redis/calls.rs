@@ -43,10 +43,15 @@ impl Asking {
             names: names::of(prefix, reserve.policy, reserve.key),
             terms: Packed::terms(rules, &reserve.terms()),
             packed_asks: Packed::asks(reserve.not_before, reserve.asks, peek),
-            asks: reserve.asks.into(),
+            asks: SmallVec::from_slice(reserve.asks),
             numbers: rules.iter().map(Rule::receipts).sum(),
             is_short: matches!(rules, [Rule::SlidingLog { limit, .. }] if *limit <= SHORT),
         }
+    }
+
+    /// Whether it has terms and asks in common with the other.
+    fn is_like(&self, other: &Self) -> bool {
+        self.packed_asks == other.packed_asks && self.terms == other.terms
     }
 
     pub(super) fn script(&self) -> &'static Script {
@@ -68,7 +73,7 @@ impl Asking {
 }
 
 /// One call for all of these, which have one script.
-pub(super) fn reserve(all: &[Asking], script: &Script) -> Cmd {
+pub(super) fn reserve(all: &[Box<Asking>], script: &Script) -> Cmd {
     let mut call = redis::cmd("EVALSHA");
     let names = all.iter().map(|asking| asking.names.len()).sum::<usize>();
     call.arg(script.sha()).arg(names);
@@ -82,8 +87,7 @@ pub(super) fn reserve(all: &[Asking], script: &Script) -> Cmd {
     call.arg(u8::from(
         all.len() > 1 && all.iter().all(|asking| asking.is_short),
     ));
-    let are_alike = |a: &Asking, b: &Asking| a.packed_asks == b.packed_asks && a.terms == b.terms;
-    for group in all.chunk_by(are_alike) {
+    for group in all.chunk_by(|a, b| a.is_like(b)) {
         call.arg(&group[0].terms.of_keys(group.len())[..]);
         call.arg(group[0].packed_asks.bytes());
     }
@@ -133,7 +137,9 @@ impl Packed {
     /// The terms of so many keys.
     pub(super) fn of_keys(&self, keys: usize) -> SmallVec<[u8; 88]> {
         let keys = u32::try_from(keys).unwrap_or(u32::MAX);
-        keys.to_le_bytes().iter().chain(&self.0).copied().collect()
+        let mut all = SmallVec::from_slice(&keys.to_le_bytes());
+        all.extend_from_slice(&self.0);
+        all
     }
 
     pub(super) fn asks(not_before: u64, asks: &[Ask], peek: bool) -> Self {

@@ -38,7 +38,7 @@ struct State {
 }
 
 struct Parcel {
-    asking: Asking,
+    asking: Box<Asking>,
     deadline: Instant,
     back: oneshot::Sender<Delivery>,
 }
@@ -61,17 +61,19 @@ impl Couriers {
         &self.connection
     }
 
-    pub(super) async fn ask(self: Arc<Self>, mut asking: Asking, deadline: Instant) -> Answer {
+    pub(super) async fn ask(self: Arc<Self>, mut asking: Box<Asking>, deadline: Instant) -> Answer {
         loop {
             if let Some(_alone) = self.alone() {
                 let script = asking.script();
-                let mut answers = self.send(&[asking], script, deadline).await?;
+                let all = [asking];
+                // In a box, as most of those who gather have no use for the room.
+                let mut answers = Box::pin(self.send(&all, script, deadline)).await?;
                 return answers.remove(0);
             }
             let receiver = self.gather(asking, deadline);
             match receiver.await {
                 Ok(Delivery::Answer(answer)) => return answer,
-                Ok(Delivery::Again(it)) => asking = *it,
+                Ok(Delivery::Again(it)) => asking = it,
                 Err(_) => {
                     let lost = StoreError::new("the runtime that called redis has shut down");
                     return Err(lost.outcome_unknown());
@@ -88,7 +90,11 @@ impl Couriers {
         is_alone.then(|| Alone(self))
     }
 
-    fn gather(self: &Arc<Self>, asking: Asking, deadline: Instant) -> oneshot::Receiver<Delivery> {
+    fn gather(
+        self: &Arc<Self>,
+        asking: Box<Asking>,
+        deadline: Instant,
+    ) -> oneshot::Receiver<Delivery> {
         let (back, receiver) = oneshot::channel();
         let mut state = self.state.lock();
         state.waiting.push(Parcel {
@@ -110,7 +116,7 @@ impl Couriers {
 
     async fn send(
         &self,
-        all: &[Asking],
+        all: &[Box<Asking>],
         script: &'static Script,
         deadline: Instant,
     ) -> Result<Vec<Answer>, StoreError> {
@@ -176,7 +182,7 @@ impl Couriers {
             all.push(parcel.asking);
             backs.push(parcel.back);
         }
-        let Some(script) = all.first().map(Asking::script) else {
+        let Some(script) = all.first().map(|it| it.script()) else {
             return;
         };
         match self.send(&all, script, latest).await {
@@ -236,7 +242,7 @@ impl Drop for Courier {
             }
         };
         for Parcel { asking, back, .. } in deserted {
-            let _ = back.send(Delivery::Again(Box::new(asking)));
+            let _ = back.send(Delivery::Again(asking));
         }
     }
 }

@@ -180,7 +180,7 @@ impl RedisStore {
         }
         let deadline = self.deadline();
         let Some(transactions) = self.transactions.clone() else {
-            let asking = Asking::new(&self.prefix, reserve, peek);
+            let asking = Box::new(Asking::new(&self.prefix, reserve, peek));
             return Reply::pending(self.couriers.clone().ask(asking, deadline));
         };
         let Reserve { key, policy, .. } = *reserve;

@@ -1,5 +1,6 @@
 //! The names of Redis keys.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
@@ -33,10 +34,17 @@ impl Names {
 }
 
 pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> Names {
-    let id = policy.id();
-    let base = format!("{prefix}:{{{}}}:{id}", tag(key.as_str()));
+    const FREE: &str = ":free";
+    let (tag, id) = (tag(key.as_str()), policy.id());
+    let parts = [prefix, ":{", &tag, "}:", id];
+    let length = parts.iter().map(|part| part.len()).sum::<usize>() + FREE.len();
+    let mut base = String::with_capacity(length);
+    parts.iter().for_each(|part| base.push_str(part));
+    let mut free = String::with_capacity(length);
+    free.push_str(&base);
+    free.push_str(FREE);
     let mut names = SmallVec::new();
-    names.push(format!("{base}:free"));
+    names.push(free);
     match policy.rules().len() {
         1 => names.push(base),
         count => names.extend((0..count).map(|place| format!("{base}:{place}"))),
@@ -46,13 +54,16 @@ pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> Names {
 
 /// The key as it stands between the braces. No two keys give the same text: a percent sign is
 /// followed by two digits of an encoded byte, or else by the digest of a long key.
-fn tag(key: &str) -> String {
-    let mut tag = String::with_capacity(key.len().min(LONGEST));
+fn tag(key: &str) -> Cow<'_, str> {
+    if key.len() <= LONGEST && key.bytes().all(is_plain) {
+        return Cow::Borrowed(key);
+    }
+    let mut tag = String::with_capacity(LONGEST);
     for &byte in key.as_bytes() {
         if tag.len() > LONGEST {
             break;
         }
-        if byte.is_ascii_alphanumeric() || b".-_~:/@".contains(&byte) {
+        if is_plain(byte) {
             tag.push(char::from(byte));
         } else {
             push_hex(&mut tag, "%", &[byte]);
@@ -62,7 +73,11 @@ fn tag(key: &str) -> String {
         tag.clear();
         push_hex(&mut tag, "%sha256:", &Sha256::digest(key.as_bytes()));
     }
-    tag
+    Cow::Owned(tag)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-_~:/@".contains(&byte)
 }
 
 fn push_hex(text: &mut String, before: &str, bytes: &[u8]) {

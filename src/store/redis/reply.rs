@@ -95,16 +95,21 @@ impl Items {
             let record = self.number()?;
             let step = if run > 1 { self.number()? } else { 0 };
             record.checked_add(step.checked_mul(count)?)?;
-            let receipt: Option<Receipt> = (0..numbers).map(|_| self.number()).collect();
-            let receipt = receipt?;
-            outcomes.extend((0..count).map(|place| {
-                Outcome::Granted(Slot {
-                    at: first,
-                    record: record + place * step,
-                    cost: ask.cost,
-                    receipt: receipt.clone(),
-                })
-            }));
+            let mut receipt = Receipt::default();
+            for _ in 0..numbers {
+                receipt.extend([self.number()?]);
+            }
+            let mut slot = Slot {
+                at: first,
+                record,
+                cost: ask.cost,
+                receipt,
+            };
+            for _ in 1..count {
+                outcomes.push(Outcome::Granted(slot.clone()));
+                slot.record += step;
+            }
+            outcomes.push(Outcome::Granted(slot));
         }
         Some(())
     }
