@@ -11,17 +11,17 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use clap::Parser;
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Quota};
 
 use self::burst::{LIMIT, Run, WINDOW};
+use self::data_uris::data_uris;
 use self::plot::Windows;
 
 mod burst;
+mod data_uris;
 mod plot;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/docs/plots");
@@ -100,7 +100,11 @@ async fn main() -> anyhow::Result<()> {
         let file = draw(&store, &case).await;
         files.push(file.with_context(|| case.name)?);
     }
-    files.push(data_uris(&files));
+    let plots = files.iter().map(|file| (&*file.name, &*file.text));
+    files.push(File {
+        text: data_uris("example `algorithms`", plots),
+        name: "data-uris.md".to_owned(),
+    });
     if args.check {
         check(&files)
     } else {
@@ -129,20 +133,6 @@ async fn draw(store: &MemoryStore, case: &Case) -> anyhow::Result<File> {
         name: format!("{}.svg", case.name),
         text: plot::draw(case.quota, &run, &windows, most)?,
     })
-}
-
-/// Link definitions for rustdoc, which has no place for pictures beside its pages.
-fn data_uris(plots: &[File]) -> File {
-    let mut text = "<!-- Written by the example `algorithms`. -->\n\n".to_owned();
-    for plot in plots {
-        let name = plot.name.trim_end_matches(".svg");
-        let data = BASE64_STANDARD.encode(&plot.text);
-        text += &format!("[plot-{name}]: data:image/svg+xml;base64,{data}\n");
-    }
-    File {
-        name: "data-uris.md".to_owned(),
-        text,
-    }
 }
 
 fn write(files: &[File]) -> anyhow::Result<()> {

@@ -1,0 +1,135 @@
+//! How the cost grows, itself against itself: with processes, keys, limits and waiters.
+//!
+//! ```sh
+//! cargo bench --bench growth                        # tables, in about 90 s
+//! cargo bench --bench growth -- limits              # one curve
+//! cargo bench --bench growth -- --quick             # a tenth of the time, for a first look
+//! cargo bench --bench growth -- --check             # fails if a bound is not met
+//! cargo bench --bench growth -- --plot src/docs/plots
+//! ```
+//!
+//! Each curve has a `redis-server` of its own. A permit is one [`Limiter::acquire`]; its CPU in Redis is
+//! what `INFO commandstats` says of `evalsha`, or all of what the server used. Figures are medians over
+//! rounds, but those of processes, which run for some seconds.
+//!
+//! | curve | what grows | what is measured | bounds |
+//! | --- | --- | --- | --- |
+//! | processes | 1 to 8 processes with 64 callers each, on one key with 100,000 per 10 ms, which nobody reaches | permits per second in all, Redis calls and CPU per permit | 8 processes make at most 1.5 times as many calls per permit as one; never more than the limit in any window, over all processes |
+//! | keys | 1 to 1,000,000 keys, from which 64 callers pick one at random | time per permit, as 1 over the rate of all callers | a million cost at most twice what a hundred cost |
+//! | limits | N from 1 to 100,000, with a log that is nearly full | a call of `Store::reserve`, as its caller sees it and in Redis | N = 100,000 costs at most 1.5 times what N = 10 costs, by both |
+//! | waiters | 1 to 100,000 callers who wait for one key | the time from the first asking until all hold slots; that from the first departure to the last, where all are due at once | per waiter, 100,000 cost at most 1.5 times what 1,000 cost to wake up, and twice until all hold slots |
+//!
+//! The bounds are ratios, so they say nothing about the machine. They leave room for what no scheme can
+//! help: that a million keys, a log of 800 kB and a hundred thousand tasks do not fit into caches.
+//!
+//! Callers of one key within one process share calls. So a permit costs a 32nd of a call where 64 callers
+//! meet on one key, as one half of them asks while the other departs; in each of eight processes as in
+//! one, since each has as many callers. With more keys than callers nobody shares, and a permit costs one
+//! call: that is why keys are compared from a hundred on.
+//!
+//! [`Limiter::acquire`]: tower_throttle::Limiter::acquire
+
+mod counting;
+#[path = "../../examples/algorithms/data_uris.rs"]
+mod data_uris;
+mod keys;
+mod limits;
+mod plot;
+mod processes;
+mod replica;
+#[path = "../support/mod.rs"]
+mod support;
+mod usage;
+mod waiters;
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use self::replica::Replica;
+use self::support::{Options, Output, Progress, until_asked_to_end};
+
+/// Measures how the cost grows.
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    role: Option<Role>,
+    /// What to measure [default: all]
+    curves: Vec<Curve>,
+    /// Draw the curves into this folder, as SVG, and write the links with which rustdoc shows them
+    #[arg(long, value_name = "FOLDER")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Plays one process, for the one that started it
+    #[command(hide = true)]
+    Replica(Replica),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Curve {
+    Processes,
+    Keys,
+    Limits,
+    Waiters,
+}
+
+fn main() -> anyhow::Result<()> {
+    let mut cli = Cli::parse();
+    match cli.role.take() {
+        Some(Role::Replica(replica)) => replica.run(),
+        None => run(cli),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(mut cli: Cli) -> anyhow::Result<()> {
+    if cli.curves.is_empty() {
+        cli.curves = Curve::value_variants().to_vec();
+    }
+    until_asked_to_end(measure(cli)).await
+}
+
+async fn measure(cli: Cli) -> anyhow::Result<()> {
+    let mut output = Output::new(cli.options);
+    let mut progress = Progress::new(cli.curves.iter().map(|curve| curve.parts()).sum());
+    let mut charts = Vec::new();
+    for curve in cli.curves {
+        let (output, progress) = (&mut output, &mut progress);
+        charts.push(match curve {
+            Curve::Processes => processes::measure(output, progress).await?,
+            Curve::Keys => keys::measure(output, progress).await?,
+            Curve::Limits => limits::measure(output, progress).await?,
+            Curve::Waiters => waiters::measure(output, progress).await?,
+        });
+    }
+    if let Some(folder) = &cli.plot {
+        fs::create_dir_all(folder)?;
+        charts.iter().try_for_each(|chart| chart.write(folder))?;
+        plot::write_data_uris(folder)?;
+    }
+    output.finish()
+}
+
+impl Curve {
+    fn parts(self) -> usize {
+        match self {
+            Self::Processes => processes::PROCESSES.len(),
+            Self::Keys => keys::KEYS.len(),
+            // All in turns, once the logs are filled.
+            Self::Limits => 2,
+            Self::Waiters => waiters::WAITERS.len(),
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,175 @@
+//! A process of its own with many callers on one key: [`Replica`], and its [`Parent`].
+
+use std::env;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io, process, thread};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinSet;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota};
+
+/// So many in any window that no machine gets there: what is measured is the work, not the waiting.
+pub(crate) const LIMIT: u32 = 100_000;
+pub(crate) const WINDOW: Duration = Duration::from_millis(10);
+
+const READY: &str = "ready";
+const GO: &str = "go";
+
+/// Acquires permits of one key for so long, as fast as it can.
+#[derive(Args)]
+pub(crate) struct Replica {
+    /// The port of the redis-server
+    #[arg(long)]
+    pub(crate) port: u16,
+    #[arg(long)]
+    pub(crate) milliseconds: u64,
+    #[arg(long)]
+    pub(crate) callers: u32,
+}
+
+/// What a replica did.
+pub(crate) struct Done {
+    /// By the system's clock, which all processes of a host share.
+    pub(crate) departures: Vec<Duration>,
+    pub(crate) cpu: Duration,
+}
+
+/// A replica as its parent sees it; dropping it ends it.
+pub(crate) struct Parent {
+    process: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Replica {
+    /// Plays the replica: says that it is ready, waits for its start, and at the end says how much CPU
+    /// it took, how many departed, and when.
+    #[tokio::main(flavor = "current_thread")]
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let url = format!("redis://127.0.0.1:{}/", self.port);
+        let store = RedisStore::connect(&url).await?;
+        let limiter = Limiter::builder()
+            .store(store.timeout(Duration::from_secs(20)))
+            .quota(Quota::new(LIMIT, WINDOW))
+            .build()?;
+        let started = Arc::new(tokio::sync::Notify::new());
+        println!("{READY}");
+        wait_for_go(started.clone());
+        started.notified().await;
+
+        let cpu = cpu_time();
+        let until = Instant::now() + Duration::from_millis(self.milliseconds);
+        let mut callers = JoinSet::new();
+        for _ in 0..self.callers {
+            callers.spawn(call(limiter.clone(), until));
+        }
+        let mut departures = Vec::new();
+        while let Some(caller) = callers.join_next().await {
+            departures.extend(caller??);
+        }
+        let cpu = cpu_time() - cpu;
+        let mut said = format!("{} {}\n", cpu.as_micros(), departures.len()).into_bytes();
+        said.extend(departures.into_iter().flat_map(u64::to_le_bytes));
+        io::Write::write_all(&mut io::stdout(), &said)?;
+        Ok(())
+    }
+}
+
+impl Parent {
+    /// Starts a replica and returns once it is ready.
+    pub(crate) async fn start(replica: &Replica) -> anyhow::Result<Self> {
+        let mut process = Command::new(env::current_exe()?)
+            .args(["replica", "--port", &replica.port.to_string()])
+            .args(["--milliseconds", &replica.milliseconds.to_string()])
+            .args(["--callers", &replica.callers.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a replica")?;
+        let stdin = process.stdin.take().context("a replica without stdin")?;
+        let stdout = process.stdout.take().context("a replica without stdout")?;
+        let stdout = BufReader::new(stdout);
+        let mut parent = Self {
+            process,
+            stdin,
+            stdout,
+        };
+        let said = parent.line().await?;
+        ensure!(said == READY, "a replica is not ready but says {said:?}");
+        Ok(parent)
+    }
+
+    pub(crate) async fn go(&mut self) -> anyhow::Result<()> {
+        Ok(self.stdin.write_all(format!("{GO}\n").as_bytes()).await?)
+    }
+
+    /// Waits until it is done.
+    pub(crate) async fn finish(mut self) -> anyhow::Result<Done> {
+        let said = self.line().await?;
+        let (cpu, count) = said.split_once(' ').context("a replica ended early")?;
+        let mut times = vec![0; count.parse::<usize>()? * size_of::<u64>()];
+        self.stdout.read_exact(&mut times).await?;
+        let status = self.process.wait().await?;
+        ensure!(status.success(), "a replica ended with {status}");
+        let (times, _) = times.as_chunks();
+        let times = times.iter().copied().map(u64::from_le_bytes);
+        Ok(Done {
+            departures: times.map(Duration::from_nanos).collect(),
+            cpu: Duration::from_micros(cpu.parse()?),
+        })
+    }
+
+    async fn line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).await?;
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+/// One permit after the other; yields when they were used, in nanoseconds.
+async fn call(limiter: Limiter, until: Instant) -> anyhow::Result<Vec<u64>> {
+    let mut departures = Vec::new();
+    while Instant::now() < until {
+        let permit = limiter.acquire("hot").await?;
+        if permit.is_valid() {
+            let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+            departures.push(at.as_nanos() as u64);
+        } else {
+            permit.forfeit();
+        }
+    }
+    Ok(departures)
+}
+
+/// Starts the callers when told to, and ends this process once nobody could tell it anything more.
+///
+/// In a thread of its own, because reading from stdin blocks.
+fn wait_for_go(start: Arc<tokio::sync::Notify>) {
+    thread::spawn(move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            if line == GO {
+                start.notify_one();
+            }
+        }
+        process::exit(1);
+    });
+}
+
+/// The CPU time of this process, where Linux tells it; elsewhere none.
+fn cpu_time() -> Duration {
+    // Its clock ticks a hundred times a second, whatever the machine.
+    const TICK: Duration = Duration::from_millis(10);
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is the name of the program, in parentheses, and may hold anything.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u32 = ticks.filter_map(|it| it.parse::<u32>().ok()).sum();
+    TICK * ticks
+}
