@@ -5,8 +5,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use plotters::prelude::*;
 
-use crate::Limit;
-use crate::upstream::Arrival;
+use crate::trial::{Arrival, Limit};
 
 const SIZE: (u32, u32) = (1200, 800);
 const LIMIT: RGBColor = RGBColor(200, 30, 30);

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 
-use crate::Limit;
-use crate::fleet::share;
+use super::Limit;
+use super::fleet::share;
 
 /// What a replica says once all its callers wait for the start.
 pub(crate) const READY: &str = "ready";

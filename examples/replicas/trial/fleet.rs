@@ -7,8 +7,8 @@ use anyhow::{Context as _, bail, ensure};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::Options;
-use crate::replica::{DONE, GO, READY, Replica};
+use super::Setup;
+use super::replica::{DONE, GO, READY, Replica};
 
 /// All replicas; dropping it ends them.
 pub(crate) struct Fleet {
@@ -23,17 +23,13 @@ struct Process {
 
 impl Fleet {
     /// Starts the replicas and returns once all their callers are ready.
-    pub(crate) async fn start(
-        options: &Options,
-        redis: &str,
-        upstream: &str,
-    ) -> anyhow::Result<Self> {
+    pub(crate) async fn start(setup: &Setup, redis: &str, upstream: &str) -> anyhow::Result<Self> {
         let mut replicas = Vec::new();
-        for number in 0..options.processes {
+        for number in 0..setup.processes {
             let replica = Replica {
-                limit: options.limit.clone(),
-                callers: options.callers,
-                requests: share(options.requests, options.processes, number),
+                limit: setup.limit.clone(),
+                callers: setup.callers,
+                requests: share(setup.requests, setup.processes, number),
                 upstream: format!("{upstream}{number}"),
                 redis: redis.to_owned(),
             };

@@ -5,9 +5,9 @@ use std::fmt;
 use anyhow::ensure;
 use tower_throttle::test_util::history::History;
 
-use crate::command_stats::Calls;
-use crate::upstream::Arrival;
-use crate::{Limit, Options};
+use super::command_stats::Calls;
+use super::upstream::Arrival;
+use super::{Limit, Setup};
 
 pub(crate) struct Report {
     limit: Limit,
@@ -21,15 +21,15 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(options: &Options, arrivals: &[Arrival], calls: Calls, failed: u64) -> Self {
+    pub(crate) fn new(setup: &Setup, arrivals: &[Arrival], calls: Calls, failed: u64) -> Self {
         let history: History = arrivals.iter().map(|arrival| arrival.at).collect();
         Self {
-            limit: options.limit.clone(),
-            processes: options.processes,
-            callers: options.callers,
-            requests: options.requests,
+            limit: setup.limit.clone(),
+            processes: setup.processes,
+            callers: setup.callers,
+            requests: setup.requests,
             total_s: history.span().unwrap_or_default().as_secs_f64(),
-            most_in_window: history.most_in_any(options.limit.window),
+            most_in_window: history.most_in_any(setup.limit.window),
             calls,
             failed,
         }
