@@ -145,7 +145,7 @@ async fn pace(store: &RedisStore) -> anyhow::Result<Duration> {
 }
 
 impl Log {
-    /// Four fifths of the limit are spent if a call takes `pace`, but for the longest logs.
+    /// Three fifths of the limit are spent if a call takes `pace`, but for the longest logs.
     fn new(store: &RedisStore, limit: u32, pace: Duration) -> anyhow::Result<Self> {
         // Where a block is more than the limit, there has to be room for its calls as they come.
         let turns = if limit <= CALLS {
@@ -153,7 +153,7 @@ impl Log {
         } else {
             LIMITS.len() as u32
         };
-        let window = (pace * limit * turns).mul_f64(0.8).min(LONGEST);
+        let window = (pace * limit * turns).mul_f64(0.6).min(LONGEST);
         let window = Duration::from_micros(window.as_micros() as u64);
         Ok(Self {
             store: store.clone(),

@@ -22,10 +22,10 @@
 //! The bounds are ratios, so they say nothing about the machine. They leave room for what no scheme can
 //! help: that a million keys, a log of 800 kB and a hundred thousand tasks do not fit into caches.
 //!
-//! Callers of one key within one process share calls. So a permit costs a 32nd of a call where 64 callers
-//! meet on one key, as one half of them asks while the other departs; in each of eight processes as in
-//! one, since each has as many callers. With more keys than callers nobody shares, and a permit costs one
-//! call: that is why keys are compared from a hundred on.
+//! Within a process, callers of one key share a call, and keys share calls with each other. So a permit
+//! costs a 32nd of a call where 64 callers are at work, as one half of them asks while the other departs:
+//! in each of eight processes as in one, since each has as many callers. A single key is as cheap as
+//! can be, as all that share a call share its state, too: that is why keys are compared from a hundred on.
 //!
 //! [`Limiter::acquire`]: tower_throttle::Limiter::acquire
 

@@ -2,6 +2,7 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     reason = "a library includes it as well, and each benchmark uses a part"
 )]
 
