@@ -76,7 +76,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn measure(options: &Options) -> anyhow::Result<Report> {
-    let (report, arrivals) = trial::run(&options.setup).await?;
+    let (report, arrivals) = trial::run(&options.setup, |said| eprintln!("{said}")).await?;
     if let Some(file) = &options.plot {
         plot::draw(file, &options.setup.limit, &arrivals)
             .with_context(|| format!("cannot draw {}", file.display()))?;

@@ -54,8 +54,12 @@ pub(crate) struct Limit {
     pub(crate) buffer: Duration,
 }
 
-/// Starts the replicas, and an upstream and a Redis for them; yields what came of it, and the arrivals.
-pub(crate) async fn run(setup: &Setup) -> anyhow::Result<(Report, Vec<Arrival>)> {
+/// Starts the replicas, and an upstream and a Redis for them, and says how it goes; yields what came of
+/// it, and the arrivals.
+pub(crate) async fn run(
+    setup: &Setup,
+    say: impl Fn(&str),
+) -> anyhow::Result<(Report, Vec<Arrival>)> {
     // Declared first, so that it ends last.
     let (_own_server, url) = match &setup.redis {
         Some(url) => (None, url.clone()),
@@ -69,15 +73,17 @@ pub(crate) async fn run(setup: &Setup) -> anyhow::Result<(Report, Vec<Arrival>)>
     let mut stats = CommandStats::connect(&url).await?;
 
     let before = stats.read().await?;
-    eprintln!(
-        "starting {} processes with {} callers each",
-        setup.processes, setup.callers
-    );
+    let Setup {
+        processes, callers, ..
+    } = setup;
+    say(&format!(
+        "starting {processes} processes with {callers} callers each"
+    ));
     let mut fleet = Fleet::start(setup, &url, &upstream.url()).await?;
-    eprintln!("all callers start now");
+    say("all callers start now");
     fleet.release().await?;
     let failed = {
-        let progress = upstream.show_progress(setup.requests);
+        let progress = upstream.show_progress(setup.requests, &say);
         tokio::select! {
             failed = fleet.finish() => failed?,
             never = progress => match never {},

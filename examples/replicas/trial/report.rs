@@ -15,9 +15,9 @@ pub(crate) struct Report {
     callers: u32,
     requests: u32,
     total_s: f64,
-    most_in_window: u64,
-    calls: Calls,
-    failed: u64,
+    pub(crate) most_in_window: u64,
+    pub(crate) calls: Calls,
+    pub(crate) failed: u64,
 }
 
 impl Report {
@@ -36,7 +36,7 @@ impl Report {
     }
 
     /// The time that one window's worth of requests took; the first request only starts the clock.
-    fn seconds_per_window(&self) -> f64 {
+    pub(crate) fn seconds_per_window(&self) -> f64 {
         self.total_s * f64::from(self.limit.limit) / f64::from(self.requests - 1)
     }
 

@@ -55,15 +55,13 @@ impl Upstream {
     }
 
     /// Says every other second how many have arrived.
-    pub(crate) async fn show_progress(&self, expected: u32) -> Infallible {
+    pub(crate) async fn show_progress(&self, expected: u32, say: impl Fn(&str)) -> Infallible {
         let mut tick = tokio::time::interval(Duration::from_secs(2));
         tick.tick().await;
         loop {
             tick.tick().await;
-            eprintln!(
-                "{:>7} of {expected} requests have arrived",
-                self.record.lock().len()
-            );
+            let arrived = self.record.lock().len();
+            say(&format!("{arrived:>7} of {expected} requests have arrived"));
         }
     }
 }

@@ -1,0 +1,222 @@
+//! Three replicas with many callers, against an upstream that counts: what the example `replicas` shows,
+//! four times over, and judged.
+//!
+//! ```sh
+//! cargo bench --bench replicas                    # a table, in two and a half minutes
+//! cargo bench --bench replicas -- --json --check  # lines of JSON; fails if a bound is not met
+//! cargo bench --bench replicas -- --quick         # a tenth of the requests
+//! ```
+//!
+//! Each row has three processes with a limiter and a reqwest client, whose callers all start at once, a
+//! `redis-server`, and an upstream that answers after 10 to 30 ms.
+//!
+//! | row | W | N | callers | buffer | requests |
+//! | --- | --- | --- | --- | --- | --- |
+//! | 1 | 1 s | 200 | 3 x 2,000 | 60 ms | 9,000 |
+//! | 2 | 1 s | 50 | 3 x 1,000 | 50 ms | 3,000 |
+//! | 3 | 5 s | 100 | 3 x 500 | 50 ms | 1,500 |
+//! | 4 | 1 s | 1 | 3 x 10 | 50 ms | 30 |
+//!
+//! The first row is measured alone, as its callers keep the machine busy; the others, which do little but
+//! wait, at the same time as each other.
+//!
+//! Bounds, for each row, as the upstream saw it:
+//!
+//! - never more than N arrive in any W;
+//! - N requests take at most W + buffer + 2% of W: the buffer is what was asked for, and 2% leaves room
+//!   for the guard, 12 ms in 1 s;
+//! - no request fails;
+//! - a request costs at most one call to the store, and with 500 callers or more, who arrive together, at
+//!   most a tenth of a Redis command of any kind. With `--quick` there are too few requests to share what
+//!   a start costs, so neither is judged.
+
+#[path = "../support/mod.rs"]
+mod support;
+#[allow(dead_code, reason = "the example shows more of it")]
+#[path = "../../examples/replicas/trial/mod.rs"]
+mod trial;
+
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use futures_util::future::try_join_all;
+
+use self::support::{Cell, Options, Output, Progress, Table, until_asked_to_end};
+use self::trial::{Limit, Replica, Report, Setup};
+
+/// Measures what an upstream sees of replicas that share a limit.
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    role: Option<Role>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Plays one replica, for the process that started it
+    #[command(hide = true)]
+    Replica(Replica),
+}
+
+struct Row {
+    number: u32,
+    window: Duration,
+    limit: u32,
+    callers: u32,
+    buffer: Duration,
+    requests: u32,
+}
+
+const ROWS: [Row; 4] = [
+    Row {
+        number: 1,
+        window: Duration::from_secs(1),
+        limit: 200,
+        callers: 2_000,
+        buffer: Duration::from_millis(60),
+        requests: 9_000,
+    },
+    Row {
+        number: 2,
+        window: Duration::from_secs(1),
+        limit: 50,
+        callers: 1_000,
+        buffer: Duration::from_millis(50),
+        requests: 3_000,
+    },
+    Row {
+        number: 3,
+        window: Duration::from_secs(5),
+        limit: 100,
+        callers: 500,
+        buffer: Duration::from_millis(50),
+        requests: 1_500,
+    },
+    Row {
+        number: 4,
+        window: Duration::from_secs(1),
+        limit: 1,
+        callers: 10,
+        buffer: Duration::from_millis(50),
+        requests: 30,
+    },
+];
+const PROCESSES: u32 = 3;
+/// The share of the window that may be lost besides the buffer.
+const MOST_LOST: f64 = 0.02;
+/// From how many callers per process on a request costs at most so many Redis commands.
+const MANY_CALLERS: u32 = 500;
+const MOST_COMMANDS: f64 = 0.1;
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    match cli.role {
+        Some(Role::Replica(replica)) => replica.run(),
+        None => run(Output::new(cli.options)),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(output: Output) -> anyhow::Result<()> {
+    until_asked_to_end(measure(output)).await
+}
+
+async fn measure(mut output: Output) -> anyhow::Result<()> {
+    let mut table = Table::new(
+        "what an upstream sees of three replicas",
+        &[
+            "window s",
+            "limit",
+            "callers",
+            "buffer ms",
+            "requests",
+            "window and buffer",
+            "seconds per window",
+            "most in any window",
+            "store calls",
+            "redis commands",
+            "failed",
+        ],
+    );
+    let (first, others) = ROWS.split_at(1);
+    let mut progress = Progress::new(2);
+    for (rows, what) in [(first, "row 1"), (others, "rows 2 to 4 at the same time")] {
+        progress.begin(what);
+        let trials = rows.iter().map(|row| row.run(row.requests(&output)));
+        for (row, report) in rows.iter().zip(try_join_all(trials).await?) {
+            table.row(row.cells(&report, row.requests(&output)));
+            row.judge(&report, &mut output);
+        }
+    }
+    output.table(&table);
+    output.finish()
+}
+
+impl Row {
+    /// How many requests there are to be.
+    fn requests(&self, output: &Output) -> u32 {
+        output.options().count(self.requests.into()) as u32
+    }
+
+    async fn run(&self, requests: u32) -> anyhow::Result<Report> {
+        let setup = Setup {
+            limit: Limit {
+                window: self.window,
+                limit: self.limit,
+                buffer: self.buffer,
+            },
+            processes: PROCESSES,
+            callers: self.callers,
+            requests,
+            redis: None,
+        };
+        let number = self.number;
+        let (report, _) = trial::run(&setup, |said| eprintln!("row {number}: {said}")).await?;
+        Ok(report)
+    }
+
+    fn cells(&self, report: &Report, requests: u32) -> [Cell; 11] {
+        let Self { window, buffer, .. } = self;
+        [
+            Cell::Count(window.as_secs()),
+            Cell::Count(self.limit.into()),
+            Cell::text(format!("{PROCESSES} x {}", self.callers)),
+            Cell::Count(buffer.as_millis() as u64),
+            Cell::Count(requests.into()),
+            Cell::Fraction((*window + *buffer).as_secs_f64()),
+            Cell::Fraction(report.seconds_per_window()),
+            Cell::Count(report.most_in_window),
+            Cell::Count(report.calls.of_scripts()),
+            Cell::Count(report.calls.of_clients()),
+            Cell::Count(report.failed),
+        ]
+    }
+
+    fn judge(&self, report: &Report, output: &mut Output) {
+        let Self { number, window, .. } = self;
+        let requests = self.requests(output);
+        let claim = |what: &str| format!("row {number}, {what}");
+        let most = (*window + self.buffer).as_secs_f64() + MOST_LOST * window.as_secs_f64();
+        output.at_most(
+            claim("seconds per window"),
+            report.seconds_per_window(),
+            most,
+        );
+        let most = report.most_in_window as f64;
+        output.at_most(claim("most in any window"), most, self.limit.into());
+        let per_request = |count: u64| count as f64 / f64::from(requests);
+        // What a start costs is shared by all requests, so it takes all of them.
+        if requests == self.requests {
+            let calls = per_request(report.calls.of_scripts());
+            output.at_most(claim("store calls per request"), calls, 1.0);
+            if self.callers >= MANY_CALLERS {
+                let commands = per_request(report.calls.of_clients());
+                output.at_most(claim("redis commands per request"), commands, MOST_COMMANDS);
+            }
+        }
+        output.at_most(claim("failed"), report.failed as f64, 0.0);
+    }
+}
