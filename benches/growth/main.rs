@@ -17,7 +17,7 @@
 //! | processes | 1 to 8 processes with 64 callers each, on one key with 100,000 per 10 ms, which nobody reaches | permits per second in all, Redis calls and CPU per permit | 8 processes make at most 1.5 times as many calls per permit as one; never more than the limit in any window, over all processes |
 //! | keys | 1 to 1,000,000 keys, from which 64 callers pick one at random | time per permit, as 1 over the rate of all callers | a million cost at most twice what a hundred cost |
 //! | limits | N from 1 to 100,000, with a log that is nearly full | a call of `Store::reserve`, as its caller sees it and in Redis | N = 100,000 costs at most 1.5 times what N = 10 costs, by both |
-//! | waiters | 1 to 100,000 callers who wait for one key | the time from the first asking until all hold slots; that from the first departure to the last, where all are due at once | per waiter, 100,000 cost at most 1.5 times what 1,000 cost to wake up, and twice until all hold slots |
+//! | waiters | 1 to 100,000 callers who wait for one key | the time from the first asking until all hold slots; that from the first departure to the last, where all are due at once | per waiter, 100,000 cost at most 1.5 times what 1,000 cost to wake up, and 2.5 times until all hold slots |
 //!
 //! The bounds are ratios, so they say nothing about the machine. They leave room for what no scheme can
 //! help: that a million keys, a log of 800 kB and a hundred thousand tasks do not fit into caches.
@@ -124,7 +124,8 @@ impl Curve {
             Self::Keys => keys::KEYS.len(),
             // All in turns, once the logs are filled.
             Self::Limits => 2,
-            Self::Waiters => waiters::WAITERS.len(),
+            // All in turns.
+            Self::Waiters => 1,
         }
     }
 }

@@ -12,16 +12,16 @@ use crate::median;
 use crate::plot::{Chart, Panel};
 use crate::support::{Cell, Output, Progress, RedisServer, Table};
 
-pub(crate) const WAITERS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
-const TIME: Duration = Duration::from_millis(2_500);
+const WAITERS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
+const TIME: Duration = Duration::from_secs(20);
 const WINDOW: Duration = Duration::from_millis(10);
 /// A wake-up costs the same however many wait, but for memory that caches do not hold; and of that, a
 /// caller who asks takes more, as his task is made then.
 const MOST_WAKING_RATIO: f64 = 1.5;
-const MOST_ASKING_RATIO: f64 = 2.0;
+const MOST_ASKING_RATIO: f64 = 2.5;
 
 /// Microseconds per waiter.
-struct Round {
+struct Waits {
     asking: f64,
     waking: f64,
 }
@@ -39,10 +39,17 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
             "per waiter",
         ],
     );
+    progress.begin(&format!("waiters, {WAITERS:?} in turns"));
+    let rounds = rounds(&store, output.options().time(TIME)).await?;
+    let over = |figure: &dyn Fn(&[Waits]) -> f64| {
+        median(rounds.iter().map(|round| figure(round)).collect())
+    };
     let mut levels = Vec::new();
-    for waiters in WAITERS {
-        progress.begin(&format!("waiters, {waiters}"));
-        let level = level(&store, waiters, output.options().time(TIME)).await?;
+    for (place, waiters) in WAITERS.into_iter().enumerate() {
+        let level = Waits {
+            asking: over(&|round| round[place].asking),
+            waking: over(&|round| round[place].waking),
+        };
         table.row([
             Cell::Count(waiters.into()),
             Cell::Figure(level.asking * f64::from(waiters)),
@@ -53,41 +60,49 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
         levels.push(level);
     }
     output.table(&table);
-    let growth = |figure: fn(&Round) -> f64| figure(&levels[5]) / figure(&levels[3]);
+    let growth = over(&|round| round[5].waking / round[3].waking);
     let claim = |what| format!("waiters, 100,000 to 1,000, {what} per waiter");
-    output.at_most(
-        claim("time to wake up"),
-        growth(|it| it.waking),
-        MOST_WAKING_RATIO,
-    );
+    output.at_most(claim("time to wake up"), growth, MOST_WAKING_RATIO);
+    let growth = over(&|round| round[5].asking / round[3].asking);
     output.at_most(
         claim("time until all hold slots"),
-        growth(|it| it.asking),
+        growth,
         MOST_ASKING_RATIO,
     );
     Ok(chart(&levels))
 }
 
-/// Medians over the rounds of so long, and three at least.
-async fn level(store: &RedisStore, waiters: u32, time: Duration) -> anyhow::Result<Round> {
-    // What a departure may be late by, which has to be long enough for all of them.
-    let mut guard = Duration::from_millis(20) + Duration::from_micros(15) * waiters;
+/// In each round all numbers of waiters have their turn, so what else goes on in the machine meets all
+/// alike; the smaller ones more than once, as they are over so soon.
+async fn rounds(store: &RedisStore, time: Duration) -> anyhow::Result<Vec<Vec<Waits>>> {
+    // What a departure may be late by, which has to be long enough for all of them to wait.
+    let mut guards =
+        WAITERS.map(|waiters| Duration::from_millis(20) + Duration::from_micros(8) * waiters);
     let (mut rounds, since) = (Vec::new(), Instant::now());
-    while rounds.len() < 3 || since.elapsed() < time {
-        match round(store, waiters, guard).await? {
-            Some(round) => rounds.push(round),
-            None => guard *= 2,
+    while rounds.is_empty() || since.elapsed() < time {
+        let mut round = Vec::new();
+        for (waiters, guard) in WAITERS.into_iter().zip(&mut guards) {
+            let times = (10_000 / waiters).clamp(1, 8) as usize;
+            let mut all = Vec::new();
+            while all.len() < times {
+                match wait(store, waiters, *guard).await? {
+                    Some(waits) => all.push(waits),
+                    None => *guard *= 2,
+                }
+            }
+            let over = |figure: fn(&Waits) -> f64| median(all.iter().map(figure).collect());
+            round.push(Waits {
+                asking: over(|waits| waits.asking),
+                waking: over(|waits| waits.waking),
+            });
         }
+        rounds.push(round);
     }
-    let over = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure).collect());
-    Ok(Round {
-        asking: over(|round| round.asking),
-        waking: over(|round| round.waking),
-    })
+    Ok(rounds)
 }
 
 /// `None` if the first slot came before all had one.
-async fn round(store: &RedisStore, waiters: u32, guard: Duration) -> anyhow::Result<Option<Round>> {
+async fn wait(store: &RedisStore, waiters: u32, guard: Duration) -> anyhow::Result<Option<Waits>> {
     let store = Counting::new(store.clone());
     let limiter = Limiter::builder()
         .store(store.clone())
@@ -125,14 +140,14 @@ async fn round(store: &RedisStore, waiters: u32, guard: Duration) -> anyhow::Res
     let first = departures.iter().min().copied().unwrap_or_default();
     let last = departures.iter().max().copied().unwrap_or_default();
     let per_waiter = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(waiters);
-    Ok((asked < first).then(|| Round {
+    Ok((asked < first).then(|| Waits {
         asking: per_waiter(asked),
         waking: per_waiter(last - first),
     }))
 }
 
-fn chart(levels: &[Round]) -> Chart {
-    let line = |from: usize, figure: fn(&Round) -> f64| {
+fn chart(levels: &[Waits]) -> Chart {
+    let line = |from: usize, figure: fn(&Waits) -> f64| {
         let places = WAITERS.iter().map(|waiters| f64::from(*waiters));
         let line = places.zip(levels.iter().map(figure));
         line.skip(from).collect::<Vec<_>>()
