@@ -1,4 +1,5 @@
-//! How the cost grows, itself against itself: with processes, keys, limits and waiters.
+//! How the cost grows, itself against itself: with callers, processes, keys, limits and
+//! waiters.
 //!
 //! ```sh
 //! cargo bench --bench growth                        # tables, in about 90 s
@@ -10,11 +11,12 @@
 //!
 //! Each curve has a `redis-server` of its own. A permit is one [`Limiter::acquire`]; its CPU in Redis is
 //! what `INFO commandstats` says of `evalsha`, or all of what the server used. Figures are medians over
-//! rounds, but those of processes, which run for some seconds.
+//! rounds, but those of callers and processes, who run for some seconds.
 //!
 //! | curve | what grows | what is measured | bounds |
 //! | --- | --- | --- | --- |
-//! | processes | 1 to 8 processes with 64 callers each, on one key with 100,000 per 10 ms, which nobody reaches | permits per second in all, Redis calls and CPU per permit | 8 processes make at most 1.5 times as many calls per permit as one; never more than the limit in any window, over all processes |
+//! | callers | 1 to 512 callers in one process, on one key with 100,000 per 10 ms, which nobody reaches | permits per second; the CPU of the process, of the kernel for it, and of Redis, per permit | a permit of 512 takes at most a tenth of the time and of the CPU in Redis that one of a single caller takes |
+//! | processes | 1 to 8 processes with 64 callers each, on that key | permits per second in all, Redis calls and CPU per permit | 8 processes make at most 1.5 times as many calls per permit as one; never more than the limit in any window, over all processes |
 //! | keys | 1 to 1,000,000 keys, from which 64 callers pick one at random | time per permit, as 1 over the rate of all callers | a million cost at most twice what a hundred cost |
 //! | limits | N from 1 to 100,000, with a log that is nearly full | a call of `Store::reserve`, as its caller sees it and in Redis | N = 100,000 costs at most 1.5 times what N = 10 costs, by both |
 //! | waiters | 1 to 100,000 callers who wait for one key | the time from the first asking until all hold slots; that from the first departure to the last, where all are due at once | per waiter, 100,000 cost at most 1.5 times what 1,000 cost to wake up, and 2.5 times until all hold slots |
@@ -29,9 +31,11 @@
 //!
 //! [`Limiter::acquire`]: tower_throttle::Limiter::acquire
 
+mod callers;
 mod counting;
 #[path = "../../examples/algorithms/data_uris.rs"]
 mod data_uris;
+mod hot;
 mod keys;
 mod limits;
 mod plot;
@@ -74,6 +78,7 @@ enum Role {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Curve {
+    Callers,
     Processes,
     Keys,
     Limits,
@@ -103,6 +108,7 @@ async fn measure(cli: Cli) -> anyhow::Result<()> {
     for curve in cli.curves {
         let (output, progress) = (&mut output, &mut progress);
         charts.push(match curve {
+            Curve::Callers => callers::measure(output, progress).await?,
             Curve::Processes => processes::measure(output, progress).await?,
             Curve::Keys => keys::measure(output, progress).await?,
             Curve::Limits => limits::measure(output, progress).await?,
@@ -120,6 +126,7 @@ async fn measure(cli: Cli) -> anyhow::Result<()> {
 impl Curve {
     fn parts(self) -> usize {
         match self {
+            Self::Callers => callers::CALLERS.len(),
             Self::Processes => processes::PROCESSES.len(),
             Self::Keys => keys::KEYS.len(),
             // All in turns, once the logs are filled.

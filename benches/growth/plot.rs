@@ -92,8 +92,11 @@ impl Panel {
         write(area, (LEFT, 6), 14, &TEXT, self.title)?;
         let places = self.lines.iter().flat_map(|(_, places)| places);
         let (x, y): (Vec<_>, Vec<_>) = places.copied().unzip();
-        // What doubles is shown so, too.
-        let base: f64 = if greatest(&x) < 10.0 { 2.0 } else { 10.0 };
+        // What doubles is shown so, and what grows by tens by tens.
+        let base = match x[..] {
+            [first, second, ..] => second / first,
+            _ => 10.0,
+        };
         let right = greatest(&x).log(base);
         let (bottom, top) = if self.logarithmic {
             (least(&y).log10().floor(), greatest(&y).log10().ceil())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io, process, thread};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -37,7 +37,14 @@ pub(crate) struct Replica {
 pub(crate) struct Done {
     /// By the system's clock, which all processes of a host share.
     pub(crate) departures: Vec<Duration>,
-    pub(crate) cpu: Duration,
+    pub(crate) cpu: Cpu,
+}
+
+/// The time that a process has had the CPU, by itself and within the kernel.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Cpu {
+    pub(crate) user: Duration,
+    pub(crate) system: Duration,
 }
 
 /// A replica as its parent sees it; dropping it ends it.
@@ -63,7 +70,7 @@ impl Replica {
         wait_for_go(started.clone());
         started.notified().await;
 
-        let cpu = cpu_time();
+        let before = Cpu::read();
         let until = Instant::now() + Duration::from_millis(self.milliseconds);
         let mut callers = JoinSet::new();
         for _ in 0..self.callers {
@@ -73,11 +80,33 @@ impl Replica {
         while let Some(caller) = callers.join_next().await {
             departures.extend(caller??);
         }
-        let cpu = cpu_time() - cpu;
-        let mut said = format!("{} {}\n", cpu.as_micros(), departures.len()).into_bytes();
+        let Cpu { user, system } = Cpu::read();
+        let user = (user - before.user).as_micros();
+        let system = (system - before.system).as_micros();
+        let mut said = format!("{user} {system} {}\n", departures.len()).into_bytes();
         said.extend(departures.into_iter().flat_map(u64::to_le_bytes));
         io::Write::write_all(&mut io::stdout(), &said)?;
         Ok(())
+    }
+}
+
+impl Cpu {
+    /// That of this process, where Linux tells it; elsewhere none.
+    fn read() -> Self {
+        // Its clock ticks a hundred times a second, whatever the machine.
+        const TICK: Duration = Duration::from_millis(10);
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The second field is the name of the program, in parentheses, and may hold anything.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let mut ticks = fields
+            .split_whitespace()
+            .skip(11)
+            .map_while(|it| it.parse().ok());
+        let mut next = || TICK * ticks.next().unwrap_or(0);
+        Self {
+            user: next(),
+            system: next(),
+        }
     }
 }
 
@@ -113,8 +142,11 @@ impl Parent {
     /// Waits until it is done.
     pub(crate) async fn finish(mut self) -> anyhow::Result<Done> {
         let said = self.line().await?;
-        let (cpu, count) = said.split_once(' ').context("a replica ended early")?;
-        let mut times = vec![0; count.parse::<usize>()? * size_of::<u64>()];
+        let numbers: Vec<u64> = said.split(' ').map_while(|it| it.parse().ok()).collect();
+        let [user, system, count] = numbers[..] else {
+            bail!("a replica is not done but says {said:?}");
+        };
+        let mut times = vec![0; count as usize * size_of::<u64>()];
         self.stdout.read_exact(&mut times).await?;
         let status = self.process.wait().await?;
         ensure!(status.success(), "a replica ended with {status}");
@@ -122,7 +154,10 @@ impl Parent {
         let times = times.iter().copied().map(u64::from_le_bytes);
         Ok(Done {
             departures: times.map(Duration::from_nanos).collect(),
-            cpu: Duration::from_micros(cpu.parse()?),
+            cpu: Cpu {
+                user: Duration::from_micros(user),
+                system: Duration::from_micros(system),
+            },
         })
     }
 
@@ -160,16 +195,4 @@ fn wait_for_go(start: Arc<tokio::sync::Notify>) {
         }
         process::exit(1);
     });
-}
-
-/// The CPU time of this process, where Linux tells it; elsewhere none.
-fn cpu_time() -> Duration {
-    // Its clock ticks a hundred times a second, whatever the machine.
-    const TICK: Duration = Duration::from_millis(10);
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is the name of the program, in parentheses, and may hold anything.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    let ticks: u32 = ticks.filter_map(|it| it.parse::<u32>().ok()).sum();
-    TICK * ticks
 }
