@@ -31,6 +31,7 @@
 //! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
 //! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
+//! | what it costs, and how that grows | [`performance`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
@@ -71,6 +72,10 @@ pub mod key;
 mod limiter;
 mod line;
 mod peek;
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/plots/growth-data-uris.md")]
+#[doc = include_str!("docs/performance.md")]
+pub mod performance {}
 mod permit;
 mod policy;
 mod quota;
