@@ -98,7 +98,8 @@ async fn sends_nothing_but_evalsha_once_the_scripts_are_known() {
     let by_scripts = seen.commands.iter().filter(|sent| sent.sender == "lua");
     for sent in by_scripts {
         let documented = [
-            "time", "get", "set", "del", "strlen", "getrange", "setrange", "pexpire",
+            "time", "get", "mget", "exists", "psetex", "del", "strlen", "getrange", "setrange",
+            "pexpire",
         ];
         assert!(
             documented.contains(&&sent.name[..]),

@@ -16,6 +16,12 @@ use crate::store::{Ask, Outcome, Reserved, StoreError};
 /// The most requests, or slots given back, that share one call: none holds the store up for long.
 pub(super) const LARGEST_CALL: usize = 2_000;
 
+/// Those who will wait for long wait so much of it, within these bounds, until they ask: so that others
+/// share the call. Who comes meanwhile to another process may get the slot before theirs.
+const GATHERING_SHARE: u32 = 64;
+const SHORTEST_GATHERING: Duration = Duration::from_millis(1);
+const LONGEST_GATHERING: Duration = Duration::from_millis(100);
+
 /// Who asked for slots in one call, and what the call is to say.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -38,6 +44,9 @@ impl Queue {
             return None;
         }
         self.drop_empty_segments();
+        if self.is_put_off(now) {
+            return None;
+        }
         // The guard of the first call may prove too short, and then all its slots are lost.
         let largest_call = if self.guard.is_measured() {
             LARGEST_CALL
@@ -79,6 +88,32 @@ impl Queue {
         }
         self.asking = !asked.waiters.is_empty();
         self.asking.then_some(asked)
+    }
+
+    /// Whether the next call is for those alone who have long to wait, and may wait for others to share it.
+    fn is_put_off(&mut self, now: Instant) -> bool {
+        if let Some(until) = self.gathering {
+            let is_put_off = now < until;
+            if !is_put_off {
+                self.gathering = None;
+            }
+            return is_put_off;
+        }
+        let mut segments = self.segments.iter().rev();
+        let Some(last) = segments.find_map(Segment::last_slot) else {
+            return false;
+        };
+        let gather =
+            (last.due.saturating_duration_since(now) / GATHERING_SHARE).min(LONGEST_GATHERING);
+        let is_patient = |segment: &Segment| {
+            let mut waiters = segment.without_slot(&self.nodes);
+            waiters.all(|index| self.nodes[index].bound == Bound::Unlimited)
+        };
+        let wants_slots = self.segments.iter().any(Segment::wants_slots);
+        let is_put_off =
+            gather >= SHORTEST_GATHERING && wants_slots && self.segments.iter().all(is_patient);
+        self.gathering = is_put_off.then(|| now + gather);
+        is_put_off
     }
 
     /// The store has answered: those who asked have slots now, or will get none.

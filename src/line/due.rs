@@ -134,6 +134,7 @@ impl Queue {
     /// Where a waiter has no slot, nobody of another cost behind it may have one: it would have to
     /// wait for those ahead, whose slots will be later, and let its own pass. All reserve anew.
     pub(super) fn clear_behind(&mut self) {
+        self.gathering = None;
         let wanting = self.segments.iter().position(Segment::wants_slots);
         let behind = wanting.map_or(self.segments.len(), |place| place + 1);
         for segment in self.segments.range_mut(behind..) {

@@ -39,6 +39,8 @@ pub(crate) struct Queue {
     pub(super) surplus: Vec<Slot>,
     /// Whether a call that asks for slots is in flight.
     pub(super) asking: bool,
+    /// Until when the next is put off, so that more share it.
+    pub(super) gathering: Option<Instant>,
     /// How closely the store's clock was known when all slots were last read by it.
     pub(super) known: Duration,
     /// When the driver is going to look without being woken.
@@ -83,6 +85,7 @@ impl Queue {
             patience: None,
             surplus: Vec::new(),
             asking: false,
+            gathering: None,
             known: Duration::MAX,
             planned: None,
             guard,
@@ -107,12 +110,11 @@ impl Queue {
     /// Whether the driver has something to do other than what it waits for anyway.
     pub(crate) fn wants_driver(&self) -> bool {
         let wants_slots = || self.segments.iter().any(Segment::wants_slots);
+        let is_sooner = |at| self.planned.is_none_or(|planned| at < planned);
         self.is_idle()
             || !self.surplus.is_empty()
-            || (!self.asking && wants_slots())
-            || self
-                .next_event()
-                .is_some_and(|at| self.planned.is_none_or(|planned| at < planned))
+            || (!self.asking && self.gathering.is_none() && wants_slots())
+            || self.next_event().is_some_and(is_sooner)
     }
 
     /// The slots to be given back in one call, in the order in which they were handed out, as that
@@ -133,6 +135,10 @@ impl Queue {
             .is_none_or(|segment| segment.cost != cost)
         {
             self.segments.push_back(Segment::new(cost));
+        }
+        if bound != Bound::Unlimited {
+            // It may be refused, and is to know that at once.
+            self.gathering = None;
         }
         let place = self.segments.len() - 1;
         let node = Node::new(arrival, cost, bound, self.first_segment + place as u64);
@@ -237,6 +243,7 @@ impl Queue {
     /// The driver is gone, and any call with it: everyone has to look who serves them.
     pub(crate) fn abandon(&mut self, wakes: &mut Wakes) {
         self.asking = false;
+        self.gathering = None;
         self.planned = None;
         wakes.extend(
             self.nodes
@@ -261,7 +268,8 @@ impl Queue {
     pub(super) fn next_event(&self) -> Option<Instant> {
         let front = self.segments.iter().find(|segment| !segment.is_empty());
         let slot = front.and_then(Segment::next_slot).map(|held| held.due);
-        slot.into_iter().chain(self.patience).min()
+        let others = [self.patience, self.gathering];
+        slot.into_iter().chain(others.into_iter().flatten()).min()
     }
 
     pub(super) fn refuse(
@@ -279,6 +287,7 @@ impl Queue {
     }
 
     fn remove_waiting(&mut self, index: usize, segment: u64, now: Instant, wakes: &mut Wakes) {
+        self.gathering = None;
         let place = (segment - self.first_segment) as usize;
         self.segments[place].remove(&mut self.nodes, index);
         self.settle(place, now, wakes);

@@ -33,9 +33,11 @@ mod transaction;
 /// Reserves slots in a Redis or Valkey server of version 6.2 or later, for all processes that use it.
 ///
 /// Each group of waiting requests costs one `EVALSHA`, which runs as one atomic step by the server's
-/// own clock; the script is loaded when the server does not know it, so a restart or a
-/// `SCRIPT FLUSH` goes unnoticed. Besides `EVALSHA` and `SCRIPT LOAD`, the scripts use `TIME`, `GET`,
-/// `SET`, `DEL`, `STRLEN`, `GETRANGE`, `SETRANGE` and `PEXPIRE`; a user needs the right to all of them.
+/// own clock. While calls are under way, groups of other keys gather, up to 256, and share the next; so the
+/// server must be no cluster. The script is loaded when the server does not know it, so a restart or a
+/// `SCRIPT FLUSH` goes unnoticed. Besides `EVALSHA` and `SCRIPT LOAD`, the scripts use `TIME`, `EXISTS`,
+/// `GET`, `MGET`, `GETRANGE`, `STRLEN`, `PSETEX`, `SETRANGE`, `PEXPIRE` and `DEL`; a user needs the right to
+/// all of them.
 ///
 /// The server's clock must not be set forward, nor may the server evict keys (`maxmemory-policy
 /// noeviction`): either forgets departures that still count. Nor may it be set back while requests wait
