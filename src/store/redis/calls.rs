@@ -1,5 +1,6 @@
 //! The calls of the scripts; what they take stands in the Lua files.
 
+use hashbrown::HashSet;
 use redis::Cmd;
 use smallvec::SmallVec;
 
@@ -84,14 +85,20 @@ pub(super) fn reserve(all: &[Box<Asking>], script: &Script) -> Cmd {
         call.arg(asking.names.states());
     }
     call.arg(all.len());
-    call.arg(u8::from(
-        all.len() > 1 && all.iter().all(|asking| asking.is_short),
-    ));
+    call.arg(u8::from(can_be_read_at_once(all)));
     for group in all.chunk_by(|a, b| a.is_like(b)) {
         call.arg(&group[0].terms.of_keys(group.len())[..]);
         call.arg(group[0].packed_asks.bytes());
     }
     call
+}
+
+/// Whether all states are short logs, each of another key: what is read at once is not read anew after a
+/// change.
+fn can_be_read_at_once(all: &[Box<Asking>]) -> bool {
+    let mut names = HashSet::with_capacity(all.len());
+    let mut all_names = all.iter().map(|asking| asking.names.free());
+    all.len() > 1 && all.iter().all(|it| it.is_short) && all_names.all(|name| names.insert(name))
 }
 
 pub(super) fn release(prefix: &str, release: &Release<'_>) -> (Cmd, &'static Script) {

@@ -1,8 +1,8 @@
 -- Reserves slots for one key or for many, each as if in a call of its own.
 --
 -- KEYS     for each key its free slots, then for each key the state of each quota
--- ARGV     how many keys; 1 if these are many short logs; then for each group of keys that have them in
---          common, terms and asks. The terms: how many keys they are; the margin, the least margin with which
+-- ARGV     how many keys; 1 if these are many short logs, each of another key; then for each group of keys
+--          that have them in common, terms and asks. The terms: how many keys they are; the margin, the least margin with which
 --          a free slot is of use, what the policy asks of it at least, how long the answer takes, how much
 --          the margin grows within a burst; for each quota the name of its algorithm and three numbers. The
 --          asks: the time before which no slot may lie, then for each run of like requests how many, the cost
