@@ -3,7 +3,7 @@
     -- Answers as the ledger would, to which it leaves what it cannot read. To make a function, which happens
     -- anew in every call, takes longer than most of what is done here: so there is none.
     repeat
-      if not only or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
+      if not only or #asks <= 8 or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
       local name, raw = KEYS[state + 1], values and (values[key] or '')
       raw = raw or redis.pcall('GETRANGE', name, '0', '112')
       if type(raw) ~= 'string' then break end
