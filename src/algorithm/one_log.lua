@@ -158,7 +158,9 @@
       end
 
       local life = last + window - now
-      if total > before then
+      if total == 0 then
+        if stored > 0 then redis.call('DEL', name) end
+      elseif total > before or stored > before then
         local text_of_life = string.format('%.0f', math.ceil(life / 1000) + 1)
         local whole, packed
         if not is_short then
@@ -180,7 +182,7 @@
               times[j] = struct.unpack('<I8', redis.call('GETRANGE', name, start, start + 7))
             end
           end
-          if stored == before and width and last - first < 256 ^ width then
+          if width and stored == before and last - first < 256 ^ width then
             -- None has left, and the others fit in as they are.
             whole = raw
             for j = before + 1, total do whole = whole .. struct.pack('<I' .. width, times[j] - first) end

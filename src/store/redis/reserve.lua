@@ -53,7 +53,7 @@ while keys_left > 0 do
   for i = 1, keys do
     local done = false
     key = key + 1
---@one_log
+--@common_case
     if not done then
       if not reserve then
 --@ledger

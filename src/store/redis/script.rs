@@ -15,6 +15,7 @@ const LEDGER: &str = concat!(
     include_str!("../../algorithm/ledger.lua"),
 );
 const ONE_LOG: &str = include_str!("../../algorithm/one_log.lua");
+const ONE_NUMBER: &str = include_str!("../../algorithm/one_number.lua");
 const NUMBER: &str = include_str!("../../algorithm/number.lua");
 
 /// What is counted how: the name in [`Rule::parts`], whether the state is a number, and the text.
@@ -42,9 +43,6 @@ const ALGORITHMS: [(&str, bool, &str); 6] = [
     ),
     ("gcra", true, include_str!("../../algorithm/gcra.lua")),
 ];
-
-/// The place of the sliding window log among them.
-const LOG: usize = 0;
 
 /// Which of them, a bit each.
 type Mixture = usize;
@@ -100,9 +98,8 @@ impl Scripts {
 
     fn new(mixture: Mixture) -> Self {
         let ledger = ledger(mixture);
-        let one_log = if mixture == 1 << LOG { ONE_LOG } else { "" };
         let script = |text: &str| {
-            let text = text.replace("--@one_log\n", one_log);
+            let text = text.replace("--@common_case\n", common_case(mixture));
             Script::new([START, &text.replace("--@ledger\n", &ledger)].concat())
         };
         Self {
@@ -119,6 +116,19 @@ fn mixture(rules: &[Rule]) -> Mixture {
         1 << place.expect("every rule is listed")
     };
     rules.iter().map(bit).fold(0, |all, bit| all | bit)
+}
+
+/// What answers without the ledger where one quota alone counts in one of these ways.
+fn common_case(mixture: Mixture) -> &'static str {
+    let mut mixed = ALGORITHMS
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| mixture & 1 << place != 0);
+    match (mixed.next(), mixed.next()) {
+        (Some((_, ("log", ..))), None) => ONE_LOG,
+        (Some((_, (_, true, _))), None) => ONE_NUMBER,
+        _ => "",
+    }
 }
 
 /// Defines the ledger for a mixture.
