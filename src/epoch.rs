@@ -27,7 +27,6 @@ pub(crate) struct Epochs(Arc<Epoch>);
 /// A policy, and all that serves the requests under it.
 ///
 /// A request stays in the epoch in which it began, and whatever it holds goes back there.
-#[repr(align(128))]
 pub(crate) struct Epoch {
     pub(crate) policy: Arc<Policy>,
     pub(crate) store: Arc<dyn Store>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Release, Reply, Reserve, Reserved, Store, Terms};
@@ -31,15 +31,11 @@ const SMALL: usize = 64;
 pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
-    shards: [Apart<Mutex<Shard>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     hasher: DefaultHashBuilder,
     start: Instant,
     start_micros: u64,
 }
-
-/// In cache lines of its own.
-#[repr(align(128))]
-struct Apart<T>(T);
 
 struct Shard {
     entries: HashTable<Entry>,
@@ -62,11 +58,11 @@ impl MemoryStore {
     pub fn new() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let shard = || {
-            Apart(Mutex::new(Shard {
+            Mutex::new(Shard {
                 entries: HashTable::new(),
                 sweep_at: SMALL,
                 latest: 0,
-            }))
+            })
         };
         Self(Arc::new(Inner {
             shards: std::array::from_fn(|_| shard()),
@@ -83,7 +79,7 @@ impl MemoryStore {
         self.0
             .shards
             .iter()
-            .map(|shard| shard.0.lock().entries.len())
+            .map(|shard| shard.lock().entries.len())
             .sum()
     }
 
@@ -110,7 +106,7 @@ impl MemoryStore {
         let shard = self.shard(hash);
         let (mut shard, waited) = match shard.try_lock() {
             Some(shard) => (shard, false),
-            None => (lock_soon(shard), true),
+            None => (shard.lock(), true),
         };
         let now = shard.tick(sent);
         let ledger = shard.ledger(hash, policy, key);
@@ -133,7 +129,7 @@ impl MemoryStore {
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         // The table uses the lowest and the highest bits.
-        &self.0.shards[(hash >> 32) as usize % SHARDS].0
+        &self.0.shards[(hash >> 32) as usize % SHARDS]
     }
 }
 
@@ -225,7 +221,7 @@ impl Shard {
     /// The ledger of a key, a new one if need be.
     #[inline]
     fn ledger(&mut self, hash: u64, policy: &Policy, key: &Key) -> &mut Ledger {
-        let is_it = |entry: &Entry| entry.is(policy, key);
+        let is_it = |entry: &Entry| entry.hash == hash && entry.is(policy, key);
         match self.entries.find_entry(hash, is_it) {
             Ok(entry) => &mut entry.into_mut().ledger,
             Err(absent) => {
@@ -240,25 +236,6 @@ impl Shard {
         }
     }
 }
-
-/// Nobody holds a shard for longer than it takes to get there, so it is worth while to look a few times
-/// before going to sleep.
-#[cold]
-fn lock_soon(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    for _ in 0..SPINS {
-        for _ in 0..PAUSES {
-            std::hint::spin_loop();
-        }
-        if !shard.is_locked()
-            && let Some(shard) = shard.try_lock()
-        {
-            return shard;
-        }
-    }
-    shard.lock()
-}
-const SPINS: usize = 100;
-const PAUSES: usize = 1;
 
 /// Adds a ledger, and first removes those that have expired if as many keys have come as were alive the
 /// last time, so that each costs a constant amount of sweeping.
@@ -291,7 +268,6 @@ impl Entry {
         }
     }
 
-    #[inline]
     fn is(&self, policy: &Policy, key: &Key) -> bool {
         let id = policy.shared_id();
         self.key == *key && (Arc::ptr_eq(&self.policy, id) || self.policy == *id)
