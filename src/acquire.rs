@@ -13,7 +13,8 @@ use crate::alone::Verdict;
 use crate::epoch::{Epoch, Epochs};
 use crate::error::Error;
 use crate::key::Key;
-use crate::line::{Bound, Joined, Line, Newcomer, Refusal, WaiterId};
+use crate::line::{Joined, Line, Newcomer, Refusal, WaiterId};
+use crate::patience::Patience;
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
 
@@ -30,11 +31,7 @@ impl Acquire {
     #[inline]
     pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
         Self {
-            patience: Patience {
-                waits: true,
-                max_wait: epochs.max_wait(),
-                deadline: None,
-            },
+            patience: Patience::new(epochs.max_wait()),
             wait: Wait::new(epochs, key),
         }
     }
@@ -73,16 +70,14 @@ impl Acquire {
 
     /// Refuses the request at once if it would have to wait longer, unless the policy is stricter.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        let longest = self.patience.max_wait;
-        self.patience.max_wait = Some(longest.map_or(max_wait, |it| it.min(max_wait)));
+        self.patience.max_wait(max_wait);
         self
     }
 
     /// Refuses the request at once if it could not depart by then. What may depart now does, even if
     /// the deadline has passed.
     pub fn deadline(mut self, deadline: Instant) -> Self {
-        let latest = self.patience.deadline;
-        self.patience.deadline = Some(latest.map_or(deadline, |it| it.min(deadline)));
+        self.patience.deadline(deadline);
         self
     }
 }
@@ -142,31 +137,6 @@ impl Future for TryAcquire {
 impl fmt::Debug for TryAcquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.wait.debug(f, "TryAcquire")
-    }
-}
-
-/// How long a request waits.
-struct Patience {
-    waits: bool,
-    max_wait: Option<Duration>,
-    deadline: Option<Instant>,
-}
-
-impl Patience {
-    const NONE: Self = Self {
-        waits: false,
-        max_wait: None,
-        deadline: None,
-    };
-
-    /// For a request that was made then.
-    fn bound(&self, since: Instant) -> Bound {
-        if !self.waits {
-            return Bound::Now;
-        }
-        let longest = self.max_wait.and_then(|it| since.checked_add(it));
-        let until = longest.into_iter().chain(self.deadline).min();
-        until.map_or(Bound::Unlimited, Bound::Until)
     }
 }
 
@@ -261,10 +231,18 @@ impl Wait {
         if let Some(store) = &epoch.embedded {
             let verdict = epoch.ask_embedded(store, &self.key, self.cost, since);
             self.conclude(epoch, verdict, patience, since, waker)
+        } else if let Some(limited) = self.look(&epoch, patience, since) {
+            Answer::Limited(limited)
         } else {
             let verdict = epoch.ask_local(&self.key, self.cost, since);
             self.conclude(epoch, verdict, patience, since, waker)
         }
+    }
+
+    /// Whether the request would be refused, as far as that is known without asking the store.
+    fn look(&self, epoch: &Epoch, patience: &Patience, since: Instant) -> Option<Limited> {
+        let denials = epoch.denials.as_ref()?;
+        denials.look(&self.key, self.cost, patience.bound(since), since)
     }
 
     #[inline(always)]
@@ -285,7 +263,7 @@ impl Wait {
                 let key = self.key.clone();
                 Answer::Granted(Permit::new(epoch, key, slot, Duration::ZERO))
             }
-            Verdict::Limited(limited) if !patience.waits => Answer::Limited(limited),
+            Verdict::Limited(limited) if !patience.waits() => Answer::Limited(limited),
             Verdict::Failed(error) => Answer::Failed(Error::store(*error)),
             Verdict::Limited(_) | Verdict::Unknown => {
                 self.join(&epoch, patience, since, None, waker)
@@ -325,7 +303,7 @@ impl Wait {
         waker: &Waker,
     ) -> Answer {
         // Who does not wait does not lengthen the line.
-        let longest = epoch.policy.max_waiting().filter(|_| patience.waits);
+        let longest = epoch.policy.max_waiting().filter(|_| patience.waits());
         let newcomer = Newcomer {
             cost: self.cost,
             bound: patience.bound(since),
@@ -345,9 +323,8 @@ impl Wait {
         let Stage::InLine(line, id, since) = &self.stage else {
             panic!("polled after it was ready");
         };
-        let (epoch, since) = (line.epoch().clone(), *since);
         let answer = ready!(line.poll(*id, cx));
-        let arrival = id.arrival();
+        let (epoch, since, arrival) = (line.epoch().clone(), *since, id.arrival());
         self.stage = Stage::Done(Some(Begun { since, arrival }));
         Poll::Ready(match answer {
             Ok(held) => {
@@ -355,6 +332,12 @@ impl Wait {
                 Answer::Granted(permit)
             }
             Err(Refusal::TooLong(limited)) => Answer::Limited(limited),
+            Err(Refusal::Denied(refused)) => {
+                if let Some(denials) = &epoch.denials {
+                    denials.note(&self.key, self.cost, refused);
+                }
+                Answer::Limited(refused.limited)
+            }
             Err(Refusal::Store(error)) => Answer::Failed(Error::store(error)),
         })
     }
@@ -371,6 +354,7 @@ impl Drop for Wait {
     #[inline]
     fn drop(&mut self) {
         if let Stage::InLine(line, id, _) = &self.stage {
+            line.epoch().forget_denial(&self.key);
             line.leave(*id);
         }
     }

@@ -10,8 +10,10 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::clock::StoreClock;
+use crate::denial::Denials;
 use crate::error::BuildError;
 use crate::guard::Guard;
+use crate::key::Key;
 use crate::line::Lines;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
@@ -32,6 +34,8 @@ pub(crate) struct Epoch {
     pub(crate) store: Arc<dyn Store>,
     /// The same store, if it is an embedded one.
     pub(crate) embedded: Option<MemoryStore>,
+    /// What is known without asking the store, if that would take a call.
+    pub(crate) denials: Option<Denials>,
     pub(crate) lines: Lines,
     pub(crate) guard: Arc<Guard>,
     pub(crate) clock: Arc<StoreClock>,
@@ -53,9 +57,16 @@ struct Later {
 }
 
 impl Epochs {
-    pub(crate) fn new(parts: PolicyParts, store: Arc<dyn Store>) -> Result<Self, BuildError> {
+    /// With denials of so many keys.
+    pub(crate) fn new(
+        parts: PolicyParts,
+        store: Arc<dyn Store>,
+        denials: usize,
+    ) -> Result<Self, BuildError> {
         let policy = parts.clone().build()?;
+        let denials = if store.is_local() { 0 } else { denials };
         Ok(Self(Arc::new(Epoch {
+            denials: Denials::new(denials),
             embedded: store.as_embedded().cloned(),
             store,
             lines: Lines::default(),
@@ -130,11 +141,19 @@ impl Later {
 }
 
 impl Epoch {
+    /// A slot of this key is given back, or all are: what was known of it holds no longer.
+    pub(crate) fn forget_denial(&self, key: &Key) {
+        if let Some(denials) = &self.denials {
+            denials.forget(key);
+        }
+    }
+
     /// The store stays, and what was learnt about it.
     fn succeeded_by(&self, policy: Policy) -> Self {
         Self {
             store: self.store.clone(),
             embedded: self.embedded.clone(),
+            denials: self.denials.as_ref().and_then(Denials::successor),
             lines: Lines::default(),
             guard: Arc::new(self.guard.with_floor(policy.guard())),
             clock: self.clock.clone(),
@@ -165,7 +184,7 @@ mod tests {
             quotas: quotas(1),
             ..PolicyParts::default()
         };
-        let epochs = Epochs::new(parts, Arc::new(MemoryStore::new())).unwrap();
+        let epochs = Epochs::new(parts, Arc::new(MemoryStore::new()), 0).unwrap();
         epochs.set_quotas(quotas(2)).unwrap();
         let in_use = epochs.clone().current();
         for limit in 3..100 {

@@ -64,6 +64,7 @@ mod algorithm;
 pub mod algorithms {}
 mod alone;
 mod clock;
+mod denial;
 mod departure;
 mod epoch;
 mod error;
@@ -71,6 +72,7 @@ mod guard;
 pub mod key;
 mod limiter;
 mod line;
+mod patience;
 mod peek;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/plots/growth-data-uris.md")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{Acquire, TryAcquire, check};
+use crate::denial;
 use crate::epoch::Epochs;
 use crate::error::{BuildError, Error};
 use crate::key::Key;
@@ -46,6 +47,7 @@ impl Limiter {
         LimiterBuilder {
             store: None,
             parts: PolicyParts::default(),
+            denials: denial::USUAL,
         }
     }
 
@@ -85,7 +87,9 @@ impl Limiter {
 
     /// Decides at once whether a request may depart, without waiting for a slot.
     ///
-    /// It never overtakes those who wait.
+    /// It never overtakes those who wait. A key that is known to be over its limit is refused without
+    /// asking the store, until the moment that the store named: see
+    /// [`denial_cache`](LimiterBuilder::denial_cache).
     ///
     /// ```
     /// # use tower_throttle::{Decision, Limiter, Quota};
@@ -197,8 +201,10 @@ impl Limiter {
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         let (key, epoch) = (key.into(), self.epochs.clone().current());
         check(&epoch.policy, &key, 1)?;
-        let reply = epoch.store.reset(&key, &epoch.policy);
-        reply.await.map_err(Error::store)
+        epoch.forget_denial(&key);
+        let reply = epoch.store.reset(&key, &epoch.policy).await;
+        epoch.forget_denial(&key);
+        reply.map_err(Error::store)
     }
 
     /// Changes the quota, for all clones of this limiter at once.
@@ -293,6 +299,7 @@ impl fmt::Debug for Limiter {
 pub struct LimiterBuilder {
     store: Option<Arc<dyn Store>>,
     parts: PolicyParts,
+    denials: usize,
 }
 
 impl LimiterBuilder {
@@ -350,6 +357,22 @@ impl LimiterBuilder {
         self
     }
 
+    /// Remembers of so many keys that they are over their limit, so that the store need not be asked.
+    ///
+    /// A store that refuses a request names the moment from which on there may be a slot. Until then,
+    /// [`try_acquire`](Limiter::try_acquire) of the same key is refused without a call, if it costs as much
+    /// or more; so is [`acquire`](Limiter::acquire) of the same cost whose bound on waiting ends before
+    /// that moment. It refuses at most what the store would, but for slots that other processes give
+    /// back meanwhile; those that this process gives back, [`reset`](Limiter::reset) and other quotas
+    /// count at once. Keys of more than 256 bytes are not remembered.
+    ///
+    /// Default: 10,000 keys for each set of quotas in use, some 150 bytes each; the least asked for
+    /// make way. 0 remembers none. An embedded store needs none, and is always asked.
+    pub fn denial_cache(mut self, keys: usize) -> Self {
+        self.denials = keys;
+        self
+    }
+
     /// The limiter.
     ///
     /// # Errors
@@ -359,7 +382,7 @@ impl LimiterBuilder {
     /// microseconds, or a name, buffer or guard out of bounds.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let epochs = Epochs::new(self.parts, store)?;
+        let epochs = Epochs::new(self.parts, store, self.denials)?;
         Ok(Limiter { epochs })
     }
 }

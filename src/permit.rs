@@ -64,6 +64,7 @@ impl Permit {
     /// Outside of a tokio runtime, only the embedded store takes it back; elsewhere it stays
     /// reserved until its time has passed.
     pub fn forfeit(self) {
+        self.epoch.forget_denial(&self.key);
         let held = self.departing.held(self.epoch.guard.current());
         self.epoch.lines.give(&self.epoch, &self.key, held);
     }

@@ -10,6 +10,7 @@ use super::held::{Call, hold};
 use super::queue::{Queue, Refusal, WaiterId, Wakes};
 use super::segment::{Phase, Segment};
 use crate::algorithm::micros;
+use crate::denial::Refused;
 use crate::permit::Limited;
 use crate::store::{Ask, Outcome, Reserved, StoreError};
 
@@ -142,8 +143,12 @@ impl Queue {
                     // Somebody ahead may have left, and with that slot the wait is short enough.
                     if self.is_without_slot(id) {
                         let wait = Duration::from_micros(wait);
-                        let limited = Limited::new(wait, remaining, reset);
-                        let refusal = Refusal::TooLong(limited);
+                        let refused = Refused {
+                            limited: Limited::new(wait, remaining, reset),
+                            sent: call.sent,
+                            received: call.received,
+                        };
+                        let refusal = Refusal::Denied(refused);
                         self.refuse(id.index, refusal, call.received, wakes);
                     }
                 }

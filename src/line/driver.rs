@@ -112,6 +112,7 @@ impl Driver {
         {
             answered = true;
             self.releasing = None;
+            self.line.epoch.forget_denial(&self.line.key);
         }
         if let Some(reserving) = &mut self.reserving
             && let Poll::Ready(answer) = Pin::new(&mut reserving.reply).poll(cx)

@@ -14,6 +14,7 @@ use super::bound::Bound;
 use super::held::Held;
 use super::segment::{List, Node, Phase, Segment};
 use crate::clock::Offset;
+use crate::denial::Refused;
 use crate::guard::Guard;
 use crate::permit::Limited;
 use crate::store::{Slot, StoreError};
@@ -60,6 +61,8 @@ pub(crate) struct WaiterId {
 pub(crate) enum Refusal {
     /// The wait would exceed its bound.
     TooLong(Limited),
+    /// The same, by the word of the store.
+    Denied(Refused),
     /// The store did not answer.
     Store(StoreError),
 }

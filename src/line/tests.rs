@@ -205,7 +205,7 @@ impl World {
                     .push((self.now - self.start, cost, id.arrival()));
                 self.records.push((held.slot.record, cost));
             }
-            Poll::Ready(Err(Refusal::TooLong(_))) => {
+            Poll::Ready(Err(Refusal::TooLong(_) | Refusal::Denied(_))) => {
                 assert!(deadline.is_some(), "no bound was set")
             }
             Poll::Ready(Err(Refusal::Store(_))) => {}

@@ -1,0 +1,246 @@
+//! A key that is known to be over its limit is refused without asking the store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::poll;
+use tokio::time::{Instant, advance, sleep};
+use tower_throttle::key::Key;
+use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::{Decision, Limited, Limiter, LimiterBuilder, Policy, Quota};
+
+const SECOND: Duration = Duration::from_secs(1);
+const GUARD: Duration = Duration::from_millis(10);
+/// What clocks may drift apart in a second or two.
+const DRIFT: Duration = Duration::from_micros(50);
+
+/// A store that is elsewhere: it answers at once, but not before it is asked. Clones share its state.
+#[derive(Debug, Clone, Default)]
+struct Remote {
+    store: MemoryStore,
+    reserves: Arc<AtomicUsize>,
+}
+
+impl Remote {
+    fn reserves(&self) -> usize {
+        self.reserves.load(Ordering::SeqCst)
+    }
+}
+
+impl Store for Remote {
+    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.reserves.fetch_add(1, Ordering::SeqCst);
+        let answer = self.store.reserve(reserve);
+        Reply::pending(answer)
+    }
+
+    fn release(&self, release: &Release<'_>) -> Reply<()> {
+        Reply::pending(self.store.release(release))
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        Reply::pending(self.store.peek(reserve))
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        Reply::pending(self.store.reset(key, policy))
+    }
+}
+
+fn per_second(limit: u32, store: &Remote) -> LimiterBuilder {
+    let quota = Quota::per_second(limit);
+    Limiter::builder()
+        .quota(quota)
+        .guard(GUARD)
+        .store(store.clone())
+}
+
+fn build(builder: LimiterBuilder) -> Limiter {
+    builder.build().expect("a valid policy")
+}
+
+async fn granted(limiter: &Limiter, cost: u32) -> bool {
+    let decision = limiter.try_acquire("a").cost(cost).await;
+    decision.expect("a decision").is_granted()
+}
+
+async fn limited(limiter: &Limiter, cost: u32) -> Limited {
+    match limiter.try_acquire("a").cost(cost).await {
+        Ok(Decision::Limited(limited)) => limited,
+        other => panic!("not limited: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_refused_requests_hardly_reaches_the_store() {
+    let floods = if cfg!(debug_assertions) {
+        100_000
+    } else {
+        1_000_000
+    };
+    let store = Remote::default();
+    let limiter = build(
+        Limiter::builder()
+            .quota(Quota::per_hour(1))
+            .store(store.clone()),
+    );
+    assert!(granted(&limiter, 1).await);
+    for _ in 0..floods {
+        assert!(!granted(&limiter, 1).await);
+    }
+    assert!(store.reserves() < 100, "{} calls", store.reserves());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_asked_again_from_the_moment_that_it_named() {
+    let store = Remote::default();
+    let limiter = build(per_second(1, &store));
+    assert!(granted(&limiter, 1).await);
+    let named = limited(&limiter, 1).await.delay();
+    let calls = store.reserves();
+    let start = Instant::now();
+
+    advance(named / 3).await;
+    let later = limited(&limiter, 1).await;
+    let left = named - start.elapsed();
+    assert!((left..=left + DRIFT).contains(&later.delay()), "{later:?}");
+    assert!(later.reset() <= left && later.reset() > left - DRIFT);
+    assert_eq!(later.remaining(), 0);
+
+    advance(left - DRIFT).await;
+    assert!(!limited(&limiter, 1).await.delay().is_zero());
+    assert_eq!(store.reserves(), calls);
+
+    advance(DRIFT).await;
+    assert!(granted(&limiter, 1).await);
+    assert_eq!(store.reserves(), calls + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_costs_less_than_who_was_refused_asks_the_store() {
+    let store = Remote::default();
+    let limiter = build(per_second(5, &store));
+    assert!(granted(&limiter, 2).await);
+    assert_eq!(limited(&limiter, 4).await.remaining(), 3);
+    let calls = store.reserves();
+    assert_eq!(limited(&limiter, 4).await.remaining(), 3);
+    assert!(!granted(&limiter, 5).await);
+    assert_eq!(store.reserves(), calls);
+    assert!(granted(&limiter, 3).await);
+    assert!(!granted(&limiter, 1).await);
+    assert_eq!(store.reserves(), calls + 2);
+    assert!(!granted(&limiter, 1).await && !granted(&limiter, 4).await);
+    assert_eq!(store.reserves(), calls + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_have_to_wait_too_long_is_refused_without_asking() {
+    let store = Remote::default();
+    let limiter = build(per_second(1, &store));
+    assert!(granted(&limiter, 1).await);
+    let named = limited(&limiter, 1).await.delay();
+    let calls = store.reserves();
+
+    let error = limiter.acquire("a").max_wait(SECOND / 2).await;
+    let wait = error.expect_err("too long").wait();
+    assert!(wait.is_some_and(|wait| (named..=named + DRIFT).contains(&wait)));
+    let soon = limiter.acquire("a").deadline(Instant::now() + SECOND / 2);
+    assert!(soon.await.expect_err("too late").is_limited());
+    assert_eq!(store.reserves(), calls);
+
+    let start = Instant::now();
+    let patient = limiter.acquire("a").max_wait(SECOND * 2).await;
+    assert!(patient.is_ok() && start.elapsed() >= SECOND);
+    assert!(limiter.acquire("a").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forfeited_permit_is_there_for_the_next() {
+    let store = Remote::default();
+    let limiter = build(per_second(1, &store));
+    for _ in 0..5 {
+        let permit = limiter.acquire("a").await.expect("a permit");
+        limited(&limiter, 1).await;
+        advance(Duration::from_millis(1)).await;
+        permit.forfeit();
+        assert!(granted(&limiter, 1).await);
+        limiter.reset("a").await.expect("an answer");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_cancelled_waiter_leaves_is_there_for_the_next() {
+    let store = Remote::default();
+    let limiter = build(per_second(1, &store));
+    assert!(granted(&limiter, 1).await);
+    let mut waiter = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut waiter).is_pending());
+    sleep(SECOND / 10).await;
+    // Behind the waiter: two windows from the first.
+    assert!(limited(&limiter, 1).await.delay() > SECOND);
+    drop(waiter);
+    sleep(SECOND / 10).await;
+    assert!(limited(&limiter, 1).await.delay() < SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reset_and_other_quotas_start_clean() {
+    let store = Remote::default();
+    let limiter = build(per_second(1, &store));
+    assert!(granted(&limiter, 1).await);
+    limited(&limiter, 1).await;
+    limiter.reset("a").await.expect("an answer");
+    assert!(granted(&limiter, 1).await);
+    limited(&limiter, 1).await;
+    limiter.set_quota(Quota::per_second(2)).expect("a quota");
+    assert!(granted(&limiter, 1).await && granted(&limiter, 1).await);
+    limited(&limiter, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_another_process_gives_back_wait_for_the_named_moment_at_most() {
+    let store = Remote::default();
+    let (here, there) = (build(per_second(1, &store)), build(per_second(1, &store)));
+    let permit = there.acquire("a").await.expect("a permit");
+    let named = limited(&here, 1).await.delay();
+    permit.forfeit();
+    sleep(named / 2).await;
+    limited(&here, 1).await;
+    sleep(named / 2).await;
+    assert!(granted(&here, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_if_so_told() {
+    let store = Remote::default();
+    let limiter = build(per_second(1, &store).denial_cache(0));
+    assert!(granted(&limiter, 1).await);
+    for _ in 0..10 {
+        limited(&limiter, 1).await;
+    }
+    assert_eq!(store.reserves(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_keys_makes_room_for_itself_alone() {
+    let store = Remote::default();
+    let limiter = build(per_second(1, &store).denial_cache(100));
+    for key in 0..2_000 {
+        let key = Key::from(format!("user:{key}"));
+        for _ in 0..2 {
+            let decision = limiter.try_acquire(&key).await;
+            decision.expect("a decision");
+        }
+    }
+    let calls = store.reserves();
+    let mut known = 0;
+    for key in 0..2_000 {
+        let before = store.reserves();
+        let decision = limiter.try_acquire(format!("user:{key}")).await;
+        assert!(!decision.expect("a decision").is_granted());
+        known += usize::from(store.reserves() == before);
+    }
+    assert!(known <= 200, "{known} are known");
+    assert!(store.reserves() - calls >= 1_800);
+}
