@@ -71,7 +71,11 @@ impl Couriers {
                 return answers.remove(0);
             }
             let receiver = self.gather(asking, deadline);
-            match receiver.await {
+            // Who takes it along may have longer, or be a task of a runtime that does not run.
+            let delivery = timeout_at(deadline, receiver).await;
+            let delivery =
+                delivery.map_err(|elapsed| too_late().caused_by(elapsed).outcome_unknown())?;
+            match delivery {
                 Ok(Delivery::Answer(answer)) => return answer,
                 Ok(Delivery::Again(it)) => asking = it,
                 Err(_) => {
