@@ -152,7 +152,8 @@ impl Packed {
     pub(super) fn asks(not_before: u64, asks: &[Ask], peek: bool) -> Self {
         let mut packed = Self::new();
         packed.push(not_before);
-        for ask in asks {
+        // The scripts count on at least one request in each run.
+        for ask in asks.iter().filter(|ask| ask.count > 0) {
             packed.0.extend_from_slice(&ask.count.to_le_bytes());
             packed.0.extend_from_slice(&ask.cost.to_le_bytes());
             packed.push(if peek {
