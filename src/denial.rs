@@ -95,8 +95,13 @@ impl Denials {
             Bound::Unlimited => false,
         };
         holds.then(|| {
-            let left = |until: Instant| until.saturating_duration_since(now);
-            Limited::new(left(denied.slot), denied.remaining, left(denied.reset))
+            // Not rounded down: it is never less than what is true.
+            let left = |until: Instant| {
+                let nanos = until.saturating_duration_since(now).as_nanos();
+                u64::try_from(nanos.div_ceil(1_000)).unwrap_or(u64::MAX)
+            };
+            let remaining = denied.remaining.into();
+            Limited::of_micros(left(denied.slot), remaining, left(denied.reset))
         })
     }
 
@@ -111,7 +116,8 @@ impl Denials {
         let times = || {
             let until = sent.checked_add(limited.delay())?.checked_sub(drift)?;
             let slot = received.checked_add(limited.delay() + drift)?;
-            Some((until, slot, received.checked_add(limited.reset())?))
+            let reset = received.checked_add(limited.reset() + drift)?;
+            Some((until, slot, reset))
         };
         if key.as_str().len() > LONGEST_KEY || self.has_forgotten_since(sent) {
             return;
