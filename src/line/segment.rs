@@ -15,8 +15,8 @@ use crate::store::Slot;
 /// A waiter.
 #[derive(Debug)]
 pub(super) struct Node {
-    previous: Option<usize>,
-    next: Option<usize>,
+    previous: Link,
+    next: Link,
     /// Grows with each arrival, so it tells waiters and their order apart.
     pub(super) arrival: u64,
     pub(super) cost: u32,
@@ -28,8 +28,8 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(arrival: u64, cost: u32, bound: Bound, segment: u64) -> Self {
         Self {
-            previous: None,
-            next: None,
+            previous: Link::NONE,
+            next: Link::NONE,
             arrival,
             cost,
             bound,
@@ -51,6 +51,23 @@ pub(super) enum Phase {
     Due { place: u64, listed: bool },
     /// It will get none.
     Refused(Box<Refusal>),
+}
+
+/// The place of a node, or none, in half the room of an index: there are as many as there are waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Link(u32);
+
+impl Link {
+    const NONE: Self = Self(u32::MAX);
+
+    fn to(index: Option<usize>) -> Self {
+        // More waiters than that fit into no memory.
+        index.map_or(Self::NONE, |index| Self(index as u32))
+    }
+
+    fn get(self) -> Option<usize> {
+        (self != Self::NONE).then_some(self.0 as usize)
+    }
 }
 
 /// A doubly linked list through the nodes of a slab.
@@ -77,28 +94,30 @@ impl List {
         next: Option<usize>,
         index: usize,
     ) {
-        let previous = next.map_or(self.tail, |next| nodes[next].previous);
-        nodes[index].previous = previous;
-        nodes[index].next = next;
+        let previous = next.map_or(self.tail, |next| nodes[next].previous.get());
+        nodes[index].previous = Link::to(previous);
+        nodes[index].next = Link::to(next);
         match previous {
-            Some(previous) => nodes[previous].next = Some(index),
+            Some(previous) => nodes[previous].next = Link::to(Some(index)),
             None => self.head = Some(index),
         }
         match next {
-            Some(next) => nodes[next].previous = Some(index),
+            Some(next) => nodes[next].previous = Link::to(Some(index)),
             None => self.tail = Some(index),
         }
         self.len += 1;
     }
 
     pub(super) fn remove(&mut self, nodes: &mut Slab<Node>, index: usize) {
-        let (previous, next) = (nodes[index].previous.take(), nodes[index].next.take());
+        let node = &mut nodes[index];
+        let previous = std::mem::replace(&mut node.previous, Link::NONE).get();
+        let next = std::mem::replace(&mut node.next, Link::NONE).get();
         match previous {
-            Some(previous) => nodes[previous].next = next,
+            Some(previous) => nodes[previous].next = Link::to(next),
             None => self.head = next,
         }
         match next {
-            Some(next) => nodes[next].previous = previous,
+            Some(next) => nodes[next].previous = Link::to(previous),
             None => self.tail = previous,
         }
         self.len -= 1;
@@ -164,7 +183,7 @@ impl Segment {
         &self,
         nodes: &'a Slab<Node>,
     ) -> impl Iterator<Item = usize> + 'a {
-        std::iter::successors(self.first_without, |&index| nodes[index].next)
+        std::iter::successors(self.first_without, |&index| nodes[index].next.get())
     }
 
     pub(super) fn push_back(&mut self, nodes: &mut Slab<Node>, index: usize) {
@@ -176,7 +195,7 @@ impl Segment {
     pub(super) fn insert(&mut self, nodes: &mut Slab<Node>, index: usize) {
         let arrival = nodes[index].arrival;
         let later = |&it: &usize| nodes[it].arrival > arrival;
-        let next = std::iter::successors(self.head(), |&it| nodes[it].next).find(later);
+        let next = std::iter::successors(self.head(), |&it| nodes[it].next.get()).find(later);
         self.waiters.insert_before(nodes, next, index);
         let before_slot = next.is_some_and(|next| nodes[next].has_slot());
         nodes[index].set_slot(before_slot);
@@ -193,7 +212,7 @@ impl Segment {
         if nodes[index].has_slot() {
             self.with_slot -= 1;
         } else if self.first_without == Some(index) {
-            self.first_without = nodes[index].next;
+            self.first_without = nodes[index].next.get();
         }
         self.waiters.remove(nodes, index);
     }
@@ -241,7 +260,7 @@ impl Segment {
         while let Some(held) = self.slots.get(self.with_slot)
             && let Some(index) = self.first_without
         {
-            self.first_without = nodes[index].next;
+            self.first_without = nodes[index].next.get();
             if nodes[index].bound.excludes(held) {
                 refused.push((index, held.limited(now)));
                 self.waiters.remove(nodes, index);
@@ -268,7 +287,7 @@ impl Segment {
         while self.with_slot > self.slots.len() {
             let last = self
                 .first_without
-                .map_or(self.waiters.tail, |it| nodes[it].previous);
+                .map_or(self.waiters.tail, |it| nodes[it].previous.get());
             let Some(index) = last else { return };
             nodes[index].set_slot(false);
             self.first_without = Some(index);
