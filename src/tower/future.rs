@@ -30,7 +30,7 @@ pin_project! {
     #[project = StageProjection]
     enum Stage<S, Q, R, F> {
         Waiting {
-            waiting: Option<Waiting<S, Q, R>>,
+            waiting: Waiting<S, Q, R>,
         },
         Calling {
             #[pin]
@@ -46,7 +46,7 @@ pin_project! {
 
 impl<S: Service<Q>, Q, R> ResponseFuture<S, Q, R> {
     pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>, report: R) -> Self {
-        let waiting = Some(Waiting::new(service, request, acquire, report));
+        let waiting = Waiting::new(service, request, acquire, report);
         Self {
             stage: Stage::Waiting { waiting },
         }
@@ -71,28 +71,20 @@ where
         let mut stage = self.project().stage;
         loop {
             let next = match stage.as_mut().project() {
-                StageProjection::Waiting { waiting } => {
-                    let Some(request) = waiting else {
-                        panic!("polled after it was ready");
-                    };
-                    let departure = match ready!(request.poll(cx)) {
-                        Ok(departure) => departure,
-                        Err(error) => {
-                            *waiting = None;
-                            return Poll::Ready(Err(error));
+                StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
+                    Ok(departure) => {
+                        let (response, report) = waiting.call();
+                        Stage::Calling {
+                            response,
+                            departure,
+                            report,
                         }
-                    };
-                    let Some((mut service, request, report)) =
-                        waiting.take().map(Waiting::into_parts)
-                    else {
-                        continue;
-                    };
-                    Stage::Calling {
-                        response: service.call(request),
-                        departure,
-                        report,
                     }
-                }
+                    Err(error) => {
+                        stage.set(Stage::Refused { error: None });
+                        return Poll::Ready(Err(error));
+                    }
+                },
                 StageProjection::Calling {
                     response,
                     departure,

@@ -13,40 +13,35 @@ use crate::permit::Permit;
 
 /// First the permit, then the service. Should the permit expire before the service is ready, its slot
 /// goes back at once, and the request waits for the service before it asks for another.
+///
+/// Its parts stay in their places until they are called for, as moving them around takes longer than
+/// the rest.
 pub(super) struct Waiting<S, Q, R> {
     service: S,
-    request: Q,
-    report: R,
+    call: Option<(Q, R)>,
     /// `None` for a request that is exempt.
     acquire: Option<Acquire>,
-    permit: Option<Unused>,
+    /// Gives itself back unless the request departs.
+    permit: Option<Permit>,
+    expires: Option<Pin<Box<Sleep>>>,
     /// Whether a permit has expired, and the service has not been ready since.
     expired: bool,
     /// Whether the service was ready once, and was let go for want of a permit.
     let_go: bool,
 }
 
-/// A permit that gives itself back unless it is taken.
-struct Unused {
-    permit: Option<Permit>,
-    expires: Option<Pin<Box<Sleep>>>,
-}
-
 impl<S, Q, R> Waiting<S, Q, R> {
+    #[inline]
     pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>, report: R) -> Self {
         Self {
             service,
-            request,
-            report,
+            call: Some((request, report)),
             acquire,
             permit: None,
+            expires: None,
             expired: false,
             let_go: false,
         }
-    }
-
-    pub(super) fn into_parts(self) -> (S, Q, R) {
-        (self.service, self.request, self.report)
     }
 }
 
@@ -55,6 +50,12 @@ where
     S: Service<Q> + Clone,
     S::Error: Into<BoxError>,
 {
+    /// Calls the service, which is ready, once the request may depart.
+    pub(super) fn call(&mut self) -> (S::Future, R) {
+        let (request, report) = self.call.take().expect("a request is called once");
+        (self.service.call(request), report)
+    }
+
     /// Waits until the request may depart and the service is ready to take it, both at once.
     pub(super) fn poll(
         &mut self,
@@ -73,12 +74,16 @@ where
             let Some(acquire) = &mut self.acquire else {
                 return Poll::Ready(Ok(None));
             };
-            match self.permit.take().and_then(Unused::take) {
-                Some(permit) if permit.is_valid() => {
-                    return Poll::Ready(Ok(Some(Departure::from(&permit))));
+            if let Some(permit) = &self.permit {
+                if permit.is_valid() {
+                    let departure = Departure::from(permit);
+                    self.permit = None;
+                    return Poll::Ready(Ok(Some(departure)));
                 }
-                Some(permit) => acquire.again(permit),
-                None => {}
+                self.expires = None;
+            }
+            if let Some(expired) = self.permit.take() {
+                acquire.again(expired);
             }
             if self.poll_permit(cx)?.is_pending() {
                 // What the service has set aside for this call is not kept while the request waits.
@@ -93,50 +98,37 @@ where
         }
     }
 
+    #[inline]
     fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         if self.permit.is_none()
             && let Some(acquire) = &mut self.acquire
         {
-            let permit = ready!(Pin::new(acquire).poll(cx))?;
-            self.permit = Some(Unused {
-                permit: Some(permit),
-                expires: None,
-            });
+            self.permit = Some(ready!(Pin::new(acquire).poll(cx))?);
         }
         Poll::Ready(Ok(()))
     }
 
     /// Gives the permit back once it has expired.
     fn let_permit_expire(&mut self, cx: &mut Context<'_>) {
-        if let Some(held) = &mut self.permit
-            && held.poll_expired(cx).is_ready()
-            && let Some(permit) = self.permit.take().and_then(Unused::take)
-            && let Some(acquire) = &mut self.acquire
-        {
-            acquire.again(permit);
-            self.expired = true;
-        }
-    }
-}
-
-impl Unused {
-    fn take(mut self) -> Option<Permit> {
-        self.permit.take()
-    }
-
-    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(permit) = &self.permit else {
-            return Poll::Ready(());
+        let (Some(permit), Some(acquire)) = (&self.permit, &mut self.acquire) else {
+            return;
         };
         let at = permit.expires();
         let expires = self
             .expires
             .get_or_insert_with(|| Box::pin(sleep_until(at)));
-        expires.as_mut().poll(cx)
+        if expires.as_mut().poll(cx).is_ready() {
+            self.expires = None;
+            self.expired = true;
+            if let Some(permit) = self.permit.take() {
+                acquire.again(permit);
+            }
+        }
     }
 }
 
-impl Drop for Unused {
+impl<S, Q, R> Drop for Waiting<S, Q, R> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
             permit.forfeit();
