@@ -4,7 +4,7 @@
     -- To make a function, which happens anew in every call, takes longer than most of what is done here:
     -- so there is none.
     repeat
-      if not only or #asks == 8 or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
+      if not only or #asks <= 8 or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
       local name, raw = KEYS[state + 1], values and (values[key] or '')
       raw = raw or redis.pcall('GETRANGE', name, '0', '112')
       if type(raw) ~= 'string' then break end
@@ -159,7 +159,9 @@
       end
 
       local life = last + window - now
-      if total > before then
+      if total == 0 then
+        if stored > 0 then redis.call('DEL', name) end
+      elseif total > before or stored > before then
         local text_of_life = string.format('%.0f', math.ceil(life / 1000) + 1)
         local whole, packed
         if not is_short then
@@ -181,7 +183,7 @@
               times[j] = struct.unpack('<I8', redis.call('GETRANGE', name, start, start + 7))
             end
           end
-          if stored == before and width and last - first < 256 ^ width then
+          if width and stored == before and last - first < 256 ^ width then
             -- None has left, and the others fit in as they are.
             whole = raw
             for j = before + 1, total do whole = whole .. struct.pack('<I' .. width, times[j] - first) end

@@ -217,3 +217,43 @@ fn long_logs_are_read_and_written_in_parts() {
         &mut Lua::new(&server, &rules),
     );
 }
+
+/// By a clock that goes back there is no other way to see it.
+#[test]
+fn what_has_left_a_log_has_left_it_even_if_nothing_is_granted() {
+    let server = RedisServer::start();
+    let ask = |count, max_wait| {
+        let cost = 1;
+        vec![Ask {
+            count,
+            cost,
+            max_wait,
+        }]
+    };
+    let reserve = |advance: i64, not_before, asks| Step {
+        advance,
+        action: Action::Reserve {
+            margin: 1_000,
+            not_before,
+            asks,
+        },
+    };
+    let window = UNIT.cast_signed();
+    // Short logs and rings, of which all leave, or all but a few.
+    for (first, others) in [(1, 0), (3, 2), (40, 0), (40, 30), (40, 3)] {
+        let rules = [Rule::SlidingLog {
+            limit: 50,
+            window: UNIT,
+        }];
+        let later = NotBefore::After(5 * UNIT);
+        let steps = [
+            reserve(0, NotBefore::Now, ask(first, u64::MAX)),
+            reserve(window / 2, NotBefore::Now, ask(others, u64::MAX)),
+            reserve(window * 3 / 4, later, ask(1, 0)),
+            reserve(-window, NotBefore::Now, ask(20, u64::MAX)),
+        ];
+        let mut lua = Lua::new(&server, &rules);
+        lua.forget();
+        run(&steps, &mut Ledger::new(&rules), &mut lua);
+    }
+}
