@@ -128,6 +128,7 @@
             if stagger > 0 then alike = math.min(alike, math.floor((last - own) / stagger) + 1) end
             grows = 0
           end
+          if alike == 1 then grows = 0 end
           local added = alike * cost
           if grows > 0 or added < 8 or is_short then
             local count = #numbers

@@ -87,6 +87,7 @@ impl Queue {
                 }
             }
         }
+        self.put_off_since = None;
         self.asking = !asked.waiters.is_empty();
         self.asking.then_some(asked)
     }
@@ -113,8 +114,12 @@ impl Queue {
         let wants_slots = self.segments.iter().any(Segment::wants_slots);
         let is_put_off =
             gather >= SHORTEST_GATHERING && wants_slots && self.segments.iter().all(is_patient);
-        self.gathering = is_put_off.then(|| now + gather);
-        is_put_off
+        if !is_put_off {
+            return false;
+        }
+        let until = *self.put_off_since.get_or_insert(now) + gather;
+        self.gathering = (now < until).then_some(until);
+        self.gathering.is_some()
     }
 
     /// The store has answered: those who asked have slots now, or will get none.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ask::Asked;
@@ -18,6 +19,7 @@ use crate::store::{Release, Reply, Reserve, Reserved, StoreError};
 #[derive(Debug)]
 pub(super) struct Driver {
     line: Arc<Line>,
+    home: Option<Handle>,
     reserving: Option<Reserving>,
     releasing: Option<Reply<()>>,
     alarm: Option<Pin<Box<Sleep>>>,
@@ -36,6 +38,7 @@ impl Driver {
     pub(super) fn new(line: Arc<Line>) -> Self {
         Self {
             line,
+            home: Handle::try_current().ok(),
             reserving: None,
             releasing: None,
             alarm: None,
@@ -48,10 +51,17 @@ impl Driver {
         self.has_panicked = true;
     }
 
-    /// The same, on its way to another runtime, which may not stop when the timer of this one does.
-    pub(super) fn moved(mut self) -> Self {
-        self.alarm = None;
-        self
+    /// Becomes a task, of the runtime that it was made in: its timers are of that one. Where there was none,
+    /// or where it has shut down, this closes the line down, as far as that goes.
+    pub(super) fn spawn(self: Box<Self>) {
+        if let Some(home) = self.home.clone() {
+            home.spawn(*self);
+        }
+    }
+
+    /// Whether slots are on their way back.
+    pub(super) fn is_releasing(&self) -> bool {
+        self.releasing.is_some()
     }
 
     /// Lets those go whose time has come, starts the calls that are due, and goes to sleep, all

@@ -37,8 +37,7 @@ impl Queue {
                 break;
             };
             let patience = now + held.guard() / 3;
-            let place = self.first_due + self.due_slots.len() as u64;
-            self.due_slots.push_back(Some(held));
+            let place = self.due_slots.insert(held);
             self.nodes[index].phase = Phase::Due {
                 place,
                 listed: true,
@@ -83,7 +82,7 @@ impl Queue {
         else {
             return None;
         };
-        let held = self.take_due(place)?;
+        let held = self.due_slots.remove(place);
         if listed {
             let was_first = self.due.head == Some(index);
             self.due.remove(&mut self.nodes, index);
@@ -100,17 +99,6 @@ impl Queue {
             return None;
         }
         Some(held)
-    }
-
-    /// Takes a slot that has come from its place.
-    fn take_due(&mut self, place: u64) -> Option<Held> {
-        let index = usize::try_from(place - self.first_due).ok()?;
-        let held = self.due_slots.get_mut(index)?.take();
-        while let Some(None) = self.due_slots.front() {
-            self.due_slots.pop_front();
-            self.first_due += 1;
-        }
-        held
     }
 
     /// A waiter's slot has expired: it waits again, in its order of arrival.

@@ -13,7 +13,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use self::driver::Driver;
@@ -149,9 +148,7 @@ impl Line {
         change: impl FnOnce(&mut Queue, &mut Wakes) -> T,
     ) -> Option<T> {
         let state = self.state.lock();
-        if let DriverState::Gone = state.driver
-            && !state.queue.is_empty()
-        {
+        if let DriverState::Gone = state.driver {
             who.check_runtime();
         }
         (!state.closed).then(|| self.change(state, who, change))
@@ -176,9 +173,9 @@ impl Line {
         wakes.into_iter().for_each(Waker::wake);
         // One that has nothing to do any more ends here.
         if let Some(driver) = driver
-            && !idle
+            && (!idle || driver.is_releasing())
         {
-            self.spawn(*driver);
+            driver.spawn();
         }
         result
     }
@@ -198,7 +195,7 @@ impl Line {
                 concerns_others: true,
             } => {
                 drop(state);
-                self.spawn(*driver);
+                driver.spawn();
             }
             _ => state.lone = Lone::Here(driver),
         }
@@ -210,15 +207,6 @@ impl Line {
         let result = change(&mut self.state.lock(), &mut wakes);
         wakes.into_iter().for_each(Waker::wake);
         result
-    }
-
-    fn spawn(self: &Arc<Self>, driver: Driver) {
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(driver.moved());
-        } else {
-            // Which closes the line down, as far as that goes.
-            drop(driver);
-        }
     }
 
     /// Outside of a runtime there is no driver. Waiters spawn one when they look from within the
@@ -265,7 +253,16 @@ impl State {
     ) -> Option<Box<Driver>> {
         let idle = self.queue.is_idle();
         match &mut self.lone {
-            Lone::Here(_) if who == Who::Waiter && !idle => return None,
+            Lone::Here(_) if who == Who::Waiter && !self.queue.is_empty() => {
+                // Its slot may have passed while it looked. It drives once more, then.
+                if self.queue.wants_to_ask()
+                    && let DriverState::Asleep(waker) =
+                        std::mem::replace(&mut self.driver, DriverState::Awake)
+                {
+                    wakes.push(waker);
+                }
+                return None;
+            }
             Lone::Here(_) => {
                 let Lone::Here(driver) = std::mem::replace(&mut self.lone, Lone::None) else {
                     return None;

@@ -31,10 +31,8 @@ pub(crate) struct Queue {
     /// What the first segment is called; the others follow.
     pub(super) first_segment: u64,
     pub(super) due: List,
-    /// The slots of those whose slots have come, in the order in which they came; `None` for who has left.
-    pub(super) due_slots: VecDeque<Option<Held>>,
-    /// The place of the first of these slots.
-    pub(super) first_due: u64,
+    /// The slots of those whose slots have come.
+    pub(super) due_slots: Slab<Held>,
     /// Until when the first of them may keep the others behind it: for a third of the guard.
     pub(super) patience: Option<Instant>,
     pub(super) surplus: Vec<Slot>,
@@ -42,6 +40,8 @@ pub(crate) struct Queue {
     pub(super) asking: bool,
     /// Until when the next is put off, so that more share it.
     pub(super) gathering: Option<Instant>,
+    /// Since when, whatever has changed meanwhile.
+    pub(super) put_off_since: Option<Instant>,
     /// How closely the store's clock was known when all slots were last read by it.
     pub(super) known: Duration,
     /// When the driver is going to look without being woken.
@@ -83,12 +83,12 @@ impl Queue {
             // Waiters that come back to the front may need segments before the first.
             first_segment: 1 << 32,
             due: List::default(),
-            due_slots: VecDeque::new(),
-            first_due: 0,
+            due_slots: Slab::new(),
             patience: None,
             surplus: Vec::new(),
             asking: false,
             gathering: None,
+            put_off_since: None,
             known: Duration::MAX,
             planned: None,
             guard,
@@ -112,12 +112,17 @@ impl Queue {
 
     /// Whether the driver has something to do other than what it waits for anyway.
     pub(crate) fn wants_driver(&self) -> bool {
-        let wants_slots = || self.segments.iter().any(Segment::wants_slots);
         let is_sooner = |at| self.planned.is_none_or(|planned| at < planned);
         self.is_idle()
             || !self.surplus.is_empty()
-            || (!self.asking && self.gathering.is_none() && wants_slots())
+            || self.wants_to_ask()
             || self.next_event().is_some_and(is_sooner)
+    }
+
+    /// Whether the next call is to be made at once.
+    pub(crate) fn wants_to_ask(&self) -> bool {
+        let mut segments = self.segments.iter();
+        !self.asking && self.gathering.is_none() && segments.any(Segment::wants_slots)
     }
 
     /// The slots to be given back in one call, in the order in which they were handed out, as that
@@ -290,7 +295,6 @@ impl Queue {
     }
 
     fn remove_waiting(&mut self, index: usize, segment: u64, now: Instant, wakes: &mut Wakes) {
-        self.gathering = None;
         let place = (segment - self.first_segment) as usize;
         self.segments[place].remove(&mut self.nodes, index);
         self.settle(place, now, wakes);

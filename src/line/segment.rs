@@ -48,7 +48,7 @@ pub(super) enum Phase {
     /// In this segment, where the foremost have slots.
     Waiting { segment: u64, has_slot: bool },
     /// Its slot has come, and is in this place. While `listed`, those ahead on the list go first.
-    Due { place: u64, listed: bool },
+    Due { place: usize, listed: bool },
     /// It will get none.
     Refused(Box<Refusal>),
 }

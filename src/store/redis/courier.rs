@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use redis::Value;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -26,6 +27,9 @@ const MOST_REQUESTS: usize = 2_000;
 /// along whatever has gathered.
 pub(super) struct Couriers {
     connection: Connection,
+    /// The runtime in which the store was made, as was its connection most likely: if it does not run, there
+    /// are no answers. Any other may stop running while it takes along what others wait for.
+    home: Option<Handle>,
     state: Mutex<State>,
 }
 
@@ -46,13 +50,14 @@ struct Parcel {
 enum Delivery {
     Answer(Answer),
     /// It was not sent: who was to do so had to stop.
-    Again(Box<Asking>),
+    Back(Box<Asking>),
 }
 
 impl Couriers {
     pub(super) fn new(connection: Connection) -> Self {
         Self {
             connection,
+            home: Handle::try_current().ok(),
             state: Mutex::default(),
         }
     }
@@ -61,29 +66,29 @@ impl Couriers {
         &self.connection
     }
 
-    pub(super) async fn ask(self: Arc<Self>, mut asking: Box<Asking>, deadline: Instant) -> Answer {
-        loop {
-            if let Some(_alone) = self.alone() {
-                let script = asking.script();
-                let all = [asking];
-                // In a box, as most of those who gather have no use for the room.
-                let mut answers = Box::pin(self.send(&all, script, deadline)).await?;
-                return answers.remove(0);
-            }
-            let receiver = self.gather(asking, deadline);
-            // Who takes it along may have longer, or be a task of a runtime that does not run.
-            let delivery = timeout_at(deadline, receiver).await;
-            let delivery =
-                delivery.map_err(|elapsed| too_late().caused_by(elapsed).outcome_unknown())?;
-            match delivery {
-                Ok(Delivery::Answer(answer)) => return answer,
-                Ok(Delivery::Again(it)) => asking = it,
-                Err(_) => {
-                    let lost = StoreError::new("the runtime that called redis has shut down");
-                    return Err(lost.outcome_unknown());
-                }
-            }
+    pub(super) async fn ask(self: Arc<Self>, asking: Box<Asking>, deadline: Instant) -> Answer {
+        if let Some(_alone) = self.alone() {
+            return self.ask_alone(asking, deadline).await;
         }
+        let receiver = self.gather(asking, deadline);
+        // Who takes it along may have longer.
+        match timeout_at(deadline, receiver).await {
+            Ok(Ok(Delivery::Answer(answer))) => answer,
+            Ok(Ok(Delivery::Back(asking))) => self.ask_alone(asking, deadline).await,
+            Ok(Err(_)) => {
+                let lost = StoreError::new("the runtime that called redis has shut down");
+                Err(lost.outcome_unknown())
+            }
+            Err(elapsed) => Err(too_late().caused_by(elapsed).outcome_unknown()),
+        }
+    }
+
+    async fn ask_alone(&self, asking: Box<Asking>, deadline: Instant) -> Answer {
+        let script = asking.script();
+        let all = [asking];
+        // In a box, as most of those who gather have no use for the room.
+        let mut answers = Box::pin(self.send(&all, script, deadline)).await?;
+        answers.remove(0)
     }
 
     /// Whether no call is under way: then the next is for one key alone.
@@ -113,7 +118,10 @@ impl Couriers {
                 couriers: self.clone(),
                 is_done: false,
             };
-            tokio::spawn(courier.run());
+            match &self.home {
+                Some(home) => home.spawn(courier.run()),
+                None => tokio::spawn(courier.run()),
+            };
         }
         receiver
     }
@@ -231,7 +239,7 @@ impl Courier {
 }
 
 impl Drop for Courier {
-    /// Should the runtime shut down: those of others look for another courier.
+    /// Should the runtime shut down: those that were not sent go back to who asked.
     fn drop(&mut self) {
         if self.is_done {
             return;
@@ -246,7 +254,7 @@ impl Drop for Courier {
             }
         };
         for Parcel { asking, back, .. } in deserted {
-            let _ = back.send(Delivery::Again(asking));
+            let _ = back.send(Delivery::Back(asking));
         }
     }
 }
