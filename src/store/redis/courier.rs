@@ -1,5 +1,6 @@
 //! Brings what many keys ask for to the server, in few calls: [`Couriers`].
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,10 +36,16 @@ pub(super) struct Couriers {
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<Parcel>,
+    /// What waits to be taken along, by the script that answers it.
+    waiting: VecDeque<Gathered>,
     /// Whether a call for one key alone is under way.
     alone: bool,
     couriers: usize,
+}
+
+struct Gathered {
+    script: &'static Script,
+    parcels: VecDeque<Parcel>,
 }
 
 struct Parcel {
@@ -106,11 +113,20 @@ impl Couriers {
     ) -> oneshot::Receiver<Delivery> {
         let (back, receiver) = oneshot::channel();
         let mut state = self.state.lock();
-        state.waiting.push(Parcel {
+        let script = asking.script();
+        let parcel = Parcel {
             asking,
             deadline,
             back,
-        });
+        };
+        let mut waiting = state.waiting.iter_mut();
+        match waiting.find(|it| std::ptr::eq(it.script, script)) {
+            Some(gathered) => gathered.parcels.push_back(parcel),
+            None => state.waiting.push_back(Gathered {
+                script,
+                parcels: VecDeque::from([parcel]),
+            }),
+        }
         if state.couriers < MOST_COURIERS {
             state.couriers += 1;
             drop(state);
@@ -155,25 +171,23 @@ impl Couriers {
     /// at work.
     fn take(&self) -> Option<Vec<Parcel>> {
         let mut state = self.state.lock();
-        if state.waiting.is_empty() {
+        let Some(mut gathered) = state.waiting.pop_front() else {
             state.couriers -= 1;
             return None;
-        }
-        let mut script: Option<&'static Script> = None;
-        let (mut keys, mut requests) = (0, 0);
-        let mut is_next = |parcel: &mut Parcel| {
-            if keys >= MOST_KEYS || requests >= MOST_REQUESTS {
-                return false;
-            }
-            let its = parcel.asking.script();
-            let is_next = std::ptr::eq(*script.get_or_insert(its), its);
-            if is_next {
-                keys += 1;
-                requests += parcel.asking.requests();
-            }
-            is_next
         };
-        Some(state.waiting.extract_if(.., |it| is_next(it)).collect())
+        let (mut taken, mut requests) = (Vec::new(), 0);
+        while taken.len() < MOST_KEYS
+            && requests < MOST_REQUESTS
+            && let Some(parcel) = gathered.parcels.pop_front()
+        {
+            requests += parcel.asking.requests();
+            taken.push(parcel);
+        }
+        if !gathered.parcels.is_empty() {
+            // Behind the others, as they wait for the same couriers.
+            state.waiting.push_back(gathered);
+        }
+        Some(taken)
     }
 
     async fn deliver(&self, parcels: Vec<Parcel>) {
@@ -250,10 +264,10 @@ impl Drop for Courier {
             if state.couriers == 0 {
                 std::mem::take(&mut state.waiting)
             } else {
-                Vec::new()
+                VecDeque::new()
             }
         };
-        for Parcel { asking, back, .. } in deserted {
+        for Parcel { asking, back, .. } in deserted.into_iter().flat_map(|it| it.parcels) {
             let _ = back.send(Delivery::Back(asking));
         }
     }
