@@ -54,7 +54,7 @@ fn strand(store: &RedisStore, runtime: &Runtime) -> Vec<impl Future> {
 }
 
 #[test]
-fn runtimes_that_do_not_run_keep_nobody_longer_than_the_timeout() {
+fn runtimes_that_do_not_run_keep_nobody_waiting() {
     let server = RedisServer::start();
     let connected = connection_runtime();
     let store = connected.block_on(RedisStore::connect(&server.url()));
@@ -68,7 +68,9 @@ fn runtimes_that_do_not_run_keep_nobody_longer_than_the_timeout() {
         let all = running.block_on(async { timeout(SECOND * 20, all).await });
         all.expect("an end to it, as it is bounded")
     };
-    all_answer();
+    for answer in all_answer() {
+        answer.expect("an answer, whoever else does not run");
+    }
     drop(stranded);
     drop(idle);
     for answer in all_answer() {
