@@ -31,7 +31,7 @@ impl Acquire {
     #[inline]
     pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
         Self {
-            patience: Patience::new(epochs.max_wait()),
+            patience: Patience::ALL,
             wait: Wait::new(epochs, key),
         }
     }
@@ -242,7 +242,12 @@ impl Wait {
     /// Whether the request would be refused, as far as that is known without asking the store.
     fn look(&self, epoch: &Epoch, patience: &Patience, since: Instant) -> Option<Limited> {
         let denials = epoch.denials.as_ref()?;
-        denials.look(&self.key, self.cost, patience.bound(since), since)
+        denials.look(
+            &self.key,
+            self.cost,
+            patience.bound(since, &epoch.policy),
+            since,
+        )
     }
 
     #[inline(always)]
@@ -306,7 +311,7 @@ impl Wait {
         let longest = epoch.policy.max_waiting().filter(|_| patience.waits());
         let newcomer = Newcomer {
             cost: self.cost,
-            bound: patience.bound(since),
+            bound: patience.bound(since, &epoch.policy),
             arrival,
             max_waiting: longest.unwrap_or(usize::MAX),
         };

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -121,11 +120,6 @@ impl Epochs {
         let epochs = known.iter().filter_map(Weak::upgrade);
         let later: usize = epochs.map(|epoch| epoch.lines.len()).sum();
         self.0.lines.len() + later
-    }
-
-    /// The longest wait, which is the same in all epochs.
-    pub(crate) fn max_wait(&self) -> Option<Duration> {
-        self.0.policy.max_wait()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::line::Bound;
+use crate::policy::Policy;
 
 /// How long a request would wait.
 pub(crate) struct Patience {
@@ -21,15 +22,11 @@ impl Patience {
         latest: None,
     };
 
-    /// So long at most.
-    #[inline]
-    pub(crate) fn new(longest: Option<Duration>) -> Self {
-        Self {
-            waits: true,
-            longest,
-            latest: None,
-        }
-    }
+    /// As long as the policy allows.
+    pub(crate) const ALL: Self = Self {
+        waits: true,
+        ..Self::NONE
+    };
 
     pub(crate) fn max_wait(&mut self, max_wait: Duration) {
         self.longest = Some(self.longest.map_or(max_wait, |it| it.min(max_wait)));
@@ -44,12 +41,13 @@ impl Patience {
         self.waits
     }
 
-    /// What that comes to for a request that was made then.
-    pub(crate) fn bound(&self, since: Instant) -> Bound {
+    /// What that comes to for a request that was made then, under this policy.
+    pub(crate) fn bound(&self, since: Instant, policy: &Policy) -> Bound {
         if !self.waits {
             return Bound::Now;
         }
-        let longest = self.longest.and_then(|it| since.checked_add(it));
+        let longest = self.longest.into_iter().chain(policy.max_wait()).min();
+        let longest = longest.and_then(|it| since.checked_add(it));
         let until = longest.into_iter().chain(self.latest).min();
         until.map_or(Bound::Unlimited, Bound::Until)
     }
