@@ -44,7 +44,7 @@ use tower_throttle::{Algorithm, Quota, WindowStart};
 
 use self::case::Case;
 use self::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, policy, until_asked_to_end,
+    Cell, Options, Output, Progress, RedisServer, Table, median, policy, until_asked_to_end,
 };
 use self::usage::Usage;
 
@@ -224,9 +224,4 @@ async fn block(
         received: per_call(usage.received, asking.received),
         sent: per_call(usage.sent, asking.sent),
     })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -8,9 +8,8 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tower_throttle::{Limiter, Quota};
 
-use crate::median;
 use crate::plot::{Chart, Panel};
-use crate::support::{Cell, Output, Progress, RedisServer, Table};
+use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
 use crate::usage::Usage;
 
 pub(crate) const KEYS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];

@@ -9,9 +9,8 @@ use tower_throttle::store::{Ask, Outcome, RedisStore, Reserve, Reserved, Store a
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Policy, Quota};
 
-use crate::median;
 use crate::plot::{Chart, Panel};
-use crate::support::{Cell, Output, Progress, RedisServer, Table, policy};
+use crate::support::{Cell, Output, Progress, RedisServer, Table, median, policy};
 use crate::usage::Usage;
 
 const LIMITS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];

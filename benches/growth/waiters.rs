@@ -8,9 +8,8 @@ use tower_throttle::store::{Ask, RedisStore, Reserve, Store as _};
 use tower_throttle::{Limiter, Quota};
 
 use crate::counting::Counting;
-use crate::median;
 use crate::plot::{Chart, Panel};
-use crate::support::{Cell, Output, Progress, RedisServer, Table};
+use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
 
 const WAITERS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
 const TIME: Duration = Duration::from_secs(20);

@@ -7,7 +7,7 @@ use tower_throttle::Algorithm;
 use tower_throttle::store::RedisStore;
 
 use crate::hot::{Hot, Path};
-use crate::support::Info;
+use crate::support::{Info, median};
 
 /// Rounds that count for nothing, in which caches and logs become what they stay.
 const WARM_UP: usize = 5;
@@ -99,9 +99,4 @@ async fn time_block(
 async fn in_redis(connection: &mut MultiplexedConnection) -> anyhow::Result<u64> {
     let stats = Info::read(connection, "commandstats").await?;
     stats.number("cmdstat_evalsha:usec")
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -8,6 +8,7 @@
 
 mod output;
 mod progress;
+mod quantiles;
 mod quotas;
 mod redis_server;
 
@@ -18,6 +19,7 @@ use anyhow::bail;
 pub use self::{
     output::{Cell, Options, Output, Table},
     progress::Progress,
+    quantiles::{median, quantile},
     quotas::{algorithms, policy},
     redis_server::{Info, RedisServer},
 };

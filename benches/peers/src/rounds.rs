@@ -3,6 +3,8 @@
 //! What else goes on in the machine meets all alike, and ratios compare what was measured within a
 //! second or so.
 
+pub use crate::support::{median, quantile};
+
 /// Figures of each contestant in each round.
 pub struct Rounds {
     /// By contestant, then by round.
@@ -51,16 +53,4 @@ impl Rounds {
 /// The contestants in their order in a round, which begins with another each time.
 pub fn turns(round: usize, contestants: usize) -> impl Iterator<Item = usize> {
     (0..contestants).map(move |turn| (turn + round) % contestants)
-}
-
-/// Not a number if there are none.
-pub fn median(values: Vec<f64>) -> f64 {
-    quantile(values, 0.5)
-}
-
-/// The value that such a share of all does not exceed.
-pub fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let place = (values.len() as f64 * share) as usize;
-    values.get(place).copied().unwrap_or(f64::NAN)
 }

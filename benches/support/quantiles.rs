@@ -1,0 +1,13 @@
+//! What stands for many figures.
+
+/// Not a number if there are none.
+pub fn median(values: Vec<f64>) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value that such a share of all does not exceed.
+pub fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let place = (values.len() as f64 * share) as usize;
+    values.get(place).copied().unwrap_or(f64::NAN)
+}
