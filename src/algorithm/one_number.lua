@@ -47,7 +47,9 @@
 
       if is_touched then
         local life = time - now
-        redis.call('PSETEX', name, string.format('%.0f', math.ceil(life / 1000) + 1), string.format('%.0f', time))
+        local text_of_life = math.ceil(life / 1000) + 1
+        text_of_life = string.format(text_of_life < 2 ^ 31 and '%d' or '%.0f', text_of_life)
+        redis.call('PSETEX', name, text_of_life, string.format('%.0f', time))
       end
       local remaining, latest, departs = 0, now + tolerance, earliest + margin
       if time <= latest then

@@ -2,11 +2,11 @@
 --
 -- KEYS     for each key its free slots, then for each key the state of each quota
 -- ARGV     how many keys; 1 if these are many short logs, each of another key; then for each group of keys
---          that have them in common, terms and asks. The terms: how many keys they are; the margin, the least margin with which
---          a free slot is of use, what the policy asks of it at least, how long the answer takes, how much
---          the margin grows within a burst; for each quota the name of its algorithm and three numbers. The
---          asks: the time before which no slot may lie, then for each run of like requests how many, the cost
---          of each, the longest wait; one of -1 asks only how long it would be
+--          that have them in common, terms and asks. The terms: how many keys they are; the margin, the
+--          least margin with which a free slot is of use, what the policy asks of it at least, how long the
+--          answer takes, how much the margin grows within a burst; for each quota the name of its algorithm
+--          and three numbers. The asks: the time before which no slot may lie, then for each run of like
+--          requests how many, the cost of each, the longest wait; one of -1 asks only how long it would be
 -- Returns  the server's time; then for each key how many more may depart now, the time until all may, and
 --          runs of
 --            n > 0, at, record, step, receipt...  n requests have this slot; each is recorded a step later
@@ -32,15 +32,16 @@ end
 local some_free = not values and redis.call('EXISTS', unpack(KEYS, 1, keys_left)) > 0
 
 -- The terms of the group.
-local text, asks, keys, margin, least_margin, floor, earliest, stagger, quotas, only
--- What the first of the group got that found an empty log, where it stands in the answer, and what was written.
+local asks, keys, margin, least_margin, floor, earliest, stagger, quotas, only
+-- What the first of the group got that found an empty log: where that stands in the answer, and what was
+-- written.
 local first_from, first_end, first_to, first_raw, first_life
 local reserve
 
 while keys_left > 0 do
   do
-    local round_trip, name, a, b, c, behind
-    text, asks = ARGV[place], ARGV[place + 1]
+    local text, round_trip, name, a, b, c, behind = ARGV[place]
+    asks = ARGV[place + 1]
     keys, margin, least_margin, floor, round_trip, stagger, name, a, b, c, behind =
       struct.unpack('<I4I8I8I8I8I8sI8I8I8', text)
     earliest, quotas = now + round_trip, { { name, a, b, c } }
