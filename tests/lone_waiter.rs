@@ -348,3 +348,17 @@ async fn whoever_leaves_does_not_put_the_next_call_off() {
     let calls = fake.reserves() - before;
     assert!((1..=2).contains(&calls), "{calls}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn as_many_as_a_call_takes_gather_no_further() {
+    let fake = Fake::new(MS);
+    let limiter = fake.limiter(SECOND);
+    let mut line = line(&limiter, 10).await;
+    let (before, start) = (fake.reserves(), Instant::now());
+    for _ in 0..6_000 {
+        line.push(Box::pin(limiter.acquire("a")));
+        assert!(poll!(line.last_mut().expect("the last")).is_pending());
+    }
+    until(|| fake.reserves() >= before + 3).await;
+    assert!(start.elapsed() <= MS * 10, "{:?}", start.elapsed());
+}

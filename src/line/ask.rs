@@ -107,13 +107,17 @@ impl Queue {
         };
         let gather =
             (last.due.saturating_duration_since(now) / GATHERING_SHARE).min(LONGEST_GATHERING);
-        let is_patient = |segment: &Segment| {
-            let mut waiters = segment.without_slot(&self.nodes);
-            waiters.all(|index| self.nodes[index].bound == Bound::Unlimited)
-        };
-        let wants_slots = self.segments.iter().any(Segment::wants_slots);
-        let is_put_off =
-            gather >= SHORTEST_GATHERING && wants_slots && self.segments.iter().all(is_patient);
+        let mut waiting = 0;
+        let mut waiters = self
+            .segments
+            .iter()
+            .flat_map(|segment| segment.without_slot(&self.nodes));
+        // As many as one call may take gather no further.
+        let are_patient = waiters.all(|index| {
+            waiting += 1;
+            waiting < LARGEST_CALL && self.nodes[index].bound == Bound::Unlimited
+        });
+        let is_put_off = gather >= SHORTEST_GATHERING && waiting > 0 && are_patient;
         if !is_put_off {
             return false;
         }
