@@ -328,12 +328,12 @@ impl Wait {
         let Stage::InLine(line, id, since) = &self.stage else {
             panic!("polled after it was ready");
         };
-        let answer = ready!(line.poll(*id, cx));
+        let (answer, now) = ready!(line.poll(*id, cx));
         let (epoch, since, arrival) = (line.epoch().clone(), *since, id.arrival());
         self.stage = Stage::Done(Some(Begun { since, arrival }));
         Poll::Ready(match answer {
             Ok(held) => {
-                let permit = Permit::new(epoch, self.key.clone(), held.into(), since.elapsed());
+                let permit = Permit::new(epoch, self.key.clone(), held.into(), now - since);
                 Answer::Granted(permit)
             }
             Err(Refusal::TooLong(limited)) => Answer::Limited(limited),

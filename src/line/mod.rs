@@ -77,6 +77,19 @@ enum Lone {
     },
 }
 
+impl Lone {
+    /// Takes the driver out, if it is here.
+    fn take(&mut self) -> Option<Box<Driver>> {
+        match std::mem::replace(self, Self::None) {
+            Self::Here(driver) => Some(driver),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
 /// Who changes a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
@@ -118,11 +131,12 @@ impl Line {
         &self.epoch
     }
 
+    /// Whether the waiter may go, and when that was seen.
     pub(crate) fn poll(
         self: &Arc<Self>,
         id: WaiterId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Held, Refusal>> {
+    ) -> Poll<(Result<Held, Refusal>, Instant)> {
         let mut state = self.state.lock();
         if let Some(driver) = state.lend_driver(id) {
             drop(state);
@@ -130,7 +144,8 @@ impl Line {
             state = self.state.lock();
         }
         self.change(state, Who::Waiter, |queue, wakes| {
-            queue.poll(id, cx, Instant::now(), wakes)
+            let now = Instant::now();
+            queue.poll(id, cx, now, wakes).map(|answer| (answer, now))
         })
     }
 
@@ -230,14 +245,9 @@ impl Line {
 impl State {
     /// The driver, if it is no task but that of this waiter, who looks for itself right afterwards.
     fn lend_driver(&mut self, id: WaiterId) -> Option<Box<Driver>> {
-        if !matches!(self.lone, Lone::Here(_)) {
-            return None;
-        }
-        let out = Lone::Out {
+        let driver = self.lone.take()?;
+        self.lone = Lone::Out {
             concerns_others: false,
-        };
-        let Lone::Here(driver) = std::mem::replace(&mut self.lone, out) else {
-            return None;
         };
         self.queue.forget_waker(id);
         Some(driver)
@@ -263,12 +273,7 @@ impl State {
                 }
                 return None;
             }
-            Lone::Here(_) => {
-                let Lone::Here(driver) = std::mem::replace(&mut self.lone, Lone::None) else {
-                    return None;
-                };
-                return Some(driver);
-            }
+            Lone::Here(_) => return self.lone.take(),
             Lone::Out { concerns_others } => {
                 *concerns_others = true;
                 return None;
