@@ -49,7 +49,7 @@ struct Cli {
     options: Options,
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     until_asked_to_end(run(Output::new(cli.options))).await
