@@ -20,6 +20,8 @@ impl Contestant {
         let limiter = Limiter::builder()
             .store(server.store().await?)
             .quota(Quota::new(RATE.limit, RATE.window))
+            // All verdicts are Redis', as those of the peers are.
+            .denial_cache(0)
             .build()?;
         let mut all = vec![Self::Ours(limiter)];
         all.extend(Peer::all(server, RATE).await?.into_iter().map(Self::Peer));

@@ -6,7 +6,7 @@ use tower_throttle::{Limiter, Quota};
 use tower_throttle_peers::peers::{Peer, Rate};
 use tower_throttle_peers::support::RedisServer;
 
-use crate::unguarded::{LEAST, Unguarded};
+use crate::unguarded::Unguarded;
 
 /// A limiter, its rate, and a key of its own.
 #[derive(Clone)]
@@ -29,7 +29,6 @@ impl Contestant {
         let limiter = Limiter::builder()
             .store(store.clone())
             .quota(Quota::new(rate.limit, rate.window))
-            .guard(LEAST)
             .build()?;
         let mut all = vec![By::Ours(limiter, store)];
         all.extend(Peer::all(server, rate).await?.into_iter().map(By::Peer));

@@ -15,7 +15,7 @@ use tower_throttle_peers::support::{Cell, Output, RedisServer, Table};
 use crate::unguarded::LEAST;
 use crate::{CROWD, rate};
 
-const LIMITS: [u32; 2] = [1_000, 10_000];
+const LIMITS: [u32; 3] = [1_000, 10_000, 100_000];
 
 /// Departures of all callers.
 #[derive(Clone, Default)]

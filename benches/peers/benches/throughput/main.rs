@@ -6,8 +6,8 @@
 //! cargo bench --bench throughput -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! That many tasks on one runtime ask for a permit again and again, of a limiter on a `redis-server` of
-//! the benchmark's own. All limiters take turns of a quarter of a second, with limits of 10, 1,000 and
+//! That many tasks on one thread ask for a permit again and again, of a limiter on a `redis-server` of
+//! the benchmark's own, which has another core. All limiters take turns of a quarter of a second, with limits of 10, 1,000 and
 //! 10,000 per N / 10,000,000 s: so many that it is not the quota what is measured.
 //!
 //! An exact limiter, though, keeps requests further apart than the quota says: by the guard, the time
@@ -17,7 +17,8 @@
 //! on a store that takes the guard out ([`Unguarded`]): the script reserves slots 10 per 2 us, and as
 //! soon as the answer is there, permits are used, as the peers' are. The reserved slots are judged:
 //! never more than the limit in any window. Everything else is the limiter as it is. The second table
-//! takes nothing out, and judges the departures themselves.
+//! takes nothing out, and judges the departures themselves; there, the window that the limit belongs to is
+//! to be longer than the guard.
 //!
 //! Figures are medians over the rounds: those of ratios, too. Also shown is what Redis had to do for a
 //! permit: the calls, the time in scripts (`usec` of `evalsha` in `INFO commandstats`), and the bytes on
@@ -30,6 +31,7 @@ mod contestant;
 mod guarded;
 mod unguarded;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
@@ -122,7 +124,7 @@ async fn measure(
         progress.begin(&format!("{callers} callers, round {}", round + 1));
         for place in turns(round, count) {
             let contestant = &contestants[place];
-            let asking = contestant.clone();
+            let asking = Arc::new(contestant.clone());
             let mark = meter.mark().await?;
             let load = load(callers, time, move || {
                 let asking = asking.clone();
