@@ -14,7 +14,7 @@ use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota, WindowStart};
 const LONG: Duration = Duration::from_secs(600);
 
 /// As the documentation of the store lists them.
-const DOCUMENTED: [&str; 12] = [
+const DOCUMENTED: [&str; 13] = [
     "+evalsha",
     "+script|load",
     "+time",
@@ -23,6 +23,7 @@ const DOCUMENTED: [&str; 12] = [
     "+mget",
     "+getrange",
     "+strlen",
+    "+set",
     "+psetex",
     "+setrange",
     "+pexpire",

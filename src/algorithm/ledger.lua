@@ -61,8 +61,9 @@ function ledger.agree(margin, least_margin, floor, earliest, stagger)
 end
 
 function ledger.save()
-  for _, counter in ipairs(ledger.counters) do counter:save() end
-  if free.touched or free.pages[1] then
+  local has_free = free.pages[1] ~= nil
+  for _, counter in ipairs(ledger.counters) do counter:save(has_free) end
+  if free.touched or has_free then
     -- As long as the state: slots whose time has passed are still to be taken out of the logs.
     free.save(lifetime(ledger.expires(), ledger.now))
   end

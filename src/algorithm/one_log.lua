@@ -4,14 +4,20 @@
     -- To make a function, which happens anew in every call, takes longer than most of what is done here:
     -- so there is none.
     repeat
-      if not only or #asks <= 8 or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
+      if not only or #asks <= 8 then break end
       local name, raw = KEYS[state + 1], values and (values[key] or '')
       raw = raw or redis.pcall('GETRANGE', name, '0', '112')
       if type(raw) ~= 'string' then break end
+      local form = string.byte(raw) or 0
+      if form % 128 >= 64 then break end
 
       if raw == '' and first_raw then
-        -- As for another that was empty.
-        redis.call('PSETEX', name, first_life, first_raw)
+        -- As for another that was empty; unless what was read with others is no string.
+        if not values then
+          redis.call('PSETEX', name, first_life, first_raw)
+        elseif not redis.call('SET', name, first_raw, 'PX', first_life, 'NX') then
+          break
+        end
         if first_to == size then
           answer[size + 1] = -2
           size, first_to = size + 1, size + 1
@@ -43,8 +49,8 @@
 
       if raw == '' then
         stored = 0
-      elseif string.byte(raw) >= 128 then
-        width = (string.byte(raw) - 128) / 8
+      elseif form >= 128 then
+        width = (form - 128) / 8
         local others = (#raw - 8) / width
         if width < 1 or width > 7 or width % 1 ~= 0 or others < 0 or others >= SHORT or others % 1 ~= 0 then break end
         first, stored = struct.unpack('<I7', raw, 2), others + 1
@@ -226,7 +232,11 @@
               .. string.rep('\0', (room - total) * 8)
           end
         end
-        if whole then redis.call('PSETEX', name, text_of_life, whole) end
+        if values and raw == '' then
+          if not redis.call('SET', name, whole, 'PX', text_of_life, 'NX') then break end
+        elseif whole then
+          redis.call('PSETEX', name, text_of_life, whole)
+        end
         if raw == '' then
           first_from, first_end, first_to = size + 1, place, place
           first_raw, first_life = whole, text_of_life

@@ -2,6 +2,7 @@
     --
     -- Answers as the ledger would; why there is no function in it stands in one_log.lua.
     repeat
+      if some_free == nil then some_free = redis.call('EXISTS', unpack(KEYS, 1, keys_left)) > 0 end
       if not only or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
       local name = KEYS[state + 1]
       local raw = redis.pcall('GET', name)

@@ -3,9 +3,14 @@
 -- State: while it is short, the records packed as state.lua says. Else a ring: RING_HEADER bytes (the place
 -- of the first record, how many there are, how many there is room for, and the last record), then room
 -- for records of ENTRY bytes each, in microseconds. Of a ring only the parts that a call needs are
--- read and written, so its cost does not grow with the limit.
+-- read and written, so its cost does not grow with the limit. The first byte is greater by MARK if the key
+-- has free slots.
 
 local ENTRY, PAGE = 8, 32
+
+local MARK = 64
+
+local function marked(raw) return string.char(string.byte(raw) + MARK) .. string.sub(raw, 2) end
 
 -- The size of what is read first: a whole short log, or the header of a ring.
 local GLANCE = 8 + 7 * (SHORT - 1)
@@ -28,10 +33,16 @@ function sliding_log.load(key, now, limit, window)
     before = 0,
     moved = {},    -- those to be written in the place of the first ones
     touched = false,
+    is_marked = false,
   }, sliding_log)
   local raw = redis.call('GETRANGE', key, 0, GLANCE - 1)
   if #raw == 0 then return self end
-  if string.byte(raw) >= 128 then
+  local form = string.byte(raw)
+  if form % 128 >= MARK then
+    self.is_marked, form = true, form - MARK
+    raw = string.char(form) .. string.sub(raw, 2)
+  end
+  if form >= 128 then
     local times, counts = unpack_times(raw, key, now)
     if counts or #times > SHORT then refuse(key) end
     self.whole, self.stored = times, #times
@@ -263,24 +274,25 @@ function sliding_log:expires()
   return last > 0 and last + self.window or 0
 end
 
-function sliding_log:save()
-  if not self.touched then return end
+function sliding_log:save(has_free)
+  if not self.touched and self.is_marked == has_free then return end
   local count = self:count()
   if count == 0 then
     redis.call('DEL', self.key)
     return
   end
   local life = lifetime(self:expires(), self.now)
+  local mark = has_free and marked or function(raw) return raw end
   if count <= SHORT then
     local times = {}
     for i = 1, count do times[i] = self:at(i - 1) end
-    redis.call('PSETEX', self.key, life, pack_times(times))
+    redis.call('PSETEX', self.key, life, mark(pack_times(times)))
   elseif self.whole or count > self.room or self.room > 2 * count + 64 then
-    redis.call('PSETEX', self.key, life, self:rewritten(count))
+    redis.call('PSETEX', self.key, life, mark(self:rewritten(count)))
   else
     self:write(self.first, pack_all('I8', self.moved), #self.moved)
     self:write(self.first + self.stored, self:packed(), self.more)
-    redis.call('SETRANGE', self.key, 0, self:header(self.first % self.room, count, self.room))
+    redis.call('SETRANGE', self.key, 0, mark(self:header(self.first % self.room, count, self.room)))
     redis.call('PEXPIRE', self.key, life)
   end
 end

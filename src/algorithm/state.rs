@@ -15,6 +15,9 @@ use crate::quota::HORIZON;
 /// A log of no more records than this is packed, a longer one a ring.
 const FEW: usize = 16;
 
+/// What the first byte of a log is greater by if the key has free slots.
+const MARK: u8 = 64;
+
 /// The bytes of a record in a ring, and of all before the first.
 const ENTRY: usize = 8;
 const HEADER: usize = 20;
@@ -64,8 +67,17 @@ impl Ledger {
         });
         let free: Vec<u8> = free.flat_map(u64::to_le_bytes).collect();
         let free = (!free.is_empty()).then(|| (free, self.expires()));
-        let states = self.counters.iter().map(Counter::written);
-        [free].into_iter().chain(states).collect()
+        let mut values = vec![free];
+        for counter in &self.counters {
+            let mut state = counter.written();
+            if let (Counter::SlidingLog(_), Some((raw, _))) = (counter, &mut state)
+                && !self.free.is_empty()
+            {
+                raw[0] += MARK;
+            }
+            values.push(state);
+        }
+        values
     }
 }
 
@@ -135,8 +147,10 @@ fn written_number(number: &Number) -> Option<Vec<u8>> {
 }
 
 fn read_log(log: &mut SlidingLog, raw: &[u8], now: u64) -> Read<()> {
-    if raw.first().ok_or(Strange)? & 0x80 != 0 {
-        let times = read_times(raw, now)?;
+    let (&form, behind) = raw.split_first().ok_or(Strange)?;
+    let form = form & !MARK;
+    if form >= 128 {
+        let times = read_times(form, behind, now)?;
         if times.len() > FEW || times.iter().any(|(_, count)| count.is_some()) {
             return Err(Strange);
         }
@@ -145,6 +159,7 @@ fn read_log(log: &mut SlidingLog, raw: &[u8], now: u64) -> Read<()> {
     }
     let (header, ring) = raw.split_at_checked(HEADER).ok_or(Strange)?;
     let [first, count, room] = [0, 4, 8].map(|from| big(&header[from..from + 4]) as usize);
+    let first = first & !(usize::from(MARK) << 24);
     let fits = count > 0 && count <= room && first < room && ring.len() == room * ENTRY;
     if !fits {
         return Err(Strange);
@@ -190,7 +205,8 @@ fn read_buckets(buckets: &mut SlidingBuckets, raw: &[u8], now: u64) -> Read<()> 
         let end = check(number.saturating_mul(width), now)?;
         Ok(Bucket { end, total })
     };
-    buckets.buckets = read_times(raw, now)?
+    let (&form, raw) = raw.split_first().ok_or(Strange)?;
+    buckets.buckets = read_times(form, raw, now)?
         .into_iter()
         .map(bucket)
         .collect::<Read<_>>()?;
@@ -238,12 +254,12 @@ fn written_window(window: &FixedWindow) -> Option<Vec<u8>> {
     (end > 0).then_some(raw)
 }
 
-fn read_times(raw: &[u8], now: u64) -> Read<VecDeque<(u64, Option<u64>)>> {
-    let (&header, raw) = raw.split_first().ok_or(Strange)?;
-    let (offset, count) = (usize::from(header / 8 % 8), usize::from(header % 8));
+/// What stands behind the first byte, which says how.
+fn read_times(form: u8, raw: &[u8], now: u64) -> Read<VecDeque<(u64, Option<u64>)>> {
+    let (offset, count) = (usize::from(form / 8 % 8), usize::from(form % 8));
     let (first, raw) = raw.split_at_checked(7).ok_or(Strange)?;
     let (first_count, raw) = raw.split_at_checked(count).ok_or(Strange)?;
-    if !(128..192).contains(&header) || offset == 0 || !raw.len().is_multiple_of(offset + count) {
+    if !(128..192).contains(&form) || offset == 0 || !raw.len().is_multiple_of(offset + count) {
         return Err(Strange);
     }
     let count_of = |raw: &[u8]| (!raw.is_empty()).then(|| little(raw));

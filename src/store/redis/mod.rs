@@ -36,8 +36,8 @@ mod transaction;
 /// own clock. While calls are under way, groups of other keys gather, up to 256, and share the next; so the
 /// server must be no cluster. The script is loaded when the server does not know it, so a restart or a
 /// `SCRIPT FLUSH` goes unnoticed. Besides `EVALSHA` and `SCRIPT LOAD`, the scripts use `TIME`, `EXISTS`,
-/// `GET`, `MGET`, `GETRANGE`, `STRLEN`, `PSETEX`, `SETRANGE`, `PEXPIRE` and `DEL`; a user needs the right to
-/// all of them.
+/// `GET`, `MGET`, `GETRANGE`, `STRLEN`, `SET`, `PSETEX`, `SETRANGE`, `PEXPIRE` and `DEL`; a user needs the
+/// right to all of them.
 ///
 /// The server's clock must not be set forward, nor may the server evict keys (`maxmemory-policy
 /// noeviction`): either forgets departures that still count. Nor may it be set back while requests wait

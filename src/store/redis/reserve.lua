@@ -19,17 +19,11 @@ local answer, size = { now }, 1
 local keys_left = ARGV[1] + 0
 local key, state, place = 0, keys_left, 3
 
--- The states of many logs at once, if nothing else is there: neither free slots nor what is no string.
-local values
-if ARGV[2] == '1' then
-  values = redis.call('MGET', unpack(KEYS, keys_left + 1))
-  local there = 0
-  for i = 1, keys_left do
-    if values[i] then there = there + 1 end
-  end
-  if redis.call('EXISTS', unpack(KEYS)) ~= there then values = nil end
-end
-local some_free = not values and redis.call('EXISTS', unpack(KEYS, 1, keys_left)) > 0
+-- The states of many logs, read at once; of what is no string, nothing.
+local values = ARGV[2] == '1' and redis.call('MGET', unpack(KEYS, keys_left + 1))
+
+-- Whether any key has free slots, once that is known.
+local some_free
 
 -- The terms of the group.
 local asks, keys, margin, least_margin, floor, earliest, stagger, quotas, only
