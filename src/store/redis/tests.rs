@@ -18,6 +18,8 @@ mod support;
 
 use support::redis_server::RedisServer;
 
+mod many_keys;
+
 const UNIT: u64 = 1_000_000;
 
 /// The scripts, told the time instead of asking for it.
