@@ -70,6 +70,16 @@ pub(crate) struct Kept {
 
 /// Calls both sides with the same history and asserts that they answer alike.
 pub(crate) fn run(steps: &[Step], left: &mut dyn Side, right: &mut dyn Side) -> Vec<Kept> {
+    run_staggered(steps, |margin| margin / 100, left, right)
+}
+
+/// The same, with margins that grow by so much, each with its own, within a burst.
+pub(crate) fn run_staggered(
+    steps: &[Step],
+    stagger: impl Fn(u64) -> u64,
+    left: &mut dyn Side,
+    right: &mut dyn Side,
+) -> Vec<Kept> {
     let mut now = 1_763_000_000_000_000_u64;
     let mut held: Vec<Kept> = Vec::new();
     let mut last = 0;
@@ -93,7 +103,7 @@ pub(crate) fn run(steps: &[Step], left: &mut dyn Side, right: &mut dyn Side) -> 
                         NotBefore::After(pause) => now + pause,
                     },
                     round_trip: margin / 3,
-                    stagger: margin / 100,
+                    stagger: stagger(*margin),
                     peek: false,
                 };
                 let answer = left.reserve(now, &terms, asks);

@@ -18,6 +18,7 @@ mod support;
 
 use support::redis_server::RedisServer;
 
+mod batches;
 mod many_keys;
 
 const UNIT: u64 = 1_000_000;
