@@ -21,6 +21,8 @@ use crate::guard::Guard;
 use crate::store::{Reserved, StoreError};
 use crate::test_util::history::History;
 
+mod lone;
+
 const LIMIT: u32 = 3;
 const WINDOW: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(20);
