@@ -20,6 +20,7 @@ use support::redis_server::RedisServer;
 
 mod batches;
 mod many_keys;
+mod rough_values;
 
 const UNIT: u64 = 1_000_000;
 
