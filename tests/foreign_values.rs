@@ -6,6 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::{FromRedisValue, cmd};
 use support::errors::{assert_readable, bounded, everything, store_error};
 use support::redis_server::RedisServer;
@@ -317,6 +318,44 @@ async fn what_is_no_window_is_an_error_and_left_alone() {
 #[tokio::test]
 async fn what_is_no_list_of_free_slots_is_an_error_and_left_alone() {
     leaves_foreign_values_alone(None, no_free_slots()).await;
+}
+
+/// There is a short way for one quota alone, and one for many keys.
+#[tokio::test]
+async fn what_is_no_state_of_the_only_quota_is_an_error_and_left_alone() {
+    let server = RedisServer::start();
+    let store = connect(&server).await;
+    let counted_by = |algorithm| Quota::new(10, LONG).algorithm(algorithm);
+    let kinds = [
+        (Quota::new(10, LONG), no_logs()),
+        (Quota::new(100, LONG), no_logs()),
+        (counted_by(Algorithm::Spacing), no_numbers()),
+        (counted_by(Algorithm::Gcra { burst: 5 }), no_numbers()),
+    ];
+    for (quota, foreign) in kinds {
+        let limiter = Limiter::builder().quota(quota).build();
+        let policy = limiter.expect("a valid policy").policy();
+        let name = format!("throttle:{{a}}:{}", policy.id());
+        for foreign in of_other_types().into_iter().chain(foreign) {
+            let what = foreign.what;
+            server.command::<()>(&["DEL", &name]);
+            put::<redis::Value>(&server, &name, &foreign);
+            let value = dump(&server, &name);
+            let ask = async |key: &str| {
+                let key = Key::from(key);
+                bounded(store.reserve(&Reserve::new(&key, &policy))).await
+            };
+            let answers = join_all(["a", "b", "a", "c", "d"].map(ask)).await;
+            let answered: Vec<_> = answers.iter().map(Result::is_ok).collect();
+            assert_eq!(answered, [false, true, false, true, true], "{what}");
+            for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+                assert!(!error.is_outcome_unknown(), "{}", everything(error));
+                assert_eq!(error.to_string(), "redis refused the call");
+                assert_readable(error);
+            }
+            assert_eq!(dump(&server, &name), value, "{what} is changed");
+        }
+    }
 }
 
 #[tokio::test]
