@@ -162,7 +162,11 @@
 
       local life = last + window - now
       if total == 0 then
-        if stored > 0 then redis.call('DEL', name) end
+        if stored > 0 then
+          redis.call('DEL', name)
+        elseif values and redis.call('EXISTS', name) == 1 then
+          break
+        end
       elseif total > before or stored > before then
         local text_of_life = math.ceil(life / 1000) + 1
         -- Of the two, the first is faster, but knows no more than 32 bits everywhere.

@@ -76,7 +76,7 @@ async fn a_lone_waiter_whose_slot_has_passed_is_told_to_drive_once_more() {
     assert!(line.poll(id, cx).is_pending());
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     // What has passed goes back, and comes again.
-    let Poll::Ready(Ok(held)) = line.poll(id, cx) else {
+    let Poll::Ready((Ok(held), _)) = line.poll(id, cx) else {
         panic!("it has to wait");
     };
     assert!(held.due <= Instant::now() && Instant::now() < held.expires);
