@@ -108,11 +108,11 @@ fn compare(cases: u32, scripts: impl Fn(&[Rule]) -> Scripts) {
 
 #[test]
 fn the_twins_hand_out_identical_slots_to_hundreds_at_once() {
-    compare(50, Scripts::told_the_time);
+    compare(20, Scripts::told_the_time);
 }
 
 /// With pages so small that there are many.
 #[test]
 fn the_twins_hand_out_identical_slots_of_long_logs_to_hundreds_at_once() {
-    compare(20, |rules| Scripts::told_the_time(rules).with_long_logs());
+    compare(8, |rules| Scripts::told_the_time(rules).with_long_logs());
 }

@@ -292,7 +292,7 @@ fn assert_refused(names: &[String], answer: &Answer) {
 
 fn compare(family: Family, scripts: impl Fn(&[Rule]) -> Scripts) -> World {
     let mut runner = TestRunner::new(Config {
-        cases: 50,
+        cases: 30,
         failure_persistence: None,
         ..Config::default()
     });

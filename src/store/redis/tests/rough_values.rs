@@ -168,7 +168,7 @@ fn with_values(
     let lua = RefCell::new(Lua::new(&server, rule));
     let taken = RefCell::new([0, 0]);
     let mut runner = TestRunner::new(Config {
-        cases: 2_000,
+        cases: 1_000,
         failure_persistence: None,
         ..Config::default()
     });
