@@ -14,7 +14,7 @@ use crate::support::{Cell, Output, Progress, RedisServer, Table, median, policy}
 use crate::usage::Usage;
 
 const LIMITS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
-const TIME: Duration = Duration::from_secs(14);
+const TIME: Duration = Duration::from_secs(10);
 /// How many calls make a block.
 const CALLS: u32 = 50;
 /// Parts in which a log is filled, so that its records do not leave all at once.

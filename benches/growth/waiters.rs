@@ -12,7 +12,7 @@ use crate::plot::{Chart, Panel};
 use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
 
 const WAITERS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
-const TIME: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(12);
 const WINDOW: Duration = Duration::from_millis(10);
 /// A wake-up costs the same however many wait, but for memory that caches do not hold; and of that, a
 /// caller who asks takes more, as his task is made then.

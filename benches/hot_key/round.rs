@@ -10,7 +10,7 @@ use crate::hot::{Hot, Path};
 use crate::support::{Info, median};
 
 /// Rounds that count for nothing, in which caches and logs become what they stay.
-const WARM_UP: usize = 5;
+const WARM_UP: usize = 3;
 
 /// Medians over the rounds, in microseconds per call, and of the ratios to the first.
 pub(crate) struct Series {

@@ -31,7 +31,7 @@ use self::contestant::Contestant;
 
 /// Each with the share that the window has of the time in which so many requests come.
 const LIMITS: [(u32, f64); 2] = [(10, 0.1), (10_000, 0.5)];
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 9;
 /// How often each contestant is called in a round.
 const CALLS: u64 = 2_000;
 

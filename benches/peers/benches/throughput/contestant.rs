@@ -1,8 +1,12 @@
 //! Who takes turns: [`Contestant`].
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::ensure;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
+use tower_throttle_peers::load::{Load, load};
 use tower_throttle_peers::peers::{Peer, Rate};
 use tower_throttle_peers::support::RedisServer;
 
@@ -50,22 +54,39 @@ impl Contestant {
         self.rate
     }
 
-    /// Asks for a permit, which is there at once or once the store has answered.
-    pub(crate) async fn ask(&self) -> anyhow::Result<()> {
+    /// Lets so many ask for permits, which are there at once or once the store has answered. Each kind of
+    /// limiter has a future of its own, as to move the larger of all would cost as much as a permit.
+    pub(crate) async fn load(&self, callers: usize, time: Duration) -> anyhow::Result<Load> {
+        let key = self.key.clone();
         match &self.limiter {
             By::Ours(limiter, _) => {
-                limiter.acquire(self.key.clone()).await?;
+                let limiter = limiter.clone();
+                let ask = move || {
+                    let permit = limiter.acquire(key.clone());
+                    async move {
+                        permit.await?;
+                        Ok(1)
+                    }
+                };
+                load(callers, time, ask).await
             }
             By::Peer(peer) => {
-                let granted = peer.ask(self.key.as_str()).await?;
-                ensure!(
-                    granted,
-                    "{} refuses, where its quota was not to count",
-                    peer.name
-                );
+                let peer = Arc::new(peer.clone());
+                let ask = move || {
+                    let (peer, key) = (peer.clone(), key.clone());
+                    async move {
+                        let granted = peer.ask(key.as_str()).await?;
+                        ensure!(
+                            granted,
+                            "{} refuses, where its quota was not to count",
+                            peer.name
+                        );
+                        Ok(1)
+                    }
+                };
+                load(callers, time, ask).await
             }
         }
-        Ok(())
     }
 
     /// Fails if what was reserved since the last time breaks the limit.

@@ -62,9 +62,9 @@ async fn one(
     let noted = departures.clone();
     let time = output.options().time(Duration::from_secs(1));
     let load = load(CROWD, time, move || {
-        let (limiter, key, noted) = (limiter.clone(), key.clone(), noted.clone());
+        let (permit, noted) = (limiter.acquire(key.clone()), noted.clone());
         async move {
-            let permit = limiter.acquire(key).await?;
+            let permit = permit.await?;
             let at = Instant::now();
             // Who was interrupted for too long in between must not depart.
             if permit.is_valid() {

@@ -31,11 +31,9 @@ mod contestant;
 mod guarded;
 mod unguarded;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use tower_throttle_peers::load::load;
 use tower_throttle_peers::peers::Rate;
 use tower_throttle_peers::rounds::{Rounds, turns};
 use tower_throttle_peers::support::{
@@ -94,7 +92,7 @@ fn rate(limit: u32) -> Rate {
 }
 
 fn rounds(callers: usize) -> usize {
-    if callers == CROWD { 5 } else { 3 }
+    if callers == CROWD { 5 } else { 2 }
 }
 
 struct Series {
@@ -124,13 +122,8 @@ async fn measure(
         progress.begin(&format!("{callers} callers, round {}", round + 1));
         for place in turns(round, count) {
             let contestant = &contestants[place];
-            let asking = Arc::new(contestant.clone());
             let mark = meter.mark().await?;
-            let load = load(callers, time, move || {
-                let asking = asking.clone();
-                async move { asking.ask().await.map(|()| 1) }
-            });
-            let load = load.await?;
+            let load = contestant.load(callers, time).await?;
             let traffic = meter.since(&mark).await?;
             contestant.judge()?;
             let permits = load.permits as f64;
