@@ -6,8 +6,8 @@
       if not only or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
       local name = KEYS[state + 1]
       local raw = redis.pcall('GET', name)
-      local time = raw == false and 0 or type(raw) == 'string' and tonumber(raw)
-      if not time or time < 0 or time > now + SANE or time % 1 ~= 0 then break end
+      local time = raw == false and 0 or type(raw) == 'string' and string.find(raw, '^%+?%d+$') and tonumber(raw)
+      if not time or time > now + SANE then break end
 
       local kind, interval, tolerance, longest_wait = only[1], only[2], 0, HORIZON
       if kind == 'gcra' then

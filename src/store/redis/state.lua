@@ -17,6 +17,7 @@ end
 local function load_number(key, now)
   local raw = redis.call('GET', key)
   if not raw then return 0 end
+  if not string.find(raw, '^%+?%d+$') then refuse(key) end
   return check(tonumber(raw), key, now)
 end
 
