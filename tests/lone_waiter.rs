@@ -355,6 +355,10 @@ async fn as_many_as_a_call_takes_gather_no_further() {
     let limiter = fake.limiter(SECOND);
     let mut line = line(&limiter, 10).await;
     let (before, start) = (fake.reserves(), Instant::now());
+    // The first of them begins to gather.
+    line.push(waiter(&limiter).await);
+    sleep(MS * 2).await;
+    assert_eq!(fake.reserves(), before);
     for _ in 0..6_000 {
         line.push(Box::pin(limiter.acquire("a")));
         assert!(poll!(line.last_mut().expect("the last")).is_pending());

@@ -48,7 +48,7 @@ use self::support::{
 };
 use self::usage::Usage;
 
-const TIME: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(15);
 /// How many calls make a block.
 const CALLS: u32 = 256;
 /// How many callers there are besides one.

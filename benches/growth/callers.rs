@@ -7,7 +7,7 @@ use crate::plot::{Chart, Panel};
 use crate::support::{Cell, Output, Progress, Table};
 
 pub(crate) const CALLERS: [u32; 4] = [1, 8, 64, 512];
-const TIME: Duration = Duration::from_secs(4);
+const TIME: Duration = Duration::from_secs(3);
 /// All that wait share the next call, so a permit of many takes a fraction of one.
 const MOST_RATIO: f64 = 0.1;
 

@@ -9,7 +9,7 @@ use crate::support::{Cell, Output, Progress, Table};
 
 pub(crate) const PROCESSES: [u32; 4] = [1, 2, 4, 8];
 const CALLERS: u32 = 64;
-const TIME: Duration = Duration::from_secs(4);
+const TIME: Duration = Duration::from_secs(3);
 /// A call serves as many permits, however many processes there are: each has as many callers.
 const MOST_CALLS_RATIO: f64 = 1.5;
 

@@ -13,7 +13,7 @@
 //!
 //! | part | what | bound |
 //! | --- | --- | --- |
-//! | users | 100,000 users with a quota of 2 per 30 s, after one request each and after two | after two, a sliding log takes no more than a hash with a field per second; GCRA no more than a bare number of the same name |
+//! | users | 100,000 users with a quota of 2 per 30 s, after one request each and after two | after two, a sliding log takes no more than a hash with a field per second, sliding buckets 1% more at most; GCRA no more than a bare number of the same name |
 //! | logs | long logs: full, after some windows, and with half as many again waiting | 10 bytes per logged request |
 //! | million | a million users come and go | no key is left, and no more than 1 MB; loaded within 60 s |
 //!

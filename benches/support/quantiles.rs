@@ -5,7 +5,7 @@ pub fn median(values: Vec<f64>) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value that such a share of all does not exceed.
+/// The value below which such a share of all lies; of an even number, the median is the upper one.
 pub fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let place = (values.len() as f64 * share) as usize;

@@ -1,7 +1,7 @@
 -- The free slots of a key, in the order in which they were handed out: twin of the list in ledger.rs.
 --
 -- State: for each slot its at, record, cost and receipt, in numbers of 8 bytes. It is read in pages, so
--- a call that needs a few of many slots does not read them all.
+-- a call that needs a few of many slots does not read them all. Logs are marked while there is a list.
 
 local NUMBER, PAGE = 8, 64
 

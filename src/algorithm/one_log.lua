@@ -9,7 +9,7 @@
       raw = raw or redis.pcall('GETRANGE', name, '0', '112')
       if type(raw) ~= 'string' then break end
       local form = string.byte(raw) or 0
-      if form % 128 >= 64 then break end
+      if form % 128 >= MARK then break end
 
       if raw == '' and first_raw then
         -- As for another that was empty; unless what was read with others is no string.

@@ -48,6 +48,7 @@
 
       if is_touched then
         local life = time - now
+        -- As in one_log.lua.
         local text_of_life = math.ceil(life / 1000) + 1
         text_of_life = string.format(text_of_life < 2 ^ 31 and '%d' or '%.0f', text_of_life)
         redis.call('PSETEX', name, text_of_life, string.format('%.0f', time))

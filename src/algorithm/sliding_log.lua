@@ -8,9 +8,9 @@
 
 local ENTRY, PAGE = 8, 32
 
-local MARK = 64
-
-local function marked(raw) return string.char(string.byte(raw) + MARK) .. string.sub(raw, 2) end
+local function marked(raw, has_free)
+  return has_free and string.char(string.byte(raw) + MARK) .. string.sub(raw, 2) or raw
+end
 
 -- The size of what is read first: a whole short log, or the header of a ring.
 local GLANCE = 8 + 7 * (SHORT - 1)
@@ -282,17 +282,17 @@ function sliding_log:save(has_free)
     return
   end
   local life = lifetime(self:expires(), self.now)
-  local mark = has_free and marked or function(raw) return raw end
   if count <= SHORT then
     local times = {}
     for i = 1, count do times[i] = self:at(i - 1) end
-    redis.call('PSETEX', self.key, life, mark(pack_times(times)))
+    redis.call('PSETEX', self.key, life, marked(pack_times(times), has_free))
   elseif self.whole or count > self.room or self.room > 2 * count + 64 then
-    redis.call('PSETEX', self.key, life, mark(self:rewritten(count)))
+    redis.call('PSETEX', self.key, life, marked(self:rewritten(count), has_free))
   else
     self:write(self.first, pack_all('I8', self.moved), #self.moved)
     self:write(self.first + self.stored, self:packed(), self.more)
-    redis.call('SETRANGE', self.key, 0, mark(self:header(self.first % self.room, count, self.room)))
+    local header = self:header(self.first % self.room, count, self.room)
+    redis.call('SETRANGE', self.key, 0, marked(header, has_free))
     redis.call('PEXPIRE', self.key, life)
   end
 end

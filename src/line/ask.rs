@@ -123,6 +123,7 @@ impl Queue {
         }
         let until = *self.put_off_since.get_or_insert(now) + gather;
         self.gathering = (now < until).then_some(until);
+        self.gathered = waiting;
         self.gathering.is_some()
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Queue {
     pub(super) asking: bool,
     /// Until when the next is put off, so that more share it.
     pub(super) gathering: Option<Instant>,
+    /// About how many want slots by then.
+    pub(super) gathered: usize,
     /// Since when, whatever has changed meanwhile.
     pub(super) put_off_since: Option<Instant>,
     /// How closely the store's clock was known when all slots were last read by it.
@@ -88,6 +90,7 @@ impl Queue {
             surplus: Vec::new(),
             asking: false,
             gathering: None,
+            gathered: 0,
             put_off_since: None,
             known: Duration::MAX,
             planned: None,
@@ -144,8 +147,9 @@ impl Queue {
         {
             self.segments.push_back(Segment::new(cost));
         }
-        if bound != Bound::Unlimited {
-            // It may be refused, and is to know that at once.
+        self.gathered += 1;
+        if bound != Bound::Unlimited || self.gathered >= LARGEST_CALL {
+            // It may be refused, and is to know that at once; or the call is full.
             self.gathering = None;
         }
         let place = self.segments.len() - 1;

@@ -22,7 +22,7 @@ local key, state, place = 0, keys_left, 3
 -- The states of many logs, read at once; of what is no string, nothing.
 local values = ARGV[2] == '1' and redis.call('MGET', unpack(KEYS, keys_left + 1))
 
--- Whether any key has free slots, once that is known.
+-- Whether any key has free slots, once numbers have asked for that: they have no mark as logs have.
 local some_free
 
 -- The terms of the group.

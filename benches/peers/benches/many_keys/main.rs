@@ -5,10 +5,10 @@
 //! cargo bench --bench many_keys -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! 512 tasks on one thread ask, each for one random user out of 500,000 at a time, whether a request may
-//! depart now: 2 per 30 s may, and a third within the window is refused. Nobody waits. All limiters get
-//! the same requests in the same order, on an empty `redis-server` of the benchmark's own, which has
-//! another core, and take turns; so the same share is refused by each. Figures are medians over the
+//! 512 tasks on one thread, so that a core is left for Redis, ask for one random user out of 500,000 at a
+//! time whether a request may depart now: 2 per 30 s may, and a third within the window is refused. Nobody
+//! waits. All limiters get the same requests in the same order, on an empty `redis-server` of the
+//! benchmark's own, and take turns; so the same share is refused by each. Figures are medians over the
 //! rounds: those of ratios, too.
 //!
 //! Bounds: at least 200,000 verdicts/s, and at least twice as many as the best of the peers. And what
