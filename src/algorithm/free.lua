@@ -114,6 +114,10 @@ function free.last()
   return slots[#slots]
 end
 
+function free.clear()
+  if free.pages[1] then free.pages, free.first, free.touched = {}, 1, true end
+end
+
 function free.pop()
   local i = #free.pages
   free.take(i, #free.slots(free.pages[i]))

@@ -48,6 +48,14 @@ function ledger.load(states, free_slots, quotas, now)
   free.load(free_slots, size, now)
   local past = free.take_past()
   if #past > 0 then ledger.give_back_all(past) end
+  ledger.forget_lost()
+end
+
+-- Where the clock was set back, a slot may be given back that its log has forgotten. A log without records
+-- has no free slots.
+function ledger.forget_lost()
+  local first, second = ledger.counters[1], ledger.counters[2]
+  if not second and first.is_log and first:count() == 0 then free.clear() end
 end
 
 -- For those that ask: what the margin is, with which a free slot is of use, and which the policy asks for
@@ -61,6 +69,7 @@ function ledger.agree(margin, least_margin, floor, earliest, stagger)
 end
 
 function ledger.save()
+  ledger.forget_lost()
   local has_free = free.pages[1] ~= nil
   for _, counter in ipairs(ledger.counters) do counter:save(has_free) end
   if free.touched or has_free then

@@ -187,6 +187,7 @@ impl Ledger {
                 self.give_back(&last, now);
             }
         }
+        self.forget_lost();
     }
 
     /// How many requests of cost 1 may depart at `now`.
@@ -278,6 +279,17 @@ impl Ledger {
             give_back(&mut self.counters, &self.free[place], now);
         }
         self.free.drain(..past);
+        self.forget_lost();
+    }
+
+    /// Where the clock was set back, a slot may be given back that its log has forgotten. A log without
+    /// records has no free slots.
+    fn forget_lost(&mut self) {
+        if let [Counter::SlidingLog(log)] = &self.counters[..]
+            && log.records.is_empty()
+        {
+            self.free.clear();
+        }
     }
 
     fn is_last(&self, slot: &Slot) -> bool {

@@ -15,7 +15,7 @@ end
 -- The size of what is read first: a whole short log, or the header of a ring.
 local GLANCE = 8 + 7 * (SHORT - 1)
 
-local sliding_log = { receipts = 0 }
+local sliding_log = { receipts = 0, is_log = true }
 sliding_log.__index = sliding_log
 
 function sliding_log.load(key, now, limit, window)

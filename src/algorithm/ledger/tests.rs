@@ -200,3 +200,17 @@ fn a_request_that_did_not_depart_is_charged_no_longer() {
         [5_060, 6_010]
     );
 }
+
+#[test]
+fn a_log_without_records_has_no_free_slots() {
+    let mut ledger = Ledger::new(&[LOG]);
+    let held = slots(&mut ledger, 0, &[ask(6, 1)]);
+    let after = held[5].at + 5_000;
+    ledger.release(after, &held[..1]);
+    // The clock is set back, and a slot given back that nothing is left of.
+    let before = held[4].at - 100;
+    ledger.release(before, &held[4..5]);
+    assert!(ledger.free().is_empty());
+    let anew = slots(&mut ledger, before, &[ask(3, 1)]);
+    assert_eq!(times(&anew), [before, before, before + 1_010]);
+}

@@ -9,7 +9,7 @@ use super::calls::Packed;
 use super::reply;
 use super::script::Scripts;
 use crate::algorithm::Rule;
-use crate::algorithm::ledger::{Ask, Ledger, Slot, Terms};
+use crate::algorithm::ledger::{Ask, Ledger, Outcome, Slot, Terms};
 use crate::algorithm::micros;
 use crate::algorithm::simulation::{Action, Answer, NotBefore, Side, Step, rules, run, steps};
 
@@ -260,4 +260,55 @@ fn what_has_left_a_log_has_left_it_even_if_nothing_is_granted() {
         lua.forget();
         run(&steps, &mut Ledger::new(&rules), &mut lua);
     }
+}
+
+/// Nor does it have any where the clock was set back and a slot is given back that the log has forgotten.
+#[test]
+fn a_log_without_records_has_no_free_slots() {
+    let server = RedisServer::start();
+    let rules = [Rule::SlidingLog {
+        limit: 2,
+        window: UNIT,
+    }];
+    let terms = Terms {
+        margin: 1_000,
+        least_margin: 1_000,
+        floor: 1_000,
+        not_before: 0,
+        round_trip: 0,
+        stagger: 0,
+        peek: false,
+    };
+    let ask = |count| Ask {
+        count,
+        cost: 1,
+        max_wait: u64::MAX,
+    };
+    let mut ledger = Ledger::new(&rules);
+    let mut lua = Lua::new(&server, &rules);
+    lua.forget();
+    let start = 1_763_000_000_000_000;
+    let both = |ledger: &mut Ledger, lua: &mut Lua, now, count| {
+        let (answer, _, _) = Side::reserve(ledger, now, &terms, &[ask(count)]);
+        let (other, _, _) = lua.reserve(now, &terms, &[ask(count)]);
+        assert_eq!(answer, other);
+        let slot = |outcome| match outcome {
+            Outcome::Granted(slot) => slot,
+            Outcome::Refused { .. } => panic!("refused"),
+        };
+        answer.into_iter().map(slot).collect::<Vec<_>>()
+    };
+    let held = both(&mut ledger, &mut lua, start, 6);
+    let before = held[4].at - 100;
+    for (now, slots) in [(held[5].at + 5 * UNIT, &held[..1]), (before, &held[4..5])] {
+        Side::release(&mut ledger, now, slots);
+        lua.release(now, slots);
+    }
+    assert!(ledger.free().is_empty());
+    both(&mut ledger, &mut lua, before, 3);
+    // A slot that is given back later meets no others.
+    let held = both(&mut ledger, &mut lua, before + 1, 4);
+    Side::release(&mut ledger, before + 2, &held[1..2]);
+    lua.release(before + 2, &held[1..2]);
+    both(&mut ledger, &mut lua, before + 3, 4);
 }
