@@ -1,10 +1,12 @@
 //! Who is asked for permits for one key: [`Contestant`].
 
+use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use governor::RateLimiter;
+use governor::clock::{Clock as _, DefaultClock};
 use tokio::runtime::Handle;
 use tower_throttle::key::Key;
 use tower_throttle::{Algorithm, Limiter, Quota};
@@ -53,6 +55,8 @@ impl Contestant {
             contestant(GOVERNOR, Kind::Peer, governor()?),
             contestant("leaky-bucket 1.1, try_acquire", Kind::Peer, try_bucket()),
             contestant("leaky-bucket 1.1, acquire_one", Kind::Peer, bucket()),
+            contestant("a look at our clock alone", Kind::Peer, our_clock()),
+            contestant("a look at governor's", Kind::Peer, governors_clock()),
         ])
     }
 
@@ -135,6 +139,22 @@ fn governor() -> anyhow::Result<Calls> {
     let limiter = RateLimiter::dashmap(quota.allow_burst(burst));
     let key = NAME.to_owned();
     Ok(repeat(move || limiter.check_key(&key).is_ok()))
+}
+
+/// It is tokio's, so that tests can pause it.
+fn our_clock() -> Calls {
+    repeat(|| {
+        black_box(tokio::time::Instant::now());
+        true
+    })
+}
+
+fn governors_clock() -> Calls {
+    let clock = DefaultClock::default();
+    repeat(move || {
+        black_box(clock.now());
+        true
+    })
 }
 
 /// It knows no keys, and refills once per millisecond at most.

@@ -17,6 +17,8 @@
 //! so GCRA is what its figures are compared with; the log, our default, stands beside it. The key is
 //! passed as a `Key` that is cloned, or as text.
 //!
+//! Beside them stands what a look at the clock takes, which every permit needs.
+//!
 //! All take turns in blocks of some thousand calls; figures are medians over the rounds, those of
 //! ratios, too. Allocations are counted by the allocator, in blocks of their own.
 //!
