@@ -13,11 +13,7 @@
 
       if raw == '' and first_raw then
         -- As for another that was empty; unless what was read with others is no string.
-        if not values then
-          redis.call('PSETEX', name, first_life, first_raw)
-        elseif not redis.call('SET', name, first_raw, 'PX', first_life, 'NX') then
-          break
-        end
+        if not redis.call('SET', name, first_raw, 'PX', first_life, 'NX') then break end
         if first_to == size then
           answer[size + 1] = -2
           size, first_to = size + 1, size + 1
@@ -236,7 +232,7 @@
               .. string.rep('\0', (room - total) * 8)
           end
         end
-        if values and raw == '' then
+        if raw == '' then
           if not redis.call('SET', name, whole, 'PX', text_of_life, 'NX') then break end
         elseif whole then
           redis.call('PSETEX', name, text_of_life, whole)

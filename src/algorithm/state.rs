@@ -13,7 +13,7 @@ use super::{Count, Counter, Rule};
 use crate::quota::HORIZON;
 
 /// A log of no more records than this is packed, a longer one a ring.
-const FEW: usize = 16;
+pub(crate) const FEW: usize = 16;
 
 /// What the first byte of a log is greater by if the key has free slots.
 const MARK: u8 = 64;

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::script::{Script, Scripts};
 use crate::algorithm::Rule;
+use crate::algorithm::state::FEW;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::store::{Ask, Release, Reserve, Slot, Terms};
@@ -14,9 +15,6 @@ use super::names::{self, Names};
 
 /// Longer than any wait, and a number that Lua holds exactly.
 const FAR: u64 = 1 << 53;
-
-/// The limits whose logs are as short as a script reads in one go.
-const SHORT: u32 = 16;
 
 /// What one key asks for; it can share a call with others.
 pub(super) struct Asking {
@@ -46,7 +44,7 @@ impl Asking {
             packed_asks: Packed::asks(reserve.not_before, reserve.asks, peek),
             asks: SmallVec::from_slice(reserve.asks),
             numbers: rules.iter().map(Rule::receipts).sum(),
-            is_short: matches!(rules, [Rule::SlidingLog { limit, .. }] if *limit <= SHORT),
+            is_short: matches!(rules, [Rule::SlidingLog { limit, .. }] if *limit as usize <= FEW),
         }
     }
 

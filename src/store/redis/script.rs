@@ -127,15 +127,18 @@ fn mixture(rules: &[Rule]) -> Mixture {
     rules.iter().map(bit).fold(0, |all, bit| all | bit)
 }
 
+/// The algorithms of a mixture.
+fn mixed(mixture: Mixture) -> impl Iterator<Item = (&'static str, bool, &'static str)> {
+    let all = ALGORITHMS.into_iter().enumerate();
+    all.filter_map(move |(place, it)| (mixture & 1 << place != 0).then_some(it))
+}
+
 /// What answers without the ledger where one quota alone counts in one of these ways.
 fn common_case(mixture: Mixture) -> &'static str {
-    let mut mixed = ALGORITHMS
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| mixture & 1 << place != 0);
+    let mut mixed = mixed(mixture);
     match (mixed.next(), mixed.next()) {
-        (Some((_, ("log", ..))), None) => ONE_LOG,
-        (Some((_, (_, true, _))), None) => ONE_NUMBER,
+        (Some(("log", ..)), None) => ONE_LOG,
+        (Some((_, true, _)), None) => ONE_NUMBER,
         _ => "",
     }
 }
@@ -143,12 +146,10 @@ fn common_case(mixture: Mixture) -> &'static str {
 /// Defines the ledger for a mixture.
 fn ledger(mixture: Mixture) -> String {
     let mut text = STATE.to_owned();
-    let places = ALGORITHMS.iter().enumerate();
-    let mixed = places.filter(|(place, _)| mixture & 1 << place != 0);
-    if mixed.clone().any(|(_, (_, is_number, _))| *is_number) {
+    if mixed(mixture).any(|(_, is_number, _)| is_number) {
         text.push_str(NUMBER);
     }
-    text.extend(mixed.map(|(_, (.., file))| *file));
+    text.extend(mixed(mixture).map(|(.., file)| file));
     text + LEDGER
 }
 

@@ -188,6 +188,15 @@ fn scripts_and_transactions_share_their_state() {
     compare(15, mixed, |mixed| mixed.lua.forget());
 }
 
+/// So many requests, however long they wait.
+fn ask(count: u32) -> Ask {
+    Ask {
+        count,
+        cost: 1,
+        max_wait: u64::MAX,
+    }
+}
+
 #[test]
 fn long_logs_are_read_and_written_in_parts() {
     let server = RedisServer::start();
@@ -195,11 +204,6 @@ fn long_logs_are_read_and_written_in_parts() {
         limit: 3_000,
         window: UNIT,
     }];
-    let ask = |count| Ask {
-        count,
-        cost: 1,
-        max_wait: u64::MAX,
-    };
     let mut steps = Vec::new();
     for round in 0..200 {
         steps.push(Step {
@@ -262,7 +266,7 @@ fn what_has_left_a_log_has_left_it_even_if_nothing_is_granted() {
     }
 }
 
-/// Nor does it have any where the clock was set back and a slot is given back that the log has forgotten.
+/// Not even where the clock was set back and a slot is given back that the log has forgotten.
 #[test]
 fn a_log_without_records_has_no_free_slots() {
     let server = RedisServer::start();
@@ -278,11 +282,6 @@ fn a_log_without_records_has_no_free_slots() {
         round_trip: 0,
         stagger: 0,
         peek: false,
-    };
-    let ask = |count| Ask {
-        count,
-        cost: 1,
-        max_wait: u64::MAX,
     };
     let mut ledger = Ledger::new(&rules);
     let mut lua = Lua::new(&server, &rules);
