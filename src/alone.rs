@@ -36,7 +36,7 @@ impl Epoch {
         cost: u32,
         sent: Instant,
     ) -> Verdict {
-        if self.lines.contain(key) {
+        if self.lines.contain(key) || self.pauses.are_elsewhere(key, &self.policy) {
             return Verdict::Unknown;
         }
         let guard = self.guard.current_micros();
@@ -69,7 +69,8 @@ impl Epoch {
 
     /// Asks any other store that [is local](crate::store::Store::is_local).
     pub(crate) fn ask_local(self: &Arc<Self>, key: &Key, cost: u32, sent: Instant) -> Verdict {
-        if !self.store.is_local() || self.lines.contain(key) {
+        let is_simple = self.store.is_local() && !self.lines.contain(key);
+        if !is_simple || self.pauses.are_elsewhere(key, &self.policy) {
             return Verdict::Unknown;
         }
         let guard = self.guard.current();

@@ -55,6 +55,14 @@ impl StoreClock {
         }
     }
 
+    /// What the store's clock shows at this local time at most, if it was ever asked.
+    pub(crate) fn shows(&self, at: Instant) -> Option<u64> {
+        let period = self.known.lock().current?;
+        let local = signed_nanos(at.saturating_duration_since(self.origin));
+        let shows = (local + period.offset.most) / NANOS + 1;
+        u64::try_from(shows).ok()
+    }
+
     /// What is known after the store has said `now` in a call.
     pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64) -> Offset {
         let call = Offset::of_call(self.origin, sent, received, now);

@@ -14,9 +14,10 @@ use crate::error::BuildError;
 use crate::guard::Guard;
 use crate::key::Key;
 use crate::line::Lines;
+use crate::pauses::Pauses;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
-use crate::store::{MemoryStore, Store};
+use crate::store::{Listen, MemoryStore, Notice, Store};
 
 /// The epochs of a limiter; clones share them.
 ///
@@ -38,6 +39,8 @@ pub(crate) struct Epoch {
     pub(crate) lines: Lines,
     pub(crate) guard: Arc<Guard>,
     pub(crate) clock: Arc<StoreClock>,
+    /// Of all epochs.
+    pub(crate) pauses: Arc<Pauses>,
     /// Of the first one.
     later: Later,
 }
@@ -64,19 +67,23 @@ impl Epochs {
     ) -> Result<Self, BuildError> {
         let policy = parts.clone().build()?;
         let denials = if store.is_local() { 0 } else { denials };
-        Ok(Self(Arc::new(Epoch {
+        let first = Arc::new(Epoch {
             denials: Denials::new(denials),
             embedded: store.as_embedded().cloned(),
             store,
             lines: Lines::default(),
             guard: Arc::new(Guard::new(policy.guard())),
             clock: Arc::new(StoreClock::new()),
+            pauses: Arc::default(),
             policy: Arc::new(policy),
             later: Later {
                 parts,
                 ..Later::default()
             },
-        })))
+        });
+        let listener: Weak<Epoch> = Arc::downgrade(&first);
+        first.store.listen(listener);
+        Ok(Self(first))
     }
 
     /// The epoch in which a request begins.
@@ -135,6 +142,18 @@ impl Later {
 }
 
 impl Epoch {
+    /// Something was said of a key.
+    pub(crate) fn hear(&self, key: &Key, notice: Notice) {
+        self.note(key, notice);
+        self.lines.hear(key, notice);
+    }
+
+    /// The same, but for those who hold slots.
+    pub(crate) fn note(&self, key: &Key, notice: Notice) {
+        self.pauses.note(key, &self.policy, notice);
+        self.forget_denial(key);
+    }
+
     /// A slot of this key is given back, or all are: what was known of it holds no longer.
     pub(crate) fn forget_denial(&self, key: &Key) {
         if let Some(denials) = &self.denials {
@@ -151,9 +170,37 @@ impl Epoch {
             lines: Lines::default(),
             guard: Arc::new(self.guard.with_floor(policy.guard())),
             clock: self.clock.clone(),
+            pauses: self.pauses.clone(),
             policy: Arc::new(policy),
             later: Later::default(),
         }
+    }
+}
+
+/// The first epoch listens for all.
+impl Listen for Epoch {
+    fn hear(&self, policy: &str, key: &Key, notice: Notice) {
+        self.each(|epoch| {
+            if epoch.policy.id() == policy {
+                epoch.hear(key, notice);
+            }
+        });
+    }
+
+    fn gap(&self) {
+        self.each(|epoch| epoch.lines.miss());
+    }
+}
+
+impl Epoch {
+    /// This one, which is the first, and those after it.
+    fn each(&self, tell: impl Fn(&Self)) {
+        tell(self);
+        let known: Vec<_> = {
+            let known = self.later.known.lock();
+            known.iter().filter_map(Weak::upgrade).collect()
+        };
+        known.iter().for_each(|epoch| tell(epoch));
     }
 }
 

@@ -73,6 +73,7 @@ pub mod key;
 mod limiter;
 mod line;
 mod patience;
+mod pauses;
 mod peek;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/plots/growth-data-uris.md")]
@@ -83,6 +84,7 @@ mod policy;
 mod quota;
 #[cfg(feature = "reqwest")]
 mod reqwest;
+mod said;
 pub mod store;
 #[cfg(feature = "test-util")]
 pub mod test_util;

@@ -1,13 +1,15 @@
 //! A key that is known to be over its limit is refused without asking the store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::poll;
 use tokio::time::{Instant, advance, sleep};
 use tower_throttle::key::Key;
-use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::store::{
+    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
+};
 use tower_throttle::{Decision, Limited, Limiter, LimiterBuilder, Policy, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -45,6 +47,18 @@ impl Store for Remote {
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         Reply::pending(self.store.reset(key, policy))
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.store.heed(key, policy, word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.store.listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.store.is_listening()
     }
 }
 

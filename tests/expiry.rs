@@ -136,7 +136,7 @@ impl Life<'_> {
                 let left = u64::try_from(left).unwrap_or_else(|_| panic!("{name}: no expiry"));
                 (name, Duration::from_millis(left))
             })
-            .partition(|(name, _)| name.ends_with(":free"));
+            .partition(|(name, _)| name.ends_with(":aside"));
         assert_eq!((states.len(), frees.len()), (joint, free), "{id}");
         for (name, left) in states.iter().chain(&frees) {
             assert!(*left <= reset + slack, "{name}: {left:?} for {reset:?}");

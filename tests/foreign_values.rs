@@ -228,7 +228,7 @@ fn all_kinds() -> (Arc<Policy>, Vec<String>) {
     let base = format!("throttle:{{a}}:{}", policy.id());
     let quotas = policy.id().split('+').enumerate();
     let names = quotas.map(|(place, _)| format!("{base}:{place}"));
-    let names = [format!("{base}:free")].into_iter().chain(names).collect();
+    let names = [format!("{base}:aside")].into_iter().chain(names).collect();
     (policy, names)
 }
 

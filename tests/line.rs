@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,9 @@ use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::key::Key;
-use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::store::{
+    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
+};
 use tower_throttle::{Limiter, LimiterBuilder, Policy, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -70,6 +72,18 @@ impl Store for Slow {
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         self.store.reset(key, policy)
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.store.heed(key, policy, word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.store.listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.store.is_listening()
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
@@ -198,6 +212,10 @@ impl Store for Terse {
         Reply::ready(Ok(()))
     }
 
+    fn heed(&self, _: &Key, _: &Policy, _: Word) -> Reply<Notice> {
+        Reply::ready(Ok(Notice::default()))
+    }
+
     fn release(&self, _: &Release<'_>) -> Reply<()> {
         Reply::ready(Ok(()))
     }
@@ -224,6 +242,10 @@ impl Store for Broken {
 
     fn reset(&self, _: &Key, _: &Policy) -> Reply<()> {
         Reply::ready(Ok(()))
+    }
+
+    fn heed(&self, _: &Key, _: &Policy, _: Word) -> Reply<Notice> {
+        Reply::ready(Ok(Notice::default()))
     }
 
     fn release(&self, _: &Release<'_>) -> Reply<()> {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tower_throttle::key::Key;
-use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::store::{
+    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
+};
 use tower_throttle::{Acquire, Limiter, Policy, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -55,6 +57,18 @@ impl Store for Busy {
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         self.store.reset(key, policy)
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.store.heed(key, policy, word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.store.listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.store.is_listening()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Who waits alone drives its line itself, and those with long to wait gather before they ask.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use tokio::runtime::Builder;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower_throttle::key::Key;
-use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::store::{
+    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
+};
 use tower_throttle::{Acquire, Limiter, Policy, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -105,6 +107,18 @@ impl Store for Fake {
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         self.store.reset(key, policy)
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.store.heed(key, policy, word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.store.listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.store.is_listening()
     }
 }
 

@@ -327,7 +327,7 @@ fn strange_keys() -> Vec<String> {
         "\"",
         "'",
         ":",
-        "a:free",
+        "a:aside",
         "a:0",
         "..",
         "/",

@@ -1,11 +1,13 @@
 //! A store that tells how many slots it has handed out: [`Counting`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
-use tower_throttle::store::{Outcome, RedisStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::store::{
+    Listen, Notice, Outcome, RedisStore, Release, Reply, Reserve, Reserved, Store, Word,
+};
 
 /// Redis, and a count of the slots.
 #[derive(Debug, Clone)]
@@ -55,5 +57,17 @@ impl Store for Counting {
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         self.redis.reset(key, policy)
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.redis.heed(key, policy, word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.redis.listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.redis.is_listening()
     }
 }

@@ -17,11 +17,11 @@ local function is_after(a, b)
   return #a > #b
 end
 
-function free.load(key, size, now)
+-- Reads what stands in the value of this name behind the holds.
+function free.load(raw, key, size, now)
   free.key, free.size, free.now = key, size, now
   free.pages, free.raw, free.first, free.touched = {}, '', 1, false
-  local raw = redis.call('GET', key)
-  if not raw then return end
+  if raw == '' then return end
   local count = #raw / (size * NUMBER)
   if count < 1 or count % 1 ~= 0 then refuse(key) end
   free.raw = raw
@@ -69,10 +69,10 @@ function free.take_past()
   return past
 end
 
--- The first slot from x to `latest` that will do, where it is. No call asks for one before x again.
-function free.find(x, latest, will_do)
+-- The first slot from x to `latest` that will do, where it is. No call asks for one before `past` again.
+function free.find(past, x, latest, will_do)
   local pages = free.pages
-  while pages[free.first + 1] and free.at(pages[free.first + 1]) < x do free.first = free.first + 1 end
+  while pages[free.first + 1] and free.at(pages[free.first + 1]) < past do free.first = free.first + 1 end
   for i = free.first, #pages do
     for place, slot in ipairs(free.slots(pages[i])) do
       if slot[1] > latest then return nil end
@@ -123,11 +123,7 @@ function free.pop()
   free.take(i, #free.slots(free.pages[i]))
 end
 
-function free.save(life)
-  if not free.touched then
-    redis.call('PEXPIRE', free.key, life)
-    return
-  end
+function free.packed()
   local parts, size = {}, free.size * NUMBER
   for i, page in ipairs(free.pages) do
     if page.slots then
@@ -140,9 +136,5 @@ function free.save(life)
       parts[i] = string.sub(free.raw, page.start * size + 1, (page.start + page.count) * size)
     end
   end
-  if #parts == 0 then
-    redis.call('DEL', free.key)
-  else
-    redis.call('PSETEX', free.key, life, table.concat(parts))
-  end
+  return table.concat(parts)
 end

@@ -1,7 +1,7 @@
 -- The quotas of one key, joined: twin of ledger.rs.
 --
--- One key after the other: `load` begins with the next. The free slots (see free.lua) are absent while
--- there are none.
+-- One key after the other: `load` begins with the next. Aside from the quotas' states stand the holds (see
+-- hold.lua) and the free slots (see free.lua), in one value that is absent while there are neither.
 
 -- How often quotas may push a time later until they settle for one that suits all but those that mind
 -- how late it is.
@@ -35,17 +35,18 @@ function ledger.give_back_all(slots)
   end
 end
 
--- Reads the state of each quota, { algorithm, three numbers }, and the free slots.
-function ledger.load(states, free_slots, quotas, now)
+-- Reads the state of each quota, { algorithm, three numbers }, and what stands aside.
+function ledger.load(states, aside, quotas, now)
   local counters, size = {}, 3
   for i, quota in ipairs(quotas) do
     local counter = algorithms[quota[1]].load(states[i], now, quota[2], quota[3], quota[4])
     counters[i], size = counter, size + counter.receipts
   end
-  ledger.now, ledger.counters = now, counters
+  ledger.now, ledger.counters, ledger.quotas, ledger.aside = now, counters, #quotas, aside
   ledger.size = size  -- of a slot, its receipt included
   ledger.burst_at, ledger.burst_size = 0, 0
-  free.load(free_slots, size, now)
+  free.load(hold.load(redis.call('GET', aside) or '', aside, now), aside, size, now)
+  ledger.join_holds()
   local past = free.take_past()
   if #past > 0 then ledger.give_back_all(past) end
   ledger.forget_lost()
@@ -54,8 +55,56 @@ end
 -- Where the clock was set back, a slot may be given back that its log has forgotten. A log without records
 -- has no free slots.
 function ledger.forget_lost()
-  local first, second = ledger.counters[1], ledger.counters[2]
-  if not second and first.is_log and first:count() == 0 then free.clear() end
+  local first = ledger.counters[1]
+  if ledger.quotas == 1 and first.is_log and first:count() == 0 then free.clear() end
+end
+
+-- Counts by what the upstream has said, behind the quotas.
+function ledger.join_holds()
+  local counters, quotas = ledger.counters, ledger.quotas
+  counters[quotas + 1], counters[quotas + 2] = nil, nil
+  counters[quotas + 1] = holds.pause or holds.allowance
+  if holds.pause then counters[quotas + 2] = holds.allowance end
+end
+
+-- The first time, not before x, at which what was said lets requests worth `cost` go.
+function ledger.held_up(x, cost)
+  for _ = 1, 2 do
+    for i = ledger.quotas + 1, #ledger.counters do x = ledger.counters[i]:earliest(x, 0, cost) end
+  end
+  return x
+end
+
+-- Heeds a word: 0 none; 1 a pause of a span, said to a request that departed then; 2 no more than so many
+-- for a span; 3 resume. Returns since when, until when, and how long there is a pause: see Notice.
+function ledger.heed(word, span, number)
+  local now, until_when = ledger.now, 0
+  local stop, pause, allowance = now + math.min(span, HORIZON), holds.pause, holds.allowance
+  if span == 0 and word < 3 then
+    stop = now
+  elseif word == 1 and not (pause and (number < pause.since or stop <= pause.stop)) then
+    hold.set('pause', stop, now, 0)
+    until_when, holds.touched = stop, true
+  elseif word == 2 and not allowance then
+    hold.set('allowance', stop, now, number)
+    until_when, holds.touched = stop, true
+  elseif word == 2 and number < allowance.left then
+    hold.set('allowance', math.max(stop, allowance.stop), allowance.since, number)
+    holds.touched = true
+  elseif word == 3 and (pause or allowance) then
+    holds = { touched = true }
+    until_when = 2 ^ 53 - 1
+  end
+  ledger.join_holds()
+  local since = now
+  if word == 0 then
+    since = 0
+    for i = ledger.quotas + 1, #ledger.counters do
+      local counter = ledger.counters[i]
+      since, until_when = math.max(since, counter.since), math.max(until_when, counter.stop)
+    end
+  end
+  return since, until_when, holds.pause and holds.pause.stop or 0
 end
 
 -- For those that ask: what the margin is, with which a free slot is of use, and which the policy asks for
@@ -65,16 +114,21 @@ function ledger.agree(margin, least_margin, floor, earliest, stagger)
   ledger.arrives = earliest
   local longest = HORIZON
   for _, counter in ipairs(ledger.counters) do longest = math.min(longest, counter:longest_wait(floor)) end
-  ledger.longest_wait = longest
+  ledger.longest_wait = longest + ledger.held_up(ledger.now, 2 ^ 53) - ledger.now
 end
 
 function ledger.save()
   ledger.forget_lost()
-  local has_free = free.pages[1] ~= nil
-  for _, counter in ipairs(ledger.counters) do counter:save(has_free) end
-  if free.touched or has_free then
-    -- As long as the state: slots whose time has passed are still to be taken out of the logs.
-    free.save(lifetime(ledger.expires(), ledger.now))
+  local has_aside = free.pages[1] ~= nil or ledger.counters[ledger.quotas + 1] ~= nil
+  -- As long as any state: slots whose time has passed are still to be taken out of the logs.
+  local life = lifetime(ledger.expires(), ledger.now)
+  for _, counter in ipairs(ledger.counters) do counter:save(has_aside, life) end
+  if not has_aside then
+    if free.touched or holds.touched then redis.call('DEL', ledger.aside) end
+  elseif free.touched or holds.touched then
+    redis.call('PSETEX', ledger.aside, life, hold.packed() .. free.packed())
+  else
+    redis.call('PEXPIRE', ledger.aside, life)
   end
 end
 
@@ -107,10 +161,12 @@ end
 -- have the same. Returns it, for how many, and by how much later each is recorded than the one before;
 -- or, if it lies too far ahead, nil, nil and the wait.
 function ledger.reserve(x, cost, max_wait, count)
+  local past = x
+  x = ledger.held_up(x, cost)
   local at, record, own_record = ledger.earliest(x, cost)
   local slot, page, place
   if free.pages[1] then
-    slot, page, place = free.find(x, at, function(slot)
+    slot, page, place = free.find(past, x, at, function(slot)
       return slot[3] == cost and slot[2] >= ledger.recorded(slot[1], ledger.least_margin)
     end)
   end
@@ -119,6 +175,7 @@ function ledger.reserve(x, cost, max_wait, count)
   if wait > max_wait then return nil, nil, wait end
   if slot then
     free.take(page, place)
+    for i = ledger.quotas + 1, #ledger.counters do ledger.counters[i]:take(slot, 1) end
     return slot, 1, 0
   end
   if ledger.burst_at ~= at then ledger.burst_at, ledger.burst_size = at, 0 end

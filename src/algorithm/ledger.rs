@@ -12,12 +12,14 @@
 //! from its middle: there, such a slot stays charged, which costs one interval once.)
 
 mod alone;
+mod heed;
 #[cfg(test)]
 mod tests;
 
 use smallvec::SmallVec;
 
 pub(crate) use self::alone::AtOnce;
+pub use self::heed::{Notice, Word};
 pub use super::receipt::Receipt;
 use super::{Count, Counter, Rule, Taken, micros};
 use crate::quota::HORIZON;
@@ -131,6 +133,7 @@ pub(crate) type Outcomes = SmallVec<[Outcome; 1]>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ledger {
+    /// Of each quota; then what the upstream has said.
     pub(super) counters: SmallVec<[Counter; 1]>,
     /// In the order in which they were handed out, so that the last one may leave.
     pub(super) free: Vec<Slot>,
@@ -150,7 +153,7 @@ impl Ledger {
         let mut outcomes = Outcomes::new();
         let mut x = now.max(terms.not_before);
         let mut burst = Burst::default();
-        let longest_wait = self.longest_wait(terms);
+        let longest_wait = self.longest_wait(now, terms);
         for ask in asks {
             let ask = &Ask {
                 max_wait: ask.max_wait.min(longest_wait),
@@ -216,6 +219,7 @@ impl Ledger {
         ask: &Ask,
     ) -> Result<Slot, u64> {
         let Ask { cost, max_wait, .. } = *ask;
+        let x = self.held_up(x, cost);
         let (fresh, record) = self.earliest(now, terms, x, burst, cost);
         let free = self.free.iter().position(|free| {
             let of_use = || free.record >= terms.least_record(free.at, now);
@@ -227,7 +231,9 @@ impl Ledger {
             return Err(at - now);
         }
         if let Some(place) = free {
-            return Ok(self.free.remove(place));
+            let slot = self.free.remove(place);
+            self.charge_holds(slot.taken());
+            return Ok(slot);
         }
         burst.join(at);
         let taken = Taken { at, record, cost };
@@ -260,17 +266,19 @@ impl Ledger {
             .unwrap_or(0)
     }
 
-    /// The longest wait that every quota allows.
-    fn longest_wait(&self, terms: &Terms) -> u64 {
+    /// The longest wait that every quota allows, from when the upstream lets requests go again.
+    fn longest_wait(&self, now: u64, terms: &Terms) -> u64 {
         let counters = self.counters.iter();
         let longest = counters.map(|count| count.longest_wait(terms.floor)).min();
-        longest.unwrap_or(0).min(micros(HORIZON))
+        let longest = longest.unwrap_or(0).min(micros(HORIZON));
+        longest.saturating_add(self.held_up(now, u32::MAX) - now)
     }
 
     fn refresh(&mut self, now: u64) {
         for counter in &mut self.counters {
             counter.trim(now);
         }
+        self.drop_holds(now);
         if self.free.is_empty() {
             return;
         }
@@ -285,7 +293,8 @@ impl Ledger {
     /// Where the clock was set back, a slot may be given back that its log has forgotten. A log without
     /// records has no free slots.
     fn forget_lost(&mut self) {
-        if let [Counter::SlidingLog(log)] = &self.counters[..]
+        if let [Counter::SlidingLog(log), others @ ..] = &self.counters[..]
+            && others.iter().all(Counter::is_hold)
             && log.records.is_empty()
         {
             self.free.clear();

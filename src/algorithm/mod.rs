@@ -11,6 +11,7 @@
 
 mod fixed_window;
 mod gcra;
+mod hold;
 mod leaky_bucket;
 pub(crate) mod ledger;
 mod number;
@@ -28,7 +29,7 @@ pub(crate) mod state;
 
 pub(crate) use self::rule::Rule;
 use self::{
-    fixed_window::FixedWindow, gcra::Gcra, leaky_bucket::LeakyBucket, ledger::Receipt,
+    fixed_window::FixedWindow, gcra::Gcra, hold::Hold, leaky_bucket::LeakyBucket, ledger::Receipt,
     sliding_buckets::SlidingBuckets, sliding_log::SlidingLog, spacing::Spacing,
 };
 
@@ -90,6 +91,7 @@ enum Counter {
     LeakyBucket(LeakyBucket),
     Gcra(Gcra),
     FixedWindow(FixedWindow),
+    Hold(Hold),
 }
 
 /// Calls a method of whichever algorithm counts: by a match, not by a virtual call, as every request
@@ -103,6 +105,7 @@ macro_rules! each {
             Counter::LeakyBucket($count) => $call,
             Counter::Gcra($count) => $call,
             Counter::FixedWindow($count) => $call,
+            Counter::Hold($count) => $call,
         }
     };
 }

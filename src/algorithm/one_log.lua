@@ -1,4 +1,4 @@
-    -- One log without free slots, in one go: what most calls are for.
+    -- One log that nothing stands aside of, in one go: what most calls are for.
     --
     -- Answers as the ledger would, to which it leaves what it cannot read, and calls that ask for nothing.
     -- To make a function, which happens anew in every call, takes longer than most of what is done here:

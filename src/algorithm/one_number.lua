@@ -1,9 +1,9 @@
-    -- One quota that counts by a number (see number.lua) without free slots, in one go.
+    -- One quota that counts by a number (see number.lua) that nothing stands aside of, in one go.
     --
     -- Answers as the ledger would; why there is no function in it stands in one_log.lua.
     repeat
-      if some_free == nil then some_free = redis.call('EXISTS', unpack(KEYS, 1, keys_left)) > 0 end
-      if not only or some_free and redis.call('EXISTS', KEYS[key]) == 1 then break end
+      if some_aside == nil then some_aside = redis.call('EXISTS', unpack(KEYS, 1, keys_left)) > 0 end
+      if not only or some_aside and redis.call('EXISTS', KEYS[key]) == 1 then break end
       local name = KEYS[state + 1]
       local raw = redis.pcall('GET', name)
       local time = raw == false and 0 or type(raw) == 'string' and string.find(raw, '^%+?%d+$') and tonumber(raw)

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::Rule;
-use super::ledger::{Ask, DRIFT, Ledger, Outcome, Slot, Terms};
+use super::ledger::{Ask, DRIFT, Ledger, Notice, Outcome, Slot, Terms, Word};
 
 /// One call, and how much time passes before it.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub(crate) enum Action {
     },
     /// Gives back slots that are held, by their place.
     Release { places: Vec<prop::sample::Index> },
+    /// Says a word; of a pause, to a request that departed so long ago.
+    Heed { word: Word, ago: u64 },
 }
 
 /// The time before which no slot may lie.
@@ -44,6 +46,7 @@ pub(crate) type Answer = (Vec<Outcome>, u32, u64);
 pub(crate) trait Side {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer;
     fn release(&mut self, now: u64, slots: &[Slot]);
+    fn heed(&mut self, now: u64, word: Word) -> Notice;
 }
 
 impl Side for Ledger {
@@ -55,6 +58,10 @@ impl Side for Ledger {
 
     fn release(&mut self, now: u64, slots: &[Slot]) {
         Self::release(self, now, slots);
+    }
+
+    fn heed(&mut self, now: u64, word: Word) -> Notice {
+        Self::heed(self, now, word)
     }
 }
 
@@ -128,6 +135,17 @@ pub(crate) fn run_staggered(
                 left.release(now, &slots);
                 right.release(now, &slots);
             }
+            Action::Heed { word, ago } => {
+                let word = match *word {
+                    Word::Pause { span, .. } => Word::Pause {
+                        span,
+                        departed: now - ago,
+                    },
+                    word => word,
+                };
+                let (notice, other) = (left.heed(now, word), right.heed(now, word));
+                assert_eq!(notice, other, "step {number}, {step:?}");
+            }
         }
     }
     held
@@ -178,6 +196,35 @@ pub(crate) fn steps(
         (advance, action).prop_map(|(advance, action)| Step { advance, action }),
         count,
     )
+}
+
+/// The same, where now and then a word is said.
+pub(crate) fn steps_with_words(
+    count: usize,
+    unit: u64,
+    largest_cost: u32,
+) -> impl Strategy<Value = Vec<Step>> {
+    let span = || (0..=24_u64).prop_map(move |quarters| quarters * unit / 4);
+    let word = prop_oneof![
+        1 => Just(Word::None),
+        3 => span().prop_map(|span| Word::Pause { span, departed: 0 }),
+        4 => (0..=9_u32, span()).prop_map(|(left, span)| Word::Allow { left, span }),
+        1 => Just(Word::Resume),
+    ];
+    let heed = (word, span()).prop_map(|(word, ago)| Action::Heed { word, ago });
+    let advance = (0..=unit).prop_map(u64::cast_signed);
+    let said = (advance, heed).prop_map(|(advance, action)| Step { advance, action });
+    let others = steps(count, unit, largest_cost);
+    (
+        others,
+        vec((any::<prop::sample::Index>(), said), 0..=count / 5),
+    )
+        .prop_map(|(mut steps, said)| {
+            for (place, step) in said {
+                steps.insert(place.index(steps.len()), step);
+            }
+            steps
+        })
 }
 
 /// Windows of almost one length, so far out of step that no departure fits into all of them if its

@@ -3,13 +3,16 @@
 -- State: while it is short, the records packed as state.lua says. Else a ring: RING_HEADER bytes (the place
 -- of the first record, how many there are, how many there is room for, and the last record), then room
 -- for records of ENTRY bytes each, in microseconds. Of a ring only the parts that a call needs are
--- read and written, so its cost does not grow with the limit. The first byte is greater by MARK if the key
--- has free slots.
+-- read and written, so its cost does not grow with the limit. The first byte is greater by MARK if anything
+-- stands aside: free slots, or what the upstream has said; then it stands there without a record, too.
 
 local ENTRY, PAGE = 8, 32
 
-local function marked(raw, has_free)
-  return has_free and string.char(string.byte(raw) + MARK) .. string.sub(raw, 2) or raw
+-- What only a mark stands on.
+local NO_RECORD = string.char(128)
+
+local function marked(raw, has_aside)
+  return has_aside and string.char(string.byte(raw) + MARK) .. string.sub(raw, 2) or raw
 end
 
 -- The size of what is read first: a whole short log, or the header of a ring.
@@ -41,6 +44,7 @@ function sliding_log.load(key, now, limit, window)
   if form % 128 >= MARK then
     self.is_marked, form = true, form - MARK
     raw = string.char(form) .. string.sub(raw, 2)
+    if raw == NO_RECORD then return self end
   end
   if form >= 128 then
     local times, counts = unpack_times(raw, key, now)
@@ -274,25 +278,33 @@ function sliding_log:expires()
   return last > 0 and last + self.window or 0
 end
 
-function sliding_log:save(has_free)
-  if not self.touched and self.is_marked == has_free then return end
-  local count = self:count()
-  if count == 0 then
-    redis.call('DEL', self.key)
+function sliding_log:save(has_aside, life)
+  if not self.touched and self.is_marked == has_aside then
+    -- The mark has to stand there for as long.
+    if has_aside then redis.call('PEXPIRE', self.key, life) end
     return
   end
-  local life = lifetime(self:expires(), self.now)
+  local count = self:count()
+  if count == 0 then
+    if has_aside then
+      redis.call('PSETEX', self.key, life, marked(NO_RECORD, true))
+    else
+      redis.call('DEL', self.key)
+    end
+    return
+  end
+  if not has_aside then life = lifetime(self:expires(), self.now) end
   if count <= SHORT then
     local times = {}
     for i = 1, count do times[i] = self:at(i - 1) end
-    redis.call('PSETEX', self.key, life, marked(pack_times(times), has_free))
+    redis.call('PSETEX', self.key, life, marked(pack_times(times), has_aside))
   elseif self.whole or count > self.room or self.room > 2 * count + 64 then
-    redis.call('PSETEX', self.key, life, marked(self:rewritten(count), has_free))
+    redis.call('PSETEX', self.key, life, marked(self:rewritten(count), has_aside))
   else
     self:write(self.first, pack_all('I8', self.moved), #self.moved)
     self:write(self.first + self.stored, self:packed(), self.more)
     local header = self:header(self.first % self.room, count, self.room)
-    redis.call('SETRANGE', self.key, 0, marked(header, has_free))
+    redis.call('SETRANGE', self.key, 0, marked(header, has_aside))
     redis.call('PEXPIRE', self.key, life)
   end
 end

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use super::fixed_window::{FixedWindow, Window};
+use super::hold::{Hold, Kind};
 use super::ledger::{Ledger, Slot};
 use super::number::Number;
 use super::sliding_buckets::{Bucket, SlidingBuckets};
@@ -15,8 +16,14 @@ use crate::quota::HORIZON;
 /// A log of no more records than this is packed, a longer one a ring.
 pub(crate) const FEW: usize = 16;
 
-/// What the first byte of a log is greater by if the key has free slots.
+/// What the first byte of a log is greater by if anything stands aside.
 const MARK: u8 = 64;
+
+/// What the mark of a log stands on that has no record.
+const NO_RECORD: u8 = 128;
+
+/// The bytes of the holds, which make the length odd.
+const HOLDS: usize = 49;
 
 /// The bytes of a record in a ring, and of all before the first.
 const ENTRY: usize = 8;
@@ -35,22 +42,23 @@ struct Strange;
 type Read<T> = Result<T, Strange>;
 
 impl Ledger {
-    /// Reads the values of the free slots and of each quota.
+    /// Reads the values of what stands aside and of each quota.
     pub(crate) fn read(
         rules: &[Rule],
         values: &[Option<Vec<u8>>],
         now: u64,
     ) -> Result<Self, Foreign> {
         let mut ledger = Self::new(rules);
-        let (free, states) = values.split_first().ok_or(Foreign(0))?;
+        let (aside, states) = values.split_first().ok_or(Foreign(0))?;
         for (place, (counter, state)) in ledger.counters.iter_mut().zip(states).enumerate() {
             if let Some(raw) = state {
                 counter.read(raw, now).map_err(|_| Foreign(place + 1))?;
             }
         }
-        if let Some(raw) = free {
+        if let Some(raw) = aside {
+            let raw = ledger.read_holds(raw, now).map_err(|_| Foreign(0))?;
             let size = (3 + rules.iter().map(Rule::receipts).sum::<usize>()) * ENTRY;
-            if raw.is_empty() || !raw.len().is_multiple_of(size) {
+            if !raw.len().is_multiple_of(size) {
                 return Err(Foreign(0));
             }
             let slots = raw.chunks_exact(size).map(|raw| read_slot(raw, now));
@@ -59,21 +67,68 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// The values of the free slots and of each quota.
+    /// What is behind the holds.
+    fn read_holds<'a>(&mut self, raw: &'a [u8], now: u64) -> Read<&'a [u8]> {
+        match raw.len() % ENTRY {
+            1 => {}
+            _ if raw.is_empty() => return Err(Strange),
+            _ => return Ok(raw),
+        }
+        let (holds, rest) = raw.split_at_checked(HOLDS).ok_or(Strange)?;
+        let [1, numbers @ ..] = holds else {
+            return Err(Strange);
+        };
+        for (kind, raw) in KINDS.into_iter().zip(numbers.chunks_exact(3 * ENTRY)) {
+            let [until, since, left] =
+                [0, 1, 2].map(|place| little(&raw[place * ENTRY..][..ENTRY]));
+            let hold = Hold {
+                kind,
+                until: check(until, now)?,
+                since: check(since, now)?,
+                left: u32::try_from(left).map_err(|_| Strange)?,
+            };
+            if until > 0 {
+                self.counters.push(Counter::Hold(hold));
+            }
+        }
+        Ok(rest)
+    }
+
+    fn written_holds(&self) -> Vec<u8> {
+        if self.holds().next().is_none() {
+            return Vec::new();
+        }
+        let numbers = KINDS.into_iter().flat_map(|kind| {
+            let hold = self.hold(kind);
+            hold.map_or([0; 3], |hold| [hold.until, hold.since, hold.left.into()])
+        });
+        std::iter::once(1)
+            .chain(numbers.flat_map(u64::to_le_bytes))
+            .collect()
+    }
+
+    /// The values of what stands aside and of each quota.
     pub(crate) fn written(&self) -> Vec<Value> {
         let free = self.free.iter().flat_map(|slot| {
             let numbers = [slot.at, slot.record, slot.cost.into()].into_iter();
             numbers.chain(slot.receipt.as_slice().iter().copied())
         });
-        let free: Vec<u8> = free.flat_map(u64::to_le_bytes).collect();
-        let free = (!free.is_empty()).then(|| (free, self.expires()));
-        let mut values = vec![free];
+        let mut aside = self.written_holds();
+        aside.extend(free.flat_map(u64::to_le_bytes));
+        let expires = self.expires();
+        let has_aside = !aside.is_empty();
+        let mut values = vec![has_aside.then_some((aside, expires))];
         for counter in &self.counters {
             let mut state = counter.written();
-            if let (Counter::SlidingLog(_), Some((raw, _))) = (counter, &mut state)
-                && !self.free.is_empty()
-            {
-                raw[0] += MARK;
+            match counter {
+                Counter::Hold(_) => continue,
+                Counter::SlidingLog(_) if has_aside => {
+                    // The mark has to stand there for as long.
+                    let (raw, until) = state.get_or_insert((vec![NO_RECORD], expires));
+                    raw[0] += MARK;
+                    *until = expires;
+                }
+                _ => {}
             }
             values.push(state);
         }
@@ -95,6 +150,7 @@ impl Counter {
                 }
                 Ok(())
             }
+            Self::Hold(_) => Err(Strange),
         }
     }
 
@@ -106,6 +162,7 @@ impl Counter {
             Self::Spacing(spacing) => written_number(&spacing.0),
             Self::LeakyBucket(bucket) => written_number(&bucket.number),
             Self::Gcra(gcra) => written_number(&gcra.arrival),
+            Self::Hold(_) => None,
         };
         raw.map(|raw| (raw, self.expires()))
     }
@@ -115,10 +172,16 @@ impl Counter {
             Self::Spacing(spacing) => Some(&mut spacing.0),
             Self::LeakyBucket(bucket) => Some(&mut bucket.number),
             Self::Gcra(gcra) => Some(&mut gcra.arrival),
-            Self::SlidingLog(_) | Self::SlidingBuckets(_) | Self::FixedWindow(_) => None,
+            Self::SlidingLog(_)
+            | Self::SlidingBuckets(_)
+            | Self::FixedWindow(_)
+            | Self::Hold(_) => None,
         }
     }
 }
+
+/// In the order in which they stand.
+const KINDS: [Kind; 2] = [Kind::Pause, Kind::Allowance];
 
 /// No record lies further ahead than a wait, a window and some more.
 fn check(time: u64, now: u64) -> Read<u64> {
@@ -147,6 +210,9 @@ fn written_number(number: &Number) -> Option<Vec<u8>> {
 }
 
 fn read_log(log: &mut SlidingLog, raw: &[u8], now: u64) -> Read<()> {
+    if raw == [NO_RECORD + MARK] {
+        return Ok(());
+    }
     let (&form, behind) = raw.split_first().ok_or(Strange)?;
     let form = form & !MARK;
     if form >= 128 {

@@ -166,6 +166,10 @@ impl Queue {
         }
         for (segment, slot) in granted {
             let held = hold(slot, now, remaining, reset, call);
+            if self.heard.voids(held.slot.at, now) {
+                self.surplus.push(held.slot);
+                continue;
+            }
             if held.due >= held.expires {
                 self.guard.forfeited(held.guard());
                 self.surplus.push(held.slot);

@@ -63,6 +63,7 @@ impl Departing {
             due: self.came,
             expires: self.expires(),
             at_once: true,
+            reserved: self.slot.at,
             at: self.slot.at,
             recorded: self.recorded.into(),
             guard: guard.min(self.recorded),

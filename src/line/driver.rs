@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::ask::Asked;
 use super::held::Call;
 use super::{DriverState, Line, Lone};
-use crate::store::{Release, Reply, Reserve, Reserved, StoreError};
+use crate::store::{Notice, Release, Reply, Reserve, Reserved, StoreError, Word};
 
 /// Serves a line until nobody waits in it.
 ///
@@ -22,6 +22,7 @@ pub(super) struct Driver {
     home: Option<Handle>,
     reserving: Option<Reserving>,
     releasing: Option<Reply<()>>,
+    looking: Option<Reply<Notice>>,
     alarm: Option<Pin<Box<Sleep>>>,
     has_panicked: bool,
 }
@@ -41,6 +42,7 @@ impl Driver {
             home: Handle::try_current().ok(),
             reserving: None,
             releasing: None,
+            looking: None,
             alarm: None,
             has_panicked: false,
         }
@@ -68,7 +70,8 @@ impl Driver {
     /// under one lock, so that no change is missed. Yields when to wake again.
     fn look(&mut self, cx: &Context<'_>) -> Option<Instant> {
         let may_release = self.releasing.is_none();
-        let (asked, surplus, alarm) = self.line.locked(|state, wakes| {
+        let is_told = self.line.epoch.store.is_listening();
+        let (asked, surplus, looks, alarm) = self.line.locked(|state, wakes| {
             let now = Instant::now();
             state.queue.advance(now, wakes);
             state.driver = DriverState::Asleep(cx.waker().clone());
@@ -78,7 +81,8 @@ impl Driver {
             } else {
                 Vec::new()
             };
-            (asked, surplus, state.queue.plan())
+            let looks = state.queue.looks(now, is_told);
+            (asked, surplus, looks, state.queue.plan())
         });
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
@@ -88,6 +92,11 @@ impl Driver {
         }
         if let Some(asked) = asked {
             self.reserve(asked);
+        }
+        if looks && self.looking.is_none() {
+            let epoch = &self.line.epoch;
+            let reply = epoch.store.heed(&self.line.key, &epoch.policy, Word::None);
+            self.looking = Some(reply);
         }
         alarm
     }
@@ -102,7 +111,7 @@ impl Driver {
             guard,
             least_guard: epoch.guard.least(),
             round_trip: epoch.guard.round_trip(),
-            not_before: asked.not_before,
+            not_before: asked.not_before.max(epoch.pauses.until(&self.line.key)),
             asks: &asked.asks,
         });
         self.reserving = Some(Reserving {
@@ -150,6 +159,20 @@ impl Driver {
                         state.queue.answered(&asked, reserved, call, wakes);
                     }
                     Err(error) => state.queue.failed(&asked, &error, received, wakes),
+                });
+            }
+        }
+        if let Some(looking) = &mut self.looking
+            && let Poll::Ready(answer) = Pin::new(looking).poll(cx)
+        {
+            answered = true;
+            self.looking = None;
+            // If there is no answer, it looks again in a while.
+            if let Ok(notice) = answer {
+                let Line { key, epoch, .. } = &*self.line;
+                epoch.note(key, notice);
+                self.line.locked(|state, wakes| {
+                    state.queue.hear(notice, Instant::now(), wakes);
                 });
             }
         }

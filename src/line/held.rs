@@ -19,6 +19,8 @@ pub(crate) struct Held {
     pub(crate) expires: Instant,
     /// Whether it lay in the store's present when it was reserved.
     pub(crate) at_once: bool,
+    /// When it was reserved, by the store.
+    pub(super) reserved: u64,
     /// Its time by the store, with half of what the clocks may drift apart until then.
     pub(super) at: u64,
     /// How much later it may be used, in microseconds.
@@ -82,6 +84,7 @@ pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: 
         due: call.received,
         expires: call.received,
         at_once: wait == 0,
+        reserved: now,
         at: slot.at + drift / 2,
         recorded,
         // An hour at most.

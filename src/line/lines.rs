@@ -15,6 +15,7 @@ use super::queue::{Queue, WaiterId, Wakes};
 use super::{Line, Who};
 use crate::epoch::Epoch;
 use crate::key::Key;
+use crate::store::Notice;
 
 const SHARDS: usize = 16;
 
@@ -101,6 +102,26 @@ impl Lines {
                 queue.give(held, Instant::now(), wakes);
             }
         });
+    }
+
+    /// Something was said of a key.
+    pub(crate) fn hear(&self, key: &Key, notice: Notice) {
+        let line = self.shard(key).lock().get(key).cloned();
+        if let Some(line) = line {
+            line.change_open(Who::Other, |queue, wakes| {
+                queue.hear(notice, Instant::now(), wakes);
+            });
+        }
+    }
+
+    /// Something may have been said of any key.
+    pub(crate) fn miss(&self) {
+        for shard in &self.shards {
+            let lines: Vec<_> = shard.lock().values().cloned().collect();
+            for line in lines {
+                line.change_open(Who::Other, |queue, _| queue.miss());
+            }
+        }
     }
 
     /// Takes a line away in which nobody waits and nothing is left to do.

@@ -26,6 +26,7 @@ mod bound;
 mod departing;
 mod driver;
 mod due;
+mod hear;
 mod held;
 mod lines;
 mod queue;

@@ -17,7 +17,7 @@ use crate::clock::Offset;
 use crate::denial::Refused;
 use crate::guard::Guard;
 use crate::permit::Limited;
-use crate::store::{Slot, StoreError};
+use crate::store::{Notice, Slot, StoreError};
 
 /// Waiters in their order of arrival, in segments of like cost; those whose slots have come, on a
 /// list of their own; and slots that nobody wants.
@@ -44,6 +44,12 @@ pub(crate) struct Queue {
     pub(super) gathered: usize,
     /// Since when, whatever has changed meanwhile.
     pub(super) put_off_since: Option<Instant>,
+    /// What was said last of slots that are held.
+    pub(super) heard: Notice,
+    /// Whether something may have been said that was not heard.
+    pub(super) missed: bool,
+    /// When to look whether something was said, where nobody tells.
+    pub(super) next_look: Option<Instant>,
     /// How closely the store's clock was known when all slots were last read by it.
     pub(super) known: Duration,
     /// When the driver is going to look without being woken.
@@ -92,6 +98,9 @@ impl Queue {
             gathering: None,
             gathered: 0,
             put_off_since: None,
+            heard: Notice::default(),
+            missed: false,
+            next_look: None,
             known: Duration::MAX,
             planned: None,
             guard,
@@ -117,6 +126,7 @@ impl Queue {
     pub(crate) fn wants_driver(&self) -> bool {
         let is_sooner = |at| self.planned.is_none_or(|planned| at < planned);
         self.is_idle()
+            || self.missed
             || !self.surplus.is_empty()
             || self.wants_to_ask()
             || self.next_event().is_some_and(is_sooner)
@@ -237,8 +247,9 @@ impl Queue {
     /// Takes a slot that has come and was not used: for the front waiter, if there is time left.
     pub(crate) fn give(&mut self, held: Held, now: Instant, wakes: &mut Wakes) {
         self.drop_empty_segments();
+        let is_void = self.heard.voids(held.slot.at, held.reserved);
         match self.segments.front_mut() {
-            Some(front) if front.cost == held.slot.cost && now < held.expires => {
+            Some(front) if front.cost == held.slot.cost && now < held.expires && !is_void => {
                 front.add_slot(held);
                 self.settle(0, now, wakes);
             }
@@ -280,7 +291,7 @@ impl Queue {
     pub(super) fn next_event(&self) -> Option<Instant> {
         let front = self.segments.iter().find(|segment| !segment.is_empty());
         let slot = front.and_then(Segment::next_slot).map(|held| held.due);
-        let others = [self.patience, self.gathering];
+        let others = [self.patience, self.gathering, self.next_look];
         slot.into_iter().chain(others.into_iter().flatten()).min()
     }
 

@@ -10,7 +10,7 @@ use super::bound::Bound;
 use super::held::Held;
 use super::queue::Refusal;
 use crate::permit::Limited;
-use crate::store::Slot;
+use crate::store::{Notice, Slot};
 
 /// A waiter.
 #[derive(Debug)]
@@ -238,6 +238,20 @@ impl Segment {
         let slots = std::mem::take(&mut self.slots);
         self.take_slots(nodes);
         slots
+    }
+
+    /// Takes those slots away that are not to be used.
+    pub(super) fn void(&mut self, nodes: &mut Slab<Node>, notice: Notice) -> VecDeque<Held> {
+        let is_void = |held: &Held| notice.voids(held.slot.at, held.reserved);
+        if !self.slots.iter().any(is_void) {
+            return VecDeque::new();
+        }
+        let (void, kept) = std::mem::take(&mut self.slots)
+            .into_iter()
+            .partition(is_void);
+        self.slots = kept;
+        self.take_slots(nodes);
+        void
     }
 
     /// Adds a slot in the order of slots.

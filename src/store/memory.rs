@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Release, Reply, Reserve, Reserved, Store, Terms};
+use super::listen::{Listen, Listeners};
+use super::{Notice, Release, Reply, Reserve, Reserved, Store, Terms, Word};
 use crate::algorithm::ledger::{AtOnce, Ledger};
 use crate::algorithm::micros;
 use crate::key::Key;
@@ -35,6 +36,7 @@ struct Inner {
     hasher: DefaultHashBuilder,
     start: Instant,
     start_micros: u64,
+    listeners: Listeners,
 }
 
 struct Shard {
@@ -70,6 +72,7 @@ impl MemoryStore {
             start: Instant::now(),
             // A day at least, lest a window reach back before the beginning of time.
             start_micros: micros(since_epoch.unwrap_or_default()).max(86_400_000_000),
+            listeners: Listeners::default(),
         }))
     }
 
@@ -202,6 +205,31 @@ impl Store for MemoryStore {
             }
         }
         Reply::ready(Ok(()))
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        let hash = self.hash(policy, key);
+        let is_it = |entry: &Entry| entry.is(policy, key);
+        let mut shard = self.shard(hash).lock();
+        let now = shard.tick(self.now());
+        let notice = match (shard.entries.find_entry(hash, is_it), word) {
+            (Ok(mut entry), _) => entry.get_mut().ledger.heed(now, word),
+            (Err(_), Word::None | Word::Resume) => Ledger::new(policy.rules()).heed(now, word),
+            (Err(_), _) => shard.ledger(hash, policy, key).heed(now, word),
+        };
+        drop(shard);
+        if notice.until > 0 && word != Word::None {
+            self.0.listeners.hear(policy.id(), key, notice);
+        }
+        Reply::ready(Ok(notice))
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.0.listeners.add(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        true
     }
 
     fn is_local(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ use crate::key::Key;
 use crate::policy::Policy;
 
 mod error;
+mod listen;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
-pub use self::{error::StoreError, memory::MemoryStore};
-pub use crate::algorithm::ledger::{Ask, Outcome, Receipt, Slot};
+pub use self::{error::StoreError, listen::Listen, memory::MemoryStore};
+pub use crate::algorithm::ledger::{Ask, Notice, Outcome, Receipt, Slot, Word};
 
 use crate::algorithm::ledger::Ledger;
 pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
@@ -59,7 +60,26 @@ pub trait Store: Any + fmt::Debug + Send + Sync {
     /// As for [`reserve`](Self::reserve).
     fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved>;
 
-    /// Forgets all that is recorded for a key under a policy. Who holds slots keeps them; one that is
+    /// Heeds what is said of a key: from now on, no slot is handed out that the word does not allow, under
+    /// this policy. Answers what those who hold slots have to know, and tells all listeners but need not
+    /// tell the caller.
+    ///
+    /// # Errors
+    ///
+    /// As for [`reserve`](Self::reserve).
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice>;
+
+    /// Tells this listener from now on of words that concern slots which are held, whoever said them, for
+    /// as long as it lives. Default: nobody is told.
+    fn listen(&self, _listener: Weak<dyn Listen>) {}
+
+    /// Whether listeners are told of all such words at present. Where they are not, the limiter looks
+    /// twice a second for each key of which somebody holds a slot far ahead. Default: `false`.
+    fn is_listening(&self) -> bool {
+        false
+    }
+
+    /// Forgets all that is recorded for a key under a policy, what was said of it included. Who holds slots keeps them; one that is
     /// released later may be handed out again, as if it had been used.
     ///
     /// # Errors
@@ -96,6 +116,18 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         (**self).reset(key, policy)
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        (**self).heed(key, policy, word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        (**self).listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        (**self).is_listening()
     }
 
     fn is_local(&self) -> bool {

@@ -1,9 +1,11 @@
 //! Which quotas an answer came from.
 
+use std::sync::Weak;
+
 use futures_util::FutureExt as _;
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
-use tower_throttle::store::{Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::store::{Listen, Notice, Release, Reply, Reserve, Reserved, Store, Word};
 
 /// Says by `Permit::reset` which quota granted a permit: its window.
 #[derive(Debug)]
@@ -35,6 +37,18 @@ impl<S: Store> Store for Labelled<S> {
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         self.0.reset(key, policy)
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.0.heed(key, policy, word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.0.listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.0.is_listening()
     }
 
     fn is_local(&self) -> bool {

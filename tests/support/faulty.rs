@@ -1,13 +1,14 @@
 //! [`Faulty`]: a store with one fault, to see whether the contract finds it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tower_throttle::key::Key;
 use tower_throttle::store::{
-    Ask, MemoryStore, Outcome, Release, Reply, Reserve, Reserved, Slot, Store, StoreError,
+    Ask, Listen, MemoryStore, Notice, Outcome, Release, Reply, Reserve, Reserved, Slot, Store,
+    StoreError, Word,
 };
 use tower_throttle::{Algorithm, Limiter, Policy, WindowStart};
 
@@ -323,6 +324,18 @@ impl Store for Faulty {
             }
             _ => self.store.reset(&key, &policy),
         }
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.store.heed(&self.key(key), &self.policy(policy), word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.store.listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.store.is_listening()
     }
 
     fn is_local(&self) -> bool {

@@ -1,6 +1,6 @@
 //! A ledger over the models: it tries one time after the other until all allow it.
 
-use super::super::ledger::{Ask, Ledger, Outcome, Receipt, Slot, Terms};
+use super::super::ledger::{Ask, Ledger, Notice, Outcome, Receipt, Slot, Terms, Word};
 use super::super::simulation::{Answer, Side};
 use super::super::{Rule, Taken};
 use super::model::Model;
@@ -178,6 +178,10 @@ impl Side for Naive {
             }
         }
     }
+
+    fn heed(&mut self, _: u64, word: Word) -> Notice {
+        unreachable!("it knows the quotas alone, and was told {word:?}")
+    }
 }
 
 /// The real ledger, with receipts that are only numbers, as they mean nothing to others.
@@ -213,5 +217,9 @@ impl Side for Real {
         let slots = slots.iter().map(|slot| slot.receipt.as_slice()[0] as usize);
         let slots: Vec<_> = slots.map(|grant| self.granted[grant].clone()).collect();
         Side::release(&mut self.ledger, now, &slots);
+    }
+
+    fn heed(&mut self, now: u64, word: Word) -> Notice {
+        self.ledger.heed(now, word)
     }
 }

@@ -9,9 +9,10 @@ use crate::algorithm::Rule;
 use crate::algorithm::state::FEW;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::{Ask, Release, Reserve, Slot, Terms};
+use crate::store::{Ask, Release, Reserve, Slot, Terms, Word};
 
 use super::names::{self, Names};
+use super::notices;
 
 /// Longer than any wait, and a number that Lua holds exactly.
 const FAR: u64 = 1 << 53;
@@ -77,7 +78,7 @@ pub(super) fn reserve(all: &[Box<Asking>], script: &Script) -> Cmd {
     let names = all.iter().map(|asking| asking.names.len()).sum::<usize>();
     call.arg(script.sha()).arg(names);
     for asking in all {
-        call.arg(asking.names.free());
+        call.arg(asking.names.aside());
     }
     for asking in all {
         call.arg(asking.names.states());
@@ -95,7 +96,7 @@ pub(super) fn reserve(all: &[Box<Asking>], script: &Script) -> Cmd {
 /// change.
 fn can_be_read_at_once(all: &[Box<Asking>]) -> bool {
     let mut names = HashSet::with_capacity(all.len());
-    let mut all_names = all.iter().map(|asking| asking.names.free());
+    let mut all_names = all.iter().map(|asking| asking.names.aside());
     all.len() > 1 && all.iter().all(|it| it.is_short) && all_names.all(|name| names.insert(name))
 }
 
@@ -108,6 +109,25 @@ pub(super) fn release(prefix: &str, release: &Release<'_>) -> (Cmd, &'static Scr
     call.arg(names.all());
     call.arg(Packed::rules(rules).bytes());
     call.arg(Packed::slots(release.slots).bytes());
+    (call, script)
+}
+
+pub(super) fn heed(
+    prefix: &str,
+    policy: &Policy,
+    key: &Key,
+    word: Word,
+    channel: &str,
+) -> (Cmd, &'static Script) {
+    let rules = policy.rules();
+    let script = &Scripts::of(rules).heed;
+    let names = names::of(prefix, policy, key);
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(script.sha()).arg(names.len());
+    call.arg(names.all());
+    call.arg(Packed::rules(rules).bytes());
+    call.arg(Packed::word(word).bytes());
+    call.arg(channel).arg(notices::whom(policy, key));
     (call, script)
 }
 
@@ -173,6 +193,19 @@ impl Packed {
                 packed.push(number);
             }
         }
+        packed
+    }
+
+    pub(super) fn word(word: Word) -> Self {
+        let (kind, numbers) = match word {
+            Word::None => (0, [0, 0]),
+            Word::Pause { span, departed } => (1, [span, departed]),
+            Word::Allow { left, span } => (2, [span, left.into()]),
+            Word::Resume => (3, [0, 0]),
+        };
+        let mut packed = Self::new();
+        packed.0.push(kind);
+        numbers.into_iter().for_each(|number| packed.push(number));
         packed
     }
 

@@ -73,6 +73,10 @@ impl Couriers {
         &self.connection
     }
 
+    pub(super) fn home(&self) -> Option<&Handle> {
+        self.home.as_ref()
+    }
+
     pub(super) async fn ask(self: Arc<Self>, asking: Box<Asking>, deadline: Instant) -> Answer {
         if let Some(_alone) = self.alone() {
             return self.ask_alone(asking, deadline).await;

@@ -1,10 +1,10 @@
 //! The shared store: [`RedisStore`].
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSub};
 use redis::{Client, Cmd};
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -12,9 +12,11 @@ use tokio::time::Instant;
 use self::calls::Asking;
 use self::connection::Connection;
 use self::courier::Couriers;
+use self::notices::{Ear, Notices};
 use self::script::Script;
 use self::transaction::Transactions;
-use super::{Ask, Release, Reply, Reserve, Reserved, Store, StoreError, Terms};
+use super::listen::Listen;
+use super::{Ask, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Terms, Word};
 use crate::algorithm::{Rule, ledger::Ledger};
 use crate::error::BuildError;
 use crate::key::Key;
@@ -24,6 +26,7 @@ mod calls;
 mod connection;
 mod courier;
 mod names;
+mod notices;
 mod reply;
 mod script;
 #[cfg(test)]
@@ -67,6 +70,9 @@ pub struct RedisStore {
     client: Option<Client>,
     /// In place of scripts.
     transactions: Option<Arc<Transactions>>,
+    notices: Arc<Notices>,
+    /// Hears what others say, if there is a connection for that.
+    ear: Option<Arc<Ear>>,
     prefix: Arc<str>,
     timeout: Duration,
 }
@@ -97,10 +103,16 @@ impl RedisStore {
             .set_max_delay(timeout);
         let connecting = ConnectionManager::new_with_config(client.clone(), config);
         match tokio::time::timeout(timeout, connecting).await {
-            Ok(Ok(manager)) => Ok(Self {
-                client: Some(client),
-                ..Self::from(manager)
-            }),
+            Ok(Ok(manager)) => {
+                let mut store = Self {
+                    client: Some(client.clone()),
+                    ..Self::from(manager)
+                };
+                let connection =
+                    notices::subscribe(&client, &notices::channel(&store.prefix)).await;
+                store.hear(connection);
+                Ok(store)
+            }
             Ok(Err(error)) => Err(StoreError::new(UNREACHABLE).caused_by(error)),
             Err(elapsed) => Err(StoreError::new(UNREACHABLE).caused_by(elapsed)),
         }
@@ -114,6 +126,7 @@ impl RedisStore {
     pub fn prefix(mut self, prefix: &str) -> Result<Self, BuildError> {
         check_name("prefix", prefix)?;
         self.prefix = prefix.into();
+        self.hear(None);
         Ok(self)
     }
 
@@ -164,6 +177,17 @@ impl RedisStore {
         // A timeout of years is none.
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         Instant::now() + self.timeout.min(YEAR)
+    }
+
+    /// Hears what others say under this prefix, on this connection while it lasts.
+    fn hear(&mut self, connection: Option<PubSub>) {
+        if let (Some(client), Some(home)) = (&self.client, self.couriers.home()) {
+            let channel = notices::channel(&self.prefix);
+            let notices = Arc::new(Notices::default());
+            let ear = Ear::new(home, client.clone(), channel, connection, notices.clone());
+            self.ear = Some(Arc::new(ear));
+            self.notices = notices;
+        }
     }
 
     fn call(
@@ -235,6 +259,45 @@ impl Store for RedisStore {
         self.ask(reserve, true)
     }
 
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        let (couriers, deadline) = (self.couriers.clone(), self.deadline());
+        let channel = notices::channel(&self.prefix);
+        let Some(transactions) = self.transactions.clone() else {
+            let (call, script) = calls::heed(&self.prefix, policy, key, word, &channel);
+            return Reply::pending(async move {
+                reply::notice(couriers.call(Some(script), call, deadline).await?)
+            });
+        };
+        let names = names::of(&self.prefix, policy, key);
+        let (policy, key) = (policy.clone(), key.clone());
+        Reply::pending(async move {
+            let heed = |ledger: &mut Ledger, now| ledger.heed(now, word);
+            let names = names.all();
+            if word == Word::None {
+                let connection = couriers.connection().clone();
+                return transaction::look(connection, names, policy.rules(), deadline, heed).await;
+            }
+            let notice = transactions.change(names, policy.rules(), deadline, heed);
+            let notice = notice.await?;
+            if notice.until > 0 {
+                let mut publish = redis::cmd("PUBLISH");
+                let message = notices::message(&policy, &key, notice);
+                publish.arg(channel).arg(message);
+                // Who may not publish is heeded all the same.
+                let _ = couriers.call(None, publish, deadline).await;
+            }
+            Ok(notice)
+        })
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.notices.listeners.add(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.notices.are_heard()
+    }
+
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         Reply::pending(self.call(None, calls::reset(&self.prefix, policy, key)))
     }
@@ -262,6 +325,8 @@ impl From<Connection> for RedisStore {
             couriers: Arc::new(Couriers::new(connection)),
             client: None,
             transactions: None,
+            notices: Arc::default(),
+            ear: None,
             prefix: "throttle".into(),
             timeout: Duration::from_secs(1),
         }

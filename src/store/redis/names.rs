@@ -12,7 +12,7 @@ use crate::policy::Policy;
 /// The longest key that stands in a name as it is.
 const LONGEST: usize = 64;
 
-/// The names of what is kept for one key: that of the free slots, then that of each quota's state.
+/// The names of what is kept for one key: that of what stands aside, then that of each quota's state.
 pub(super) struct Names(SmallVec<[String; 3]>);
 
 impl Names {
@@ -20,7 +20,7 @@ impl Names {
         &self.0
     }
 
-    pub(super) fn free(&self) -> &str {
+    pub(super) fn aside(&self) -> &str {
         &self.0[0]
     }
 
@@ -34,17 +34,17 @@ impl Names {
 }
 
 pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> Names {
-    const FREE: &str = ":free";
+    const ASIDE: &str = ":aside";
     let (tag, id) = (tag(key.as_str()), policy.id());
     let parts = [prefix, ":{", &tag, "}:", id];
-    let length = parts.iter().map(|part| part.len()).sum::<usize>() + FREE.len();
+    let length = parts.iter().map(|part| part.len()).sum::<usize>() + ASIDE.len();
     let mut base = String::with_capacity(length);
     parts.iter().for_each(|part| base.push_str(part));
-    let mut free = String::with_capacity(length);
-    free.push_str(&base);
-    free.push_str(FREE);
+    let mut aside = String::with_capacity(length);
+    aside.push_str(&base);
+    aside.push_str(ASIDE);
     let mut names = SmallVec::new();
-    names.push(free);
+    names.push(aside);
     match policy.rules().len() {
         1 => names.push(base),
         count => names.extend((0..count).map(|place| format!("{base}:{place}"))),

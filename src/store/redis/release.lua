@@ -1,6 +1,6 @@
 -- Takes back slots of one key that will not be used.
 --
--- KEYS     the free slots, then the state of each quota
+-- KEYS     what stands aside, then the state of each quota
 -- ARGV     the quotas, for each the name of its algorithm and three numbers; then the slots: at, record,
 --          cost, receipt... of each, in numbers of 8 bytes
 -- Returns  nothing

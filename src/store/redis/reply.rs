@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{FromRedisValue, Value};
 
 use super::connection::refused;
-use crate::store::{Ask, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
+use crate::store::{Ask, Notice, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
 
 /// The answers to all that shared a call, in their order: for each its asks, and how many numbers a
 /// receipt of it holds.
@@ -13,7 +13,6 @@ pub(super) fn read<'a>(
     answer: Value,
     all: impl IntoIterator<Item = (&'a [Ask], usize)>,
 ) -> Result<Vec<Answer>, StoreError> {
-    let strange = || StoreError::new("redis answered with something else").outcome_unknown();
     let Value::Array(items) = answer else {
         return Err(strange());
     };
@@ -34,6 +33,22 @@ pub(super) fn read<'a>(
         items.0.next().is_none().then_some(read)
     };
     answers().ok_or_else(strange)
+}
+
+/// What `heed.lua` returns.
+pub(super) fn notice(answer: Value) -> Result<Notice, StoreError> {
+    let numbers = <[u64; 4]>::from_redis_value(answer);
+    let [now, since, until, paused] = numbers.map_err(|error| strange().caused_by(error))?;
+    Ok(Notice {
+        now,
+        since,
+        until,
+        paused,
+    })
+}
+
+fn strange() -> StoreError {
+    StoreError::new("redis answered with something else").outcome_unknown()
 }
 
 /// In place of how many more may depart: all is as for the key before.

@@ -1,6 +1,6 @@
 -- Reserves slots for one key or for many, each as if in a call of its own.
 --
--- KEYS     for each key its free slots, then for each key the state of each quota
+-- KEYS     for each key what stands aside, then for each key the state of each quota
 -- ARGV     how many keys; 1 if these are many short logs, each of another key; then for each group of keys
 --          that have them in common, terms and asks. The terms: how many keys they are; the margin, the
 --          least margin with which a free slot is of use, what the policy asks of it at least, how long the
@@ -22,8 +22,8 @@ local key, state, place = 0, keys_left, 3
 -- The states of many logs, read at once; of what is no string, nothing.
 local values = ARGV[2] == '1' and redis.call('MGET', unpack(KEYS, keys_left + 1))
 
--- Whether any key has free slots, once numbers have asked for that: they have no mark as logs have.
-local some_free
+-- Whether anything stands aside for any key, once numbers have asked for that: they have no mark as logs have.
+local some_aside
 
 -- The terms of the group.
 local asks, keys, margin, least_margin, floor, earliest, stagger, quotas, only
@@ -52,8 +52,8 @@ while keys_left > 0 do
     if not done then
       if not reserve then
 --@ledger
-        function reserve(states, free, asks)
-          ledger.load(states, free, quotas, now)
+        function reserve(states, aside, asks)
+          ledger.load(states, aside, quotas, now)
           ledger.agree(margin, least_margin, floor, earliest, stagger)
           local place = size + 2
           local x, position = struct.unpack('<I8', asks)

@@ -11,6 +11,7 @@ use crate::algorithm::Rule;
 const START: &str = include_str!("start.lua");
 const STATE: &str = include_str!("state.lua");
 const LEDGER: &str = concat!(
+    include_str!("../../algorithm/hold.lua"),
     include_str!("../../algorithm/free.lua"),
     include_str!("../../algorithm/ledger.lua"),
 );
@@ -51,6 +52,7 @@ type Mixture = usize;
 pub(super) struct Scripts {
     pub(super) reserve: Script,
     pub(super) release: Script,
+    pub(super) heed: Script,
 }
 
 /// A script and what the server calls it.
@@ -100,7 +102,7 @@ impl Scripts {
 
     #[cfg(test)]
     fn replace(&mut self, from: &str, to: &str) {
-        for script in [&mut self.reserve, &mut self.release] {
+        for script in [&mut self.reserve, &mut self.release, &mut self.heed] {
             *script = Script::new(script.text.replace(from, to));
         }
     }
@@ -114,6 +116,7 @@ impl Scripts {
         Self {
             reserve: script(include_str!("reserve.lua")),
             release: script(include_str!("release.lua")),
+            heed: script(include_str!("heed.lua")),
         }
     }
 }

@@ -12,8 +12,8 @@ local SANE = 946080000000000
 -- The most records of a short log, and the size of a ring's header.
 local SHORT, RING_HEADER = 16, 20
 
--- By what the first byte of a log is greater while its key has free slots, so that nobody looks for them
--- in vain. Whoever writes the list of free slots writes the mark in the same step.
+-- By what the first byte of a log is greater while anything stands aside: free slots, or what the upstream
+-- has said; so that nobody looks for that in vain. Whoever writes it writes the mark in the same step.
 local MARK = 64
 
 local time = redis.call('TIME')

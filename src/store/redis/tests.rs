@@ -9,9 +9,11 @@ use super::calls::Packed;
 use super::reply;
 use super::script::Scripts;
 use crate::algorithm::Rule;
-use crate::algorithm::ledger::{Ask, Ledger, Outcome, Slot, Terms};
+use crate::algorithm::ledger::{Ask, Ledger, Notice, Outcome, Slot, Terms, Word};
 use crate::algorithm::micros;
-use crate::algorithm::simulation::{Action, Answer, NotBefore, Side, Step, rules, run, steps};
+use crate::algorithm::simulation::{
+    Action, Answer, NotBefore, Side, Step, rules, run, steps_with_words,
+};
 
 #[path = "../../../tests/support/mod.rs"]
 mod support;
@@ -30,6 +32,7 @@ struct Lua<'a> {
     rules: &'a [Rule],
     reserve: redis::Script,
     release: redis::Script,
+    heed: redis::Script,
 }
 
 impl<'a> Lua<'a> {
@@ -44,15 +47,17 @@ impl<'a> Lua<'a> {
             rules,
             reserve: redis::Script::new(scripts.reserve.text()),
             release: redis::Script::new(scripts.release.text()),
+            heed: redis::Script::new(scripts.heed.text()),
         }
     }
 
-    fn call(&mut self, release: bool, now: u64, args: &[&[u8]]) -> Value {
-        let script = if release {
-            &self.release
-        } else {
-            &self.reserve
-        };
+    fn call(
+        &mut self,
+        script: impl Fn(&Self) -> &redis::Script,
+        now: u64,
+        args: &[&[u8]],
+    ) -> Value {
+        let script = script(self).clone();
         let mut call = script.prepare_invoke();
         call.key("free");
         for place in 0..self.rules.len() {
@@ -72,7 +77,7 @@ impl Side for Lua<'_> {
         let packed_terms = Packed::terms(self.rules, terms).of_keys(1);
         let packed_asks = Packed::asks(terms.not_before, asks, terms.peek);
         let answer = self.call(
-            false,
+            |it| &it.reserve,
             now,
             &[b"1", b"0", &packed_terms, packed_asks.bytes()],
         );
@@ -89,7 +94,14 @@ impl Side for Lua<'_> {
 
     fn release(&mut self, now: u64, slots: &[Slot]) {
         let args = [Packed::rules(self.rules), Packed::slots(slots)];
-        self.call(true, now, &[args[0].bytes(), args[1].bytes()]);
+        self.call(|it| &it.release, now, &[args[0].bytes(), args[1].bytes()]);
+    }
+
+    fn heed(&mut self, now: u64, word: Word) -> Notice {
+        let args = [Packed::rules(self.rules), Packed::word(word)];
+        let args = [args[0].bytes(), args[1].bytes(), b"channel", b"whom"];
+        let answer = self.call(|it| &it.heed, now, &args);
+        reply::notice(answer).unwrap()
     }
 }
 
@@ -140,6 +152,13 @@ impl Side for Mixed<'_> {
         }
         self.change(now, |ledger| ledger.release(now, slots));
     }
+
+    fn heed(&mut self, now: u64, word: Word) -> Notice {
+        if self.is_scripts() {
+            return self.lua.heed(now, word);
+        }
+        self.change(now, |ledger| ledger.heed(now, word))
+    }
 }
 
 /// Random operations for each set of rules, every answer compared.
@@ -157,7 +176,7 @@ fn compare<S: Side>(
         });
         let rules: &'static [Rule] = rules.leak();
         let side = RefCell::new(make(&server, rules));
-        let result = runner.run(&steps(200, UNIT, largest_cost), |steps| {
+        let result = runner.run(&steps_with_words(200, UNIT, largest_cost), |steps| {
             let mut side = side.borrow_mut();
             forget(&mut side);
             run(&steps, &mut Ledger::new(rules), &mut *side);

@@ -48,12 +48,12 @@ pub(super) async fn a_reset_leaves_all_others_alone<S: Store>(bench: &Bench<S>) 
     let named = named.build().expect("a quota that can hold").policy();
     let single = log(1);
     let joint = policy(&[Quota::new(1, LONG), Quota::new(1, LONG * 2)]);
-    let mut others: Vec<(Key, &Policy)> = ["", "*", "?", "[a-z]", "a", ":free", ":0"]
+    let mut others: Vec<(Key, &Policy)> = ["", "*", "?", "[a-z]", "a", ":aside", ":0"]
         .iter()
         .map(|end| (bench.key(&format!("key{end}-other")), &*single))
         .collect();
     others.push((Key::from(format!("{}*", reset.as_str())), &single));
-    others.push((Key::from(format!("{}:free", reset.as_str())), &single));
+    others.push((Key::from(format!("{}:aside", reset.as_str())), &single));
     let counted = each(bench, 1).await.map(|(_, quota)| policy(&[quota]));
     // The first of these is the one that is reset.
     others.extend(counted[1..].iter().map(|policy| (reset.clone(), &**policy)));

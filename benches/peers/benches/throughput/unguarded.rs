@@ -1,13 +1,14 @@
 //! A store whose slots are used at once: [`Unguarded`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
 use tower_throttle::store::{
-    Outcome, Receipt, RedisStore, Release, Reply, Reserve, Reserved, Slot, Store, StoreError,
+    Listen, Notice, Outcome, Receipt, RedisStore, Release, Reply, Reserve, Reserved, Slot, Store,
+    StoreError, Word,
 };
 use tower_throttle::test_util::history::History;
 
@@ -66,6 +67,18 @@ impl Store for Unguarded {
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
         self.store.reset(key, policy)
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.store.heed(key, policy, word)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listen>) {
+        self.store.listen(listener);
+    }
+
+    fn is_listening(&self) -> bool {
+        self.store.is_listening()
     }
 }
 

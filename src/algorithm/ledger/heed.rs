@@ -1,0 +1,212 @@
+//! What the upstream says, and who has to know.
+
+use super::super::hold::{Hold, Kind};
+use super::{Count, Counter, Ledger, Taken, micros};
+use crate::quota::HORIZON;
+
+/// Beyond all slots, and a number that Lua holds exactly.
+const END_OF_TIME: u64 = (1 << 53) - 1;
+
+/// What is said of a key, by its upstream or by whoever watches over it.
+///
+/// It holds for all replicas, besides the quotas, until its time has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Word {
+    /// Nothing: only the [`Notice`] is of interest.
+    None,
+    /// Nothing may depart for so long. A pause that lasts longer stays as it is.
+    Pause {
+        /// How long, in microseconds.
+        span: u64,
+        /// The [slot](super::Slot::at) of the request that was answered so: if it departed before there
+        /// was a pause, the answer is old, and the pause stays as it is. [`u64::MAX`] for a word that is
+        /// no answer.
+        departed: u64,
+    },
+    /// No more than this may depart for so long. While such a word holds, only one that says less
+    /// counts.
+    Allow {
+        /// The most that may, counted as cost.
+        left: u32,
+        /// How long, in microseconds.
+        span: u64,
+    },
+    /// Whatever was said holds no longer.
+    Resume,
+}
+
+/// What those who hold slots have to know of a [`Word`].
+///
+/// Slots before `until` that were reserved before `since` are not to be used. All times are in
+/// microseconds on the store's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Notice {
+    /// The store's time.
+    pub now: u64,
+    /// What was reserved before is concerned.
+    pub since: u64,
+    /// What lies before is concerned; 0 if nothing is.
+    pub until: u64,
+    /// Nothing departs before; 0 if there is no pause.
+    pub paused: u64,
+}
+
+impl Notice {
+    /// Whether a slot is not to be used.
+    #[must_use]
+    pub fn voids(&self, at: u64, reserved: u64) -> bool {
+        at < self.until && reserved < self.since
+    }
+
+    /// Both in one: voids what either does, and perhaps more.
+    pub(crate) fn and(self, later: Self) -> Self {
+        if later.until == 0 {
+            return self;
+        }
+        Self {
+            since: self.since.max(later.since),
+            until: self.until.max(later.until),
+            ..later
+        }
+    }
+}
+
+impl Counter {
+    pub(super) fn is_hold(&self) -> bool {
+        matches!(self, Self::Hold(_))
+    }
+}
+
+impl Ledger {
+    /// Notes what is said. The notice concerns somebody only if that changes anything, or if nothing
+    /// was said.
+    pub(crate) fn heed(&mut self, now: u64, word: Word) -> Notice {
+        if word == Word::None {
+            return self.notice(now);
+        }
+        self.refresh(now);
+        let after = |span: u64| now + span.min(micros(HORIZON));
+        let until = match word {
+            Word::None | Word::Pause { span: 0, .. } | Word::Allow { span: 0, .. } => 0,
+            Word::Pause { span, departed } => self.pause(now, after(span), departed),
+            Word::Allow { left, span } => self.allow(now, left, after(span)),
+            Word::Resume => self.resume(),
+        };
+        Notice {
+            since: now,
+            until,
+            ..self.notice(now)
+        }
+    }
+
+    /// How it stands.
+    fn notice(&self, now: u64) -> Notice {
+        let mut notice = Notice {
+            now,
+            ..Notice::default()
+        };
+        for hold in self.holds().filter(|hold| now < hold.until) {
+            notice.since = notice.since.max(hold.since);
+            notice.until = notice.until.max(hold.until);
+            if hold.kind == Kind::Pause {
+                notice.paused = hold.until;
+            }
+        }
+        notice
+    }
+
+    /// Before when slots are void, as in the others that follow.
+    fn pause(&mut self, now: u64, until: u64, departed: u64) -> u64 {
+        if let Some(pause) = self.hold(Kind::Pause)
+            && (departed < pause.since || until <= pause.until)
+        {
+            return 0;
+        }
+        self.set(Hold {
+            kind: Kind::Pause,
+            until,
+            since: now,
+            left: 0,
+        });
+        until
+    }
+
+    fn allow(&mut self, now: u64, left: u32, until: u64) -> u64 {
+        let kind = Kind::Allowance;
+        match self.hold(kind).copied() {
+            None => {
+                let since = now;
+                self.set(Hold {
+                    kind,
+                    until,
+                    since,
+                    left,
+                });
+                until
+            }
+            Some(hold) if left < hold.left => {
+                let until = until.max(hold.until);
+                self.set(Hold {
+                    until,
+                    left,
+                    ..hold
+                });
+                0
+            }
+            Some(_) => 0,
+        }
+    }
+
+    fn resume(&mut self) -> u64 {
+        let before = self.counters.len();
+        self.counters.retain(|counter| !counter.is_hold());
+        let is_over = self.counters.len() < before;
+        if is_over { END_OF_TIME } else { 0 }
+    }
+
+    fn set(&mut self, hold: Hold) {
+        let of_kind =
+            |counter: &Counter| matches!(counter, Counter::Hold(it) if it.kind == hold.kind);
+        self.counters.retain(|counter| !of_kind(counter));
+        self.counters.push(Counter::Hold(hold));
+        // In one order, whatever was said first.
+        self.counters.sort_by_key(
+            |counter| matches!(counter, Counter::Hold(it) if it.kind == Kind::Allowance),
+        );
+    }
+
+    pub(in super::super) fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.counters.iter().filter_map(|counter| match counter {
+            Counter::Hold(hold) => Some(hold),
+            _ => None,
+        })
+    }
+
+    pub(in super::super) fn hold(&self, kind: Kind) -> Option<&Hold> {
+        self.holds().find(|hold| hold.kind == kind)
+    }
+
+    pub(super) fn drop_holds(&mut self, now: u64) {
+        if self.counters.last().is_some_and(Counter::is_hold) {
+            self.counters
+                .retain(|counter| !matches!(counter, Counter::Hold(hold) if hold.until <= now));
+        }
+    }
+
+    /// The first time, not before `x`, at which what was said lets requests worth `cost` go.
+    pub(super) fn held_up(&self, x: u64, cost: u32) -> u64 {
+        let until = |x: u64, hold: &Hold| hold.earliest(x, 0, cost);
+        // The other way round as well, since the second may push into the first.
+        let once = self.holds().fold(x, until);
+        self.holds().fold(once, until)
+    }
+
+    pub(super) fn charge_holds(&mut self, taken: Taken) {
+        for counter in &mut self.counters {
+            if let Counter::Hold(hold) = counter {
+                let _nothing = hold.take(taken);
+            }
+        }
+    }
+}

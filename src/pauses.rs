@@ -1,0 +1,94 @@
+//! The pauses that are known here: [`Pauses`].
+//!
+//! A store keeps each pause with the state of the quotas for which it was said. A limiter whose quotas change
+//! keeps to it all the same: so it remembers what it has heard.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::store::Notice;
+
+/// Of so many keys at most; of others, the store alone knows.
+const MOST: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    /// So that nobody takes a lock to find that there is none.
+    are_any: AtomicBool,
+    known: Mutex<HashMap<Key, Pause>>,
+}
+
+#[derive(Debug)]
+struct Pause {
+    /// On the store's clock, in microseconds.
+    until: u64,
+    /// The same on the local one, or a little later.
+    over: Instant,
+    /// The quotas with whose state the store keeps it.
+    policy: u64,
+}
+
+impl Pauses {
+    pub(crate) fn note(&self, key: &Key, policy: &Policy, notice: Notice) {
+        let mut known = self.known.lock();
+        let Some(left) = notice
+            .paused
+            .checked_sub(notice.now)
+            .filter(|left| *left > 0)
+        else {
+            known.remove(key);
+            self.are_any.store(!known.is_empty(), Ordering::Release);
+            return;
+        };
+        let now = Instant::now();
+        if known.len() >= MOST {
+            known.retain(|_, pause| now < pause.over);
+        }
+        let Some(over) = now.checked_add(Duration::from_micros(left)) else {
+            return;
+        };
+        if known.len() < MOST {
+            let pause = Pause {
+                until: notice.paused,
+                over,
+                policy: policy.id_hash(),
+            };
+            known.insert(key.clone(), pause);
+        }
+        self.are_any.store(!known.is_empty(), Ordering::Release);
+    }
+
+    /// Until when nothing departs for a key, on the store's clock; 0 if nothing is known.
+    pub(crate) fn until(&self, key: &Key) -> u64 {
+        self.find(key, |pause| pause.until).unwrap_or(0)
+    }
+
+    /// Whether there is a pause that the store does not keep with the state of these quotas.
+    #[inline]
+    pub(crate) fn are_elsewhere(&self, key: &Key, policy: &Policy) -> bool {
+        self.are_any.load(Ordering::Acquire)
+            && self
+                .find(key, |pause| pause.policy != policy.id_hash())
+                .unwrap_or(false)
+    }
+
+    fn find<T>(&self, key: &Key, what: impl Fn(&Pause) -> T) -> Option<T> {
+        if !self.are_any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut known = self.known.lock();
+        let pause = known.get(key)?;
+        if Instant::now() < pause.over {
+            return Some(what(pause));
+        }
+        known.remove(key);
+        self.are_any.store(!known.is_empty(), Ordering::Release);
+        None
+    }
+}

@@ -1,0 +1,57 @@
+//! Who hears of what is said of keys: [`Listen`].
+
+use std::fmt;
+use std::sync::Weak;
+
+use parking_lot::Mutex;
+
+use super::Notice;
+use crate::key::Key;
+
+/// Hears what is said of keys that others may hold slots of; see [`Store::listen`](super::Store::listen).
+pub trait Listen: Send + Sync {
+    /// Something was said of this key under the policy of this [id](crate::Policy::id). It may be told
+    /// twice.
+    fn hear(&self, policy: &str, key: &Key, notice: Notice);
+
+    /// Something may have been said of any key.
+    fn gap(&self);
+}
+
+/// The listeners of a store.
+#[derive(Default)]
+pub(crate) struct Listeners(Mutex<Vec<Weak<dyn Listen>>>);
+
+impl Listeners {
+    pub(crate) fn add(&self, listener: Weak<dyn Listen>) {
+        let mut listeners = self.0.lock();
+        listeners.retain(|it| it.strong_count() > 0);
+        listeners.push(listener);
+    }
+
+    pub(crate) fn hear(&self, policy: &str, key: &Key, notice: Notice) {
+        self.each(|listener| listener.hear(policy, key, notice));
+    }
+
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only a server is out of sight")
+    )]
+    pub(crate) fn gap(&self) {
+        self.each(|listener| listener.gap());
+    }
+
+    /// Not under the lock, as a listener may be told something itself.
+    fn each(&self, tell: impl Fn(&dyn Listen)) {
+        let listeners: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        listeners.iter().for_each(|it| tell(&**it));
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listeners")
+            .field(&self.0.lock().len())
+            .finish()
+    }
+}

@@ -1,0 +1,26 @@
+-- Heeds what is said of one key, and tells all who listen if that concerns slots that are held.
+--
+-- KEYS     what stands aside, then the state of each quota
+-- ARGV     the quotas, for each the name of its algorithm and three numbers; the word, a byte and two numbers
+--          of 8 bytes: 0 none; 1 a pause, its span, when the request departed that was answered so; 2 an
+--          allowance, its span, how much; 3 resume; then the channel, and whom it is about
+-- Returns  the server's time, since and until when slots are void, until when there is a pause
+
+--@ledger
+local quotas, behind = {}, 1
+while behind <= #ARGV[1] do
+  local name, a, b, c
+  name, a, b, c, behind = struct.unpack('<sI8I8I8', ARGV[1], behind)
+  quotas[#quotas + 1] = { name, a, b, c }
+end
+ledger.load({ unpack(KEYS, 2) }, KEYS[1], quotas, now)
+local word, span, number = struct.unpack('<BI8I8', ARGV[2])
+local since, stop, paused = ledger.heed(word, span, number)
+if word > 0 then
+  ledger.save()
+  if stop > 0 then
+    -- Who may not publish is heeded all the same.
+    redis.pcall('PUBLISH', ARGV[3], struct.pack('<I8I8I8I8', now, since, stop, paused) .. ARGV[4])
+  end
+end
+return { now, since, stop, paused }

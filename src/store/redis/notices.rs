@@ -1,0 +1,195 @@
+//! Hears what other processes say of keys: [`Notices`], by a subscription on a connection of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use redis::aio::PubSub;
+use redis::{Client, RedisResult, Value};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::store::Notice;
+use crate::store::listen::Listeners;
+
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long it may be silent until it is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// The pause after a connection was lost; it doubles with each that cannot be made.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What is told to whoever listens, while there is a connection.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    pub(super) listeners: Listeners,
+    is_listening: AtomicBool,
+}
+
+/// Listens until it is dropped.
+#[derive(Debug)]
+pub(super) struct Ear(AbortHandle);
+
+impl Ear {
+    /// Listens on this runtime, from now on if there is a connection already.
+    pub(super) fn new(
+        home: &Handle,
+        client: Client,
+        channel: String,
+        connection: Option<PubSub>,
+        notices: Arc<Notices>,
+    ) -> Self {
+        notices
+            .is_listening
+            .store(connection.is_some(), Ordering::Release);
+        let task = home.spawn(listen(client, channel, connection, notices));
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Notices {
+    pub(super) fn are_heard(&self) -> bool {
+        self.is_listening.load(Ordering::Acquire)
+    }
+
+    fn hear(&self, message: &[u8]) {
+        if let Some((notice, policy, key)) = parse(message) {
+            self.listeners.hear(policy, &Key::new(key), notice);
+        }
+    }
+}
+
+/// The channel of all stores with this prefix.
+pub(super) fn channel(prefix: &str) -> String {
+    format!("{prefix}:pauses")
+}
+
+/// What stands behind the times of a notice.
+pub(super) fn whom(policy: &Policy, key: &Key) -> Vec<u8> {
+    [policy.id().as_bytes(), b"\0", key.as_str().as_bytes()].concat()
+}
+
+/// A message for all who listen, as the script sends it.
+pub(super) fn message(policy: &Policy, key: &Key, notice: Notice) -> Vec<u8> {
+    let Notice {
+        now,
+        since,
+        until,
+        paused,
+    } = notice;
+    let numbers = [now, since, until, paused].map(u64::to_le_bytes);
+    [numbers.as_flattened(), &whom(policy, key)].concat()
+}
+
+/// Anybody may publish anything.
+fn parse(message: &[u8]) -> Option<(Notice, &str, &str)> {
+    let (times, whom) = message.split_at_checked(4 * size_of::<u64>())?;
+    let mut times = times
+        .as_chunks()
+        .0
+        .iter()
+        .map(|raw| u64::from_le_bytes(*raw));
+    let mut time = || times.next();
+    let notice = Notice {
+        now: time()?,
+        since: time()?,
+        until: time()?,
+        paused: time()?,
+    };
+    let (policy, key) = str::from_utf8(whom).ok()?.split_once('\0')?;
+    Some((notice, policy, key))
+}
+
+pub(super) async fn subscribe(client: &Client, channel: &str) -> Option<PubSub> {
+    let subscribing = async {
+        let mut connection = client.get_async_pubsub().await?;
+        connection.subscribe(channel).await?;
+        RedisResult::Ok(connection)
+    };
+    timeout(PATIENCE, subscribing).await.ok()?.ok()
+}
+
+async fn listen(
+    client: Client,
+    channel: String,
+    mut connection: Option<PubSub>,
+    notices: Arc<Notices>,
+) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(connection) = connection.take() {
+            pause = FIRST_PAUSE;
+            hear(connection, &notices).await;
+            notices.is_listening.store(false, Ordering::Release);
+        }
+        sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+        connection = subscribe(&client, &channel).await;
+        if connection.is_some() {
+            notices.is_listening.store(true, Ordering::Release);
+            notices.listeners.gap();
+        }
+    }
+}
+
+/// Until the connection is lost.
+async fn hear(connection: PubSub, notices: &Notices) {
+    let (mut sink, mut messages) = connection.split();
+    loop {
+        match timeout(SILENCE, messages.next()).await {
+            Ok(Some(message)) => notices.hear(message.get_payload_bytes()),
+            Ok(None) => return,
+            Err(_) => match timeout(PATIENCE, sink.ping::<Value>()).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) | Err(_) => return,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::PolicyParts;
+    use crate::quota::Quota;
+
+    #[test]
+    fn a_message_says_what_the_notice_did() {
+        let parts = PolicyParts {
+            quotas: [Quota::per_second(10)].into_iter().collect(),
+            name: Some("github".into()),
+            ..PolicyParts::default()
+        };
+        let policy = parts.build().unwrap();
+        let notice = Notice {
+            now: 1,
+            since: 2,
+            until: 3,
+            paused: u64::MAX,
+        };
+        let message = message(&policy, &"a\0{\u{e9}".into(), notice);
+        assert_eq!(parse(&message), Some((notice, "github:10/s", "a\0{\u{e9}")));
+    }
+
+    proptest! {
+        #[test]
+        fn anything_else_is_no_message(message in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = parse(&message);
+        }
+    }
+}
