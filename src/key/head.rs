@@ -1,4 +1,4 @@
-use http::{HeaderMap, Method, Request, request::Parts};
+use http::{Extensions, HeaderMap, Method, Request, request::Parts};
 
 /// Shows an extractor what it reads of an HTTP request: the head, without the body.
 ///
@@ -60,6 +60,14 @@ pub trait RequestHead {
 
     /// The headers.
     fn headers(&self) -> &HeaderMap;
+
+    /// The extensions, where a server leaves what is not part of the request itself, such as the address
+    /// of the peer.
+    ///
+    /// `None` unless implemented: the requests of a client need none.
+    fn extensions(&self) -> Option<&Extensions> {
+        None
+    }
 }
 
 impl<B> RequestHead for Request<B> {
@@ -86,6 +94,10 @@ impl<B> RequestHead for Request<B> {
     fn headers(&self) -> &HeaderMap {
         self.headers()
     }
+
+    fn extensions(&self) -> Option<&Extensions> {
+        Some(self.extensions())
+    }
 }
 
 impl RequestHead for Parts {
@@ -111,6 +123,10 @@ impl RequestHead for Parts {
 
     fn headers(&self) -> &HeaderMap {
         &self.headers
+    }
+
+    fn extensions(&self) -> Option<&Extensions> {
+        Some(&self.extensions)
     }
 }
 
@@ -189,6 +205,14 @@ mod tests {
             .body(())
             .unwrap();
         assert_eq!(head(&request), ("GET", None, None, None, "/x", 1));
+    }
+
+    #[test]
+    fn a_request_and_its_parts_show_their_extensions() {
+        let request = Request::get("/").extension(7_u8).body(()).unwrap();
+        let seven = |head: &dyn RequestHead| head.extensions().unwrap().get() == Some(&7_u8);
+        assert!(seven(&request));
+        assert!(seven(&request.into_parts().0));
     }
 
     #[cfg(feature = "reqwest")]
