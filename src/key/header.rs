@@ -1,7 +1,7 @@
 use http::HeaderName;
 use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 
-use super::{Extracted, Key, KeyExtractor, RequestHead};
+use super::{Extracted, Key, KeyExtractor, RequestHead, hashed::hashed, without::Without};
 
 /// Takes the value of a header as the key, so that each API key, tenant or user has a quota of its own.
 ///
@@ -23,8 +23,9 @@ use super::{Extracted, Key, KeyExtractor, RequestHead};
 ///
 /// # Secrets and callers you do not trust
 ///
-/// Short keys stand in the store as they are, for everyone to read who can read the store. Do not take a
-/// header that holds a secret, such as `Authorization`, without hashing it; a closure can do that.
+/// Short keys stand in the store as they are, for everyone to read who can read the store. A header that
+/// holds a secret has to be [`hashed`](Header::hashed); for a token in `Authorization` there is
+/// [`bearer_token`](super::bearer_token()).
 ///
 /// In a server, a caller who may send any value gets a new quota with every new value. Put the limit behind
 /// whatever checks the header.
@@ -43,6 +44,7 @@ where
     };
     Header {
         name,
+        hashed: false,
         without: Without::Refuse,
     }
 }
@@ -52,17 +54,32 @@ where
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct Header {
     name: HeaderName,
+    hashed: bool,
     without: Without,
 }
 
-#[derive(Debug, Clone)]
-enum Without {
-    Refuse,
-    Exempt,
-    Key(Key),
-}
-
 impl Header {
+    /// Takes a hash of the value for the value itself, so that a secret reaches neither the store nor an
+    /// error or a trace. Default: the value is the key.
+    ///
+    /// The key is `sha256:` and the first 128 bits of the SHA-256 of the value, in 32 hexadecimal digits.
+    /// That hides what cannot be guessed, such as an API key made at random; a number of few digits is found
+    /// by trying all of them.
+    ///
+    /// ```
+    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
+    ///
+    /// let api_key = key::header("x-api-key").hashed().or("anonymous");
+    ///
+    /// let request = http::Request::get("/").header("x-api-key", "abc").body(()).unwrap();
+    /// let key = "sha256:ba7816bf8f01cfea414140de5dae2223";
+    /// assert_eq!(api_key.extract(&request), Extracted::Key(key.into()));
+    /// ```
+    pub fn hashed(mut self) -> Self {
+        self.hashed = true;
+        self
+    }
+
     /// Leaves requests without the header unlimited. Default: they are refused.
     ///
     /// In a server this lets a caller out of the quota by leaving the header away.
@@ -99,9 +116,12 @@ impl Header {
     }
 
     fn key(&self, value: &[u8]) -> SmolStr {
-        let text = value.escape_ascii().to_smolstr();
+        let text = match self.hashed {
+            true => hashed(value),
+            false => value.escape_ascii().to_smolstr(),
+        };
         match &self.without {
-            // No value escapes to a text with `\=` in it.
+            // No value escapes to a text with `\=` in it, and no hash has that.
             Without::Key(shared) if shared.as_str() == text => format_smolstr!("\\={text}"),
             _ => text,
         }
@@ -122,13 +142,8 @@ impl<R: RequestHead> KeyExtractor<R> for Header {
         if !value.is_empty() {
             return Extracted::Key(Key(self.key(value)));
         }
-        match &self.without {
-            Without::Refuse => {
-                Extracted::Refused(format!("the request has no {} header", self.name).into())
-            }
-            Without::Exempt => Extracted::Exempt,
-            Without::Key(key) => Extracted::Key(key.clone()),
-        }
+        let reason = || format!("the request has no {} header", self.name);
+        self.without.extracted(reason)
     }
 }
 
@@ -211,6 +226,32 @@ mod tests {
             ] {
                 assert_eq!(extractor.extract(&request), refused);
             }
+        }
+    }
+
+    #[test]
+    fn a_hashed_value_is_nowhere_to_be_read() {
+        let secret = b" s3cr3t ";
+        let extractor = header("x-key").hashed();
+        let hash = key(&extractor, secret);
+        assert_eq!(hash.as_str(), hashed(b"s3cr3t"));
+        assert_eq!(key(&extractor.clone().or("anonymous"), secret), hash);
+        for other in [&b"s3cr3t2"[..], b"S3cr3t", b"s3cr3t\xff"] {
+            assert_ne!(key(&extractor, other), hash);
+        }
+        let twice = extractor.extract(&request(&[secret, secret]));
+        assert!(!format!("{twice:?}{hash:?}").contains("s3cr3t"));
+    }
+
+    #[test]
+    fn without_a_value_there_is_nothing_to_hash() {
+        for values in [&[][..], &[&b""[..]], &[&b" \t "[..]]] {
+            let request = request(values);
+            let extractor = header("x-key").hashed();
+            let refused = Extracted::Refused("the request has no x-key header".into());
+            assert_eq!(extractor.extract(&request), refused);
+            let shared = Extracted::Key("anonymous".into());
+            assert_eq!(extractor.or("anonymous").extract(&request), shared);
         }
     }
 

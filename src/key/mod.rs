@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | [`host()`] | the host and port that the request goes to |
 //! | [`route()`] | the template that its path matches, such as `GET /repos/{owner}/{repo}` |
-//! | [`header()`] | the value of a header |
+//! | [`header()`] | the value of a header, or a hash of it |
+//! | [`bearer_token()`] | a hash of the token in `Authorization: Bearer` |
 //! | [`constant()`] | always the same |
 //! | a closure | [whatever it returns](KeyExtractor#closures) |
 //! | a tuple of two to four | [the keys of all, joined](KeyExtractor#tuples) |
@@ -26,16 +27,20 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+mod bearer_token;
 mod combine;
 mod constant;
+mod hashed;
 mod head;
 mod header;
 mod host;
 mod route;
 mod table;
 mod template;
+mod without;
 
 pub use self::{
+    bearer_token::{BearerToken, bearer_token},
     constant::{Constant, constant},
     head::RequestHead,
     header::{Header, header},
@@ -210,7 +215,9 @@ mod tests {
     where
         E: KeyExtractor<http::Request<()>> + fmt::Debug + Clone + Send + Sync + 'static,
     {
-        let request = http::Request::get("https://a.example/").header("x-a", "1");
+        let request = http::Request::get("https://a.example/")
+            .header("x-a", "1")
+            .header("authorization", "Bearer a");
         let extracted = extractor.extract(&request.body(()).unwrap());
         assert!(
             matches!(extracted, Extracted::Key(_)),
@@ -223,6 +230,7 @@ mod tests {
         assert_extractor(&host());
         assert_extractor(&route(["/"]).unwrap());
         assert_extractor(&header("x-a"));
+        assert_extractor(&bearer_token());
         assert_extractor(&constant("a"));
         assert_extractor(&(host(), header("x-a"), constant("a")));
         assert_extractor(&Arc::new(host()));

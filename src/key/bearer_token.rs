@@ -1,0 +1,191 @@
+use http::{HeaderMap, header::AUTHORIZATION};
+
+use super::{Extracted, Key, KeyExtractor, RequestHead, hashed::hashed, without::Without};
+
+/// Takes a hash of the token in `Authorization: Bearer` as the key, so that each token has a quota of its
+/// own.
+///
+/// The key is `sha256:` and the first 128 bits of the SHA-256 of the token, in 32 hexadecimal digits. The
+/// token itself reaches neither the store nor an error or a trace. The scheme may be written in upper or
+/// lower case ([RFC 9110, section 11.1]), and any number of spaces may stand around the token.
+///
+/// Without the header, with another scheme such as `Basic`, or with an empty token, the request is refused,
+/// unless [`or_exempt`](BearerToken::or_exempt) or [`or`](BearerToken::or) says otherwise. A request that
+/// has the header twice is refused in any case: which of the two the application goes by is not known here.
+///
+/// ```
+/// use tower_throttle::key::{self, Extracted, KeyExtractor};
+///
+/// let token = key::bearer_token().or("anonymous");
+///
+/// let request = http::Request::get("/").header("authorization", "Bearer abc").body(()).unwrap();
+/// let key = "sha256:ba7816bf8f01cfea414140de5dae2223";
+/// assert_eq!(token.extract(&request), Extracted::Key(key.into()));
+///
+/// let without = http::Request::get("/").body(()).unwrap();
+/// assert_eq!(token.extract(&without), Extracted::Key("anonymous".into()));
+/// ```
+///
+/// # Not for tokens that nobody has checked
+///
+/// Whether the token is valid is not known here, and a caller who makes up tokens gets a new quota with each.
+/// Put the limit behind what checks them.
+///
+/// [RFC 9110, section 11.1]: https://www.rfc-editor.org/rfc/rfc9110#section-11.1
+pub fn bearer_token() -> BearerToken {
+    BearerToken {
+        without: Without::Refuse,
+    }
+}
+
+/// Takes a hash of the token in `Authorization: Bearer` as the key; made by [`bearer_token`].
+#[derive(Debug, Clone)]
+#[must_use = "an extractor does nothing until a request is given to it"]
+pub struct BearerToken {
+    without: Without,
+}
+
+impl BearerToken {
+    /// Leaves requests without a bearer token unlimited. Default: they are refused.
+    ///
+    /// In a server this lets a caller out of the quota by leaving the token away.
+    pub fn or_exempt(mut self) -> Self {
+        self.without = Without::Exempt;
+        self
+    }
+
+    /// Lets all requests without a bearer token share one key. Default: they are refused.
+    pub fn or(mut self, key: impl Into<Key>) -> Self {
+        self.without = Without::Key(key.into());
+        self
+    }
+}
+
+impl<R: RequestHead> KeyExtractor<R> for BearerToken {
+    fn extract(&self, request: &R) -> Extracted {
+        let headers = request.headers();
+        if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+            return Extracted::Refused("the request has more than one authorization header".into());
+        }
+        match token(headers) {
+            Some(token) => Extracted::Key(Key(hashed(token))),
+            None => self.without.extracted(|| "the request has no bearer token"),
+        }
+    }
+}
+
+/// What follows the scheme. It is not held to the grammar of RFC 6750, as tokens in use break it.
+fn token(headers: &HeaderMap) -> Option<&[u8]> {
+    let credentials = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
+    let (scheme, token) = credentials.split_at_checked("Bearer".len())?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer") && token.starts_with(b" ");
+    is_bearer.then(|| token.trim_ascii_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(values: &[&[u8]]) -> Request<()> {
+        let mut request = Request::new(());
+        for value in values {
+            let value = HeaderValue::from_bytes(value).unwrap();
+            request.headers_mut().append(AUTHORIZATION, value);
+        }
+        request
+    }
+
+    #[test]
+    fn one_token_has_one_key_however_it_is_written() {
+        for value in [
+            &b"Bearer a1.b2~c+/-_=="[..],
+            b"bearer a1.b2~c+/-_==",
+            b"BEARER a1.b2~c+/-_==",
+            b" Bearer   a1.b2~c+/-_== \t",
+            b"Bearer \ta1.b2~c+/-_==",
+        ] {
+            let expected = Extracted::Key(Key(hashed(b"a1.b2~c+/-_==")));
+            assert_eq!(bearer_token().extract(&request(&[value])), expected);
+        }
+    }
+
+    #[test]
+    fn different_tokens_have_different_keys() {
+        let tokens = [
+            &b"a"[..],
+            b"A",
+            b"a=",
+            b"a b",
+            b"a, Bearer b",
+            b"1|a",
+            b"\xff",
+        ];
+        let keys = tokens.map(|token| {
+            let value = [b"Bearer ", token].concat();
+            let extracted = bearer_token().extract(&request(&[&value]));
+            assert_eq!(extracted, Extracted::Key(Key(hashed(token))));
+            format!("{extracted:?}")
+        });
+        for (index, key) in keys.iter().enumerate() {
+            assert!(!keys[..index].contains(key));
+        }
+    }
+
+    #[test]
+    fn without_a_token_the_request_is_refused_unless_told_otherwise() {
+        for values in [
+            &[][..],
+            &[&b""[..]],
+            &[&b"Bearer"[..]],
+            &[&b"Bearer "[..]],
+            &[&b"Bearer\ttoken"[..]],
+            &[&b"Bearertoken"[..]],
+            &[&b"Bearer=token"[..]],
+            &[&b"Basic dXNlcjpwYXNz"[..]],
+            &[&b"token"[..]],
+            &[&b"\xff"[..]],
+        ] {
+            let request = request(values);
+            let refused = Extracted::Refused("the request has no bearer token".into());
+            assert_eq!(bearer_token().extract(&request), refused);
+            let exempt = bearer_token().or_exempt().extract(&request);
+            assert_eq!(exempt, Extracted::Exempt);
+            let shared = Extracted::Key("anonymous".into());
+            assert_eq!(bearer_token().or("anonymous").extract(&request), shared);
+        }
+    }
+
+    #[test]
+    fn two_headers_are_refused_whatever_is_set() {
+        let reason = "the request has more than one authorization header";
+        for values in [
+            [&b"Bearer secret"[..], b"Bearer secret"],
+            [b"Bearer secret", b"Basic secret"],
+            [b"", b"Bearer secret"],
+        ] {
+            for extractor in [
+                bearer_token(),
+                bearer_token().or_exempt(),
+                bearer_token().or("anonymous"),
+            ] {
+                let refused = Extracted::Refused(reason.into());
+                assert_eq!(extractor.extract(&request(&values)), refused);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_token_can_be_read_from_its_key(token in "[!-~]{6,40}") {
+            let value = format!("Bearer {token}");
+            let extracted = bearer_token().extract(&request(&[value.as_bytes()]));
+            let Extracted::Key(key) = extracted else { panic!("{extracted:?}") };
+            let shown = format!("{key:?}");
+            prop_assert!(!shown.contains(&token), "{}", shown);
+            prop_assert_eq!(key.as_str().len(), "sha256:".len() + 32);
+        }
+    }
+}
