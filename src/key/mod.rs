@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`host()`] | the host and port that the request goes to |
 //! | [`route()`] | the template that its path matches, such as `GET /repos/{owner}/{repo}` |
+//! | [`matched_path()`] | the path of the axum route that it matched, such as `/users/{id}` |
 //! | [`header()`] | the value of a header, or a hash of it |
 //! | [`bearer_token()`] | a hash of the token in `Authorization: Bearer` |
 //! | [`constant()`] | always the same |
@@ -34,11 +35,15 @@ mod hashed;
 mod head;
 mod header;
 mod host;
+#[cfg(feature = "axum")]
+mod matched_path;
 mod route;
 mod table;
 mod template;
 mod without;
 
+#[cfg(feature = "axum")]
+pub use self::matched_path::{MatchedPath, matched_path};
 pub use self::{
     bearer_token::{BearerToken, bearer_token},
     constant::{Constant, constant},
@@ -231,6 +236,8 @@ mod tests {
         assert_extractor(&route(["/"]).unwrap());
         assert_extractor(&header("x-a"));
         assert_extractor(&bearer_token());
+        #[cfg(feature = "axum")]
+        assert_extractor(&matched_path());
         assert_extractor(&constant("a"));
         assert_extractor(&(host(), header("x-a"), constant("a")));
         assert_extractor(&Arc::new(host()));

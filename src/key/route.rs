@@ -7,7 +7,7 @@ use super::{
 };
 
 /// The key of all requests that match no template. A template has a slash.
-const UNMATCHED: &str = "unmatched";
+pub(super) const UNMATCHED: &str = "unmatched";
 
 /// Takes the template that a request's path matches as its key, so that each route has a quota of its own.
 ///

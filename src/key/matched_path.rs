@@ -1,0 +1,265 @@
+use axum::extract::MatchedPath as Matched;
+use http::Method;
+use smol_str::format_smolstr;
+
+use super::{Extracted, Key, KeyExtractor, RequestHead, route::UNMATCHED};
+
+/// Takes the path of the axum route that a request matched as its key, such as `/users/{id}`, so that each
+/// route has a quota of its own.
+///
+/// The templates are those of the router, nothing needs to be listed twice, and there are never more keys
+/// than routes and one: all requests that match none share the key `unmatched`, unless
+/// [`or_exempt`](MatchedPath::or_exempt) leaves them unlimited.
+///
+/// The path is read from the extension [`axum::extract::MatchedPath`].
+///
+/// ```
+/// use axum::{Router, body::Body, extract::Request, middleware::{Next, from_fn}, routing::get};
+/// use tower::ServiceExt;
+/// use tower_throttle::key::{self, Extracted, KeyExtractor};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let users = Router::new().route("/{id}", get(|| async {}));
+/// let app: Router = Router::new()
+///     .nest("/users", users)
+///     .layer(from_fn(async |request: Request, next: Next| {
+///         let key = key::matched_path().extract(&request);
+///         assert_eq!(key, Extracted::Key("/users/{id}".into()));
+///         next.run(request).await
+///     }));
+///
+/// app.oneshot(Request::get("/users/7").body(Body::empty()).unwrap()).await.unwrap();
+/// # }
+/// ```
+///
+/// # Where to put the layer
+///
+/// axum knows the route only once it has chosen it. It has by then in a layer of a router
+/// ([`Router::layer`] and [`Router::route_layer`]) or of a single route ([`MethodRouter::layer`]), and for
+/// routers that are nested by [`Router::nest`] the path is that of the whole, on either level.
+///
+/// It has not in a layer that is wrapped around the router as a whole, such as one of a `ServiceBuilder`
+/// with the router as its service, nor in a fallback. A router that stands within another as an opaque
+/// service ([`Router::nest_service`]) matches by itself, out of sight of the outer one's layers.
+/// In all of these places the key is `unmatched`.
+///
+/// [`MethodRouter::layer`]: axum::routing::MethodRouter::layer
+/// [`Router::layer`]: axum::Router::layer
+/// [`Router::nest_service`]: axum::Router::nest_service
+/// [`Router::nest`]: axum::Router::nest
+/// [`Router::route_layer`]: axum::Router::route_layer
+pub fn matched_path() -> MatchedPath {
+    MatchedPath {
+        exempt: false,
+        method: false,
+    }
+}
+
+/// Takes the path of the axum route that a request matched as its key; made by [`matched_path`].
+#[derive(Debug, Clone)]
+#[must_use = "an extractor does nothing until a request is given to it"]
+pub struct MatchedPath {
+    exempt: bool,
+    method: bool,
+}
+
+impl MatchedPath {
+    /// Leaves requests that match no route unlimited. Default: they share the key `unmatched`.
+    pub fn or_exempt(mut self) -> Self {
+        self.exempt = true;
+        self
+    }
+
+    /// Puts the method before the path, as in `GET /users/{id}`. Default: all methods of a path share one
+    /// quota.
+    ///
+    /// `HEAD` counts as `GET`, as axum lets a handler for `GET` answer both. Only methods that axum can route
+    /// are named: one that the caller made up has the path alone for its key, and so no quota of its own.
+    ///
+    /// ```
+    /// use axum::{Router, body::Body, extract::Request, middleware::{Next, from_fn}, routing::post};
+    /// use tower::ServiceExt;
+    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let app: Router = Router::new()
+    ///     .route("/users/{id}", post(|| async {}))
+    ///     .layer(from_fn(async |request: Request, next: Next| {
+    ///         let key = key::matched_path().with_method().extract(&request);
+    ///         assert_eq!(key, Extracted::Key("POST /users/{id}".into()));
+    ///         next.run(request).await
+    ///     }));
+    ///
+    /// app.oneshot(Request::post("/users/7").body(Body::empty()).unwrap()).await.unwrap();
+    /// # }
+    /// ```
+    pub fn with_method(mut self) -> Self {
+        self.method = true;
+        self
+    }
+}
+
+impl<R: RequestHead> KeyExtractor<R> for MatchedPath {
+    fn extract(&self, request: &R) -> Extracted {
+        let matched = request.extensions().and_then(|all| all.get::<Matched>());
+        let method = routable(request.method()).filter(|_| self.method);
+        Extracted::Key(match (matched, method) {
+            (Some(path), Some(method)) => Key(format_smolstr!("{method} {}", path.as_str())),
+            (Some(path), None) => path.as_str().into(),
+            (None, _) if self.exempt => return Extracted::Exempt,
+            (None, _) => UNMATCHED.into(),
+        })
+    }
+}
+
+/// The method that a handler is found by, among those of [`axum::routing::MethodFilter`].
+fn routable(method: &Method) -> Option<&Method> {
+    const ROUTABLE: [Method; 8] = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::PATCH,
+        Method::OPTIONS,
+        Method::TRACE,
+        Method::CONNECT,
+    ];
+    match *method == Method::HEAD {
+        true => Some(&Method::GET),
+        false => ROUTABLE.contains(method).then_some(method),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::{
+        Router,
+        body::Body,
+        extract::Request,
+        middleware::{Next, from_fn},
+        response::{IntoResponse, Response},
+        routing::{any, get},
+    };
+    use tower::{Layer as _, Service, ServiceExt as _};
+
+    use super::*;
+
+    /// What the extractor says where its layer is.
+    #[derive(Clone)]
+    struct Seen(String);
+
+    macro_rules! seen {
+        ($extractor:expr) => {
+            from_fn(async |request: Request, next: Next| {
+                let seen = match $extractor.extract(&request) {
+                    Extracted::Key(key) => key.to_string(),
+                    other => format!("{other:?}"),
+                };
+                let mut response = next.run(request).await;
+                response.extensions_mut().insert(Seen(seen));
+                response
+            })
+        };
+    }
+
+    async fn key<S>(app: &S, method: &str, path: &str) -> String
+    where
+        S: Service<Request, Error = Infallible> + Clone,
+        S::Response: IntoResponse,
+    {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Body::empty()).unwrap();
+        let response = app.clone().oneshot(request).await.unwrap();
+        let response: Response = response.into_response();
+        response.extensions().get::<Seen>().unwrap().0.clone()
+    }
+
+    async fn handler() {}
+
+    #[tokio::test]
+    async fn a_layer_of_a_router_knows_the_route() {
+        let routes = || Router::new().route("/users/{id}", get(handler));
+        let on_method =
+            Router::new().route("/users/{id}", get(handler).layer(seen!(matched_path())));
+        for app in [
+            routes().layer(seen!(matched_path())),
+            routes().route_layer(seen!(matched_path())),
+            on_method,
+        ] {
+            assert_eq!(key(&app, "GET", "/users/7?a=/b").await, "/users/{id}");
+            assert_eq!(key(&app, "GET", "/users/%37").await, "/users/{id}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nested_routers_have_the_whole_path_on_either_level() {
+        let inner = || Router::new().route("/{post}", get(handler));
+        let nested = |inner: Router| Router::new().nest("/{user}/posts", inner);
+        let outer = |nested: Router| Router::new().nest("/users", nested);
+        for app in [
+            outer(nested(inner().layer(seen!(matched_path())))),
+            outer(nested(inner().route_layer(seen!(matched_path())))),
+            outer(nested(inner()).layer(seen!(matched_path()))),
+            outer(nested(inner())).layer(seen!(matched_path())),
+            outer(nested(inner())).route_layer(seen!(matched_path())),
+            Router::new().nest_service("/users", nested(inner().layer(seen!(matched_path())))),
+        ] {
+            let key = key(&app, "GET", "/users/7/posts/1").await;
+            assert_eq!(key, "/users/{user}/posts/{post}");
+        }
+    }
+
+    #[tokio::test]
+    async fn where_axum_has_chosen_no_route_the_request_is_unmatched() {
+        let routes = || Router::new().route("/users/{id}", get(handler));
+        let app = routes().layer(seen!(matched_path()));
+        assert_eq!(key(&app, "GET", "/other").await, "unmatched");
+        let app = routes().fallback(get(handler).layer(seen!(matched_path())));
+        assert_eq!(key(&app, "GET", "/other").await, "unmatched");
+        let app = Router::new().nest_service("/api", routes());
+        let app = app.layer(seen!(matched_path()));
+        assert_eq!(key(&app, "GET", "/api/users/7").await, "unmatched");
+        let around = seen!(matched_path()).layer(routes());
+        assert_eq!(key(&around, "GET", "/users/7").await, "unmatched");
+    }
+
+    #[tokio::test]
+    async fn what_matches_nothing_can_be_exempt() {
+        let app = Router::new().route("/users", get(handler));
+        let app = app.layer(seen!(matched_path().with_method().or_exempt()));
+        assert_eq!(key(&app, "GET", "/users").await, "GET /users");
+        assert_eq!(key(&app, "GET", "/other").await, "Exempt");
+        let elsewhere = http::Request::new(());
+        assert_eq!(
+            matched_path().or_exempt().extract(&elsewhere),
+            Extracted::Exempt
+        );
+        let unmatched = Extracted::Key("unmatched".into());
+        assert_eq!(matched_path().with_method().extract(&elsewhere), unmatched);
+    }
+
+    #[tokio::test]
+    async fn nobody_gets_a_key_by_making_up_a_method() {
+        let app = Router::new().route("/a", any(handler));
+        let app = app.layer(seen!(matched_path().with_method()));
+        for (method, expected) in [
+            ("GET", "GET /a"),
+            ("HEAD", "GET /a"),
+            ("POST", "POST /a"),
+            ("PUT", "PUT /a"),
+            ("DELETE", "DELETE /a"),
+            ("PATCH", "PATCH /a"),
+            ("OPTIONS", "OPTIONS /a"),
+            ("TRACE", "TRACE /a"),
+            ("CONNECT", "CONNECT /a"),
+            ("PURGE", "/a"),
+            ("get", "/a"),
+        ] {
+            assert_eq!(key(&app, method, "/a").await, expected, "{method}");
+        }
+    }
+}
