@@ -29,7 +29,7 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, hashed::hashed, without::
 /// # Not for tokens that nobody has checked
 ///
 /// Whether the token is valid is not known here, and a caller who makes up tokens gets a new quota with each.
-/// Put the limit behind what checks them.
+/// Put the limit behind what checks them, or limit by [`client_ip`](super::client_ip()) as well.
 ///
 /// [RFC 9110, section 11.1]: https://www.rfc-editor.org/rfc/rfc9110#section-11.1
 pub fn bearer_token() -> BearerToken {

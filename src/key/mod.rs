@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`host()`] | the host and port that the request goes to |
 //! | [`route()`] | the template that its path matches, such as `GET /repos/{owner}/{repo}` |
+//! | [`client_ip()`] | the address of a server's client, also behind proxies |
 //! | [`matched_path()`] | the path of the axum route that it matched, such as `/users/{id}` |
 //! | [`header()`] | the value of a header, or a hash of it |
 //! | [`bearer_token()`] | a hash of the token in `Authorization: Bearer` |
@@ -28,24 +29,33 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+mod address;
 mod bearer_token;
+mod client_ip;
 mod combine;
 mod constant;
+mod forwarded;
 mod hashed;
 mod head;
 mod header;
 mod host;
 #[cfg(feature = "axum")]
 mod matched_path;
+mod network;
+mod peer;
 mod route;
 mod table;
 mod template;
 mod without;
 
+#[doc(no_inline)]
+pub use ipnet::IpNet;
+
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};
 pub use self::{
     bearer_token::{BearerToken, bearer_token},
+    client_ip::{ClientIp, client_ip},
     constant::{Constant, constant},
     head::RequestHead,
     header::{Header, header},
@@ -222,7 +232,8 @@ mod tests {
     {
         let request = http::Request::get("https://a.example/")
             .header("x-a", "1")
-            .header("authorization", "Bearer a");
+            .header("authorization", "Bearer a")
+            .extension(std::net::IpAddr::from([203, 0, 113, 7]));
         let extracted = extractor.extract(&request.body(()).unwrap());
         assert!(
             matches!(extracted, Extracted::Key(_)),
@@ -236,6 +247,7 @@ mod tests {
         assert_extractor(&route(["/"]).unwrap());
         assert_extractor(&header("x-a"));
         assert_extractor(&bearer_token());
+        assert_extractor(&client_ip());
         #[cfg(feature = "axum")]
         assert_extractor(&matched_path());
         assert_extractor(&constant("a"));

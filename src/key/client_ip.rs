@@ -1,0 +1,303 @@
+use std::{net::IpAddr, sync::Arc};
+
+use http::{HeaderMap, HeaderName};
+use ipnet::{IpNet, Ipv4Net};
+
+use super::{
+    Extracted, Key, KeyExtractor, RequestHead,
+    address::address,
+    forwarded::{forwarded, x_forwarded_for},
+    network,
+    peer::peer,
+    without::Without,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Takes the address of the client as the key, so that each client of a server has a quota of its own.
+///
+/// Defaults: the client is the peer of the connection, whatever the headers say; an IPv4 address is a key
+/// by itself, and IPv6 addresses share one by the /64.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use tower_throttle::key::{self, Extracted, KeyExtractor};
+///
+/// let peer: SocketAddr = "203.0.113.7:50000".parse().unwrap();
+/// let request = http::Request::get("/").extension(peer).body(()).unwrap();
+/// assert_eq!(key::client_ip().extract(&request), Extracted::Key("203.0.113.7".into()));
+/// ```
+///
+/// # The peer
+///
+/// The server leaves its address in the request's extensions. The first of these counts:
+///
+/// - `ConnectInfo<SocketAddr>` of axum, with the feature `axum`. Serve the router by
+///   `into_make_service_with_connect_info::<SocketAddr>()` for that; in tests, `MockConnectInfo` will do.
+/// - A [`SocketAddr`](std::net::SocketAddr) or an [`IpAddr`], for any other server.
+///
+/// Without any of them the request is refused, unless [`or_exempt`](ClientIp::or_exempt) or
+/// [`or`](ClientIp::or) says otherwise. On a Unix socket peers have no address: have a layer add an
+/// `IpAddr` that stands for them.
+///
+/// # Behind proxies
+///
+/// Where the peer is a proxy, all clients would share its quota. Name the networks of your proxies, and
+/// the client is found in the header that they write:
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use tower_throttle::key::{self, Extracted, KeyExtractor};
+///
+/// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8".parse()?]);
+///
+/// let key = |peer: &str, chain: &str| {
+///     let peer: SocketAddr = peer.parse().unwrap();
+///     let request = http::Request::get("/").extension(peer).header("x-forwarded-for", chain);
+///     match client_ip.extract(&request.body(()).unwrap()) {
+///         Extracted::Key(key) => key.to_string(),
+///         other => panic!("{other:?}"),
+///     }
+/// };
+/// // Two proxies, the first of which saw the client.
+/// assert_eq!(key("10.0.0.2:443", "203.0.113.7, 10.0.0.1"), "203.0.113.7");
+/// // The client sent a header of its own. The proxy added to it what it saw.
+/// assert_eq!(key("10.0.0.2:443", "8.8.8.8, 203.0.113.7"), "203.0.113.7");
+/// // The client came by no proxy.
+/// assert_eq!(key("203.0.113.7:50000", "8.8.8.8"), "203.0.113.7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The header counts only if the peer is in one of these networks. Then the chain is walked from the right,
+/// where the peer wrote, past all addresses in these networks, to the first that is not: this is the client.
+/// What stands on its left is hearsay. If all are trusted, it is the leftmost.
+///
+/// An entry that is not an address, such as `unknown`, `_hidden` or nothing at all, ends the walk: the key
+/// is then the last address before it, that of a proxy, or of the peer if there is none. So clients that a
+/// proxy hides share its quota, and what stands further left is not believed. Several lines of the header
+/// are one chain, in their order.
+///
+/// Only one header is read, as a proxy that writes one may pass the other on as the client sent it:
+/// `X-Forwarded-For`, or else [`Forwarded`](ClientIp::forwarded), or else one for a
+/// [single address](ClientIp::header). Take the one that *every* trusted proxy writes, and see that no
+/// client can reach the server from within the networks.
+///
+/// # One spelling
+///
+/// Ports, zones, brackets and the way an IPv6 address is abbreviated make no difference to the key, and
+/// `::ffff:203.0.113.7` counts as `203.0.113.7` throughout. The key of several addresses is their network:
+/// `2001:db8:1:2::/64`.
+pub fn client_ip() -> ClientIp {
+    ClientIp {
+        trusted: Arc::default(),
+        source: Source::XForwardedFor,
+        ipv4_prefix: 32,
+        ipv6_prefix: 64,
+        without: Without::Refuse,
+    }
+}
+
+/// Takes the address of the client as the key; made by [`client_ip`].
+///
+/// Clones are cheap.
+#[derive(Debug, Clone)]
+#[must_use = "an extractor does nothing until a request is given to it"]
+pub struct ClientIp {
+    trusted: Arc<[IpNet]>,
+    source: Source,
+    ipv4_prefix: u8,
+    ipv6_prefix: u8,
+    without: Without,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    XForwardedFor,
+    Forwarded,
+    Single(HeaderName),
+}
+
+impl ClientIp {
+    /// Sets the networks whose addresses are proxies of yours, and so believed. Default: none.
+    ///
+    /// See [Behind proxies](client_ip#behind-proxies). A network of IPv4-mapped addresses counts as the
+    /// IPv4 network.
+    pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
+        self.trusted = networks.into_iter().map(unmapped).collect();
+        self
+    }
+
+    /// Finds the chain in `Forwarded` of [RFC 7239]. Default: in `X-Forwarded-For`.
+    ///
+    /// Without [trusted proxies](ClientIp::trusted_proxies) neither is read.
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
+    ///
+    /// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8".parse()?]).forwarded();
+    ///
+    /// let request = http::Request::get("/")
+    ///     .extension(IpAddr::from([10, 0, 0, 1]))
+    ///     .header("forwarded", r#"for="[2001:db8:1:2::3]:4711";proto=https"#)
+    ///     .body(())?;
+    /// assert_eq!(client_ip.extract(&request), Extracted::Key("2001:db8:1:2::/64".into()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [RFC 7239]: https://www.rfc-editor.org/rfc/rfc7239
+    pub fn forwarded(mut self) -> Self {
+        self.source = Source::Forwarded;
+        self
+    }
+
+    /// Finds the client in a header of one address, such as `CF-Connecting-IP` or `X-Real-IP`. Default: in
+    /// the chain of `X-Forwarded-For`.
+    ///
+    /// Without [trusted proxies](ClientIp::trusted_proxies) it is not read. If the header is there twice, or
+    /// holds anything but one address, the client is the peer. A proxy has to overwrite what the client
+    /// sends in it; one that passes it on lets clients choose their key.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the name is a text that is not a header name.
+    #[track_caller]
+    pub fn header<N>(mut self, name: N) -> Self
+    where
+        N: TryInto<HeaderName>,
+    {
+        let Ok(name) = name.try_into() else {
+            panic!("not a valid header name");
+        };
+        self.source = Source::Single(name);
+        self
+    }
+
+    /// Sets how many leading bits of an IPv4 address make the key. Default: 32, all of it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more than 32.
+    #[track_caller]
+    pub fn ipv4_prefix(mut self, bits: u8) -> Self {
+        assert!(bits <= 32, "an IPv4 address has 32 bits, not {bits}");
+        self.ipv4_prefix = bits;
+        self
+    }
+
+    /// Sets how many leading bits of an IPv6 address make the key. Default: 64.
+    ///
+    /// That is one subnet, in which a host takes as many addresses as it likes ([RFC 8981]). Sites often
+    /// have a /56 or a /48 ([RFC 6177]), and so up to 256 or 65,536 quotas by the default. A shorter prefix
+    /// leaves them fewer, but has neighbors share one where they have a /64 each.
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
+    ///
+    /// let peer: IpAddr = "2001:db8:1:2::3".parse().unwrap();
+    /// let request = http::Request::get("/").extension(peer).body(()).unwrap();
+    ///
+    /// let site = key::client_ip().ipv6_prefix(48);
+    /// assert_eq!(site.extract(&request), Extracted::Key("2001:db8:1::/48".into()));
+    /// let address = key::client_ip().ipv6_prefix(128);
+    /// assert_eq!(address.extract(&request), Extracted::Key("2001:db8:1:2::3".into()));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more than 128.
+    ///
+    /// [RFC 6177]: https://www.rfc-editor.org/rfc/rfc6177
+    /// [RFC 8981]: https://www.rfc-editor.org/rfc/rfc8981
+    #[track_caller]
+    pub fn ipv6_prefix(mut self, bits: u8) -> Self {
+        assert!(bits <= 128, "an IPv6 address has 128 bits, not {bits}");
+        self.ipv6_prefix = bits;
+        self
+    }
+
+    /// Leaves requests without an address of the peer unlimited. Default: they are refused.
+    ///
+    /// Whether there is one depends on how the server is set up, and never on the client.
+    pub fn or_exempt(mut self) -> Self {
+        self.without = Without::Exempt;
+        self
+    }
+
+    /// Lets all requests without an address of the peer share one key. Default: they are refused.
+    pub fn or(mut self, key: impl Into<Key>) -> Self {
+        self.without = Without::Key(key.into());
+        self
+    }
+
+    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        if !self.trusts(peer) {
+            return peer;
+        }
+        match &self.source {
+            Source::XForwardedFor => self.walk(peer, x_forwarded_for(headers)),
+            Source::Forwarded => self.walk(peer, forwarded(headers)),
+            Source::Single(name) => single(name, headers).unwrap_or(peer),
+        }
+    }
+
+    /// Goes from proxy to proxy, away from the server, for as long as the one reached is trusted to tell
+    /// the truth about the next.
+    fn walk(&self, peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+        let mut nearest = peer;
+        for hop in hops {
+            let Some(hop) = hop else { break };
+            nearest = hop;
+            if !self.trusts(hop) {
+                break;
+            }
+        }
+        nearest
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted
+            .iter()
+            .any(|network| network.contains(&address))
+    }
+}
+
+impl<R: RequestHead> KeyExtractor<R> for ClientIp {
+    fn extract(&self, request: &R) -> Extracted {
+        let Some(peer) = request.extensions().and_then(peer) else {
+            return self.without.extracted(|| NO_PEER);
+        };
+        let client = self.client(peer, request.headers());
+        let prefix = match client {
+            IpAddr::V4(_) => self.ipv4_prefix,
+            IpAddr::V6(_) => self.ipv6_prefix,
+        };
+        Extracted::Key(Key(network::text(client, prefix)))
+    }
+}
+
+const NO_PEER: &str = "the request does not say which address it comes from: serve an axum router by \
+    `into_make_service_with_connect_info::<SocketAddr>()`, and with another server add a `SocketAddr` to \
+    the request's extensions";
+
+/// The only value of the header. Of two, one may be the client's own.
+fn single(name: &HeaderName, headers: &HeaderMap) -> Option<IpAddr> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    match values.next() {
+        Some(_) => None,
+        None => address(value.as_bytes().trim_ascii()),
+    }
+}
+
+/// Addresses lose their mapping before they are looked up.
+fn unmapped(network: IpNet) -> IpNet {
+    match (network.addr().to_canonical(), network.prefix_len()) {
+        (IpAddr::V4(address), bits @ 96..) => {
+            Ipv4Net::new(address, bits - 96).map_or(network, IpNet::V4)
+        }
+        _ => network,
+    }
+}

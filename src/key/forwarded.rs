@@ -1,0 +1,342 @@
+//! Chains of addresses that proxies write, read from the right: the entry of the nearest one comes first.
+//!
+//! What stands on the left was there before, and the caller may have written it. So nothing on the left
+//! changes how an entry is read, not even a quotation mark that is never closed.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use http::{HeaderMap, header::FORWARDED};
+
+use super::address::address;
+
+/// The entries of `X-Forwarded-For`, and `None` for what is not an address.
+pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+    let lines = headers.get_all("x-forwarded-for").iter().rev();
+    lines
+        .flat_map(|line| line.as_bytes().rsplit(|&b| b == b','))
+        .map(|entry| {
+            let entry = entry.trim_ascii();
+            let quoted = entry
+                .strip_prefix(b"\"")
+                .and_then(|e| e.strip_suffix(b"\""));
+            address(quoted.unwrap_or(entry))
+        })
+}
+
+/// The `for` of each element of `Forwarded` ([RFC 7239, section 4]), and `None` for what is hidden,
+/// missing or malformed.
+///
+/// Laxer than the grammar in two ways: spaces may stand around a semicolon, and an address with a port or
+/// in brackets may go without quotation marks.
+///
+/// [RFC 7239, section 4]: https://www.rfc-editor.org/rfc/rfc7239#section-4
+pub(super) fn forwarded(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+    let lines = headers.get_all(FORWARDED).iter().rev();
+    lines
+        .flat_map(|line| Elements(Some(line.as_bytes())))
+        .map(|element| address(&node(element)?))
+}
+
+/// The elements of a list, from the right.
+struct Elements<'a>(Option<&'a [u8]>);
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.0.take()?;
+        let mut end = line.len();
+        while let Some(place) = line[..end].iter().rposition(|b| matches!(b, b',' | b'"')) {
+            if line[place] == b',' {
+                self.0 = Some(&line[..place]);
+                return Some(&line[place + 1..]);
+            }
+            match opening_mark(&line[..place]) {
+                Some(opening) => end = opening,
+                None => break,
+            }
+        }
+        Some(line)
+    }
+}
+
+/// Where a quoted string begins, of which the text is all but the closing mark.
+///
+/// Within the string, a mark has a backslash before it that is not itself escaped.
+fn opening_mark(text: &[u8]) -> Option<usize> {
+    let mut end = text.len();
+    loop {
+        let mark = text[..end].iter().rposition(|&b| b == b'"')?;
+        let unescaped = text[..mark].iter().rposition(|&b| b != b'\\');
+        let backslashes = mark - unescaped.map_or(0, |place| place + 1);
+        if backslashes % 2 == 0 {
+            return Some(mark);
+        }
+        end = mark;
+    }
+}
+
+/// The value of the one parameter `for` of a well-formed element.
+fn node(element: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let mut node = None;
+    let mut rest = element;
+    loop {
+        rest = rest.trim_ascii_start();
+        if !rest.starts_with(b";") && !rest.is_empty() {
+            let (name, after) = split_while(rest, in_token);
+            let (value, after) = value(after.strip_prefix(b"=")?)?;
+            if name.is_empty() {
+                return None;
+            }
+            if name.eq_ignore_ascii_case(b"for") && node.replace(value).is_some() {
+                return None;
+            }
+            rest = after.trim_ascii_start();
+        }
+        rest = match rest {
+            [] => return node,
+            [b';', after @ ..] => after,
+            _ => return None,
+        };
+    }
+}
+
+/// A token or the content of a quoted string, and what follows.
+fn value(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
+    let Some(quoted) = text.strip_prefix(b"\"") else {
+        let (token, rest) = split_while(text, |b| in_token(b) || b"[]:".contains(&b));
+        return (!token.is_empty()).then_some((token.into(), rest));
+    };
+    let (plain, mut rest) = split_while(quoted, |b| b != b'"' && b != b'\\');
+    let mut content = Cow::from(plain);
+    loop {
+        rest = match rest {
+            [b'"', rest @ ..] => return Some((content, rest)),
+            [b'\\', escaped, rest @ ..] => {
+                content.to_mut().push(*escaped);
+                rest
+            }
+            [b'\\'] | [] => return None,
+            [plain, rest @ ..] => {
+                content.to_mut().push(*plain);
+                rest
+            }
+        };
+    }
+}
+
+fn split_while(text: &[u8], belongs: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|&b| !belongs(b));
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+/// RFC 9110 (section 5.6.2).
+fn in_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers(name: &'static str, lines: &[impl AsRef<[u8]>]) -> HeaderMap {
+        let name = HeaderName::from_static(name);
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            let value = HeaderValue::from_bytes(line.as_ref()).unwrap();
+            headers.append(&name, value);
+        }
+        headers
+    }
+
+    fn of_forwarded(lines: &[&str]) -> Vec<String> {
+        shown(forwarded(&headers("forwarded", lines)))
+    }
+
+    fn shown(hops: impl Iterator<Item = Option<IpAddr>>) -> Vec<String> {
+        hops.map(|hop| hop.map_or_else(|| "-".to_owned(), |address| address.to_string()))
+            .collect()
+    }
+
+    /// Sections 4, 6, 7.1, 7.4 and 7.5 of RFC 7239.
+    #[test]
+    fn the_examples_of_rfc_7239_are_read() {
+        for (line, expected) in [
+            (r#"for="_gazonk""#, &["-"][..]),
+            (r#"For="[2001:db8:cafe::17]:4711""#, &["2001:db8:cafe::17"]),
+            ("for=192.0.2.60;proto=http;by=203.0.113.43", &["192.0.2.60"]),
+            (
+                "for=192.0.2.43, for=198.51.100.17",
+                &["198.51.100.17", "192.0.2.43"],
+            ),
+            (r#"for="192.0.2.43:47011""#, &["192.0.2.43"]),
+            (r#"for="[2001:db8:cafe::17]:47011""#, &["2001:db8:cafe::17"]),
+            ("for=_hidden, for=_SEVKISEK", &["-", "-"]),
+            (
+                r#"for=192.0.2.43,for="[2001:db8:cafe::17]",for=unknown"#,
+                &["-", "2001:db8:cafe::17", "192.0.2.43"],
+            ),
+            (
+                r#"for=192.0.2.43, for="[2001:db8:cafe::17]""#,
+                &["2001:db8:cafe::17", "192.0.2.43"],
+            ),
+            (
+                "for=192.0.2.43, for=198.51.100.17;by=203.0.113.60;proto=http;host=example.com",
+                &["198.51.100.17", "192.0.2.43"],
+            ),
+        ] {
+            assert_eq!(of_forwarded(&[line]), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_are_joined_in_order() {
+        let line = r#"for=192.0.2.43, for="[2001:db8:cafe::17]", for=unknown"#;
+        let lines = [
+            "for=192.0.2.43",
+            r#"for="[2001:db8:cafe::17]", for=unknown"#,
+        ];
+        assert_eq!(of_forwarded(&lines), of_forwarded(&[line]));
+        assert!(of_forwarded(&[]).is_empty());
+    }
+
+    #[test]
+    fn separators_in_a_quoted_string_do_not_separate() {
+        for element in [
+            r#"for=192.0.2.1;secret="a, for=192.0.2.2""#,
+            r#"secret="a;for=192.0.2.2";for=192.0.2.1"#,
+            r#"secret="\"; for=192.0.2.2, \\\"";FOR="192.0.2.1""#,
+            r#"secret="\\";for=192.0.2.1"#,
+            r#"secret="";for=192.0.2.1"#,
+        ] {
+            assert_eq!(of_forwarded(&[element]), ["192.0.2.1"], "{element}");
+            let among = format!("for=192.0.2.3,{element} ,for=192.0.2.4");
+            let expected = ["192.0.2.4", "192.0.2.1", "192.0.2.3"];
+            assert_eq!(of_forwarded(&[&among]), expected, "{element}");
+        }
+    }
+
+    #[test]
+    fn laxity_that_proxies_need_is_granted() {
+        for element in [
+            " \tfor=192.0.2.1\t ",
+            "for=192.0.2.1 ; proto=https",
+            "proto=https ;\tfor=192.0.2.1",
+            "for=192.0.2.1;",
+            ";;for=192.0.2.1;;",
+            "for=192.0.2.1:80",
+            "for=[::ffff:192.0.2.1]:80",
+            "for=::ffff:192.0.2.1",
+            r#"for="::ffff:192.0.2.1""#,
+            r#"for="192.0.2\.1""#,
+            "extension=1;for=192.0.2.1",
+        ] {
+            assert_eq!(of_forwarded(&[element]), ["192.0.2.1"], "{element}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_element_has_no_address() {
+        for element in [
+            "",
+            ";",
+            "192.0.2.1",
+            "for",
+            "for=",
+            "for=\"\"",
+            "=192.0.2.1",
+            "for =192.0.2.1",
+            "for= 192.0.2.1",
+            "for=\" 192.0.2.1\"",
+            "f\u{f6}r=192.0.2.1",
+            "by=192.0.2.1",
+            "for=192.0.2.1 proto=https",
+            "for=192.0.2.1;proto",
+            "for=192.0.2.1;proto=",
+            "for=192.0.2.1;proto=\"",
+            "for=192.0.2.1;proto=\"\\\"",
+            "for=192.0.2.1;=a",
+            "for=192.0.2.1;for=192.0.2.1",
+            "for=192.0.2.1;For=192.0.2.2",
+            "for=\"192.0.2.1",
+            "for=192.0.2.1\"",
+            "for=\"192.0.2.1\"80",
+            "for='192.0.2.1'",
+            "for=\"192.0.2.1\\\"",
+        ] {
+            assert_eq!(of_forwarded(&[element]), ["-"], "{element}");
+        }
+    }
+
+    #[test]
+    fn entries_of_the_older_header_may_be_quoted() {
+        let lines = [
+            r#"192.0.2.1 , "192.0.2.2:80""#,
+            "",
+            r#""[::1]:80",::2,"192.0.2.3"#,
+        ];
+        let hops = shown(x_forwarded_for(&headers("x-forwarded-for", &lines)));
+        assert_eq!(hops, ["-", "::2", "::1", "-", "192.0.2.2", "192.0.2.1"]);
+    }
+
+    /// Elements by a reading from the left, for lists that are well-formed.
+    fn from_the_left(list: &str) -> Vec<String> {
+        let mut elements = vec![String::new()];
+        let (mut quoted, mut escaped) = (false, false);
+        for c in list.chars() {
+            match c {
+                ',' if !quoted => elements.push(String::new()),
+                _ => elements.last_mut().unwrap().push(c),
+            }
+            quoted ^= c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+        }
+        elements.reverse();
+        elements
+    }
+
+    const ELEMENT: &str = r#"[ a]{0,2}(for=)?([a;]|"(\\["\\,;a]|[,;a ]){0,4}"){0,3}"#;
+
+    fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            prop::sample::select(&b"\"\\,;= "[..]),
+            0x20..=0x7e_u8,
+            0x80..=0xff_u8,
+        ];
+        prop::collection::vec(byte, 0..20)
+    }
+
+    proptest! {
+        #[test]
+        fn a_well_formed_list_is_split_alike_from_either_end(
+            list in prop::collection::vec(ELEMENT, 1..5),
+        ) {
+            let list = list.join(",");
+            let elements: Vec<_> = Elements(Some(list.as_bytes())).collect();
+            let expected = from_the_left(&list);
+            prop_assert_eq!(elements, expected.iter().map(String::as_bytes).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn what_stands_on_the_left_changes_no_entry(
+            left in any_bytes(),
+            right in prop::collection::vec(ELEMENT, 1..4),
+        ) {
+            let right = right.join(",");
+            let line = [&left[..], b",", right.as_bytes()].concat();
+            for header in ["forwarded", "x-forwarded-for"] {
+                let read = |lines: &[&[u8]]| match header {
+                    "forwarded" => shown(forwarded(&headers(header, lines))),
+                    _ => shown(x_forwarded_for(&headers(header, lines))),
+                };
+                let alone = read(&[right.as_bytes()]);
+                for hops in [read(&[&line]), read(&[&left, right.as_bytes()])] {
+                    prop_assert_eq!(&hops[..alone.len()], &alone[..]);
+                }
+            }
+        }
+    }
+}
