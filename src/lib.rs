@@ -30,6 +30,7 @@
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
 //! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
+//! | what an upstream says of its limits | [`feedback`] |
 //! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
 //! | what it costs, and how that grows | [`performance`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
@@ -68,6 +69,8 @@ mod denial;
 mod departure;
 mod epoch;
 mod error;
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+pub mod feedback;
 mod guard;
 pub mod key;
 mod limiter;

@@ -1,0 +1,153 @@
+use std::time::Duration;
+
+/// What a response advises: a pause, an allowance, both or nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::feedback::Advice;
+///
+/// let (pause, reset) = (Duration::from_secs(20), Duration::from_secs(40));
+/// let advice = Advice::pause(pause).and(Advice::remaining(15, reset));
+/// assert_eq!(advice.wait(), Some(pause));
+/// assert_eq!(advice.allowance(), Some((15, reset)));
+/// ```
+///
+/// All times count from the moment at which the response was read. The default is [`none`](Advice::none).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[must_use = "advice does nothing until it is heeded"]
+pub struct Advice {
+    wait: Option<Duration>,
+    allowance: Option<(u32, Duration)>,
+}
+
+impl Advice {
+    /// Nothing: the response does not say anything of limits.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Nothing may depart for so long.
+    ///
+    /// A pause of zero is [`none`](Self::none).
+    pub fn pause(time: Duration) -> Self {
+        Self {
+            wait: (!time.is_zero()).then_some(time),
+            allowance: None,
+        }
+    }
+
+    /// No more than `count` requests may depart within this time.
+    ///
+    /// If that is none, it is a [`pause`](Self::pause); a time of zero is [`none`](Self::none).
+    pub fn remaining(count: u32, within: Duration) -> Self {
+        if count == 0 {
+            return Self::pause(within);
+        }
+        Self {
+            wait: None,
+            allowance: (!within.is_zero()).then_some((count, within)),
+        }
+    }
+
+    /// What is stricter of the two: the longer pause, and the fewer that remain.
+    ///
+    /// Where as many remain by both, it is for the longer of the two times.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::feedback::Advice;
+    ///
+    /// let minute = Advice::remaining(5, Duration::from_secs(60));
+    /// let day = Advice::remaining(800, Duration::from_secs(86_400));
+    /// assert_eq!(day.and(minute), minute);
+    /// ```
+    pub fn and(self, other: Self) -> Self {
+        let fewer = |(a, a_within): (u32, Duration), (b, b_within): (u32, Duration)| {
+            if (a, b_within) <= (b, a_within) {
+                (a, a_within)
+            } else {
+                (b, b_within)
+            }
+        };
+        Self {
+            wait: self.wait.max(other.wait),
+            allowance: match (self.allowance, other.allowance) {
+                (Some(one), Some(another)) => Some(fewer(one, another)),
+                (one, another) => one.or(another),
+            },
+        }
+    }
+
+    /// For how long nothing may depart, if there is a pause; never zero.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        self.wait
+    }
+
+    /// How many requests may depart, at most, and within which time; neither is ever zero.
+    #[must_use]
+    pub fn allowance(&self) -> Option<(u32, Duration)> {
+        self.allowance
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_says_nothing_is_none() {
+        for advice in [
+            Advice::default(),
+            Advice::pause(Duration::ZERO),
+            Advice::remaining(0, Duration::ZERO),
+            Advice::remaining(5, Duration::ZERO),
+        ] {
+            assert_eq!(advice, Advice::none());
+            assert_eq!((advice.wait(), advice.allowance()), (None, None));
+        }
+    }
+
+    #[test]
+    fn an_allowance_of_none_is_a_pause() {
+        assert_eq!(Advice::remaining(0, SECOND), Advice::pause(SECOND));
+        assert_eq!(Advice::pause(SECOND).wait(), Some(SECOND));
+        assert_eq!(Advice::pause(SECOND).allowance(), None);
+        assert_eq!(Advice::remaining(1, SECOND).wait(), None);
+        assert_eq!(Advice::remaining(1, SECOND).allowance(), Some((1, SECOND)));
+    }
+
+    #[test]
+    fn the_stricter_of_two_is_kept() {
+        let five = Advice::remaining(5, SECOND);
+        let six = Advice::remaining(6, 9 * SECOND);
+        assert_eq!(five.and(six), five);
+        let longer = Advice::remaining(5, 2 * SECOND);
+        assert_eq!(five.and(longer), longer);
+        let pause = Advice::pause(3 * SECOND);
+        assert_eq!(Advice::pause(SECOND).and(pause), pause);
+        assert_eq!(five.and(pause).wait(), pause.wait());
+        assert_eq!(five.and(pause).allowance(), five.allowance());
+    }
+
+    fn advice() -> impl Strategy<Value = Advice> {
+        (0_u64..4, 0_u32..4, 0_u64..4).prop_map(|(pause, count, within)| {
+            Advice::pause(Duration::from_secs(pause))
+                .and(Advice::remaining(count, Duration::from_secs(within)))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_joining_does_not_matter(a in advice(), b in advice(), c in advice()) {
+            prop_assert_eq!(a.and(b), b.and(a));
+            prop_assert_eq!(a.and(b).and(c), a.and(b.and(c)));
+            prop_assert_eq!(a.and(a), a);
+            prop_assert_eq!(a.and(Advice::none()), a);
+        }
+    }
+}
