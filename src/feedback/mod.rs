@@ -5,39 +5,58 @@
 //!
 //! | reader | what it reads |
 //! | --- | --- |
+//! | [`Headers`] | `Retry-After`, `RateLimit`, and what came before it, such as `X-RateLimit-Remaining` |
 //! | [`Unheeded`] | nothing |
 //! | a closure | [whatever it knows of](Feedback#closures) |
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_throttle::feedback::{Advice, Feedback, Headers};
+//!
+//! let throttled = http::Response::builder().status(429).header("retry-after", "20").body(()).unwrap();
+//! assert_eq!(Headers::new().read(&throttled), Advice::pause(Duration::from_secs(20)));
+//!
+//! let served = http::Response::builder().header("ratelimit", r#""hour";r=15;t=40"#).body(()).unwrap();
+//! assert_eq!(Headers::new().read(&served), Advice::remaining(15, Duration::from_secs(40)));
+//! ```
 
 use std::sync::Arc;
 
 mod advice;
+mod head;
+mod headers;
+mod limits;
+mod lines;
+mod number;
+mod origin;
 
-pub use self::advice::Advice;
+pub use self::{advice::Advice, head::ResponseHead, headers::Headers};
 
 /// Reads from a response what the upstream says of its limits.
 ///
 /// # Closures
 ///
 /// Closures are readers, for an upstream that has a way of its own. This one tells how many requests
-/// are left of a quota per minute, in a header:
+/// are left of a quota per minute, in a header, and is understood as any other where that is missing:
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_throttle::feedback::{Advice, Feedback};
+/// use tower_throttle::feedback::{Advice, Feedback, Headers};
 ///
-/// let feedback = |response: &http::Response<()>| {
+/// let others = Headers::new();
+/// let feedback = move |response: &http::Response<()>| {
 ///     let left = response.headers().get("x-quota-left").and_then(|left| left.to_str().ok());
 ///     match left.and_then(|left| left.parse().ok()) {
 ///         Some(left) => Advice::remaining(left, Duration::from_secs(60)),
-///         None => Advice::none(),
+///         None => others.read(response),
 ///     }
 /// };
 ///
 /// let response = http::Response::builder().header("x-quota-left", "5").body(()).unwrap();
 /// assert_eq!(feedback.read(&response), Advice::remaining(5, Duration::from_secs(60)));
 ///
-/// let response = http::Response::new(());
-/// assert_eq!(feedback.read(&response), Advice::none());
+/// let response = http::Response::builder().status(503).header("retry-after", "9").body(()).unwrap();
+/// assert_eq!(feedback.read(&response), Advice::pause(Duration::from_secs(9)));
 /// ```
 ///
 /// What two readers advise is joined by [`Advice::and`].
@@ -74,17 +93,26 @@ mod tests {
 
     use super::*;
 
+    fn throttled() -> http::Response<()> {
+        let response = http::Response::builder().status(429);
+        response.header("retry-after", "7").body(()).unwrap()
+    }
+
     #[test]
     fn a_reader_can_be_chosen_at_run_time() {
         type Reader = Arc<dyn Feedback<http::Response<()>> + Send + Sync>;
         let other = Advice::pause(Duration::from_secs(3));
-        let chosen: [(Reader, Advice); 3] = [
+        let chosen: [(Reader, Advice); 4] = [
+            (
+                Arc::new(Headers::new()),
+                Advice::pause(Duration::from_secs(7)),
+            ),
             (Arc::new(Unheeded), Advice::none()),
             (Arc::new(move |_: &http::Response<()>| other), other),
             (Arc::new(Arc::new(Unheeded)), Advice::none()),
         ];
         for (reader, expected) in chosen {
-            assert_eq!(reader.read(&http::Response::new(())), expected);
+            assert_eq!(reader.read(&throttled()), expected);
         }
     }
 

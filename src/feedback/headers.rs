@@ -1,0 +1,196 @@
+use std::time::{Duration, SystemTime};
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
+
+use super::limits;
+use super::lines::values;
+use super::number::seconds;
+use super::origin::{OriginClock, age};
+use super::{Advice, Feedback, ResponseHead};
+
+/// Reads the headers by which HTTP APIs tell their limits.
+///
+/// Defaults: a pause is at most an [hour](Self::longest_pause), and a 429 that does not say how long it
+/// holds is a pause of a [second](Self::unstated_pause).
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::feedback::{Advice, Feedback, Headers};
+///
+/// let response = http::Response::builder()
+///     .status(403)
+///     .header("date", "Tue, 14 Nov 2023 22:13:20 GMT")
+///     .header("x-ratelimit-limit", "5000")
+///     .header("x-ratelimit-remaining", "0")
+///     .header("x-ratelimit-reset", "1700000300")
+///     .body(())
+///     .unwrap();
+/// assert_eq!(Headers::new().read(&response), Advice::pause(Duration::from_secs(300)));
+/// ```
+///
+/// # What is read
+///
+/// [`Retry-After`] on a 429, a 503 and, as GitHub sends it, a 403: a pause of that many seconds, fractions
+/// allowed, or until that date. On other statuses it is no word on limits, and is ignored.
+///
+/// What remains of a quota, by the first of these forms that is there and not malformed:
+///
+/// | headers | as in | the reset |
+/// | --- | --- | --- |
+/// | `RateLimit: "hour";r=15;t=40` | [draft 11][11] | in seconds |
+/// | `RateLimit: limit=50, remaining=15, reset=40` | [draft 07][07] | in seconds |
+/// | `RateLimit-Remaining`, `RateLimit-Reset` | drafts before that; GitLab | any |
+/// | `X-RateLimit-Remaining`, `X-RateLimit-Reset` | GitHub, Discord, Reddit | any |
+/// | `X-Rate-Limit-Remaining`, `X-Rate-Limit-Reset` | Twitter, Okta | any |
+///
+/// A reset of any kind is a number of seconds from now, a time of the Unix clock in seconds or
+/// milliseconds, told apart by its size, or an HTTP date. Numbers may have a fraction. A `-Reset-After`
+/// beside it, which Discord sends, is in seconds, and goes before it.
+///
+/// - Where nothing remains, it is a pause until the reset, on any status; of several, until the latest.
+/// - Where something remains, it is an [allowance](Advice::remaining) until the reset: of several the
+///   fewest, and of those the one that lasts longest. One that is over by the end of a pause is left out.
+/// - Without a reset, or with one that is over, it says nothing.
+/// - In draft 11, `RateLimit-Policy` gives the unit. Of units that are not requests, such as
+///   `content-bytes`, it counts only that nothing remains; `concurrent-requests` are ignored, as they are
+///   no matter of time.
+///
+/// # Which goes before which
+///
+/// A `Retry-After` is the pause, whatever the reset. With one of zero, or of a moment that is over, it is as
+/// if it were missing.
+///
+/// A 403 is taken for a refusal by a limit only with a `Retry-After`, or if nothing remains.
+///
+/// A response from a cache, by its `Age`, tells what remained long ago, and so nothing; but its `Retry-After`
+/// counts.
+///
+/// # Clocks
+///
+/// Dates and Unix times are measured from the response's own `Date`, so that the clocks of the two hosts
+/// need not agree. Without a `Date` they are measured from the system clock.
+///
+/// # Values that cannot be trusted
+///
+/// Whatever is malformed is ignored, and so is a `RateLimit` that is malformed in any part, as the draft
+/// demands. A number with too many digits is the largest. Of several values of any other header, in one
+/// line or in many, the longest wait and the fewest that remain count.
+///
+/// An upstream, or whoever can alter its responses, can make all wait for the
+/// [longest pause](Self::longest_pause), again and again. For an upstream that you do not trust, make it
+/// short.
+///
+/// [`Retry-After`]: https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
+/// [11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
+/// [07]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07
+#[derive(Debug, Clone)]
+#[must_use = "a reader does nothing until a response is given to it"]
+pub struct Headers {
+    longest_pause: Duration,
+    unstated_pause: Duration,
+}
+
+impl Headers {
+    /// A reader with the defaults.
+    pub fn new() -> Self {
+        Self {
+            longest_pause: Duration::from_secs(3600),
+            unstated_pause: Duration::from_secs(1),
+        }
+    }
+
+    /// Sets to what a longer pause, or the time of an allowance, is cut down. Default: 1 hour.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::feedback::{Advice, Feedback, Headers};
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let response = http::Response::builder().status(503).header("retry-after", "86400").body(()).unwrap();
+    /// assert_eq!(Headers::new().longest_pause(minute).read(&response), Advice::pause(minute));
+    /// ```
+    pub fn longest_pause(mut self, pause: Duration) -> Self {
+        self.longest_pause = pause;
+        self
+    }
+
+    /// Sets the pause after a 429 that does not say for how long it holds. Default: 1 second.
+    ///
+    /// Zero stands for no pause at all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::feedback::{Advice, Feedback, Headers};
+    ///
+    /// let response = http::Response::builder().status(429).body(()).unwrap();
+    /// assert_eq!(Headers::new().read(&response), Advice::pause(Duration::from_secs(1)));
+    /// assert_eq!(Headers::new().unstated_pause(Duration::ZERO).read(&response), Advice::none());
+    /// ```
+    pub fn unstated_pause(mut self, pause: Duration) -> Self {
+        self.unstated_pause = pause;
+        self
+    }
+
+    fn read_at(&self, status: StatusCode, headers: &HeaderMap, local: SystemTime) -> Advice {
+        let clock = OriginClock::new(headers, local);
+        let is_stored = !age(headers).is_zero();
+        let mut limits = if is_stored {
+            vec![]
+        } else {
+            limits::read(headers, clock)
+        };
+        for limit in &mut limits {
+            limit.reset = limit.reset.min(self.longest_pause);
+        }
+        let (exhausted, left): (Vec<_>, Vec<_>) =
+            limits.into_iter().partition(|limit| limit.remaining == 0);
+
+        let retry_after = retry_after(status, headers, clock);
+        if status == StatusCode::FORBIDDEN && retry_after.is_zero() && exhausted.is_empty() {
+            return Advice::none();
+        }
+        let reset = exhausted.iter().map(|limit| limit.reset).max();
+        let pauses = [
+            retry_after,
+            reset.unwrap_or_default(),
+            match status {
+                StatusCode::TOO_MANY_REQUESTS => self.unstated_pause,
+                _ => Duration::ZERO,
+            },
+        ];
+        let stated = pauses.into_iter().find(|pause| !pause.is_zero());
+        let pause = stated.unwrap_or_default().min(self.longest_pause);
+
+        let left = left.iter().filter(|limit| limit.reset > pause);
+        left.map(|limit| Advice::remaining(limit.remaining, limit.reset))
+            .fold(Advice::pause(pause), Advice::and)
+    }
+}
+
+impl Default for Headers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R: ResponseHead> Feedback<R> for Headers {
+    fn read(&self, response: &R) -> Advice {
+        self.read_at(response.status(), response.headers(), SystemTime::now())
+    }
+}
+
+/// The longest `Retry-After`, where the status is one that it refuses with; else zero.
+fn retry_after(status: StatusCode, headers: &HeaderMap, clock: OriginClock<'_>) -> Duration {
+    match status {
+        StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            let wait = |text: &str| seconds(text).or_else(|| clock.until_date(text));
+            let waits = values(headers, &RETRY_AFTER, wait);
+            waits.into_iter().max().unwrap_or_default()
+        }
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! Limits in the field `RateLimit`: a List of [draft 11], or a Dictionary of [draft 07].
+//!
+//! [draft 11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
+//! [draft 07]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sfv::{BareItem, Dictionary, FieldType, Item, List, ListEntry, Parser};
+
+use super::Limit;
+
+static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// What a quota is measured in.
+enum Unit {
+    Requests,
+    /// Those under way at a time: a limit that no reset lifts.
+    ConcurrentRequests,
+    /// What no number of requests follows from, such as bytes.
+    Other,
+}
+
+/// `None` where the field is missing, empty, or malformed in any part.
+pub(super) fn read(headers: &HeaderMap) -> Option<Vec<Limit>> {
+    if !headers.contains_key(&RATE_LIMIT) {
+        return None;
+    }
+    if let Some(limits) = field::<List>(headers, &RATE_LIMIT) {
+        let policies = field(headers, &RATE_LIMIT_POLICY).unwrap_or_default();
+        return service_limits(&limits, &policies);
+    }
+    let dictionary: Dictionary = field(headers, &RATE_LIMIT)?;
+    Some(vec![Limit {
+        remaining: at_most_u32(member(&dictionary, "remaining")?),
+        reset: Duration::from_secs(member(&dictionary, "reset")?),
+    }])
+}
+
+fn service_limits(items: &List, policies: &List) -> Option<Vec<Limit>> {
+    let mut limits = Vec::new();
+    for entry in items {
+        let ListEntry::Item(item) = entry else {
+            return None;
+        };
+        item.bare_item.as_string()?;
+        let remaining = natural(item.params.get("r")?)?;
+        let reset = item.params.get("t").map_or(Some(0), natural)?;
+        let is_read = match unit(item, policies) {
+            Unit::Requests => true,
+            Unit::ConcurrentRequests => false,
+            Unit::Other => remaining == 0,
+        };
+        if is_read {
+            limits.push(Limit {
+                remaining: at_most_u32(remaining),
+                reset: Duration::from_secs(reset),
+            });
+        }
+    }
+    (!items.is_empty()).then_some(limits)
+}
+
+/// The unit by the first policy that the item is of. Without one it is requests, the draft's default.
+fn unit(item: &Item, policies: &List) -> Unit {
+    let policy = policies.iter().find_map(|entry| match entry {
+        ListEntry::Item(policy) if is_of(item, policy) => Some(policy),
+        _ => None,
+    });
+    let unit = policy.and_then(|policy| policy.params.get("qu")?.as_string());
+    match unit.map(|unit| unit.as_str()) {
+        // The draft's text has the plural, and its registry the singular.
+        None | Some("requests" | "request") => Unit::Requests,
+        Some("concurrent-requests") => Unit::ConcurrentRequests,
+        Some(_) => Unit::Other,
+    }
+}
+
+/// Whether they have the same name and, if both state one, the same partition key.
+fn is_of(item: &Item, policy: &Item) -> bool {
+    let partitions = (item.params.get("pk"), policy.params.get("pk"));
+    item.bare_item == policy.bare_item
+        && !matches!(partitions, (Some(one), Some(another)) if one != another)
+}
+
+fn member(dictionary: &Dictionary, key: &str) -> Option<u64> {
+    match dictionary.get(key)? {
+        ListEntry::Item(item) => natural(&item.bare_item),
+        ListEntry::InnerList(_) => None,
+    }
+}
+
+fn natural(item: &BareItem) -> Option<u64> {
+    u64::try_from(i64::from(item.as_integer()?)).ok()
+}
+
+fn at_most_u32(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// All lines of a field as one, as [RFC 9651] has it.
+///
+/// [RFC 9651]: https://www.rfc-editor.org/rfc/rfc9651#section-4.2
+fn field<T: FieldType>(headers: &HeaderMap, name: &HeaderName) -> Option<T> {
+    let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    let lines: Vec<_> = lines.collect();
+    Parser::new(&lines.join(&b", "[..])).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(limits: &[&str], policies: &[&str]) -> Option<Vec<(u32, u64)>> {
+        let mut headers = HeaderMap::new();
+        for value in limits {
+            headers.append(&RATE_LIMIT, value.parse().unwrap());
+        }
+        for value in policies {
+            headers.append(&RATE_LIMIT_POLICY, value.parse().unwrap());
+        }
+        let limits = super::read(&headers)?;
+        let seconds = |limit: Limit| (limit.remaining, limit.reset.as_secs());
+        Some(limits.into_iter().map(seconds).collect())
+    }
+
+    #[test]
+    fn each_item_is_a_limit_and_all_lines_are_one_list() {
+        for (lines, expected) in [
+            (&[r#""default";r=50;t=30"#][..], &[(50, 30)][..]),
+            (&[r#""default";r=999;pk=:dHJpYWwxMjEzMjM=:"#], &[(999, 0)]),
+            (
+                &[r#""a,b;\"r";r=1;t=2 , "c"; t=4; r=3;q=9;x-y"#],
+                &[(1, 2), (3, 4)],
+            ),
+            (&[r#""a";r=1;t=2"#, r#""b";r=3;t=4"#], &[(1, 2), (3, 4)]),
+            (
+                &[r#""a";r=999999999999999;t=999999999999999"#],
+                &[(u32::MAX, 999_999_999_999_999)],
+            ),
+            (&["limit=100, remaining=50, reset=30"], &[(50, 30)]),
+            (&["reset=30;a", "remaining=50", "policy=\"x\""], &[(50, 30)]),
+        ] {
+            assert_eq!(read(lines, &[]).as_deref(), Some(expected), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_in_any_part_is_no_limit_at_all() {
+        for line in [
+            "",
+            "50",
+            r#""a""#,
+            r#""a";t=30"#,
+            r#""a";r=-1;t=30"#,
+            r#""a";r=1.5;t=30"#,
+            r#""a";r=1;t=30.5"#,
+            r#""a";r=1;t=-30"#,
+            r#""a";r;t=30"#,
+            r#""a";r=1;t=1000000000000000"#,
+            r#""a";r="1";t=30"#,
+            r#""a";r=1;t=30,"#,
+            r#"a;r=1;t=30"#,
+            r#"("a");r=1;t=30"#,
+            r#""a";r=1;t=30, "b";r=?1"#,
+            r#""a";r=1;t=30, limit=100"#,
+            "limit=100, remaining=50",
+            "limit=100, reset=30",
+            "remaining=50, reset=-1",
+            "remaining=50, reset=(30)",
+            "remaining=5_0, reset=30",
+        ] {
+            assert_eq!(read(&[line], &[]), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_unit_is_that_of_the_policy_of_the_same_name() {
+        let limits = r#""a";r=7;t=1, "b";r=0;t=2"#;
+        for (policies, expected) in [
+            (&[][..], &[(7, 1), (0, 2)][..]),
+            (&[r#""a";q=9;w=1;qu="requests""#], &[(7, 1), (0, 2)]),
+            (&[r#""a";q=9;w=1;qu="request""#], &[(7, 1), (0, 2)]),
+            (
+                &[
+                    r#""a";q=9;qu="content-bytes""#,
+                    r#""b";q=9;qu="acme-points""#,
+                ],
+                &[(0, 2)],
+            ),
+            (&[r#""b";q=9;qu="concurrent-requests", "c";q=1"#], &[(7, 1)]),
+            (
+                &[r#""a";q=9;qu="concurrent-requests", "b";q=9;qu="concurrent-requests""#],
+                &[],
+            ),
+            (
+                &[r#""a";q=9, "a";q=9;qu="content-bytes""#],
+                &[(7, 1), (0, 2)],
+            ),
+            (&[r#""a";q=9;qu=content-bytes"#], &[(7, 1), (0, 2)]),
+            (&["100;w=60"], &[(7, 1), (0, 2)]),
+            (&[r#""a";q=9;qu="content-bytes","#], &[(7, 1), (0, 2)]),
+        ] {
+            assert_eq!(
+                read(&[limits], policies).as_deref(),
+                Some(expected),
+                "{policies:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_policy_of_another_partition_says_nothing_of_the_unit() {
+        let policies = [r#""a";q=9;pk=:QQ==:;qu="content-bytes", "a";q=9;pk=:Qg==:"#];
+        let none = Some(vec![]);
+        assert_eq!(read(&[r#""a";r=7;t=1;pk=:QQ==:"#], &policies), none);
+        assert_eq!(
+            read(&[r#""a";r=7;t=1;pk=:Qg==:"#], &policies),
+            Some(vec![(7, 1)])
+        );
+        assert_eq!(read(&[r#""a";r=7;t=1"#], &policies), none);
+    }
+}

@@ -1,0 +1,49 @@
+//! The lines of a header that may come more than once: [`values`].
+
+use http::{HeaderMap, HeaderName};
+
+/// The values of all lines of a header. A line is one value, or several with commas between them; it is
+/// left out if any of them is malformed.
+pub(super) fn values<T>(
+    headers: &HeaderMap,
+    name: &HeaderName,
+    value: impl Fn(&str) -> Option<T>,
+) -> Vec<T> {
+    let value = |text: &str| value(text.trim());
+    // The whole comes first, as a date has a comma of its own.
+    let line = |line: &str| match value(line) {
+        Some(value) => Some(vec![value]),
+        None => line.split(',').map(value).collect(),
+    };
+    let lines = headers.get_all(name).iter();
+    let lines = lines.filter_map(|bytes| bytes.to_str().ok());
+    lines.filter_map(line).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::feedback::number::count;
+
+    #[test]
+    fn a_malformed_line_does_not_disturb_the_others() {
+        let name = HeaderName::from_static("x-a");
+        for (lines, expected) in [
+            (&[][..], &[][..]),
+            (&["7"], &[7]),
+            (&[" 7\t", "8"], &[7, 8]),
+            (&["7, 8,9"], &[7, 8, 9]),
+            (&["1, x", "8", "\u{e9}"], &[8]),
+            (&["", ",1", "1,"], &[]),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
+                headers.append(&name, line);
+            }
+            assert_eq!(values(&headers, &name, count), expected, "{lines:?}");
+        }
+    }
+}
