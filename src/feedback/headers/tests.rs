@@ -4,6 +4,7 @@ use http::HeaderMap;
 
 use super::*;
 
+mod properties;
 mod samples;
 
 /// The system clock of all tests: Tue, 14 Nov 2023 22:13:20 GMT.
