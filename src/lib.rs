@@ -89,6 +89,8 @@ mod quota;
 mod reqwest;
 mod said;
 pub mod store;
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+mod telling;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 #[cfg(feature = "tower")]

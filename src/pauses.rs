@@ -30,6 +30,8 @@ struct Pause {
     until: u64,
     /// The same on the local one, or a little later.
     over: Instant,
+    /// When it was heard of, or set, on the store's clock.
+    since: u64,
     /// The quotas with whose state the store keeps it.
     policy: u64,
 }
@@ -57,6 +59,7 @@ impl Pauses {
             let pause = Pause {
                 until: notice.paused,
                 over,
+                since: notice.since,
                 policy: policy.id_hash(),
             };
             known.insert(key.clone(), pause);
@@ -67,6 +70,16 @@ impl Pauses {
     /// Until when nothing departs for a key, on the store's clock; 0 if nothing is known.
     pub(crate) fn until(&self, key: &Key) -> u64 {
         self.find(key, |pause| pause.until).unwrap_or(0)
+    }
+
+    /// Whether a pause began after this slot: what the request says that had it is old.
+    #[cfg_attr(
+        not(any(feature = "tower", feature = "reqwest")),
+        expect(dead_code, reason = "only the adapters read responses")
+    )]
+    pub(crate) fn are_newer(&self, key: &Key, departed: u64) -> bool {
+        self.find(key, |pause| departed < pause.since)
+            .unwrap_or(false)
     }
 
     /// Whether there is a pause that the store does not keep with the state of these quotas.

@@ -10,6 +10,8 @@ use crate::algorithm::micros;
 use crate::epoch::Epoch;
 use crate::key::Key;
 use crate::line::Departing;
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+use crate::telling::Departed;
 
 /// The right to depart now.
 ///
@@ -57,6 +59,17 @@ impl Permit {
     )]
     pub(crate) fn expires(&self) -> Instant {
         self.departing.expires()
+    }
+
+    /// It has departed, and will be answered.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn depart(self) -> Departed {
+        Departed::new(
+            self.epoch,
+            self.key,
+            self.departing.slot.at,
+            self.departing.remaining,
+        )
     }
 
     /// Gives the slot back, unused: to the next in line, or to the store for any replica to take.

@@ -9,13 +9,16 @@ use reqwest_middleware::{Middleware, Next, Result};
 
 use crate::departure::Departure;
 use crate::error::Error;
+use crate::feedback::{Feedback, Headers, Unheeded};
 use crate::key::{self, Extracted, KeyExtractor};
 use crate::limiter::Limiter;
 
 /// Delays requests until the limiter lets them depart.
 ///
 /// Defaults: the key is the request's [host](key::host). The response's extensions say how the
-/// request [departed](Departure).
+/// request [departed](Departure). What the upstream says of its limits, in
+/// [whatever headers](crate::feedback), wins over the quotas: after a 429 nothing departs for that key, in any
+/// replica, until the upstream takes requests again.
 ///
 /// ```
 /// use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
@@ -54,6 +57,7 @@ use crate::limiter::Limiter;
 pub struct ThrottleMiddleware {
     limiter: Limiter,
     key: Arc<dyn KeyExtractor<Request> + Send + Sync>,
+    feedback: Arc<dyn Feedback<Response> + Send + Sync>,
 }
 
 impl ThrottleMiddleware {
@@ -63,6 +67,7 @@ impl ThrottleMiddleware {
         Self {
             limiter,
             key: Arc::new(key::host()),
+            feedback: Arc::new(Headers::new()),
         }
     }
 
@@ -71,6 +76,19 @@ impl ThrottleMiddleware {
     pub fn key(mut self, key: impl KeyExtractor<Request> + Send + Sync + 'static) -> Self {
         self.key = Arc::new(key);
         self
+    }
+
+    /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
+    #[must_use]
+    pub fn feedback(mut self, feedback: impl Feedback<Response> + Send + Sync + 'static) -> Self {
+        self.feedback = Arc::new(feedback);
+        self
+    }
+
+    /// Reads no limits from responses.
+    #[must_use]
+    pub fn without_feedback(self) -> Self {
+        self.feedback(Unheeded)
     }
 }
 
@@ -88,9 +106,13 @@ impl Middleware for ThrottleMiddleware {
             Extracted::Refused(reason) => return Err(refused(Error::no_key(reason))),
         };
         let permit = self.limiter.acquire(key).await.map_err(refused)?;
-        let departure = Departure::from(&permit);
+        let (departure, departed) = (Departure::from(&permit), permit.depart());
         let mut response = next.run(request, extensions).await?;
         response.extensions_mut().insert(departure);
+        // Before the response is known, lest it be followed by another attempt at once.
+        if let Some(telling) = departed.tell(self.feedback.read(&response)) {
+            telling.await;
+        }
         Ok(response)
     }
 }

@@ -12,8 +12,11 @@ hold.__index = hold
 -- By kind: pause, allowance.
 local holds
 
+-- Reads what stands in the value of this name, if there is one; returns what is behind the holds.
 function hold.load(raw, key, now)
   holds = { touched = false }
+  if not raw then return '' end
+  if raw == '' then refuse(key) end
   if #raw % 8 ~= 1 then return raw end
   if #raw < HOLDS or string.byte(raw) ~= 1 then refuse(key) end
   local numbers = { struct.unpack('<xI8I8I8I8I8I8', raw) }

@@ -45,7 +45,7 @@ function ledger.load(states, aside, quotas, now)
   ledger.now, ledger.counters, ledger.quotas, ledger.aside = now, counters, #quotas, aside
   ledger.size = size  -- of a slot, its receipt included
   ledger.burst_at, ledger.burst_size = 0, 0
-  free.load(hold.load(redis.call('GET', aside) or '', aside, now), aside, size, now)
+  free.load(hold.load(redis.call('GET', aside), aside, now), aside, size, now)
   ledger.join_holds()
   local past = free.take_past()
   if #past > 0 then ledger.give_back_all(past) end
@@ -96,13 +96,11 @@ function ledger.heed(word, span, number)
     until_when = 2 ^ 53 - 1
   end
   ledger.join_holds()
-  local since = now
-  if word == 0 then
-    since = 0
-    for i = ledger.quotas + 1, #ledger.counters do
-      local counter = ledger.counters[i]
-      since, until_when = math.max(since, counter.since), math.max(until_when, counter.stop)
-    end
+  local since = until_when > 0 and now or 0
+  for i = ledger.quotas + 1, #ledger.counters do
+    local counter = ledger.counters[i]
+    since = math.max(since, counter.since)
+    if word == 0 then until_when = math.max(until_when, counter.stop) end
   end
   return since, until_when, holds.pause and holds.pause.stop or 0
 end

@@ -69,13 +69,13 @@ use super::{Advice, Feedback, ResponseHead};
 /// # Clocks
 ///
 /// Dates and Unix times are measured from the response's own `Date`, so that the clocks of the two hosts
-/// need not agree. Without a `Date` they are measured from the system clock.
+/// need not agree. Without a `Date`, or with several that differ, they are measured from the system clock.
 ///
 /// # Values that cannot be trusted
 ///
 /// Whatever is malformed is ignored, and so is a `RateLimit` that is malformed in any part, as the draft
-/// demands. A number with too many digits is the largest. Of several values of any other header, in one
-/// line or in many, the longest wait and the fewest that remain count.
+/// demands. A number with too many digits is the largest. Of several values of one of the other headers, in
+/// one line or in many, the longest wait and the fewest that remain count.
 ///
 /// An upstream, or whoever can alter its responses, can make all wait for the
 /// [longest pause](Self::longest_pause), again and again. For an upstream that you do not trust, make it

@@ -93,10 +93,15 @@ impl Ledger {
             Word::Allow { left, span } => self.allow(now, left, after(span)),
             Word::Resume => self.resume(),
         };
+        let notice = self.notice(now);
         Notice {
-            since: now,
+            since: if until > 0 {
+                notice.since.max(now)
+            } else {
+                notice.since
+            },
             until,
-            ..self.notice(now)
+            ..notice
         }
     }
 

@@ -160,9 +160,9 @@ proptest! {
 
     #[test]
     fn what_is_malformed_does_not_disturb_the_rest(
-        status in status(), headers in headers(), name in select(&NAMES), tail in "[a-z!]{0,5}",
+        status in status(), mut headers in headers(), name in select(&NAMES), tail in "[a-z!]{0,5}",
     ) {
-        prop_assume!(!headers.contains_key(name));
+        headers.remove(name);
         let local = UNIX_EPOCH + secs(NOW);
         let mut more = headers.clone();
         more.insert(name, format!("!{tail}").parse().unwrap());

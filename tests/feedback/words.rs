@@ -1,0 +1,193 @@
+//! What is understood, and what it does.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use reqwest_middleware::ClientWithMiddleware;
+use tower_throttle::feedback::{Advice, Headers};
+use tower_throttle::{Limiter, LimiterBuilder, Quota, ThrottleMiddleware};
+
+use super::provider::{Answer, Provider};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn per_second(limit: u32) -> LimiterBuilder {
+    Limiter::builder().quota(Quota::per_second(limit))
+}
+
+fn build(builder: LimiterBuilder) -> Limiter {
+    builder.build().expect("a valid policy")
+}
+
+fn client(throttle: ThrottleMiddleware) -> ClientWithMiddleware {
+    let plain = reqwest::Client::builder()
+        .no_proxy()
+        .build()
+        .expect("a client");
+    reqwest_middleware::ClientBuilder::new(plain)
+        .with(throttle)
+        .build()
+}
+
+/// The key of the provider.
+fn host(provider: &Provider) -> String {
+    provider.uri().trim_start_matches("http://").to_owned()
+}
+
+async fn get(client: &ClientWithMiddleware, provider: &Provider) -> u16 {
+    let answer = client.get(provider.uri()).send().await.expect("an answer");
+    answer.status().into()
+}
+
+/// How long the next request would have to wait, after one that is answered so.
+async fn wait_after(answer: Answer, make: impl Fn(Limiter) -> ThrottleMiddleware) -> Duration {
+    let provider = Provider::start(move |_, _| answer.clone()).await;
+    let limiter = build(per_second(100));
+    let client = client(make(limiter.clone()));
+    get(&client, &provider).await;
+    let snapshot = limiter.peek(host(&provider)).await.expect("an answer");
+    snapshot.delay()
+}
+
+fn assert_about(wait: Duration, expected: Duration, what: &str) {
+    // As the answer was read a while ago, and busy machines take longer.
+    let range = expected.saturating_sub(SECOND * 5)..=expected;
+    assert!(range.contains(&wait), "{what}: {wait:?}, not {expected:?}");
+}
+
+fn unix_time(ahead: u64) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("later than 1970").as_secs() + ahead
+}
+
+#[tokio::test]
+async fn what_pauses_pauses_and_what_does_not_does_not() {
+    let date = |ahead| {
+        let at = std::time::SystemTime::now() + Duration::from_secs(ahead);
+        httpdate::fmt_http_date(at)
+    };
+    let pausing = [
+        (
+            "429 with seconds",
+            Answer::new(429).header("Retry-After", 60),
+            60,
+        ),
+        (
+            "429 with a date",
+            Answer::new(429).header("Retry-After", date(61)),
+            61,
+        ),
+        ("503", Answer::new(503).header("Retry-After", 60), 60),
+        (
+            "draft 11",
+            Answer::new(200).header("RateLimit", "\"burst\";r=0;t=60"),
+            60,
+        ),
+        (
+            "draft 7",
+            Answer::new(200).header("RateLimit", "limit=10, remaining=0, reset=60"),
+            60,
+        ),
+        (
+            "the triple",
+            Answer::new(200)
+                .header("RateLimit-Limit", 10)
+                .header("RateLimit-Remaining", 0)
+                .header("RateLimit-Reset", 60),
+            60,
+        ),
+        (
+            "GitHub's 403",
+            Answer::new(403)
+                .header("X-RateLimit-Limit", 5_000)
+                .header("X-RateLimit-Remaining", 0)
+                .header("X-RateLimit-Reset", unix_time(61)),
+            61,
+        ),
+        (
+            "GitHub's secondary 403",
+            Answer::new(403).header("Retry-After", 60),
+            60,
+        ),
+        (
+            "what is absurd",
+            Answer::new(429).header("Retry-After", "99999999999999"),
+            3_600,
+        ),
+    ];
+    for (what, answer, seconds) in pausing {
+        let wait = wait_after(answer, ThrottleMiddleware::new).await;
+        assert_about(wait, SECOND * seconds, what);
+    }
+    for (what, answer) in [
+        ("success", Answer::new(200)),
+        (
+            "success with Retry-After",
+            Answer::new(200).header("Retry-After", 60),
+        ),
+        ("a plain 403", Answer::new(403)),
+        ("a plain 503", Answer::new(503)),
+        (
+            "what is malformed",
+            Answer::new(503).header("Retry-After", "soon"),
+        ),
+        (
+            "what is malformed, too",
+            Answer::new(200).header("RateLimit", "\"a\";r=;t=60"),
+        ),
+        (
+            "plenty",
+            Answer::new(200).header("RateLimit", "\"hour\";r=4000;t=60"),
+        ),
+    ] {
+        let wait = wait_after(answer, ThrottleMiddleware::new).await;
+        assert_eq!(wait, Duration::ZERO, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_wants_heeds_nothing_or_something_else() {
+    let answer = || {
+        Answer::new(429)
+            .header("Retry-After", 60)
+            .header("X-Left", 0)
+    };
+    let wait = wait_after(answer(), |limiter| {
+        ThrottleMiddleware::new(limiter).without_feedback()
+    });
+    assert_eq!(wait.await, Duration::ZERO);
+    let wait = wait_after(answer(), |limiter| {
+        ThrottleMiddleware::new(limiter).feedback(|response: &reqwest::Response| {
+            match response.headers().contains_key("x-left") {
+                true => Advice::pause(SECOND * 30),
+                false => Advice::none(),
+            }
+        })
+    });
+    assert_about(wait.await, SECOND * 30, "a closure");
+    let wait = wait_after(answer(), |limiter| {
+        let headers = Headers::new().longest_pause(SECOND * 40);
+        ThrottleMiddleware::new(limiter).feedback(headers)
+    });
+    assert_about(wait.await, SECOND * 40, "a cap");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_depart_than_are_said_to_remain() {
+    // Of 1,000 in a long while, 5 are left after the first request.
+    let provider = Provider::start(|number, _| {
+        let left = 5_usize.saturating_sub(number);
+        Answer::new(200).header("RateLimit", format!("\"hour\";r={left};t=4"))
+    })
+    .await;
+    let limiter = build(per_second(20));
+    let client = client(ThrottleMiddleware::new(limiter.clone()));
+    get(&client, &provider).await;
+    let snapshot = limiter.peek(host(&provider)).await.expect("an answer");
+    assert_eq!(snapshot.remaining(), 5);
+    let answers = join_all((0..15).map(|_| get(&client, &provider)));
+    assert_eq!(answers.await, [200; 15]);
+    let arrivals = provider.arrivals();
+    let early = arrivals.iter().filter(|&&at| at < SECOND * 39 / 10).count();
+    assert_eq!(early, 6, "{arrivals:?}");
+}
