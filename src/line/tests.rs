@@ -1,5 +1,6 @@
 //! The queue and a ledger against each other, through random histories of a process's waiters.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::algorithm::ledger::{Ledger, Terms};
 use crate::algorithm::micros;
 use crate::clock::StoreClock;
 use crate::guard::Guard;
-use crate::store::{Reserved, StoreError};
+use crate::store::{Notice, Reserved, StoreError, Word};
 use crate::test_util::history::History;
 
 mod lone;
@@ -39,6 +40,8 @@ enum Step {
     Fail,
     GiveBack,
     Pass(u64),
+    Say(Word),
+    Hear,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -55,6 +58,19 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Fail),
         2 => Just(Step::GiveBack),
         6 => prop_oneof![0..8_u64, 0..40_u64, 0..600_u64].prop_map(Step::Pass),
+        1 => word().prop_map(Step::Say),
+        1 => Just(Step::Hear),
+    ]
+}
+
+fn word() -> impl Strategy<Value = Word> {
+    let span = (0..3_000_000_u64).boxed();
+    let departed = u64::MAX;
+    prop_oneof![
+        3 => span.clone().prop_map(move |span| Word::Pause { span, departed }),
+        2 => (0..5_u32, span).prop_map(|(left, span)| Word::Allow { left, span }),
+        1 => Just(Word::Resume),
+        1 => Just(Word::None),
     ]
 }
 
@@ -64,6 +80,8 @@ struct World {
     guard: Arc<Guard>,
     clock: StoreClock,
     ledger: Ledger,
+    /// When the store did something last.
+    served: u64,
     start: Instant,
     now: Instant,
     in_flight: Option<(Asked, Instant, Duration)>,
@@ -72,6 +90,10 @@ struct World {
     /// When, at what cost and in which order of arrival.
     departed: Vec<(Duration, u32, u64)>,
     records: Vec<(u64, u32)>,
+    /// What was said and not yet heard, and whether it still holds.
+    said: VecDeque<(Notice, bool)>,
+    /// When the last pause was heard of, and until when it holds.
+    paused: Option<(u64, u64)>,
 }
 
 impl World {
@@ -86,6 +108,7 @@ impl World {
                 limit: LIMIT,
                 window: micros(WINDOW),
             }]),
+            served: 0,
             start,
             now: start,
             in_flight: None,
@@ -93,6 +116,8 @@ impl World {
             arrivals: 0,
             departed: Vec::new(),
             records: Vec::new(),
+            said: VecDeque::new(),
+            paused: None,
         }
     }
 
@@ -126,12 +151,23 @@ impl World {
             }
             Step::GiveBack => {
                 let surplus = self.queue.take_surplus();
-                self.ledger.release(self.store_time(), &surplus);
+                self.served = self.store_time();
+                self.ledger.release(self.served, &surplus);
             }
             Step::Pass(millis) => {
                 self.now += Duration::from_millis(*millis);
                 self.queue.advance(self.now, &mut Wakes::new());
             }
+            Step::Say(word) => {
+                self.served = self.store_time();
+                let notice = self.ledger.heed(self.served, *word);
+                if *word == Word::Resume {
+                    self.paused = None;
+                    self.said.iter_mut().for_each(|(_, holds)| *holds = false);
+                }
+                self.said.push_back((notice, true));
+            }
+            Step::Hear => self.hear(),
             Step::Leave(_) | Step::Look(_) | Step::Ask => {}
         }
     }
@@ -166,7 +202,9 @@ impl World {
             return;
         };
         let half = micros(self.now - sent) / 2;
-        let at = self.store_time() - half;
+        // But not before what it did last.
+        let at = (self.store_time() - half).max(self.served);
+        self.served = at;
         let terms = Terms {
             not_before: asked.not_before,
             ..self.terms(guard)
@@ -183,6 +221,16 @@ impl World {
         self.queue
             .answered(&asked, reserved, call, &mut Wakes::new());
         self.queue.advance(self.now, &mut Wakes::new());
+    }
+
+    fn hear(&mut self) {
+        let Some((notice, holds)) = self.said.pop_front() else {
+            return;
+        };
+        if holds {
+            self.paused = (notice.paused > 0).then(|| (self.store_time(), notice.paused));
+        }
+        self.queue.hear(notice, self.now, &mut Wakes::new());
     }
 
     fn look_all(&mut self) {
@@ -203,6 +251,15 @@ impl World {
             Poll::Ready(Ok(held)) => {
                 assert_eq!(held.slot.cost, cost);
                 assert!(held.due <= self.now && self.now < held.expires);
+                if let Some((heard, until)) = self.paused {
+                    // Who was about to leave does.
+                    let slot = &held.slot;
+                    assert!(
+                        slot.at <= heard || slot.at >= until,
+                        "{slot:?} in {:?}",
+                        self.paused
+                    );
+                }
                 self.departed
                     .push((self.now - self.start, cost, id.arrival()));
                 self.records.push((held.slot.record, cost));
@@ -220,7 +277,13 @@ impl World {
     fn finish(&mut self) {
         let mut rounds = 0;
         while !self.waiting.is_empty() || self.in_flight.is_some() || !self.queue.is_idle() {
-            for step in [Step::GiveBack, Step::Ask, Step::Answer, Step::LookAll] {
+            for step in [
+                Step::Hear,
+                Step::GiveBack,
+                Step::Ask,
+                Step::Answer,
+                Step::LookAll,
+            ] {
                 self.take(&step);
             }
             let next = self.queue.plan().unwrap_or(self.now);
@@ -254,6 +317,7 @@ proptest! {
         // Nothing stays charged but what departed within the last window, and slots that were
         // overtaken by others before they were given back, until their time.
         let now = world.store_time();
+        world.ledger.heed(now, Word::Resume);
         world.ledger.release(now, &[]);
         let counts = |&&(record, _): &&(u64, u32)| record + micros(WINDOW) > now;
         let charged: u32 = world.records.iter().filter(counts).map(|&(_, cost)| cost).sum();

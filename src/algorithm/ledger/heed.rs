@@ -38,13 +38,13 @@ pub enum Word {
 
 /// What those who hold slots have to know of a [`Word`].
 ///
-/// Slots before `until` that were reserved before `since` are not to be used. All times are in
+/// Slots before `until` that were not reserved after `since` are not to be used. All times are in
 /// microseconds on the store's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Notice {
     /// The store's time.
     pub now: u64,
-    /// What was reserved before is concerned.
+    /// What was reserved until then is concerned.
     pub since: u64,
     /// What lies before is concerned; 0 if nothing is.
     pub until: u64,
@@ -56,7 +56,7 @@ impl Notice {
     /// Whether a slot is not to be used.
     #[must_use]
     pub fn voids(&self, at: u64, reserved: u64) -> bool {
-        at < self.until && reserved < self.since
+        at < self.until && reserved <= self.since
     }
 
     /// Both in one: voids what either does, and perhaps more.
