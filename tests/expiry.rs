@@ -10,7 +10,9 @@ use support::keyspace::{names, wait_until_empty};
 use support::redis_server::RedisServer;
 use support::slots::slots;
 use tower_throttle::key::Key;
-use tower_throttle::store::{Ask, Outcome, RedisStore, Release, Reserve, Reserved, Slot, Store};
+use tower_throttle::store::{
+    Ask, Outcome, RedisStore, Release, Reserve, Reserved, Slot, Store, Word,
+};
 use tower_throttle::{Limiter, Policy, Quota};
 
 /// What Redis rounds to, and what the store adds so that nothing goes too early.
@@ -244,4 +246,60 @@ async fn keys_disappear_by_themselves_with_scripts() {
 #[tokio::test]
 async fn keys_disappear_by_themselves_without_scripts() {
     keys_disappear_by_themselves(false).await;
+}
+
+/// On a key that is fresh or in use, whatever lasts longer, the pause or the state.
+async fn a_pause_lives_as_long_as_it_holds(scripts: bool) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let server = RedisServer::start();
+    let store = store(&server, scripts).await;
+    for quotas in LONG {
+        let policy = policy(quotas);
+        for (count, span) in [(0, MINUTE), (3, MINUTE), (3, MINUTE * 60 * 24 * 2)] {
+            let life = Life {
+                server: &server,
+                store: &store,
+                key: Key::from(format!("key-{count}-{span:?}")),
+                policy: &policy,
+                start: Instant::now(),
+            };
+            if count > 0 {
+                life.reserve(count).await;
+            }
+            let word = Word::Pause {
+                span: u64::try_from(span.as_micros()).expect("some days"),
+                departed: u64::MAX,
+            };
+            store
+                .heed(&life.key, &policy, word)
+                .await
+                .expect("an answer");
+            let answer = life.peek().await;
+            let slack = life.start.elapsed() + ROUNDING;
+            assert!(answer.reset() + slack >= span, "{quotas:?}");
+            let left = life.left();
+            let aside = left.iter().filter(|(name, _)| name.ends_with(":aside"));
+            assert_eq!(aside.count(), 1, "{left:?}");
+            for (name, left) in &left {
+                let left = u64::try_from(*left).unwrap_or_else(|_| panic!("{name}: no expiry"));
+                let left = Duration::from_millis(left);
+                let is_log = quotas == ["5/10m"];
+                assert!(left <= answer.reset() + slack, "{name}: {left:?}");
+                // What a log is marked with has to stay as long as what it points to.
+                if name.ends_with(":aside") || is_log {
+                    assert!(left + slack >= answer.reset(), "{name}: {left:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pause_lives_as_long_as_it_holds_with_scripts() {
+    a_pause_lives_as_long_as_it_holds(true).await;
+}
+
+#[tokio::test]
+async fn a_pause_lives_as_long_as_it_holds_without_scripts() {
+    a_pause_lives_as_long_as_it_holds(false).await;
 }

@@ -170,11 +170,15 @@ fn no_numbers() -> Vec<Foreign> {
     ]
 }
 
-fn no_free_slots() -> Vec<Foreign> {
+fn nothing_aside() -> Vec<Foreign> {
     // At, recorded at, cost, and the receipts of all kinds: those of three numbers and one window.
     let slot = |numbers: [u64; 3]| {
         let numbers = numbers.into_iter().chain([1; 6]);
         numbers.flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
+    };
+    let hold = |first: u8, numbers: [u64; 6]| {
+        let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
+        [first].into_iter().chain(numbers).collect::<Vec<u8>>()
     };
     vec![
         string("nothing", ""),
@@ -185,6 +189,24 @@ fn no_free_slots() -> Vec<Foreign> {
         string("a slot at the end of time", slot([u64::MAX, 1, 1])),
         string("a slot in a million years", slot([1 << 62, 1 << 62, 1])),
         string("a record in a million years", slot([1, 1 << 62, 1])),
+        string("part of a hold", &hold(1, [1; 6])[..48]),
+        string("a hold of another kind", hold(2, [1; 6])),
+        string(
+            "a hold until the end of time",
+            hold(1, [u64::MAX, 1, 0, 0, 0, 0]),
+        ),
+        string(
+            "a hold since the end of time",
+            hold(1, [1, u64::MAX, 0, 0, 0, 0]),
+        ),
+        string(
+            "an allowance beyond all costs",
+            hold(1, [0, 0, 0, 1, 1, 1 << 32]),
+        ),
+        string(
+            "a hold and a half slot",
+            [hold(1, [1; 6]), vec![1; 32]].concat(),
+        ),
     ]
 }
 
@@ -316,8 +338,8 @@ async fn what_is_no_window_is_an_error_and_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_of_free_slots_is_an_error_and_left_alone() {
-    leaves_foreign_values_alone(None, no_free_slots()).await;
+async fn what_stands_aside_and_is_neither_holds_nor_free_slots_is_an_error_and_left_alone() {
+    leaves_foreign_values_alone(None, nothing_aside()).await;
 }
 
 /// There is a short way for one quota alone, and one for many keys.

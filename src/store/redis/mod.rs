@@ -42,6 +42,11 @@ mod transaction;
 /// `GET`, `MGET`, `GETRANGE`, `STRLEN`, `SET`, `PSETEX`, `SETRANGE`, `PEXPIRE` and `DEL`; a user needs the
 /// right to all of them.
 ///
+/// A store made by [`connect`](Self::connect) has a second connection, on which it hears of
+/// [pauses](crate::Limiter::pause) that others set, from the channel `PREFIX:pauses`. For that, users need
+/// the right to `PUBLISH`, `SUBSCRIBE` and `PING`, and to the channel. Without it, or while that connection
+/// is broken, the limiter looks twice a second for each key of which somebody holds a slot far ahead.
+///
 /// The server's clock must not be set forward, nor may the server evict keys (`maxmemory-policy
 /// noeviction`): either forgets departures that still count. Nor may it be set back while requests wait
 /// and some of them leave: the slots of those who left are offered anew at their old times.
