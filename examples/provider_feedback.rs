@@ -1,0 +1,100 @@
+//! A provider that allows less than the client was told: what it says in its headers is heeded.
+//!
+//! ```sh
+//! cargo run --example provider_feedback
+//! ```
+
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::get;
+use clap::Parser;
+use futures_util::future::join_all;
+use reqwest_middleware::ClientWithMiddleware;
+use tokio::net::TcpListener;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
+
+/// What the client believes that it may send per second.
+const BELIEVED: u32 = 50;
+
+/// What the provider allows in two seconds.
+const ALLOWED: u32 = 6;
+
+const REQUESTS: usize = 20;
+
+/// Sends 20 requests to a provider that allows far fewer at once than the client was configured for, first
+/// without regard to what it answers, then by what it says.
+#[derive(Parser)]
+struct Args {
+    /// Let other processes pause, too, through this Redis, such as redis://127.0.0.1/
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    for heeds in [false, true] {
+        let provider = provider().await?;
+        let mut builder = Limiter::builder().quota(Quota::per_second(BELIEVED));
+        if let Some(redis) = &args.redis {
+            builder = builder.store(RedisStore::connect(redis).await?);
+        }
+        let throttle = ThrottleMiddleware::new(builder.build()?);
+        let (throttle, headline) = if heeds {
+            (throttle, "by what the provider says")
+        } else {
+            (throttle.without_feedback(), "without regard to the provider")
+        };
+        // The provider is on this machine, whatever proxy the environment names.
+        let plain = reqwest::Client::builder().no_proxy().build()?;
+        let client = reqwest_middleware::ClientBuilder::new(plain)
+            .with(throttle)
+            .build();
+        println!("{REQUESTS} requests, {headline}:");
+        let start = Instant::now();
+        let requests = (0..REQUESTS).map(|_| request(&client, &provider, start));
+        let refused = join_all(requests).await.into_iter().flatten();
+        let refused = refused.filter(|status| *status == 429).count();
+        println!("{refused} refused, in {:.1} s\n", start.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+async fn request(
+    client: &ClientWithMiddleware,
+    url: &str,
+    start: Instant,
+) -> anyhow::Result<u16> {
+    let response = client.get(url).send().await?;
+    let said = |name| {
+        let value = response.headers().get(name).and_then(|it| it.to_str().ok());
+        value.map_or_else(String::new, |value| format!("  {name}: {value}"))
+    };
+    let waited = response.extensions().get::<Departure>().map(Departure::waited);
+    println!(
+        "  {:>5.2} s  waited {:>5.2} s  {}{}{}",
+        start.elapsed().as_secs_f64(),
+        waited.unwrap_or_default().as_secs_f64(),
+        response.status().as_u16(),
+        said("ratelimit"),
+        said("retry-after"),
+    );
+    Ok(response.status().as_u16())
+}
+
+/// A server on this machine that protects itself, and says so.
+async fn provider() -> anyhow::Result<String> {
+    let limiter = Limiter::builder()
+        .name("api")
+        .quota(Quota::new(ALLOWED, Duration::from_secs(2)))
+        .build()?;
+    let app = Router::new()
+        .route("/", get(|| async { "served" }))
+        .layer(ThrottleLayer::new(limiter).key(key::constant("all")).inbound());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/", listener.local_addr()?);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok(url)
+}
