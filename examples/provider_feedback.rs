@@ -45,7 +45,10 @@ async fn main() -> anyhow::Result<()> {
         let (throttle, headline) = if heeds {
             (throttle, "by what the provider says")
         } else {
-            (throttle.without_feedback(), "without regard to the provider")
+            (
+                throttle.without_feedback(),
+                "without regard to the provider",
+            )
         };
         // The provider is on this machine, whatever proxy the environment names.
         let plain = reqwest::Client::builder().no_proxy().build()?;
@@ -57,22 +60,24 @@ async fn main() -> anyhow::Result<()> {
         let requests = (0..REQUESTS).map(|_| request(&client, &provider, start));
         let refused = join_all(requests).await.into_iter().flatten();
         let refused = refused.filter(|status| *status == 429).count();
-        println!("{refused} refused, in {:.1} s\n", start.elapsed().as_secs_f64());
+        println!(
+            "{refused} refused, in {:.1} s\n",
+            start.elapsed().as_secs_f64()
+        );
     }
     Ok(())
 }
 
-async fn request(
-    client: &ClientWithMiddleware,
-    url: &str,
-    start: Instant,
-) -> anyhow::Result<u16> {
+async fn request(client: &ClientWithMiddleware, url: &str, start: Instant) -> anyhow::Result<u16> {
     let response = client.get(url).send().await?;
     let said = |name| {
         let value = response.headers().get(name).and_then(|it| it.to_str().ok());
         value.map_or_else(String::new, |value| format!("  {name}: {value}"))
     };
-    let waited = response.extensions().get::<Departure>().map(Departure::waited);
+    let waited = response
+        .extensions()
+        .get::<Departure>()
+        .map(Departure::waited);
     println!(
         "  {:>5.2} s  waited {:>5.2} s  {}{}{}",
         start.elapsed().as_secs_f64(),
@@ -90,9 +95,11 @@ async fn provider() -> anyhow::Result<String> {
         .name("api")
         .quota(Quota::new(ALLOWED, Duration::from_secs(2)))
         .build()?;
-    let app = Router::new()
-        .route("/", get(|| async { "served" }))
-        .layer(ThrottleLayer::new(limiter).key(key::constant("all")).inbound());
+    let app = Router::new().route("/", get(|| async { "served" })).layer(
+        ThrottleLayer::new(limiter)
+            .key(key::constant("all"))
+            .inbound(),
+    );
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/", listener.local_addr()?);
     tokio::spawn(async move { axum::serve(listener, app).await });

@@ -211,6 +211,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_clock_shows_is_never_less_than_what_is_true() {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        assert_eq!(clock.shows(start), None);
+        // The store answered at once, or only just now.
+        clock.observe(after(start, 0), after(start, 40), says(1_000));
+        let shows = clock.shows(after(start, 100)).unwrap();
+        assert!((says(1_100)..=says(1_101)).contains(&shows), "{shows}");
+    }
+
+    #[test]
     fn what_is_old_is_forgotten() {
         let clock = StoreClock::new();
         let start = Instant::now();

@@ -105,3 +105,62 @@ impl Pauses {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::PolicyParts;
+    use crate::quota::Quota;
+
+    const SECOND: u64 = 1_000_000;
+
+    fn policy(limit: u32) -> Policy {
+        let parts = PolicyParts {
+            quotas: [Quota::per_second(limit)].into_iter().collect(),
+            ..PolicyParts::default()
+        };
+        parts.build().unwrap()
+    }
+
+    fn paused(seconds: u64) -> Notice {
+        let now = 1_763_000_000 * SECOND;
+        Notice {
+            now,
+            since: now,
+            paused: now + seconds * SECOND,
+            ..Notice::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_known_until_it_is_over_or_said_to_be() {
+        let (pauses, key, other) = (Pauses::default(), Key::new("a"), Key::new("b"));
+        let notice = paused(3);
+        pauses.note(&key, &policy(1), notice);
+        assert_eq!(
+            (pauses.until(&key), pauses.until(&other)),
+            (notice.paused, 0)
+        );
+        assert!(!pauses.are_elsewhere(&key, &policy(1)) && pauses.are_elsewhere(&key, &policy(2)));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(pauses.until(&key), 0);
+        assert!(pauses.known.lock().is_empty());
+        pauses.note(&key, &policy(1), notice);
+        pauses.note(&key, &policy(1), Notice::default());
+        assert_eq!(pauses.until(&key), 0);
+        assert!(!pauses.are_any.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_bounded_however_many_keys_are_paused() {
+        let (pauses, policy) = (Pauses::default(), policy(1));
+        let note = |number: usize, seconds| {
+            pauses.note(&Key::from(number.to_string()), &policy, paused(seconds));
+        };
+        (0..MOST + 10).for_each(|number| note(number, 3));
+        assert_eq!(pauses.known.lock().len(), MOST);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        note(0, 3);
+        assert_eq!(pauses.known.lock().len(), 1);
+    }
+}
