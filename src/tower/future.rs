@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use super::BoxError;
 use super::report::Report;
-use super::waiting::Waiting;
+use super::waiting::{Stopped, Waiting};
 use crate::acquire::Acquire;
 use crate::departure::Departure;
 use crate::error::Error;
@@ -72,7 +72,8 @@ where
         loop {
             let next = match stage.as_mut().project() {
                 StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
-                    Ok(departure) => {
+                    Ok(()) => {
+                        let departure = waiting.depart();
                         let (response, report) = waiting.call();
                         Stage::Calling {
                             response,
@@ -80,9 +81,12 @@ where
                             report,
                         }
                     }
-                    Err(error) => {
+                    Err(stopped) => {
                         stage.set(Stage::Refused { error: None });
-                        return Poll::Ready(Err(error));
+                        return Poll::Ready(Err(match stopped {
+                            Stopped::Refused(error) => error.into(),
+                            Stopped::Failed(error) => error.into(),
+                        }));
                     }
                 },
                 StageProjection::Calling {

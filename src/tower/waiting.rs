@@ -6,21 +6,58 @@ use std::task::{Context, Poll, ready};
 use tokio::time::{Sleep, sleep_until};
 use tower_service::Service;
 
-use super::BoxError;
 use crate::acquire::Acquire;
 use crate::departure::Departure;
+use crate::error::Error;
 use crate::permit::Permit;
+
+/// What asks for the permit of one request.
+pub(super) trait Ask {
+    /// Why there is none.
+    type Refusal;
+
+    /// The permit, once it is there.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Self::Refusal>>;
+
+    /// Gives back a permit that has expired, and asks for another.
+    fn again(&mut self, expired: Permit);
+}
+
+impl Ask for Acquire {
+    type Refusal = Error;
+
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Error>> {
+        Pin::new(self).poll(cx)
+    }
+
+    fn again(&mut self, expired: Permit) {
+        Self::again(self, expired);
+    }
+}
+
+/// Why a request does not depart.
+pub(super) enum Stopped<R, E> {
+    /// There is no permit for it.
+    Refused(R),
+    /// The service has failed.
+    Failed(E),
+}
+
+/// Whether a request departs, once that is known.
+pub(super) type Departs<A, S, Q> =
+    Result<(), Stopped<<A as Ask>::Refusal, <S as Service<Q>>::Error>>;
 
 /// First the permit, then the service. Should the permit expire before the service is ready, its slot
 /// goes back at once, and the request waits for the service before it asks for another.
 ///
 /// Its parts stay in their places until they are called for, as moving them around takes longer than
 /// the rest.
-pub(super) struct Waiting<S, Q, R> {
+pub(super) struct Waiting<S, Q, R, A = Acquire> {
     service: S,
     call: Option<(Q, R)>,
     /// `None` for a request that is exempt.
-    acquire: Option<Acquire>,
+    ask: Option<A>,
     /// Gives itself back unless the request departs.
     permit: Option<Permit>,
     expires: Option<Pin<Box<Sleep>>>,
@@ -30,25 +67,33 @@ pub(super) struct Waiting<S, Q, R> {
     let_go: bool,
 }
 
-impl<S, Q, R> Waiting<S, Q, R> {
+impl<S, Q, R, A> Waiting<S, Q, R, A> {
     #[inline]
-    pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>, report: R) -> Self {
+    pub(super) fn new(service: S, request: Q, ask: Option<A>, report: R) -> Self {
         Self {
             service,
             call: Some((request, report)),
-            acquire,
+            ask,
             permit: None,
             expires: None,
             expired: false,
             let_go: false,
         }
     }
+
+    /// How a request that may depart does so.
+    #[inline]
+    pub(super) fn depart(&mut self) -> Option<Departure> {
+        let departure = self.permit.as_ref().map(Departure::from);
+        self.permit = None;
+        departure
+    }
 }
 
-impl<S, Q, R> Waiting<S, Q, R>
+impl<S, Q, R, A> Waiting<S, Q, R, A>
 where
     S: Service<Q> + Clone,
-    S::Error: Into<BoxError>,
+    A: Ask,
 {
     /// Calls the service, which is ready, once the request may depart.
     pub(super) fn call(&mut self) -> (S::Future, R) {
@@ -56,36 +101,32 @@ where
         (self.service.call(request), report)
     }
 
-    /// Waits until the request may depart and the service is ready to take it, both at once.
-    pub(super) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Departure>, BoxError>> {
+    /// Waits until the request may depart and the service is ready to take it, both at once. Then it has
+    /// to depart at once.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Departs<A, S, Q>> {
         if !self.expired {
-            ready!(self.poll_permit(cx))?;
+            ready!(self.poll_permit(cx)).map_err(Stopped::Refused)?;
         }
         let Poll::Ready(is_ready) = self.service.poll_ready(cx) else {
             self.let_permit_expire(cx);
             return Poll::Pending;
         };
-        is_ready.map_err(Into::into)?;
+        is_ready.map_err(Stopped::Failed)?;
         self.expired = false;
         loop {
-            let Some(acquire) = &mut self.acquire else {
-                return Poll::Ready(Ok(None));
+            let Some(ask) = &mut self.ask else {
+                return Poll::Ready(Ok(()));
             };
             if let Some(permit) = &self.permit {
                 if permit.is_valid() {
-                    let departure = Departure::from(permit);
-                    self.permit = None;
-                    return Poll::Ready(Ok(Some(departure)));
+                    return Poll::Ready(Ok(()));
                 }
                 self.expires = None;
             }
             if let Some(expired) = self.permit.take() {
-                acquire.again(expired);
+                ask.again(expired);
             }
-            if self.poll_permit(cx)?.is_pending() {
+            if self.poll_permit(cx).map_err(Stopped::Refused)?.is_pending() {
                 // What the service has set aside for this call is not kept while the request waits.
                 // But if it always took longer than a permit is valid, the request would never
                 // depart; so it is let go only once.
@@ -99,18 +140,18 @@ where
     }
 
     #[inline]
-    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), A::Refusal>> {
         if self.permit.is_none()
-            && let Some(acquire) = &mut self.acquire
+            && let Some(ask) = &mut self.ask
         {
-            self.permit = Some(ready!(Pin::new(acquire).poll(cx))?);
+            self.permit = Some(ready!(ask.poll(cx))?);
         }
         Poll::Ready(Ok(()))
     }
 
     /// Gives the permit back once it has expired.
     fn let_permit_expire(&mut self, cx: &mut Context<'_>) {
-        let (Some(permit), Some(acquire)) = (&self.permit, &mut self.acquire) else {
+        let (Some(permit), Some(ask)) = (&self.permit, &mut self.ask) else {
             return;
         };
         let at = permit.expires();
@@ -121,13 +162,13 @@ where
             self.expires = None;
             self.expired = true;
             if let Some(permit) = self.permit.take() {
-                acquire.again(permit);
+                ask.again(permit);
             }
         }
     }
 }
 
-impl<S, Q, R> Drop for Waiting<S, Q, R> {
+impl<S, Q, R, A> Drop for Waiting<S, Q, R, A> {
     #[inline]
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
