@@ -72,6 +72,8 @@ mod error;
 #[cfg(any(feature = "tower", feature = "reqwest"))]
 pub mod feedback;
 mod guard;
+#[cfg(feature = "tower")]
+mod headers;
 pub mod key;
 mod limiter;
 mod line;

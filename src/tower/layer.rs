@@ -2,6 +2,7 @@
 
 use tower_layer::Layer;
 
+use super::inbound::InboundLayer;
 use super::report::{InExtensions, Unreported};
 use super::service::Throttle;
 use crate::key::{self, Host};
@@ -59,6 +60,29 @@ impl ThrottleLayer {
             key: key::host(),
             report: InExtensions,
         }
+    }
+}
+
+impl<K> ThrottleLayer<K> {
+    /// Protects a server instead of delaying a client: what is over the limit is answered with 429.
+    ///
+    /// Limit by something that a client cannot choose, so set the [`key`](Self::key) first: the host is
+    /// whatever the client wrote.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+    ///
+    /// # fn main() -> Result<(), tower_throttle::BuildError> {
+    /// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+    /// let app: axum::Router = axum::Router::new()
+    ///     .route("/", axum::routing::get(|| async { "hello" }))
+    ///     .layer(ThrottleLayer::new(limiter).key(key::header("x-tenant")).inbound());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn inbound(self) -> InboundLayer<K> {
+        InboundLayer::new(self.limiter, self.key)
     }
 }
 

@@ -1,6 +1,8 @@
-//! Delays the requests of a tower service: [`ThrottleLayer`] and [`Throttle`].
+//! Delays the requests of a tower service: [`ThrottleLayer`] and [`Throttle`]; or protects a server:
+//! [`inbound`].
 
 mod future;
+pub mod inbound;
 mod layer;
 mod report;
 mod service;

@@ -81,12 +81,28 @@ impl<S, Q, R, A> Waiting<S, Q, R, A> {
         }
     }
 
+    /// The permit of a request that may depart: it departs by it, whatever becomes of the permit.
+    #[inline]
+    pub(super) fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+
     /// How a request that may depart does so.
     #[inline]
     pub(super) fn depart(&mut self) -> Option<Departure> {
         let departure = self.permit.as_ref().map(Departure::from);
         self.permit = None;
         departure
+    }
+
+    /// Lets the request depart without a permit, once the service is ready.
+    pub(super) fn exempt(&mut self) {
+        self.ask = None;
+    }
+
+    /// The request, until the service is called.
+    pub(super) fn request_mut(&mut self) -> Option<&mut Q> {
+        self.call.as_mut().map(|(request, _)| request)
     }
 }
 

@@ -1,0 +1,219 @@
+//! Makes services that answer requests over their limit: [`InboundLayer`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_layer::Layer;
+
+use super::answers::{Answers, Options};
+use super::charge::EveryRequest;
+use super::problem::ProblemDetails;
+use super::refused::Refused;
+use super::service::Inbound;
+use crate::limiter::Limiter;
+
+/// Answers requests over the limit with 429; made by
+/// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
+///
+/// Defaults: it answers at once, with `RateLimit-Policy`, `RateLimit` and `Retry-After`, without
+/// `X-RateLimit-*`, and with [problem details](ProblemDetails) as the body; every request counts.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower::{ServiceBuilder, ServiceExt, service_fn};
+/// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder().quota(Quota::per_minute(1)).build()?;
+/// let service = ServiceBuilder::new()
+///     .layer(ThrottleLayer::new(limiter).key(key::constant("all")).inbound())
+///     .service(service_fn(|_: http::Request<()>| async {
+///         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+///     }));
+///
+/// let response = service.clone().oneshot(http::Request::new(())).await?;
+/// assert_eq!(response.headers()["ratelimit-policy"], r#""1/m";q=1;w=60"#);
+/// assert_eq!(response.headers()["ratelimit"], r#""1/m";r=0;t=61"#);
+///
+/// let response = service.oneshot(http::Request::new(())).await?;
+/// assert_eq!(response.status(), 429);
+/// assert_eq!(response.headers()["retry-after"], "61");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A minute is 61 seconds here, as the [guard](crate::LimiterBuilder::guard) comes on top of the window,
+/// and seconds are rounded up.
+#[derive(Clone)]
+pub struct InboundLayer<K, F = ProblemDetails, C = EveryRequest> {
+    limiter: Limiter,
+    key: K,
+    refusal: F,
+    charge: C,
+    options: Options,
+}
+
+impl<K> InboundLayer<K> {
+    pub(in crate::tower) fn new(limiter: Limiter, key: K) -> Self {
+        Self {
+            limiter,
+            key,
+            refusal: ProblemDetails,
+            charge: EveryRequest,
+            options: Options::default(),
+        }
+    }
+}
+
+impl<K, F, C> InboundLayer<K, F, C> {
+    /// Delays requests up to so long, and answers with 429, at once, only those that would have to wait
+    /// longer. Default: none wait.
+    ///
+    /// The policy's own [`max_wait`](crate::LimiterBuilder::max_wait) holds besides, and its
+    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds how many wait. A client that hangs up
+    /// leaves the line.
+    #[must_use]
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.options.max_wait = max_wait;
+        self
+    }
+
+    /// Whether answers have `RateLimit-Policy` and `RateLimit`. Default: they do.
+    #[must_use]
+    pub fn rate_limit_headers(mut self, rate_limit_headers: bool) -> Self {
+        self.options.rate_limit_headers = rate_limit_headers;
+        self
+    }
+
+    /// Whether an answer of 429 has `Retry-After`. Default: it does.
+    #[must_use]
+    pub fn retry_after(mut self, retry_after: bool) -> Self {
+        self.options.retry_after = retry_after;
+        self
+    }
+
+    /// Whether answers have `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
+    /// Default: they do not.
+    ///
+    /// They say the same as `q`, `r` and `t`. No standard defines them: the reset is in seconds from now,
+    /// where others write a time.
+    #[must_use]
+    pub fn x_rate_limit_headers(mut self, x_rate_limit_headers: bool) -> Self {
+        self.options.x_rate_limit_headers = x_rate_limit_headers;
+        self
+    }
+
+    /// Sets what is answered to requests that are refused. Default: [`ProblemDetails`].
+    ///
+    /// A closure takes the [`Refused`] and yields a response: see [`Refusal`](super::Refusal).
+    #[must_use]
+    pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G, C> {
+        InboundLayer {
+            limiter: self.limiter,
+            key: self.key,
+            refusal,
+            charge: self.charge,
+            options: self.options,
+        }
+    }
+
+    /// Lets only those requests count whose response says so. Default: every request counts.
+    ///
+    /// So failed logins are limited, and nobody is who logs in:
+    ///
+    /// ```
+    /// use axum::body::Body;
+    /// use http::{Response, StatusCode};
+    /// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+    ///
+    /// # fn main() -> Result<(), tower_throttle::BuildError> {
+    /// let limiter = Limiter::builder().quota(Quota::per_hour(5)).build()?;
+    /// let layer = ThrottleLayer::new(limiter)
+    ///     .key(key::header("x-user"))
+    ///     .inbound()
+    ///     .charge_when(|response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Each request takes a slot before it departs, so that attempts at the same time are no more than the
+    /// limit either, and gives it back if it does not count. So until its response is there, it counts;
+    /// and it does for good if there is none, because the client hung up or the service failed.
+    ///
+    /// Count by a log, by buckets or by fixed windows for that.
+    /// [`Spacing`](crate::Algorithm::Spacing), [`LeakyBucket`](crate::Algorithm::LeakyBucket) and
+    /// [`Gcra`](crate::Algorithm::Gcra) keep one number, from which a departure cannot be taken that
+    /// others have followed: it stays charged.
+    ///
+    /// To give a slot back takes a call to the store. The headers tell how the key stood before.
+    #[must_use]
+    pub fn charge_when<D>(self, charge: D) -> InboundLayer<K, F, D> {
+        InboundLayer {
+            limiter: self.limiter,
+            key: self.key,
+            refusal: self.refusal,
+            charge,
+            options: self.options,
+        }
+    }
+
+    /// Refuses nothing and delays nothing, and only reports what it would refuse: for a limit that is to
+    /// be tried out.
+    ///
+    /// A request is decided on as without a [`max_wait`](Self::max_wait), and counts if it is granted. If
+    /// it would be refused, for whatever reason, it passes, and its extensions and those of its response
+    /// hold the [`Refused`]. The headers tell how the key stands, but there is no `Retry-After`. What is
+    /// left of a delay is the call to the store.
+    #[must_use]
+    pub fn observe_only(mut self) -> Self {
+        self.options.observe_only = true;
+        self
+    }
+
+    /// Sets what is told of each request that is refused, or would be if the layer did
+    /// [more than observe](Self::observe_only): to log or count it. Default: nothing.
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+    /// # fn main() -> Result<(), tower_throttle::BuildError> {
+    /// # let limiter = Limiter::builder().quota(Quota::per_hour(5)).build()?;
+    /// let layer = ThrottleLayer::new(limiter)
+    ///     .key(key::header("x-user"))
+    ///     .inbound()
+    ///     .observe_only()
+    ///     .on_refused(|refused| eprintln!("{:?}: {}", refused.key(), refused.error()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_refused(mut self, on_refused: impl Fn(&Refused) + Send + Sync + 'static) -> Self {
+        self.options.on_refused = Some(Arc::new(on_refused));
+        self
+    }
+}
+
+impl<S, K: Clone, F: Clone, C: Clone> Layer<S> for InboundLayer<K, F, C> {
+    type Service = Inbound<S, K, F, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let Self {
+            limiter,
+            key,
+            refusal,
+            charge,
+            options,
+        } = self.clone();
+        Inbound::new(inner, limiter, key, Answers::new(options, refusal, charge))
+    }
+}
+
+impl<K, F, C> fmt::Debug for InboundLayer<K, F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InboundLayer")
+            .field("limiter", &self.limiter)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

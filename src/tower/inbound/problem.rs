@@ -1,0 +1,157 @@
+//! The usual answer: [`ProblemDetails`].
+
+use std::fmt::{self, Write as _};
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+
+use super::refusal::Refusal;
+use super::refused::Refused;
+
+/// Answers with problem details ([RFC 9457]), for bodies that are made of a `String`. The default.
+///
+/// For a request over its limit, these are of the type that
+/// [draft-ietf-httpapi-ratelimit-headers-11] defines:
+///
+/// ```json
+/// {
+///   "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+///   "title": "Quota Exceeded",
+///   "status": 429,
+///   "violated-policies": ["api"]
+/// }
+/// ```
+///
+/// Without a key, `detail` is the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives. When
+/// the store does not answer, nothing is told but the status.
+///
+/// [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
+/// [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProblemDetails;
+
+impl<B: From<String>> Refusal<B> for ProblemDetails {
+    fn answer(&self, refused: &Refused) -> Response<B> {
+        let mut response = Response::new(body(refused).into());
+        *response.status_mut() = refused.status();
+        let content_type = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        response
+    }
+}
+
+fn body(refused: &Refused) -> String {
+    let status = refused.status();
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        let name = Quoted(refused.policy_name());
+        return format!(
+            r#"{{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":[{name}]}}"#
+        );
+    }
+    // Of no type, a problem has the title of its status.
+    let title = Quoted(status.canonical_reason().unwrap_or_default());
+    let mut body = format!(r#"{{"title":{title},"status":{}"#, status.as_u16());
+    if let Some(reason) = refused.missing_key() {
+        // Writing to a `String` does not fail.
+        let _ = write!(body, r#","detail":{}"#, Quoted(reason));
+    }
+    body.push('}');
+    body
+}
+
+/// A text as a JSON string ([RFC 8259, section 7](https://www.rfc-editor.org/rfc/rfc8259#section-7)).
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' | '\\' => write!(f, "\\{character}")?,
+                '\0'..='\x1f' => write!(f, "\\u{:04x}", u32::from(character))?,
+                _ => f.write_char(character)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::error::Error;
+    use crate::limiter::Limiter;
+    use crate::permit::Limited;
+    use crate::policy::Policy;
+    use crate::quota::Quota;
+    use crate::store::StoreError;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn policy(name: &str) -> Arc<Policy> {
+        let limiter = Limiter::builder().name(name).quota(Quota::per_second(1));
+        limiter.build().unwrap().policy()
+    }
+
+    fn answer(refused: &Refused) -> (StatusCode, Value) {
+        let response: Response<String> = ProblemDetails.answer(refused);
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+        let body = serde_json::from_str(response.body()).unwrap();
+        (response.status(), body)
+    }
+
+    #[test]
+    fn over_the_limit_it_names_the_policy() {
+        let limited = Limited::new(SECOND, 0, SECOND);
+        let over = Refused::limited("a".into(), policy(r#"b"\/"#), limited);
+        let full = Refused::failed("a".into(), policy(r#"b"\/"#), Error::line_full(3), SECOND);
+        for refused in [over, full] {
+            let expected = json!({
+                "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                "title": "Quota Exceeded",
+                "status": 429,
+                "violated-policies": [r#"b"\/"#],
+            });
+            let (status, body) = answer(&refused);
+            assert_eq!((status.as_u16(), body), (429, expected));
+        }
+    }
+
+    #[test]
+    fn without_a_key_it_tells_the_reason() {
+        let missing = Refused::no_key(policy("a"), "no \"x\"\n\u{e9}".into());
+        let expected =
+            json!({ "title": "Bad Request", "status": 400, "detail": "no \"x\"\n\u{e9}" });
+        assert_eq!(answer(&missing), (StatusCode::BAD_REQUEST, expected));
+
+        let empty = Refused::failed("".into(), policy("a"), Error::empty_key(), SECOND);
+        let (status, body) = answer(&empty);
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert_eq!(body["detail"], "the request has an empty key");
+    }
+
+    #[test]
+    fn it_does_not_tell_what_is_wrong_with_the_store() {
+        let error = Error::store(StoreError::new("10.0.0.7 refused the connection"));
+        let refused = Refused::failed("a".into(), policy("a"), error, SECOND);
+        let expected = json!({ "title": "Service Unavailable", "status": 503 });
+        assert_eq!(
+            answer(&refused),
+            (StatusCode::SERVICE_UNAVAILABLE, expected)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_quoted_so_that_it_can_be_read(text in any::<String>()) {
+            let read: String = serde_json::from_str(&Quoted(&text).to_string()).unwrap();
+            prop_assert_eq!(read, text);
+        }
+    }
+}

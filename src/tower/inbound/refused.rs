@@ -1,0 +1,176 @@
+//! A request that is refused: [`Refused`].
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::error::Error;
+use crate::headers::{Standing, policy_name};
+use crate::key::Key;
+use crate::permit::Limited;
+use crate::policy::Policy;
+
+/// Why a request is refused, or would be, if the layer did [more than observe](Self::is_enforced).
+///
+/// The extensions of the answer hold it, for the layers outside.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    key: Option<Key>,
+    policy: Arc<Policy>,
+    error: Arc<Error>,
+    delay: Option<Duration>,
+    reset: Option<Duration>,
+    missing: Option<Cow<'static, str>>,
+    enforced: bool,
+}
+
+impl Refused {
+    /// Whether the key is over its limit.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.error.is_limited()
+    }
+
+    /// Whether as many wait already as the policy allows.
+    #[must_use]
+    pub fn is_line_full(&self) -> bool {
+        self.error.is_line_full()
+    }
+
+    /// Whether the request has no key, or an empty one.
+    #[must_use]
+    pub fn is_missing_key(&self) -> bool {
+        self.missing.is_some()
+    }
+
+    /// Whether the store did not answer. The [error](Self::error) tells why, which is no matter of the
+    /// client's.
+    #[must_use]
+    pub fn is_store(&self) -> bool {
+        self.error.is_store()
+    }
+
+    /// Whether the request is refused in fact, and does not pass because the layer only
+    /// [observes](super::InboundLayer::observe_only).
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.enforced
+    }
+
+    /// Whose quota the request would spend; `None` if it has no key.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    /// The policy that the request is refused by.
+    #[must_use]
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// What the header fields call the policy: its name, or else its id.
+    #[must_use]
+    pub fn policy_name(&self) -> &str {
+        policy_name(&self.policy)
+    }
+
+    /// How long until a request may depart, at most, if no other comes before it; `None` if that is not
+    /// known, which is where the status is not 429.
+    ///
+    /// For a line that is full, it is the longest wait: by then, all who wait now are gone.
+    #[must_use]
+    pub fn delay(&self) -> Option<Duration> {
+        self.delay
+    }
+
+    /// How long until as many requests may depart at once as the quotas allow; `None` if that is not
+    /// known, which is also where requests [wait](super::InboundLayer::max_wait).
+    #[must_use]
+    pub fn reset(&self) -> Option<Duration> {
+        self.reset
+    }
+
+    /// The reason of the [`KeyExtractor`](crate::key::KeyExtractor), if it refused the request.
+    #[must_use]
+    pub fn missing_key(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
+    /// The same as an error, for whoever reports it.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// What is answered by default: 429 if the key is over its limit or the line is full, 400 without a
+    /// key, and 503 if the store does not answer.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        if self.is_limited() || self.is_line_full() {
+            StatusCode::TOO_MANY_REQUESTS
+        } else if self.is_missing_key() {
+            StatusCode::BAD_REQUEST
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    }
+
+    /// The request is over the limit, by a decision at once.
+    pub(super) fn limited(key: Key, policy: Arc<Policy>, limited: Limited) -> Self {
+        Self {
+            delay: Some(limited.delay()),
+            reset: Some(limited.reset()),
+            ..Self::new(Some(key), policy, Error::too_long(limited.delay()))
+        }
+    }
+
+    /// The request got no permit, though it would have waited so long.
+    pub(super) fn failed(key: Key, policy: Arc<Policy>, error: Error, max_wait: Duration) -> Self {
+        let delay = if error.is_line_full() {
+            Some(policy.max_wait().map_or(max_wait, |it| it.min(max_wait)))
+        } else {
+            error.wait()
+        };
+        let is_empty = error.is_invalid_key();
+        Self {
+            delay,
+            missing: is_empty.then_some("the request has an empty key".into()),
+            ..Self::new((!is_empty).then_some(key), policy, error)
+        }
+    }
+
+    /// The request has no key.
+    pub(super) fn no_key(policy: Arc<Policy>, reason: Cow<'static, str>) -> Self {
+        Self {
+            missing: Some(reason.clone()),
+            ..Self::new(None, policy, Error::no_key(reason))
+        }
+    }
+
+    pub(super) fn only_observed(self) -> Self {
+        Self {
+            enforced: false,
+            ..self
+        }
+    }
+
+    /// What the header fields say of the key.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        self.delay.map(|more| Standing { remaining: 0, more })
+    }
+
+    fn new(key: Option<Key>, policy: Arc<Policy>, error: Error) -> Self {
+        Self {
+            key,
+            policy,
+            error: Arc::new(error),
+            delay: None,
+            reset: None,
+            missing: None,
+            enforced: true,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A server's service behind a limit: [`Inbound`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::answers::Answers;
+use super::charge::{Charge, EveryRequest};
+use super::future::ResponseFuture;
+use super::gate::Gate;
+use super::problem::ProblemDetails;
+use super::refusal::Refusal;
+use super::refused::Refused;
+use crate::key::{Extracted, KeyExtractor};
+use crate::limiter::Limiter;
+
+/// Answers the requests that are over the limit in place of the service; made by
+/// [`InboundLayer`](super::InboundLayer).
+///
+/// Always ready, and it fails only with what the service fails with.
+pub struct Inbound<S, K, F = ProblemDetails, C = EveryRequest> {
+    inner: S,
+    limiter: Limiter,
+    key: Arc<K>,
+    answers: Arc<Answers<F, C>>,
+}
+
+impl<S, K, F, C> Inbound<S, K, F, C> {
+    pub(super) fn new(inner: S, limiter: Limiter, key: K, answers: Answers<F, C>) -> Self {
+        Self {
+            inner,
+            limiter,
+            key: Arc::new(key),
+            answers: Arc::new(answers),
+        }
+    }
+
+    /// The service inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service inside, mutably.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service inside, without the limit.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, K, F, C, Q, B> Service<Request<Q>> for Inbound<S, K, F, C>
+where
+    S: Service<Request<Q>, Response = Response<B>> + Clone,
+    K: KeyExtractor<Request<Q>>,
+    F: Refusal<B>,
+    C: Charge<B>,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, Request<Q>, F, C>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        // A clone has not been polled ready, and it is not called before the future did so.
+        let (inner, answers) = (self.inner.clone(), self.answers.clone());
+        match self.key.extract(&request) {
+            Extracted::Key(key) => {
+                let gate = Gate::new(&self.limiter, key, answers.max_wait());
+                ResponseFuture::new(inner, request, Some(gate), None, answers)
+            }
+            Extracted::Exempt => ResponseFuture::new(inner, request, None, None, answers),
+            Extracted::Refused(reason) => {
+                let refused = Refused::no_key(self.limiter.policy(), reason);
+                ResponseFuture::new(inner, request, None, Some(refused), answers)
+            }
+        }
+    }
+}
+
+impl<S: Clone, K, F, C> Clone for Inbound<S, K, F, C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            limiter: self.limiter.clone(),
+            key: self.key.clone(),
+            answers: self.answers.clone(),
+        }
+    }
+}
+
+impl<S: fmt::Debug, K, F, C> fmt::Debug for Inbound<S, K, F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbound")
+            .field("inner", &self.inner)
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}
