@@ -13,30 +13,38 @@ use super::waiting::{Stopped, Waiting};
 use crate::acquire::Acquire;
 use crate::departure::Departure;
 use crate::error::Error;
+use crate::feedback::{Feedback, Headers};
+use crate::permit::Permit;
+use crate::telling::{Departed, Telling};
 
 pin_project! {
     /// Waits for a permit, then for the service to be ready, then for its response.
     #[must_use = "futures do nothing unless they are awaited"]
-    pub struct ResponseFuture<S, Q, R>
+    pub struct ResponseFuture<S, Q, R, F = Headers>
     where
         S: Service<Q>,
     {
         #[pin]
-        stage: Stage<S, Q, R, S::Future>,
+        stage: Stage<S, Q, Ears<R, F>, S::Future, S::Response>,
     }
 }
 
 pin_project! {
     #[project = StageProjection]
-    enum Stage<S, Q, R, F> {
+    enum Stage<S, Q, E, F, A> {
         Waiting {
-            waiting: Waiting<S, Q, R>,
+            waiting: Waiting<S, Q, E>,
         },
         Calling {
             #[pin]
             response: F,
-            departure: Option<Departure>,
-            report: R,
+            departed: Option<(Departure, Departed)>,
+            ears: E,
+        },
+        // The limiter is told what the response says, lest it be followed by another attempt at once.
+        Telling {
+            telling: Telling,
+            response: Option<A>,
         },
         Refused {
             error: Option<Error>,
@@ -44,9 +52,16 @@ pin_project! {
     }
 }
 
-impl<S: Service<Q>, Q, R> ResponseFuture<S, Q, R> {
-    pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>, report: R) -> Self {
-        let waiting = Waiting::new(service, request, acquire, report);
+/// Who learns of a response: the caller, of how its request departed, and the limiter.
+#[derive(Debug, Clone)]
+pub(super) struct Ears<R, F> {
+    pub(super) report: R,
+    pub(super) feedback: F,
+}
+
+impl<S: Service<Q>, Q, R, F> ResponseFuture<S, Q, R, F> {
+    pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>, ears: Ears<R, F>) -> Self {
+        let waiting = Waiting::new(service, request, acquire, ears);
         Self {
             stage: Stage::Waiting { waiting },
         }
@@ -59,11 +74,12 @@ impl<S: Service<Q>, Q, R> ResponseFuture<S, Q, R> {
     }
 }
 
-impl<S, Q, R> Future for ResponseFuture<S, Q, R>
+impl<S, Q, R, F> Future for ResponseFuture<S, Q, R, F>
 where
     S: Service<Q> + Clone,
     S::Error: Into<BoxError>,
     R: Report<S::Response>,
+    F: Feedback<S::Response>,
 {
     type Output = Result<S::Response, BoxError>;
 
@@ -73,12 +89,13 @@ where
             let next = match stage.as_mut().project() {
                 StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
                     Ok(()) => {
-                        let departure = waiting.depart();
-                        let (response, report) = waiting.call();
+                        let depart = |permit: Permit| (Departure::from(&permit), permit.depart());
+                        let departed = waiting.take_permit().map(depart);
+                        let (response, ears) = waiting.call();
                         Stage::Calling {
                             response,
-                            departure,
-                            report,
+                            departed,
+                            ears,
                         }
                     }
                     Err(stopped) => {
@@ -91,13 +108,26 @@ where
                 },
                 StageProjection::Calling {
                     response,
-                    departure,
-                    report,
+                    departed,
+                    ears: Ears { report, feedback },
                 } => {
                     let mut response = ready!(response.poll(cx)).map_err(Into::into)?;
-                    if let Some(departure) = departure.take() {
-                        report.report(departure, &mut response);
+                    let Some((departure, departed)) = departed.take() else {
+                        return Poll::Ready(Ok(response));
+                    };
+                    let advice = feedback.read(&response);
+                    report.report(departure, &mut response);
+                    let Some(telling) = departed.tell(advice) else {
+                        return Poll::Ready(Ok(response));
+                    };
+                    Stage::Telling {
+                        telling,
+                        response: Some(response),
                     }
+                }
+                StageProjection::Telling { telling, response } => {
+                    ready!(Pin::new(telling).poll(cx));
+                    let response = response.take().expect("polled after it was ready");
                     return Poll::Ready(Ok(response));
                 }
                 StageProjection::Refused { error } => {
@@ -110,7 +140,7 @@ where
     }
 }
 
-impl<S: Service<Q>, Q, R> fmt::Debug for ResponseFuture<S, Q, R> {
+impl<S: Service<Q>, Q, R, F> fmt::Debug for ResponseFuture<S, Q, R, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

@@ -2,16 +2,20 @@
 
 use tower_layer::Layer;
 
+use super::future::Ears;
 use super::inbound::InboundLayer;
 use super::report::{InExtensions, Unreported};
 use super::service::Throttle;
+use crate::feedback::{Headers, Unheeded};
 use crate::key::{self, Host};
 use crate::limiter::Limiter;
 
 /// Delays requests until the limiter lets them depart.
 ///
 /// Defaults: the key is the request's [host](key::host), and the response's extensions say how the
-/// request [departed](crate::Departure).
+/// request [departed](crate::Departure). What the upstream says of its limits, in
+/// [whatever headers](crate::feedback), wins over the quotas: after a 429 nothing departs for that key, in any
+/// replica, until the upstream takes requests again.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -38,17 +42,18 @@ use crate::limiter::Limiter;
 /// A request waits without holding anything of the service inside: it is made ready only once the
 /// slot has come. So a concurrency limit or a buffer belongs inside, where it is not taken up by
 /// requests that wait, a retry outside, so that each attempt departs by a slot of its own, and a
-/// timeout inside or outside, as it is meant to include the wait or not.
+/// timeout inside or outside, as it is meant to include the wait or not. A layer that follows redirects
+/// belongs outside, where each hop counts.
 ///
 /// Should the service take longer to get ready than the permit is valid, the slot goes back. Once the
 /// service is ready, the request asks for another one, with the place in the line that it had; if it
 /// has to wait, it lets go of the service, but if that happens to it once more, it keeps the service
 /// ready, as it might never depart otherwise.
 #[derive(Debug, Clone)]
-pub struct ThrottleLayer<K = Host, R = InExtensions> {
+pub struct ThrottleLayer<K = Host, R = InExtensions, F = Headers> {
     limiter: Limiter,
     key: K,
-    report: R,
+    ears: Ears<R, F>,
 }
 
 impl ThrottleLayer {
@@ -58,7 +63,10 @@ impl ThrottleLayer {
         Self {
             limiter,
             key: key::host(),
-            report: InExtensions,
+            ears: Ears {
+                report: InExtensions,
+                feedback: Headers::new(),
+            },
         }
     }
 }
@@ -86,14 +94,14 @@ impl<K> ThrottleLayer<K> {
     }
 }
 
-impl<K, R> ThrottleLayer<K, R> {
+impl<K, R, F> ThrottleLayer<K, R, F> {
     /// Sets whose quota a request spends. Default: [`key::host`].
     #[must_use]
-    pub fn key<L>(self, key: L) -> ThrottleLayer<L, R> {
+    pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
         ThrottleLayer {
             limiter: self.limiter,
             key,
-            report: self.report,
+            ears: self.ears,
         }
     }
 
@@ -101,30 +109,50 @@ impl<K, R> ThrottleLayer<K, R> {
     ///
     /// A closure takes the [`Departure`](crate::Departure) and the response.
     #[must_use]
-    pub fn report<P>(self, report: P) -> ThrottleLayer<K, P> {
+    pub fn report<P>(self, report: P) -> ThrottleLayer<K, P, F> {
         ThrottleLayer {
             limiter: self.limiter,
             key: self.key,
-            report,
+            ears: Ears {
+                report,
+                feedback: self.ears.feedback,
+            },
         }
     }
 
-    /// Reports nothing: for responses of any type, with or without extensions.
+    /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
+    ///
+    /// For responses that are not HTTP, a closure may know what they say.
     #[must_use]
-    pub fn unreported(self) -> ThrottleLayer<K, Unreported> {
-        self.report(Unreported)
+    pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, R, G> {
+        ThrottleLayer {
+            limiter: self.limiter,
+            key: self.key,
+            ears: Ears {
+                report: self.ears.report,
+                feedback,
+            },
+        }
+    }
+
+    /// Reads no limits from responses.
+    #[must_use]
+    pub fn without_feedback(self) -> ThrottleLayer<K, R, Unheeded> {
+        self.feedback(Unheeded)
+    }
+
+    /// Adds nothing to responses, and reads nothing from them: so they can be of any type.
+    #[must_use]
+    pub fn unreported(self) -> ThrottleLayer<K, Unreported, Unheeded> {
+        self.report(Unreported).without_feedback()
     }
 }
 
-impl<S, K: Clone, R: Clone> Layer<S> for ThrottleLayer<K, R> {
-    type Service = Throttle<S, K, R>;
+impl<S, K: Clone, R: Clone, F: Clone> Layer<S> for ThrottleLayer<K, R, F> {
+    type Service = Throttle<S, K, R, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Self {
-            limiter,
-            key,
-            report,
-        } = self.clone();
-        Throttle::new(inner, limiter, key, report)
+        let Self { limiter, key, ears } = self.clone();
+        Throttle::new(inner, limiter, key, ears)
     }
 }

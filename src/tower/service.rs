@@ -5,9 +5,10 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use super::BoxError;
-use super::future::ResponseFuture;
+use super::future::{Ears, ResponseFuture};
 use super::report::{InExtensions, Report};
 use crate::error::Error;
+use crate::feedback::{Feedback, Headers};
 use crate::key::{Extracted, Host, KeyExtractor};
 use crate::limiter::Limiter;
 
@@ -21,20 +22,20 @@ use crate::limiter::Limiter;
 /// Fails with the limiter's [`Error`], which can be downcast from the [`BoxError`], or with the
 /// error of the service.
 #[derive(Debug, Clone)]
-pub struct Throttle<S, K = Host, R = InExtensions> {
+pub struct Throttle<S, K = Host, R = InExtensions, F = Headers> {
     inner: S,
     limiter: Limiter,
     key: K,
-    report: R,
+    ears: Ears<R, F>,
 }
 
-impl<S, K, R> Throttle<S, K, R> {
-    pub(super) fn new(inner: S, limiter: Limiter, key: K, report: R) -> Self {
+impl<S, K, R, F> Throttle<S, K, R, F> {
+    pub(super) fn new(inner: S, limiter: Limiter, key: K, ears: Ears<R, F>) -> Self {
         Self {
             inner,
             limiter,
             key,
-            report,
+            ears,
         }
     }
 
@@ -54,16 +55,17 @@ impl<S, K, R> Throttle<S, K, R> {
     }
 }
 
-impl<S, K, R, Q> Service<Q> for Throttle<S, K, R>
+impl<S, K, R, F, Q> Service<Q> for Throttle<S, K, R, F>
 where
     S: Service<Q> + Clone,
     S::Error: Into<BoxError>,
     K: KeyExtractor<Q>,
     R: Report<S::Response> + Clone,
+    F: Feedback<S::Response> + Clone,
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future = ResponseFuture<S, Q, R>;
+    type Future = ResponseFuture<S, Q, R, F>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -78,7 +80,7 @@ where
         // A clone has not been polled ready, and it is not called before the future did so.
         match acquire {
             Ok(acquire) => {
-                ResponseFuture::new(self.inner.clone(), request, acquire, self.report.clone())
+                ResponseFuture::new(self.inner.clone(), request, acquire, self.ears.clone())
             }
             Err(error) => ResponseFuture::refused(error),
         }

@@ -7,7 +7,6 @@ use tokio::time::{Sleep, sleep_until};
 use tower_service::Service;
 
 use crate::acquire::Acquire;
-use crate::departure::Departure;
 use crate::error::Error;
 use crate::permit::Permit;
 
@@ -85,14 +84,6 @@ impl<S, Q, R, A> Waiting<S, Q, R, A> {
     #[inline]
     pub(super) fn take_permit(&mut self) -> Option<Permit> {
         self.permit.take()
-    }
-
-    /// How a request that may depart does so.
-    #[inline]
-    pub(super) fn depart(&mut self) -> Option<Departure> {
-        let departure = self.permit.as_ref().map(Departure::from);
-        self.permit = None;
-        departure
     }
 
     /// Lets the request depart without a permit, once the service is ready.

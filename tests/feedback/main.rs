@@ -7,4 +7,5 @@ mod provider;
 mod redirects;
 mod replicas;
 mod retries;
+mod services;
 mod words;

@@ -1,0 +1,128 @@
+//! What a tower service answers, in paused time.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tokio::time::Instant;
+use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower_http::follow_redirect::FollowRedirectLayer;
+use tower_throttle::feedback::Advice;
+use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, key};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limiter(limit: u32) -> Limiter {
+    let builder = Limiter::builder().quota(Quota::per_second(limit));
+    builder.build().expect("a valid policy")
+}
+
+fn request() -> Request<String> {
+    let request = Request::get("https://api.example.com/");
+    request.body(String::new()).expect("a request")
+}
+
+/// Answers each request by its number, from 0.
+fn answers<F>(
+    answer: F,
+) -> impl Service<Request<String>, Response = Response<()>, Error = Infallible, Future: Send> + Clone
+where
+    F: Fn(usize) -> http::response::Builder + Clone + Send + Sync,
+{
+    let number = Arc::new(AtomicUsize::new(0));
+    service_fn(move |_| {
+        let answer = answer(number.fetch_add(1, Ordering::SeqCst));
+        async move { Ok(answer.body(()).expect("a response")) }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_has_had_enough_is_left_alone() {
+    let limiter = limiter(10);
+    let service = ThrottleLayer::new(limiter.clone()).layer(answers(|number| match number {
+        0 => Response::builder().status(429).header("retry-after", "20"),
+        _ => Response::builder(),
+    }));
+    let start = Instant::now();
+    let response = service.clone().oneshot(request()).await.expect("an answer");
+    // The caller gets what the service said, and how the request departed.
+    assert_eq!(response.status(), 429);
+    assert!(response.extensions().get::<Departure>().is_some());
+    assert!(start.elapsed() < SECOND);
+    let response = service.oneshot(request()).await.expect("an answer");
+    assert_eq!(response.status(), 200);
+    let waited = response
+        .extensions()
+        .get::<Departure>()
+        .map(Departure::waited);
+    assert!(waited >= Some(SECOND * 20), "{waited:?}");
+    let other = limiter.try_acquire("other").await.expect("an answer");
+    assert!(other.is_granted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limiter_knows_even_if_the_caller_is_gone() {
+    let limiter = limiter(10);
+    let service = answers(|_| Response::builder().status(429).header("retry-after", "20"));
+    let service = ThrottleLayer::new(limiter.clone()).layer(service);
+    let caller = tokio::spawn(service.oneshot(request()));
+    tokio::task::yield_now().await;
+    caller.abort();
+    tokio::task::yield_now().await;
+    let snapshot = limiter.peek("api.example.com").await.expect("an answer");
+    assert_eq!(snapshot.delay(), SECOND * 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_of_any_type_can_say_something() {
+    let limiter = limiter(10);
+    let service = ServiceBuilder::new()
+        .layer(
+            ThrottleLayer::new(limiter.clone())
+                .key(key::constant("printer"))
+                .unreported()
+                .feedback(|busy: &Option<u64>| match busy {
+                    Some(seconds) => Advice::pause(Duration::from_secs(*seconds)),
+                    None => Advice::none(),
+                }),
+        )
+        .service(service_fn(|busy: Option<u64>| async move {
+            Ok::<_, Infallible>(busy)
+        }));
+    let print = async |busy| service.clone().oneshot(busy).await.expect("an answer");
+    print(None).await;
+    let start = Instant::now();
+    print(Some(30)).await;
+    print(None).await;
+    assert!(start.elapsed() >= SECOND * 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wants_is_not_kept() {
+    let service = answers(|_| Response::builder().status(429).header("retry-after", "20"));
+    let layer = ThrottleLayer::new(limiter(10)).without_feedback();
+    let service = layer.layer(service);
+    let start = Instant::now();
+    for _ in 0..3 {
+        service.clone().oneshot(request()).await.expect("an answer");
+    }
+    assert!(start.elapsed() < SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_hop_counts_where_redirects_are_followed_outside() {
+    let limiter = limiter(1);
+    let service = ServiceBuilder::new()
+        .layer(FollowRedirectLayer::new())
+        .layer(ThrottleLayer::new(limiter))
+        .service(answers(|number| match number {
+            0 | 1 => Response::builder().status(307).header("location", "/on"),
+            _ => Response::builder(),
+        }));
+    let start = Instant::now();
+    let response = service.oneshot(request()).await.expect("an answer");
+    assert_eq!(response.status(), 200);
+    assert!(start.elapsed() >= SECOND * 2);
+}
