@@ -13,17 +13,19 @@ use futures_util::future::join_all;
 use reqwest_middleware::ClientWithMiddleware;
 use tokio::net::TcpListener;
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
+use tower_throttle::{
+    Algorithm, Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key,
+};
 
-/// What the client believes that it may send per second.
-const BELIEVED: u32 = 50;
+/// What the client believes that it may send per second, evenly.
+const BELIEVED: u32 = 10;
 
 /// What the provider allows in two seconds.
 const ALLOWED: u32 = 6;
 
 const REQUESTS: usize = 20;
 
-/// Sends 20 requests to a provider that allows far fewer at once than the client was configured for, first
+/// Sends 20 requests to a provider that allows fewer than the client was configured for, first
 /// without regard to what it answers, then by what it says.
 #[derive(Parser)]
 struct Args {
@@ -37,7 +39,8 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     for heeds in [false, true] {
         let provider = provider().await?;
-        let mut builder = Limiter::builder().quota(Quota::per_second(BELIEVED));
+        let mut builder =
+            Limiter::builder().quota(Quota::per_second(BELIEVED).algorithm(Algorithm::Spacing));
         if let Some(redis) = &args.redis {
             builder = builder.store(RedisStore::connect(redis).await?);
         }
