@@ -28,6 +28,9 @@
 //! | a reqwest client | [`ThrottleMiddleware`] |
 //! | a tower service | [`ThrottleLayer`] |
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
+//! | an axum server, or any tower server of HTTP | [`ThrottleLayer::inbound`] |
+//! | what an upstream says of its limits | [`feedback`] |
+//! | a pause for all replicas | [`Limiter::pause`], [`Limiter::resume`] |
 //! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
 //! | what an upstream says of its limits | [`feedback`] |
@@ -43,13 +46,15 @@
 //!
 //! A *slot* is a departure time that the store has reserved; a *permit* is the right to depart now,
 //! which expires with the *guard*, a few milliseconds later. The *line* holds those who wait for one
-//! key within one process. The *buffer* is extra spacing for what lies between departure and arrival.
+//! key within one process. The *buffer* is extra spacing for what lies between departure and arrival. A
+//! *pause* is a moment before which nothing departs for a key, shared by all replicas.
 //!
 //! # Features
 //!
 //! | feature | for | default |
 //! | --- | --- | --- |
-//! | `tower` | [`ThrottleLayer`], [`Throttle`] | yes |
+//! | `tower` | [`ThrottleLayer`], [`Throttle`]; servers, too | yes |
+//! | `axum` | keys of axum servers: [`key::client_ip`] by the peer, [`key::matched_path`] | |
 //! | `reqwest` | [`ThrottleMiddleware`], keys of `reqwest::Request` | |
 //! | `redis` | [`store::RedisStore`] | |
 //! | `test-util` | [`test_util`]: the store contract and the history checker | |

@@ -35,8 +35,36 @@ use crate::limiter::Limiter;
 /// # Order among middleware
 ///
 /// Put it last, next to the client: then each attempt of a retry departs by a slot of its own, and
-/// little comes between the permit and the request. A redirect that the client follows by itself is
-/// not seen here, so it spends no quota; a timeout of the client starts after the wait.
+/// little comes between the permit and the request, and the next attempt waits for the end of the pause that
+/// the one before was told. A timeout of the client starts after the wait.
+///
+/// # Redirects
+///
+/// Those that the client follows by itself are not seen here: the request for the new location is sent at
+/// once, to whatever host, and spends no quota. What the last response says is heeded for the key of the first
+/// request. To count each hop, let the client follow none, and send a request for each location:
+///
+/// ```
+/// use reqwest::{header::LOCATION, redirect::Policy};
+/// # use tower_throttle::{Limiter, ThrottleMiddleware};
+///
+/// # async fn example(limiter: Limiter) -> anyhow::Result<reqwest::Response> {
+/// let plain = reqwest::Client::builder().redirect(Policy::none()).build()?;
+/// let client = reqwest_middleware::ClientBuilder::new(plain)
+///     .with(ThrottleMiddleware::new(limiter))
+///     .build();
+///
+/// let mut url = reqwest::Url::parse("https://api.example.com/old")?;
+/// for _ in 0..10 {
+///     let response = client.get(url).send().await?;
+///     let Some(location) = response.headers().get(LOCATION) else {
+///         return Ok(response);
+///     };
+///     url = response.url().join(location.to_str()?)?;
+/// }
+/// anyhow::bail!("too many redirects")
+/// # }
+/// ```
 ///
 /// # Errors
 ///
