@@ -1,0 +1,245 @@
+//! What an inbound service asks of the service inside, and when: no server, and time that is paused.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::poll;
+use http::{Request, Response, StatusCode};
+use tokio::time::{Instant, advance, sleep};
+use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
+use tower_test::mock;
+use tower_throttle::key::{self, Constant};
+use tower_throttle::test_util::history::History;
+use tower_throttle::tower::BoxError;
+use tower_throttle::tower::inbound::{Inbound, InboundLayer};
+use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer};
+
+use crate::server::build;
+
+const SECOND: Duration = Duration::from_secs(1);
+const GUARD: Duration = Duration::from_millis(10);
+
+type Mock = mock::Mock<Request<u32>, Response<String>>;
+type Handle = mock::Handle<Request<u32>, Response<String>>;
+
+fn per_second(limit: u32) -> Limiter {
+    let quota = Quota::per_second(limit);
+    build(Limiter::builder().quota(quota).guard(GUARD))
+}
+
+fn inbound(limiter: &Limiter) -> InboundLayer<Constant> {
+    ThrottleLayer::new(limiter.clone())
+        .key(key::constant("all"))
+        .inbound()
+}
+
+fn protected(limiter: &Limiter) -> (Inbound<Mock, Constant>, Handle) {
+    let (mock, handle) = mock::pair();
+    (inbound(limiter).layer(mock), handle)
+}
+
+/// How many more may depart, once what is given back has come to the store.
+async fn remaining(limiter: &Limiter) -> u32 {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    limiter.peek("all").await.expect("an answer").remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_ready_though_the_service_is_not() {
+    let (service, mut handle) = protected(&per_second(1));
+    handle.allow(0);
+    let mut service = mock::Spawn::new(service);
+    for _ in 0..3 {
+        assert!(service.poll_ready::<Request<u32>>().is_ready());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_refused_reaches_nothing_inside() {
+    let (mut service, mut handle) = protected(&per_second(1));
+    handle.allow(1);
+    let mut first = Box::pin(service.call(Request::new(1)));
+    assert!(poll!(&mut first).is_pending());
+    let (request, respond) = handle.next_request().await.expect("a call");
+    assert_eq!(*request.body(), 1);
+
+    // It would not get ready, if it was asked.
+    let refused = service.call(Request::new(2));
+    let refused = refused.await.expect("no error");
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(poll!(Box::pin(handle.next_request())).is_pending());
+    respond.send_response(Response::new("one".to_owned()));
+    let response = first.await.expect("no error");
+    assert_eq!(response.body(), "one");
+    let departure = response.extensions().get::<Departure>();
+    assert_eq!(departure.expect("a departure").remaining(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_service_gets_ready_an_expired_slot_is_given_back() {
+    let limiter = per_second(1);
+    let (mut service, mut handle) = protected(&limiter);
+    handle.allow(0);
+    let mut response = Box::pin(service.call(Request::new(1)));
+    assert!(poll!(&mut response).is_pending());
+    assert_eq!(remaining(&limiter).await, 0);
+    sleep(GUARD * 2).await;
+    assert!(poll!(&mut response).is_pending());
+    assert_eq!(remaining(&limiter).await, 1);
+
+    handle.allow(1);
+    assert!(poll!(&mut response).is_pending());
+    let (_, respond) = handle.next_request().await.expect("a call");
+    assert_eq!(remaining(&limiter).await, 0);
+    respond.send_response(Response::default());
+    assert_eq!(response.await.expect("no error").status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_its_slot_taken_once_the_service_is_ready_is_refused() {
+    let limiter = per_second(1);
+    let (mut service, mut handle) = protected(&limiter);
+    handle.allow(0);
+    let mut response = Box::pin(service.call(Request::new(1)));
+    assert!(poll!(&mut response).is_pending());
+    sleep(GUARD * 2).await;
+    assert!(poll!(&mut response).is_pending());
+    let other = limiter.try_acquire("all").await.expect("a decision");
+    assert!(other.is_granted());
+    handle.allow(1);
+    let refused = response.await.expect("no error");
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(poll!(Box::pin(handle.next_request())).is_pending());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_only_would_be_refused_then_passes() {
+    let limiter = per_second(1);
+    let (mock, mut handle) = mock::pair::<Request<u32>, Response<String>>();
+    let mut service = inbound(&limiter).observe_only().layer(mock);
+    handle.allow(0);
+    let mut response = Box::pin(service.call(Request::new(1)));
+    assert!(poll!(&mut response).is_pending());
+    sleep(GUARD * 2).await;
+    assert!(poll!(&mut response).is_pending());
+    let other = limiter.try_acquire("all").await.expect("a decision");
+    assert!(other.is_granted());
+    handle.allow(1);
+    assert!(poll!(&mut response).is_pending());
+    let (_, respond) = handle.next_request().await.expect("a call");
+    respond.send_response(Response::default());
+    assert_eq!(response.await.expect("no error").status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_dropped_before_the_call_gives_its_slot_back() {
+    let limiter = per_second(1);
+    let (mut service, mut handle) = protected(&limiter);
+    handle.allow(0);
+    let mut response = Box::pin(service.call(Request::new(1)));
+    assert!(poll!(&mut response).is_pending());
+    assert_eq!(remaining(&limiter).await, 0);
+    drop(response);
+    assert_eq!(remaining(&limiter).await, 1);
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Broken;
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("broken")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
+    let limiter = per_second(3);
+    let broken = service_fn(|_: Request<u32>| async { Err::<Response<String>, _>(Broken) });
+    let service = inbound(&limiter)
+        .charge_when(|_: &Response<String>| false)
+        .layer(broken);
+    let answer: Result<_, Broken> = service.oneshot(Request::new(1)).await;
+    assert_eq!(answer.expect_err("an error"), Broken);
+    assert_eq!(remaining(&limiter).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_while_the_service_gets_ready_is_the_answer_and_costs_nothing() {
+    let limiter = per_second(3);
+    let (mut service, mut handle) = protected(&limiter);
+    handle.send_error(Broken);
+    let answer: Result<_, BoxError> = service.call(Request::new(1)).await;
+    assert!(answer.expect_err("an error").to_string().contains("broken"));
+    assert_eq!(remaining(&limiter).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_in_order_and_the_limit_holds_where_the_service_is_called() {
+    let limiter = per_second(5);
+    let (origin, calls) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+    let record = calls.clone();
+    let inner = service_fn(move |request: Request<u32>| {
+        let call = (request.into_body(), origin.elapsed());
+        record.lock().expect("no panic").push(call);
+        async { Ok::<_, Infallible>(Response::new(String::new())) }
+    });
+    let service = inbound(&limiter).max_wait(3 * SECOND).layer(inner);
+    let sent = (0..30).map(|number| service.clone().oneshot(Request::new(number)));
+    let answers = join_all(sent).await;
+    let statuses: Vec<_> = answers
+        .into_iter()
+        .map(|answer| answer.expect("infallible").status().as_u16())
+        .collect();
+    // At 0 s, 1.01 s and 2.02 s; those at 3.03 s would be too late.
+    assert_eq!(statuses[..15], [200; 15]);
+    assert_eq!(statuses[15..], [429; 15]);
+    let calls = calls.lock().expect("no panic");
+    let order: Vec<_> = calls.iter().map(|(number, _)| *number).collect();
+    assert_eq!(order, Vec::from_iter(0..15));
+    let history: History = calls.iter().map(|(_, at)| *at).collect();
+    history.assert_at_most(5, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_promised_time_is_neither_too_early_nor_a_second_too_late() {
+    let limiter = per_second(1);
+    let inner =
+        service_fn(|_: Request<u32>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    let mut service = inbound(&limiter).layer(inner);
+    let origin = Instant::now();
+    let mut served = vec![Duration::ZERO];
+    assert_eq!(call(&mut service).await.0, StatusCode::OK);
+    for step in [0, 5, 9, 300, 700] {
+        advance(Duration::from_millis(step)).await;
+        let (status, after) = call(&mut service).await;
+        let last = served[served.len() - 1];
+        let left = (last + SECOND + GUARD).saturating_sub(origin.elapsed());
+        if left.is_zero() {
+            assert_eq!(status, StatusCode::OK);
+            served.push(origin.elapsed());
+            continue;
+        }
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+        let after = Duration::from_secs(after.expect("a time"));
+        assert!(after >= left && after < left + SECOND, "{after:?} {left:?}");
+    }
+    assert_eq!(served.len(), 2);
+}
+
+async fn call<S>(service: &mut S) -> (StatusCode, Option<u64>)
+where
+    S: tower::Service<Request<u32>, Response = Response<String>, Error = Infallible>,
+{
+    let response = service.call(Request::new(1)).await.expect("infallible");
+    let after = response.headers().get("retry-after");
+    let after = after.map(|it| it.to_str().expect("ASCII").parse().expect("a number"));
+    (response.status(), after)
+}

@@ -1,0 +1,125 @@
+//! Requests that wait for a while before they are served, or are refused.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use futures_util::future::join_all;
+use http::StatusCode;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Limiter, Quota};
+
+use crate::client::Client;
+use crate::server::{Server, build, by_client, limiter};
+use crate::support::errors::PATIENCE;
+
+const LIMIT: u32 = 5;
+const WINDOW: Duration = Duration::from_millis(500);
+
+/// A handler that remembers when it was called.
+fn recording() -> (Router, Arc<Mutex<History>>) {
+    let history = Arc::new(Mutex::new(History::new()));
+    let (origin, record) = (Instant::now(), history.clone());
+    let handler = move || {
+        record.lock().expect("no panic").push(origin.elapsed());
+        async { "hello" }
+    };
+    (Router::new().route("/", get(handler)), history)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_wait_up_to_a_bound_and_the_rest_are_refused() {
+    let quota = Quota::new(LIMIT, WINDOW);
+    // For what a busy machine may do to a thread between the permit and the handler.
+    let builder = Limiter::builder()
+        .quota(quota)
+        .buffer(Duration::from_millis(100));
+    let (app, history) = recording();
+    let longest = WINDOW * 4;
+    let server = Server::start(app.layer(by_client(&build(builder)).max_wait(longest))).await;
+    let client = Client::new(&server, "a");
+
+    let began = Instant::now();
+    let answers = join_all((0..60).map(|_| client.get("/"))).await;
+    assert!(began.elapsed() >= WINDOW, "somebody waited");
+    let (served, refused): (Vec<_>, Vec<_>) = answers
+        .into_iter()
+        .partition(|answer| answer.status == StatusCode::OK);
+    for answer in &refused {
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        let after = answer.number("retry-after");
+        // Longer than they would have waited.
+        assert!(Duration::from_secs(after) > longest, "{after}");
+        assert_eq!(answer.rate_limit(), ("5/500ms".to_owned(), 0, after));
+    }
+    // At least two windows' worth, and as many as come while they last, but never all.
+    let limit = LIMIT as usize;
+    assert!(served.len() >= limit * 2, "{}", served.len());
+    assert!(!refused.is_empty());
+    let history = history.lock().expect("no panic");
+    assert_eq!(history.len(), served.len());
+    history.assert_at_most(LIMIT.into(), WINDOW);
+}
+
+#[tokio::test]
+async fn a_line_that_is_full_is_a_limit() {
+    let builder = Limiter::builder().quota(Quota::per_hour(1)).max_waiting(2);
+    let limiter = build(builder);
+    let (app, _) = recording();
+    let hours = Duration::from_secs(5 * 3_600);
+    let server = Server::start(app.layer(by_client(&limiter).max_wait(hours))).await;
+    let client = Client::new(&server, "a");
+    assert_eq!(client.get("/").await.status, StatusCode::OK);
+    let waiting = |_| {
+        let client = client.clone();
+        tokio::spawn(async move { client.get("/").await })
+    };
+    let waiting: Vec<_> = (0..2).map(waiting).collect();
+    let behind = Duration::from_secs(3 * 3_600 - 60);
+    wait_until(async || delay(&limiter).await > behind).await;
+    let refused = client.get("/").await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.number("retry-after"), hours.as_secs());
+    assert_eq!(refused.problem()["violated-policies"][0], "1/h");
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_while_it_waits_gives_its_slot_back() {
+    let limiter = limiter(Quota::new(1, Duration::from_secs(100)));
+    let (app, history) = recording();
+    let layer = by_client(&limiter).max_wait(Duration::from_secs(1_000));
+    let server = Server::start(app.layer(layer)).await;
+    assert_eq!(
+        Client::new(&server, "a").get("/").await.status,
+        StatusCode::OK
+    );
+
+    let mut stream = TcpStream::connect(server.address).await.expect("a server");
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nx-client: a\r\n\r\n";
+    stream.write_all(request).await.expect("a request");
+    wait_until(async || limiter.lines() == 1).await;
+    wait_until(async || delay(&limiter).await > Duration::from_secs(150)).await;
+    drop(stream);
+    wait_until(async || limiter.lines() == 0).await;
+    let delay = delay(&limiter).await;
+    assert!(delay < Duration::from_secs(101), "{delay:?}");
+    assert_eq!(history.lock().expect("no panic").len(), 1);
+}
+
+/// How long the next request would have to wait.
+async fn delay(limiter: &Limiter) -> Duration {
+    limiter.peek("a").await.expect("an answer").delay()
+}
+
+async fn wait_until(holds: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "it does not come about");
+        sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,145 @@
+//! Floods of requests cost neither the store nor the process more than is bounded.
+//!
+//! Through the service alone, as connections would take longer than all the rest.
+
+use std::convert::Infallible;
+use std::fs;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::{Request, Response, StatusCode};
+use tower::{Layer as _, Service, ServiceExt as _, service_fn};
+use tower_throttle::store::MemoryStore;
+use tower_throttle::{Limiter, Quota, ThrottleLayer};
+
+use crate::server::{build, store};
+use crate::support::command_stats::CommandStats;
+use crate::support::keyspace;
+use crate::support::redis_server::RedisServer;
+
+/// Whose client is the number in the path.
+fn protected(
+    limiter: &Limiter,
+) -> impl Service<
+    Request<()>,
+    Response = Response<String>,
+    Error = Infallible,
+    Future: Future<Output = Result<Response<String>, Infallible>>,
+> + Clone {
+    let layer = ThrottleLayer::new(limiter.clone())
+        .key(|request: &Request<()>| request.uri().path().to_owned())
+        .inbound();
+    layer.layer(service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }))
+}
+
+fn from(client: u64) -> Request<()> {
+    // Ipv6 addresses, of which each is another key.
+    let address = u128::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let path = format!("/{}", std::net::Ipv6Addr::from(address));
+    Request::get(path).body(()).expect("a request")
+}
+
+#[tokio::test]
+async fn a_million_refused_requests_cost_the_store_fewer_than_a_hundred_calls() {
+    const FLOOD: usize = 1_000_000;
+    let redis = RedisServer::start();
+    let store = store(&redis).await;
+    let limiter = build(Limiter::builder().quota(Quota::per_hour(2)).store(store));
+    let mut service = protected(&limiter);
+    let before = CommandStats::of(&redis);
+    let mut granted = 0;
+    for _ in 0..FLOOD {
+        let response = service.call(from(1)).await.expect("infallible");
+        match response.status() {
+            StatusCode::OK => granted += 1,
+            status => {
+                assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+                assert!(response.headers().contains_key("retry-after"));
+            }
+        }
+    }
+    assert_eq!(granted, 2);
+    let calls = CommandStats::of(&redis).since(&before).script_calls();
+    assert!((3..100).contains(&calls), "{calls} calls");
+    // Others are served all the while.
+    let other = service.call(from(2)).await.expect("infallible");
+    assert_eq!(other.status(), StatusCode::OK);
+}
+
+/// What the process holds in memory, in bytes.
+fn resident() -> u64 {
+    let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
+    let resident = pages
+        .split(' ')
+        .nth(1)
+        .and_then(|it| it.parse::<u64>().ok());
+    resident.expect("a number of pages") * 4_096
+}
+
+/// A flood of requests, each from an address of its own, 10,000 in a second.
+async fn addresses(count: u64) {
+    const PER_SECOND: u64 = 10_000;
+    // What 10,000 addresses take for two seconds is some 10 MB; the rest is other tests' that run
+    // meanwhile. A million would be some 200 MB.
+    const MOST: u64 = 64 << 20;
+    let store = MemoryStore::new();
+    let quota = Quota::per_second(1);
+    let limiter = build(Limiter::builder().quota(quota).store(store.clone()));
+    let mut service = protected(&limiter);
+    let before = resident();
+    for address in 0..count {
+        let response = service.call(from(address)).await.expect("infallible");
+        assert_eq!(response.status(), StatusCode::OK);
+        if address % PER_SECOND == 0 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let keys = store.len() as u64;
+            // Those of two seconds, and as many that were not looked for yet.
+            assert!(keys <= PER_SECOND * 4 + 2_048, "{keys} keys");
+            let grown = resident().saturating_sub(before);
+            assert!(grown < MOST, "{grown} bytes more for {address} addresses");
+        }
+    }
+    assert_eq!(limiter.lines(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_bounded_under_a_million_addresses() {
+    addresses(1_000_000).await;
+}
+
+/// ```sh
+/// cargo test --release --all-features --test axum_inbound ten_million -- --ignored
+/// ```
+#[tokio::test(start_paused = true)]
+#[ignore = "takes minutes without optimization"]
+async fn memory_is_bounded_under_ten_million_addresses() {
+    addresses(10_000_000).await;
+}
+
+#[tokio::test]
+async fn redis_forgets_the_addresses_of_a_flood() {
+    const ADDRESSES: u64 = 20_000;
+    let redis = RedisServer::start();
+    let store = store(&redis).await;
+    let quota = Quota::per_second(1);
+    let limiter = build(Limiter::builder().quota(quota).store(store));
+    let service = protected(&limiter);
+    let before = resident();
+    let mut most = 0;
+    for batch in 0..ADDRESSES / 500 {
+        let requests = (batch * 500..(batch + 1) * 500).flat_map(|address| [address; 2]);
+        let sent = requests.map(|address| service.clone().oneshot(from(address)));
+        for response in join_all(sent).await {
+            response.expect("infallible");
+        }
+        most = most.max(redis.command::<u64>(&["DBSIZE"]));
+    }
+    assert!(most > 0, "it was asked for them");
+    keyspace::assert_all_expire(&redis);
+    keyspace::wait_until_empty(&redis).await;
+    assert_eq!(limiter.lines(), 0);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more");
+}
