@@ -1,0 +1,150 @@
+//! A server that limits its clients: by address, by route, and by failed logins.
+//!
+//! ```sh
+//! cargo run --example axum_inbound                             # sends itself requests, and ends
+//! cargo run --example axum_inbound -- --listen 127.0.0.1:3000  # until it is interrupted
+//! ```
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, MatchedPath, Path};
+use axum::routing::{get, post};
+use clap::Parser;
+use http::{Request, Response, StatusCode};
+use tokio::net::TcpListener;
+use tower_throttle::store::RedisStore;
+use tower_throttle::tower::inbound::Refused;
+use tower_throttle::{Limiter, LimiterBuilder, ThrottleLayer};
+
+/// A server that limits its clients.
+#[derive(Parser)]
+struct Args {
+    /// Serve here until interrupted, instead of sending requests to itself
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Share the limits with other processes through this Redis, such as redis://127.0.0.1/
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let address = args.listen.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    let app = app(args.redis.as_deref()).await?;
+    // Who asks is known to the handlers and the layers only by this.
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener, service);
+    if args.listen.is_some() {
+        println!("listening on http://{address}");
+        server.await?;
+    } else {
+        tokio::spawn(server.into_future());
+        demonstrate(&format!("http://{address}")).await?;
+    }
+    Ok(())
+}
+
+async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
+    let store = match redis {
+        Some(url) => Some(RedisStore::connect(url).await?),
+        None => None,
+    };
+    // Names tell the limits apart in the headers, and where they count in one Redis.
+    let limiter = |name, quota: &str| -> anyhow::Result<Limiter> {
+        let mut builder: LimiterBuilder = Limiter::builder().name(name).quota(quota.parse()?);
+        if let Some(store) = &store {
+            builder = builder.store(store.clone());
+        }
+        Ok(builder.build()?)
+    };
+
+    // Each address has its own quota for all that it asks for.
+    let by_address = ThrottleLayer::new(limiter("address", "20/s")?)
+        .key(client_address)
+        .inbound();
+    // Each route has one for all clients together.
+    let by_route = ThrottleLayer::new(limiter("route", "8/s")?)
+        .key(|request: &Request<Body>| {
+            let path = request.extensions().get::<MatchedPath>();
+            path.map(|path| path.as_str().to_owned())
+        })
+        .inbound();
+    // A login that succeeds costs nothing; who fails too often is told so in plain text.
+    let by_failures = ThrottleLayer::new(limiter("login", "3/h")?)
+        .key(client_address)
+        .inbound()
+        .charge_when(|response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED)
+        .refusal(|refused: &Refused| {
+            let minutes = refused.delay().map_or(1, |it| it.as_secs() / 60 + 1);
+            let text = format!("too many failures: try again in {minutes} minutes\n");
+            let mut response = Response::new(Body::from(text));
+            *response.status_mut() = refused.status();
+            response
+        })
+        .on_refused(|refused| println!("  (refused: {:?})", refused.key()));
+
+    Ok(Router::new()
+        .route("/users/{id}", get(user))
+        .route_layer(by_route)
+        .route("/login/{password}", post(login).layer(by_failures))
+        .layer(by_address))
+}
+
+/// The peer's address: that of a proxy, if there is one in front of the server.
+fn client_address(request: &Request<Body>) -> Option<String> {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    peer.map(|ConnectInfo(peer)| peer.ip().to_string())
+}
+
+async fn user(Path(id): Path<u32>) -> String {
+    format!("user {id}\n")
+}
+
+async fn login(Path(password): Path<String>) -> StatusCode {
+    if password == "opensesame" {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::UNAUTHORIZED
+    }
+}
+
+async fn demonstrate(server: &str) -> anyhow::Result<()> {
+    // The server is on this machine, whatever proxy the environment names.
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    println!("Ten users, where a route has 8 per second:");
+    for id in 1..=10 {
+        show(client.get(format!("{server}/users/{id}"))).await?;
+    }
+    println!("Logins, where an address has 3 failures per hour:");
+    for password in [
+        "opensesame",
+        "sesame",
+        "barley",
+        "opensesame",
+        "wheat",
+        "opensesame",
+    ] {
+        show(client.post(format!("{server}/login/{password}"))).await?;
+    }
+    Ok(())
+}
+
+async fn show(request: reqwest::RequestBuilder) -> anyhow::Result<()> {
+    let response = request.send().await?;
+    println!("{} {}", response.status().as_u16(), response.url().path());
+    for name in ["ratelimit-policy", "ratelimit", "retry-after"] {
+        for value in response.headers().get_all(name) {
+            println!("  {name}: {}", value.to_str()?);
+        }
+    }
+    let body = response.text().await?;
+    if !body.is_empty() {
+        println!("  {}", body.trim_end());
+    }
+    Ok(())
+}
