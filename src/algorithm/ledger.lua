@@ -110,9 +110,11 @@ end
 function ledger.agree(margin, least_margin, floor, earliest, stagger)
   ledger.margin, ledger.least_margin, ledger.stagger = margin, least_margin, stagger
   ledger.arrives = earliest
-  local longest = HORIZON
-  for _, counter in ipairs(ledger.counters) do longest = math.min(longest, counter:longest_wait(floor)) end
-  ledger.longest_wait = longest + ledger.held_up(ledger.now, 2 ^ 53) - ledger.now
+  -- Those who wait are recorded later by the drift until they may go.
+  local held_up = ledger.held_up(ledger.now, 2 ^ 53) - ledger.now
+  local longest, least = HORIZON, floor + math.ceil(held_up / DRIFT)
+  for _, counter in ipairs(ledger.counters) do longest = math.min(longest, counter:longest_wait(least)) end
+  ledger.longest_wait = longest + held_up
 end
 
 function ledger.save()

@@ -266,12 +266,15 @@ impl Ledger {
             .unwrap_or(0)
     }
 
-    /// The longest wait that every quota allows, from when the upstream lets requests go again.
+    /// The longest wait that every quota allows, from when the upstream lets requests go again. Those who
+    /// wait are recorded as much later, each of them, as clocks may drift apart until then.
     fn longest_wait(&self, now: u64, terms: &Terms) -> u64 {
+        let held_up = self.held_up(now, u32::MAX) - now;
+        let margin = terms.floor.saturating_add(held_up.div_ceil(DRIFT));
         let counters = self.counters.iter();
-        let longest = counters.map(|count| count.longest_wait(terms.floor)).min();
+        let longest = counters.map(|count| count.longest_wait(margin)).min();
         let longest = longest.unwrap_or(0).min(micros(HORIZON));
-        longest.saturating_add(self.held_up(now, u32::MAX) - now)
+        longest.saturating_add(held_up)
     }
 
     fn refresh(&mut self, now: u64) {

@@ -65,6 +65,24 @@ fn a_window_is_used_to_its_end_by_those_who_wait_for_another_quota() {
 }
 
 #[test]
+fn a_leaky_bucket_holds_as_many_during_a_pause() {
+    let rule = Rule::LeakyBucket {
+        interval: 1_000_000,
+        capacity: 3,
+    };
+    for span in [1_000, 300_000_000, 86_400_000_000] {
+        let mut ledger = Ledger::new(&[rule]);
+        let departed = u64::MAX;
+        let pause = ledger.heed(5_000, Word::Pause { span, departed });
+        let outcomes = ledger.reserve(5_000, &terms(10), &[ask(6, 1)]);
+        let granted = outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, Outcome::Granted(slot) if slot.at >= pause.paused));
+        assert_eq!(granted.count(), 4, "a pause of {span} us");
+    }
+}
+
+#[test]
 fn a_quota_that_refuses_leaves_no_other_charged() {
     let mut ledger = Ledger::new(&[LOG, SPACING]);
     slots(&mut ledger, 5_000, &[ask(2, 1)]);
