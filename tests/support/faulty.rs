@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tower_throttle::key::Key;
 use tower_throttle::store::{
-    Ask, Listen, MemoryStore, Notice, Outcome, Release, Reply, Reserve, Reserved, Slot, Store,
+    Listen, MemoryStore, Notice, Outcome, Release, Reply, Reserve, Reserved, Slot, Store,
     StoreError, Word,
 };
-use tower_throttle::{Algorithm, Limiter, Policy, WindowStart};
+use tower_throttle::{Algorithm, Policy};
 
+mod answered;
+mod asked;
 mod fault;
 
 pub(crate) use self::fault::Fault;
@@ -59,65 +60,6 @@ impl Faulty {
         }
     }
 
-    fn policy(&self, policy: &Policy) -> Arc<Policy> {
-        let mut quotas = policy.quotas().to_vec();
-        match self.fault {
-            Fault::ForgetsAllQuotasButOne => quotas.truncate(1),
-            Fault::ForgetsOneOfSeven(place) if quotas.len() == 7 => {
-                quotas.remove(place);
-            }
-            _ => {}
-        }
-        let buffer = match self.fault {
-            Fault::ForgetsTheBuffer => Duration::ZERO,
-            _ => policy.buffer(),
-        };
-        let builder = Limiter::builder().guard(policy.guard()).buffer(buffer);
-        let mut builder = quotas.into_iter().fold(builder, |builder, quota| {
-            builder.quota(self.fault.quota(quota))
-        });
-        if let Some(name) = policy
-            .name()
-            .filter(|_| !self.has(Fault::IgnoresTheNameOfPolicies))
-        {
-            builder = builder.name(name);
-        }
-        builder
-            .build()
-            .expect("what could be built before")
-            .policy()
-    }
-
-    fn asks(&self, asks: &[Ask]) -> Vec<Ask> {
-        let mut asks = asks.to_vec();
-        for ask in &mut asks {
-            match self.fault {
-                Fault::IgnoresMaxWait => ask.max_wait = u64::MAX,
-                Fault::ForgetsTheCost => ask.cost = 1,
-                _ => {}
-            }
-        }
-        asks
-    }
-
-    /// The guard that it goes by.
-    fn guard(&self, guard: Duration, policy: &Policy) -> Duration {
-        let is_cut = policy.quotas().iter().any(|quota| {
-            let is_long = guard > quota.window() / 2;
-            matches!(quota.counted_by(), Algorithm::FixedWindow { .. })
-                && match self.fault {
-                    Fault::LetsGuardsReachIntoTheNextWindow => !is_long,
-                    Fault::CutsLongGuards => is_long,
-                    _ => false,
-                }
-        });
-        if is_cut && policy.quotas().len() == 1 {
-            guard / 100
-        } else {
-            guard
-        }
-    }
-
     /// What the wrapped store answers, and what it should not have done besides.
     fn answer(&self, reserve: &Reserve<'_>) -> Reserved {
         let answer = now(self.store.reserve(reserve));
@@ -150,93 +92,6 @@ impl Faulty {
             now(self.store.reset(reserve.key, reserve.policy));
         }
         answer
-    }
-
-    /// Lets another come half a window before the first, if that would open a window.
-    fn open_too_early(&self, reserve: &Reserve<'_>) {
-        let start = WindowStart::FirstRequest;
-        let [quota] = reserve.policy.quotas() else {
-            return;
-        };
-        if quota.counted_by() == (Algorithm::FixedWindow { start }) {
-            let half = quota.window().as_micros() as u64 / 2;
-            let mut early = Reserve::new(reserve.key, reserve.policy);
-            early.not_before = reserve.not_before.saturating_sub(half);
-            now(self.store.reserve(&early));
-        }
-    }
-
-    fn distort(&self, reserve: &Reserve<'_>, key: &Key, answer: &Reserved) -> Reserved {
-        let mut outcomes = answer.outcomes().to_vec();
-        let cut = reserve.guard - self.guard(reserve.guard, reserve.policy);
-        let asks = reserve.asks.iter();
-        let costs = asks.flat_map(|ask| (0..ask.count).map(|_| ask.cost));
-        for (outcome, cost) in outcomes.iter_mut().zip(costs) {
-            match (self.fault, outcome) {
-                (Fault::RoundsTheWaitUp, Outcome::Refused { wait }) => *wait += 1,
-                (Fault::RoundsTheWaitDown, Outcome::Refused { wait }) => *wait -= 1,
-                (Fault::RecordsTooEarly, Outcome::Granted(slot)) => slot.record -= 1,
-                (Fault::ForgetsTheCost, Outcome::Granted(slot)) => slot.cost = cost,
-                (_, Outcome::Granted(slot)) => slot.record += cut.as_micros() as u64,
-                _ => {}
-            }
-        }
-        if self.has(Fault::HandsOutOneSlotTwice)
-            && let [.., before, last] = &mut outcomes[..]
-        {
-            *last = before.clone();
-        }
-        let back = self.has(Fault::LetsTimeGoBack) && key.as_str().starts_with("key-3-");
-        let is_log = reserve.policy.quotas()[0].counted_by() == Algorithm::SlidingLog;
-        let remaining = match self.fault {
-            Fault::SaysThatAllRemains => 5,
-            Fault::SaysThatOneMoreRemainsUnlessOfALog => answer.remaining() + u32::from(!is_log),
-            _ => answer.remaining(),
-        };
-        let is_short = reserve.policy.quotas()[0].window() < Duration::from_secs(1);
-        let early = match self.fault {
-            Fault::SaysTheResetTooEarly => Duration::from_micros(1),
-            Fault::ForgetsTooLate if is_short => answer.reset() / 2,
-            _ => Duration::ZERO,
-        };
-        Reserved::new(
-            answer.now() - u64::from(back),
-            outcomes,
-            remaining,
-            answer.reset().saturating_sub(early),
-        )
-    }
-
-    /// What a peek answers.
-    fn looked(&self, peek: &Reserve<'_>) -> Reserved {
-        let answer = now(self.store.peek(peek));
-        let (mut outcomes, mut remaining) = (answer.outcomes().to_vec(), answer.remaining());
-        match self.fault {
-            Fault::PeekRecords => {
-                now(self.store.reserve(peek));
-            }
-            Fault::PeekRecordsWhereAnythingIs if !answer.reset().is_zero() => {
-                now(self.store.reserve(peek));
-            }
-            Fault::PeekAddsTheAsksUp => {
-                let taken = now(self.store.reserve(peek));
-                let slots: Vec<_> = taken.outcomes().iter().rev().filter_map(slot).collect();
-                now(self
-                    .store
-                    .release(&Release::new(peek.key, peek.policy, &slots)));
-                outcomes = taken.outcomes().to_vec();
-            }
-            Fault::PeekSaysThatNothingRemains => remaining = 0,
-            _ => {}
-        }
-        let now = answer.now();
-        let outcomes = outcomes.iter().map(|outcome| Outcome::Refused {
-            wait: match outcome {
-                Outcome::Granted(slot) => slot.at - now,
-                Outcome::Refused { wait } => *wait,
-            },
-        });
-        Reserved::new(now, outcomes, remaining, answer.reset())
     }
 }
 
