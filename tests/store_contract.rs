@@ -8,7 +8,11 @@ use std::time::Duration;
 use redis::aio::ConnectionManager;
 use support::faulty::{Fault, Faulty};
 use support::redis_server::RedisServer;
-use tower_throttle::store::{MemoryStore, RedisStore};
+use tower_throttle::Policy;
+use tower_throttle::key::Key;
+use tower_throttle::store::{
+    MemoryStore, Notice, RedisStore, Release, Reply, Reserve, Reserved, Store, Word,
+};
 use tower_throttle::test_util::store_contract;
 
 /// What a machine may need that does many other things; no test waits so long.
@@ -78,7 +82,7 @@ fn verdict(fault: Fault) -> Option<String> {
 #[test]
 fn the_contract_finds_each_fault_and_names_the_clause() {
     let mut missed = Vec::new();
-    for (fault, clause) in FAULTS {
+    for (fault, clause) in FAULTS.into_iter().chain(FAULTS_OF_WORDS) {
         let verdict = verdict(fault).unwrap_or_default();
         if !verdict.starts_with(&format!("the store breaks its contract: {clause}: ")) {
             missed.push(format!("{fault:?}, {clause}: {verdict}"));
@@ -98,8 +102,56 @@ fn the_contract_misses_none_of_many_quotas() {
 }
 
 #[test]
+fn the_contract_misses_a_pause_of_no_algorithm() {
+    for place in 0..7 {
+        let verdict = verdict(Fault::IgnoresPausesOf(place));
+        let verdict = verdict.unwrap_or_else(|| panic!("number {place} is not missed"));
+        let clause = "no slot lies within a pause";
+        assert!(verdict.contains(clause), "number {place}: {verdict}");
+    }
+}
+
+#[test]
 fn the_contract_finds_nothing_where_there_is_no_fault() {
     assert_eq!(verdict(Fault::None), None);
+}
+
+#[test]
+fn a_store_that_makes_all_listeners_look_keeps_the_contract() {
+    assert_eq!(verdict(Fault::TellsOfGapsOnly), None);
+}
+
+/// A store that does what it must, and nothing of what it may.
+#[derive(Debug)]
+struct Plain(MemoryStore);
+
+impl Store for Plain {
+    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.0.reserve(reserve)
+    }
+
+    fn release(&self, release: &Release<'_>) -> Reply<()> {
+        self.0.release(release)
+    }
+
+    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
+        self.0.peek(reserve)
+    }
+
+    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
+        self.0.heed(key, policy, word)
+    }
+
+    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
+        self.0.reset(key, policy)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_tells_no_listener_keeps_the_contract() {
+    let store = Plain(MemoryStore::new());
+    assert!(!store.is_listening());
+    store_contract(async || Plain(MemoryStore::new())).await;
 }
 
 /// In the order of the clauses.
@@ -201,5 +253,134 @@ const FAULTS: [(Fault, &str); 50] = {
         (RefusesToResetAFreshKey, "a reset of a fresh key is none"),
         (RecordsAReset, "a reset of a fresh key is none"),
         (ForgetsTooLate, "what has passed is forgotten"),
+    ]
+};
+
+/// The same for what is said of keys.
+const FAULTS_OF_WORDS: [(Fault, &str); 71] = {
+    use Fault::*;
+    [
+        (HeedsLater, "a local store answers at once"),
+        (IgnoresPauses, "no slot lies within a pause"),
+        (IgnoresPausesOfJointQuotas, "no slot lies within a pause"),
+        (PausesTooBriefly, "no slot lies within a pause"),
+        (PausesTooLong, "no slot lies within a pause"),
+        (PassesAPauseByNotBefore, "no slot lies within a pause"),
+        (
+            PeekIgnoresPauses,
+            "who comes during a pause is told of its end",
+        ),
+        (
+            RemainsDuringAPause,
+            "who comes during a pause is told of its end",
+        ),
+        (
+            ResetsBeforeAPauseEnds,
+            "who comes during a pause is told of its end",
+        ),
+        (
+            RecordsWhoIsHeldUp,
+            "who does not wait for a pause leaves no trace",
+        ),
+        (
+            CountsThePauseAgainstTheCapacity,
+            "a pause fills no leaky bucket",
+        ),
+        (ShortensPauses, "a shorter pause leaves a longer one"),
+        (AddsPausesUp, "a shorter pause leaves a longer one"),
+        (NeverExtends, "a longer pause extends a shorter one"),
+        (GivesUpOnLongPauses, "a longer pause extends a shorter one"),
+        (TakesOldAnswers, "an old answer extends no pause"),
+        (TakesAllAnswersForOld, "an old answer extends no pause"),
+        (TakesTheFirstAnswerForOld, "an old answer extends no pause"),
+        (IgnoresAllowances, "no more than is allowed departs"),
+        (AllowsOneMore, "no more than is allowed departs"),
+        (AllowsForTooLong, "no more than is allowed departs"),
+        (PeekIgnoresAllowances, "no more than is allowed departs"),
+        (SaysThatMoreIsAllowed, "no more than is allowed departs"),
+        (
+            ForgetsTheCostUnderAnAllowance,
+            "costs count for an allowance",
+        ),
+        (AllowsMoreWhenTold, "an allowance never rises"),
+        (NeverAllowsLess, "an allowance never rises"),
+        (AllowanceEndsAPause, "a pause and an allowance hold both"),
+        (PauseEndsAnAllowance, "a pause and an allowance hold both"),
+        (
+            ForgetsFreeSlotsUnderAnAllowance,
+            "a free slot counts for an allowance",
+        ),
+        (ForgetsToResume, "resuming ends whatever was said"),
+        (ResumesPausesOnly, "resuming ends whatever was said"),
+        (ResumesAllowancesOnly, "resuming ends whatever was said"),
+        (ResumeForgetsTheLog, "resuming ends whatever was said"),
+        (
+            DropsTheLogOnAPause,
+            "what lies behind a pause stays charged",
+        ),
+        (
+            FreeSlotsPassAPause,
+            "a free slot within a pause serves nobody",
+        ),
+        (
+            LosesFreeSlotsInAPause,
+            "a free slot within a pause serves nobody",
+        ),
+        (PausesAllKeys, "words concern one key under one policy"),
+        (PausesAllPolicies, "words concern one key under one policy"),
+        (ResumesAllKeys, "words concern one key under one policy"),
+        (ResumesAllPolicies, "words concern one key under one policy"),
+        (TellsGuardsApart, "policies of one id share what was said"),
+        (KeepsPausesAfterReset, "a reset forgets what was said"),
+        (KeepsAllowancesAfterReset, "a reset forgets what was said"),
+        (ResetsTheWordsOfAllKeys, "a reset forgets what was said"),
+        (ForgetsWordsTooLate, "what was said is forgotten in time"),
+        (
+            RemembersPausesThatAreOver,
+            "what was said is forgotten in time",
+        ),
+        (
+            RemembersAllowancesThatAreOver,
+            "what was said is forgotten in time",
+        ),
+        (VoidsNothing, "a word voids what was reserved before"),
+        (VoidsTooLittle, "a word voids what was reserved before"),
+        (VoidsTooMuch, "a word voids what was reserved before"),
+        (
+            VoidsWhatWasReservedSince,
+            "a word voids what was reserved before",
+        ),
+        (
+            OverlooksTheLastReserved,
+            "a word voids what was reserved before",
+        ),
+        (VoidsOnceOnly, "a word voids what was reserved before"),
+        (
+            VoidsNothingOnResume,
+            "resuming voids what was reserved before",
+        ),
+        (
+            VoidsThePauseOnlyOnResume,
+            "resuming voids what was reserved before",
+        ),
+        (
+            ConcernsSomebodyInVain,
+            "a word that changes nothing voids nothing",
+        ),
+        (LookingRecords, "a word that changes nothing voids nothing"),
+        (ForgetsHowItStands, "how a key stands is told"),
+        (ForgetsThePauseWhereItStands, "how a key stands is told"),
+        (ForgetsTheAllowanceWhereItStands, "how a key stands is told"),
+        (TellsNobody, "whoever listens is told"),
+        (TellsTheWrongKey, "whoever listens is told"),
+        (TellsKeysUpToAZero, "whoever listens is told"),
+        (TellsTheWrongPolicy, "whoever listens is told"),
+        (TellsAnEmptyNotice, "whoever listens is told"),
+        (TellsOfNoPause, "whoever listens is told"),
+        (TellsOfPausesOnly, "whoever listens is told"),
+        (TellsNobodyOfResuming, "whoever listens is told"),
+        (TellsOneListenerOnly, "whoever listens is told"),
+        (StopsAtAListenerThatIsGone, "a listener may leave"),
+        (KeepsListenersAlive, "a listener may leave"),
     ]
 };

@@ -5,12 +5,16 @@ use std::time::Duration;
 use self::bench::Bench;
 use crate::store::{Ask, Outcome, Reserved, Slot, Store};
 
+mod allowances;
 mod asks;
 mod bench;
 mod capacity;
 mod joint;
 mod judge;
 mod keys;
+mod listeners;
+mod notices;
+mod pauses;
 mod peeks;
 mod policies;
 mod quotas;
@@ -19,12 +23,16 @@ mod remaining;
 mod resets;
 mod waits;
 mod windows;
+mod words;
 
 /// Long enough that what is asked in one breath falls into one window, on the slowest machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Far more than [`NEAR`], so that no trace of a departure goes unnoticed.
 const GUARD: Duration = Duration::from_millis(100);
+
+/// How long nothing may depart, or little: the present window of the clock ends later.
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// How far slots may lie apart that are the same but for the drift of clocks over their wait, which
 /// counts from the call.
@@ -89,6 +97,16 @@ macro_rules! clauses {
 ///   request, and one whose time has come is charged no longer.
 /// - A peek records nothing, and tells for each request alone the wait that the next of this cost
 ///   has. A reset forgets all of one key under one policy and nothing else.
+/// - During a [pause](crate::store::Word::Pause) no slot lies before its end, not even one that is free, and
+///   the first lies there if nothing else is recorded; who asks or looks is told so. It fills no leaky
+///   bucket. A longer one extends it, a shorter one and an old answer do not. No more departs than is
+///   [allowed](crate::store::Word::Allow), by cost, and no word makes that more. What was reserved before and
+///   lies behind stays charged.
+/// - A [notice](crate::store::Notice) voids what was reserved before the word and lies before its end, to
+///   the microsecond; one of a word that changes nothing voids nothing. Who only looks is told how the key
+///   stands. To resume ends whatever was said and voids all that was reserved, a reset forgets it, and by
+///   itself it ends in time. A word is of one key under one policy. A store that
+///   [is listening](Store::is_listening) tells every listener of it, until that is dropped.
 /// - Any text is a key. Keys and policies do not affect each other, unless both the key and the
 ///   [`Policy::id`](crate::Policy::id) are the same. What has passed is forgotten.
 ///
@@ -159,6 +177,36 @@ pub async fn store_contract<S: Store>(make: impl AsyncFn() -> S) {
             a_reset_of_a_fresh_key_is_none,
             a_reset_forgets_all_of_a_key,
             a_reset_leaves_all_others_alone;
+        pauses:
+            no_slot_lies_within_a_pause,
+            who_comes_during_a_pause_is_told_of_its_end,
+            who_does_not_wait_for_a_pause_leaves_no_trace,
+            a_pause_fills_no_leaky_bucket,
+            a_shorter_pause_leaves_a_longer_one,
+            a_longer_pause_extends_a_shorter_one,
+            an_old_answer_extends_no_pause;
+        allowances:
+            no_more_than_is_allowed_departs,
+            costs_count_for_an_allowance,
+            an_allowance_never_rises,
+            a_pause_and_an_allowance_hold_both,
+            a_free_slot_counts_for_an_allowance;
+        words:
+            resuming_ends_whatever_was_said,
+            what_lies_behind_a_pause_stays_charged,
+            a_free_slot_within_a_pause_serves_nobody,
+            words_concern_one_key_under_one_policy,
+            policies_of_one_id_share_what_was_said,
+            a_reset_forgets_what_was_said,
+            what_was_said_is_forgotten_in_time;
+        notices:
+            a_word_voids_what_was_reserved_before,
+            resuming_voids_what_was_reserved_before,
+            a_word_that_changes_nothing_voids_nothing,
+            how_a_key_stands_is_told;
+        listeners:
+            whoever_listens_is_told,
+            a_listener_may_leave;
         keys:
             what_has_passed_is_forgotten;
     }

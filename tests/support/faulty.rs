@@ -14,8 +14,12 @@ use tower_throttle::{Algorithm, Policy};
 mod answered;
 mod asked;
 mod fault;
+mod heard;
+mod relay;
 
 pub(crate) use self::fault::Fault;
+use self::heard::Memory;
+use self::relay::Relays;
 
 /// A store with one fault, and otherwise as good as the one that it wraps.
 #[derive(Debug, Clone)]
@@ -23,15 +27,27 @@ pub(crate) struct Faulty {
     store: MemoryStore,
     fault: Fault,
     seen: Arc<Mutex<AllSeen>>,
+    relays: Arc<Relays>,
 }
 
-/// What was reserved, by the key and the policy's id.
+/// What was reserved or said, by the key and the policy's id.
 type AllSeen = HashMap<(Key, String), Seen>;
 
 #[derive(Debug)]
 struct Seen {
     policy: Policy,
     last: u64,
+    memory: Memory,
+}
+
+impl From<Policy> for Seen {
+    fn from(policy: Policy) -> Self {
+        Self {
+            policy,
+            last: 0,
+            memory: Memory::default(),
+        }
+    }
 }
 
 impl Faulty {
@@ -40,6 +56,7 @@ impl Faulty {
             store: MemoryStore::new(),
             fault,
             seen: Arc::default(),
+            relays: Arc::new(Relays::new(fault)),
         }
     }
 
@@ -60,6 +77,12 @@ impl Faulty {
         }
     }
 
+    /// The time of the last slot that was reserved for a key.
+    fn last(&self, key: &Key, policy: &Policy) -> u64 {
+        let id = (key.clone(), policy.id().to_owned());
+        self.seen().get(&id).map_or(0, |seen| seen.last)
+    }
+
     /// What the wrapped store answers, and what it should not have done besides.
     fn answer(&self, reserve: &Reserve<'_>) -> Reserved {
         let answer = now(self.store.reserve(reserve));
@@ -68,10 +91,7 @@ impl Faulty {
         let id = (reserve.key.clone(), reserve.policy.id().into());
         self.seen()
             .entry(id)
-            .or_insert_with(|| Seen {
-                policy: reserve.policy.clone(),
-                last: 0,
-            })
+            .or_insert_with(|| reserve.policy.clone().into())
             .last = last;
         if self.has(Fault::ForgetsToRecord) {
             now(self
@@ -103,7 +123,8 @@ fn is_leaky(policy: &Policy) -> bool {
 impl Store for Faulty {
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let (key, policy) = (self.key(reserve.key), self.policy(reserve.policy));
-        let asks = self.asks(reserve.asks);
+        let stands = self.stands(&key, &policy);
+        let asks = self.asks(reserve.asks, &policy, stands);
         let mut sent = Reserve::new(&key, &policy);
         sent.guard = self.guard(reserve.guard, reserve.policy);
         sent.least_guard = self.guard(reserve.least_guard, reserve.policy);
@@ -114,7 +135,11 @@ impl Store for Faulty {
         if self.has(Fault::OpensWindowsTooEarly) && reserve.not_before > 0 {
             self.open_too_early(reserve);
         }
-        let answer = self.distort(reserve, &key, &self.answer(&sent));
+        if self.has(Fault::LosesFreeSlotsInAPause) && stands.paused > 0 {
+            sent.not_before = sent.not_before.max(self.last(&key, &policy));
+        }
+        let answer = self.held_up(&sent, stands);
+        let answer = self.distort(reserve, &key, &answer, stands);
         match self.fault {
             Fault::SaysThatItIsNotReady => Reply::pending(async { Ok(answer) }),
             _ => Reply::ready(Ok(answer)),
@@ -124,6 +149,7 @@ impl Store for Faulty {
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         let (key, policy) = (self.key(release.key), self.policy(release.policy));
         let release = Release::new(&key, &policy, release.slots);
+        self.note_free(&release);
         if self.has(Fault::TakesReleasesTwice) {
             now(self.store.release(&release));
         }
@@ -135,7 +161,8 @@ impl Store for Faulty {
 
     fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let (key, policy) = (self.key(reserve.key), self.policy(reserve.policy));
-        let mut asks = self.asks(reserve.asks);
+        let stands = self.stands(&key, &policy);
+        let mut asks = self.asks(reserve.asks, &policy, stands);
         if self.has(Fault::PeekForgetsTheCost) {
             asks.iter_mut().for_each(|ask| ask.cost = 1);
         }
@@ -144,11 +171,9 @@ impl Store for Faulty {
         sent.least_guard = self.guard(reserve.least_guard, reserve.policy);
         (sent.asks, sent.not_before) = (&asks, reserve.not_before);
         if self.has(Fault::PeekOverlooksFreeSlots) {
-            let id = (key.clone(), policy.id().into());
-            let last = self.seen().get(&id).map_or(0, |seen| seen.last);
-            sent.not_before = sent.not_before.max(last);
+            sent.not_before = sent.not_before.max(self.last(&key, &policy));
         }
-        Reply::ready(Ok(self.looked(&sent)))
+        Reply::ready(Ok(self.looked(&sent, stands)))
     }
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
@@ -177,16 +202,25 @@ impl Store for Faulty {
                 now(self.store.reserve(&Reserve::new(&key, &policy)));
                 Reply::ready(Ok(()))
             }
-            _ => self.store.reset(&key, &policy),
+            _ => {
+                self.reset_words(&key, &policy);
+                Reply::ready(Ok(()))
+            }
         }
     }
 
     fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.store.heed(&self.key(key), &self.policy(policy), word)
+        self.relays.prepare();
+        let (key, policy) = (self.key(key), self.policy_of_words(policy));
+        let notice = self.heeded(&key, &policy, word);
+        match self.fault {
+            Fault::HeedsLater => Reply::pending(async move { Ok(notice) }),
+            _ => Reply::ready(Ok(notice)),
+        }
     }
 
     fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
+        self.store.listen(self.relays.add(listener));
     }
 
     fn is_listening(&self) -> bool {

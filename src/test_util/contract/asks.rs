@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use super::policies::log;
 use super::{any_wait, at_once, granted, judge, refused, require};
-use crate::store::{Ask, Reserve, Store};
+use crate::store::{Ask, Reserve, Store, Word};
 
 /// Each has the slot that its cost allows behind those ahead of it; those who will not wait are
 /// passed over.
@@ -95,5 +95,11 @@ pub(super) async fn a_local_store_answers_at_once<S: Store>(bench: &Bench<S>) {
         bench,
         reply.take_ready().is_some(),
         "it says that it is local, and is not ready"
+    );
+    let mut reply = bench.store.heed(&key, &policy, Word::None);
+    require!(
+        bench,
+        reply.take_ready().is_some(),
+        "it says that it is local, and does not heed at once"
     );
 }

@@ -11,7 +11,13 @@ use crate::algorithm::micros;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::quota::{Algorithm, Quota};
-use crate::store::{Ask, DRIFT, Outcome, Release, Reserve, Reserved, Slot, Store};
+use crate::store::{Ask, DRIFT, Notice, Outcome, Release, Reserve, Reserved, Slot, Store, Word};
+
+/// Between two looks at what is to come true.
+const NAP: Duration = Duration::from_millis(10);
+
+/// So many naps are half a minute, in which a store does what it does at all.
+const NAPS: usize = 3_000;
 
 /// A store on which one clause is tested.
 pub(super) struct Bench<S> {
@@ -105,6 +111,34 @@ impl<S: Store> Bench<S> {
         }
     }
 
+    pub(super) async fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Notice {
+        let reply = self.store.heed(key, policy, word);
+        reply.await.unwrap_or_else(|error| {
+            self.fail(format_args!("{word:?} is not heeded: {error:?}"));
+        })
+    }
+
+    /// Says that nothing may depart for so long.
+    pub(super) async fn pause(&self, key: &Key, policy: &Policy, span: Duration) -> Notice {
+        let word = Word::Pause {
+            span: micros(span),
+            departed: u64::MAX,
+        };
+        self.heed(key, policy, word).await
+    }
+
+    /// Says that no more than this may depart for so long.
+    pub(super) async fn allow(
+        &self,
+        key: &Key,
+        policy: &Policy,
+        left: u32,
+        span: Duration,
+    ) -> Notice {
+        let span = micros(span);
+        self.heed(key, policy, Word::Allow { left, span }).await
+    }
+
     /// The store's time, which it tells with any answer.
     pub(super) async fn now(&self) -> u64 {
         let policy = policy(&[Quota::new(u32::from(u16::MAX), Duration::from_secs(1))]);
@@ -115,15 +149,25 @@ impl<S: Store> Bench<S> {
 
     /// Waits until the store's clock shows a later time than this.
     pub(super) async fn wait_until_after(&self, time: u64) {
-        const NAP: Duration = Duration::from_millis(10);
         // A clock that runs at all shows some seconds more by then.
-        for _ in 0..3_000 {
+        for _ in 0..NAPS {
             if self.now().await > time {
                 return;
             }
             tokio::time::sleep(NAP).await;
         }
         self.fail(format_args!("its clock does not advance"));
+    }
+
+    /// Waits until this is so, but not for ever: returns whether it is.
+    pub(super) async fn comes_true(&self, is_so: impl Fn() -> bool) -> bool {
+        for _ in 0..NAPS {
+            if is_so() {
+                return true;
+            }
+            tokio::time::sleep(NAP).await;
+        }
+        is_so()
     }
 
     /// The length of windows of the store's clock of which the present one is neither about to end

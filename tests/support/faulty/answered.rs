@@ -4,12 +4,19 @@ use std::time::Duration;
 
 use tower_throttle::Algorithm;
 use tower_throttle::key::Key;
-use tower_throttle::store::{Outcome, Release, Reserve, Reserved, Store as _};
+use tower_throttle::store::{Notice, Outcome, Release, Reserve, Reserved, Store as _};
 
+use super::heard::allows;
 use super::{Fault, Faulty, now, slot};
 
 impl Faulty {
-    pub(super) fn distort(&self, reserve: &Reserve<'_>, key: &Key, answer: &Reserved) -> Reserved {
+    pub(super) fn distort(
+        &self,
+        reserve: &Reserve<'_>,
+        key: &Key,
+        answer: &Reserved,
+        stands: Notice,
+    ) -> Reserved {
         let mut outcomes = answer.outcomes().to_vec();
         let cut = reserve.guard - self.guard(reserve.guard, reserve.policy);
         let asks = reserve.asks.iter();
@@ -19,7 +26,10 @@ impl Faulty {
                 (Fault::RoundsTheWaitUp, Outcome::Refused { wait }) => *wait += 1,
                 (Fault::RoundsTheWaitDown, Outcome::Refused { wait }) => *wait -= 1,
                 (Fault::RecordsTooEarly, Outcome::Granted(slot)) => slot.record -= 1,
-                (Fault::ForgetsTheCost, Outcome::Granted(slot)) => slot.cost = cost,
+                (
+                    Fault::ForgetsTheCost | Fault::ForgetsTheCostUnderAnAllowance,
+                    Outcome::Granted(slot),
+                ) => slot.cost = cost,
                 (_, Outcome::Granted(slot)) => slot.record += cut.as_micros() as u64,
                 _ => {}
             }
@@ -34,7 +44,7 @@ impl Faulty {
         let remaining = match self.fault {
             Fault::SaysThatAllRemains => 5,
             Fault::SaysThatOneMoreRemainsUnlessOfALog => answer.remaining() + u32::from(!is_log),
-            _ => answer.remaining(),
+            _ => self.remaining(answer.remaining(), stands),
         };
         let is_short = reserve.policy.quotas()[0].window() < Duration::from_secs(1);
         let early = match self.fault {
@@ -46,14 +56,17 @@ impl Faulty {
             answer.now() - u64::from(back),
             outcomes,
             remaining,
-            answer.reset().saturating_sub(early),
+            self.reset_in(answer.reset().saturating_sub(early), stands),
         )
     }
 
     /// What a peek answers.
-    pub(super) fn looked(&self, peek: &Reserve<'_>) -> Reserved {
+    pub(super) fn looked(&self, peek: &Reserve<'_>, stands: Notice) -> Reserved {
         let answer = now(self.store.peek(peek));
-        let (mut outcomes, mut remaining) = (answer.outcomes().to_vec(), answer.remaining());
+        let (mut outcomes, mut remaining) = (
+            answer.outcomes().to_vec(),
+            self.remaining(answer.remaining(), stands),
+        );
         match self.fault {
             Fault::PeekRecords => {
                 now(self.store.reserve(peek));
@@ -72,13 +85,34 @@ impl Faulty {
             Fault::PeekSaysThatNothingRemains => remaining = 0,
             _ => {}
         }
+        let hides = match self.fault {
+            Fault::PeekIgnoresPauses => stands.paused > 0,
+            Fault::PeekIgnoresAllowances => allows(stands),
+            _ => false,
+        };
         let now = answer.now();
         let outcomes = outcomes.iter().map(|outcome| Outcome::Refused {
             wait: match outcome {
+                _ if hides => 0,
                 Outcome::Granted(slot) => slot.at - now,
                 Outcome::Refused { wait } => *wait,
             },
         });
-        Reserved::new(now, outcomes, remaining, answer.reset())
+        let reset = self.reset_in(answer.reset(), stands);
+        Reserved::new(now, outcomes, remaining, reset)
+    }
+
+    /// What it says that remains where a key stands so.
+    fn remaining(&self, remaining: u32, stands: Notice) -> u32 {
+        match self.fault {
+            Fault::RemainsDuringAPause if stands.paused > 0 => 1,
+            Fault::SaysThatMoreIsAllowed if allows(stands) => remaining + 1,
+            _ => remaining,
+        }
+    }
+
+    fn reset_in(&self, reset: Duration, stands: Notice) -> Duration {
+        let is_early = self.has(Fault::ResetsBeforeAPauseEnds) && stands.paused > 0;
+        if is_early { Duration::ZERO } else { reset }
     }
 }

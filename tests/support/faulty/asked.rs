@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_throttle::store::{Ask, Reserve, Store as _};
-use tower_throttle::{Algorithm, Limiter, Policy, WindowStart};
+use tower_throttle::store::{Ask, Notice, Reserve, Store as _};
+use tower_throttle::{Algorithm, Limiter, Policy, Quota, WindowStart};
 
+use super::heard::allows;
 use super::{Fault, Faulty, now};
 
 impl Faulty {
@@ -38,12 +39,16 @@ impl Faulty {
             .policy()
     }
 
-    pub(super) fn asks(&self, asks: &[Ask]) -> Vec<Ask> {
+    pub(super) fn asks(&self, asks: &[Ask], policy: &Policy, stands: Notice) -> Vec<Ask> {
         let mut asks = asks.to_vec();
         for ask in &mut asks {
             match self.fault {
                 Fault::IgnoresMaxWait => ask.max_wait = u64::MAX,
                 Fault::ForgetsTheCost => ask.cost = 1,
+                Fault::ForgetsTheCostUnderAnAllowance if allows(stands) => ask.cost = 1,
+                Fault::CountsThePauseAgainstTheCapacity if stands.paused > 0 => {
+                    ask.max_wait = ask.max_wait.min(capacity(policy));
+                }
                 _ => {}
             }
         }
@@ -81,4 +86,17 @@ impl Faulty {
             now(self.store.reserve(&early));
         }
     }
+}
+
+/// How long the last of those waits that a leaky bucket holds.
+fn capacity(policy: &Policy) -> u64 {
+    let long = |quota: &Quota| match quota.counted_by() {
+        Algorithm::LeakyBucket { capacity } => {
+            let all = quota.window().as_micros() as u64 * u64::from(capacity + 1);
+            all / u64::from(quota.limit())
+        }
+        _ => u64::MAX,
+    };
+    let quotas = policy.quotas().iter();
+    quotas.map(long).min().unwrap_or(u64::MAX)
 }
