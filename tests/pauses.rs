@@ -351,3 +351,36 @@ async fn who_waits_stops_even_if_the_store_is_gone() {
     // Those of the first window; the others gave their slots away, and nobody can give them new ones.
     assert_eq!(granted, 5, "after {:?}", start.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn where_time_stands_still_words_hold_from_one_moment_to_the_next() {
+    let limiter = build(per_second(1));
+    let start = Instant::now();
+    let line = line(&limiter, 4).await;
+    limiter
+        .pause("a", start + SECOND * 9)
+        .await
+        .expect("a pause");
+    limiter.resume("a").await.expect("no pause");
+    limiter
+        .pause("a", start + SECOND * 5)
+        .await
+        .expect("a pause");
+    let departures = departures(line).await;
+    assert!(departures[0] < start + MS, "it was about to leave");
+    let behind: Vec<_> = departures[1..].iter().map(|&at| at - start).collect();
+    assert!(
+        behind[0] >= SECOND * 5 && behind[0] < SECOND * 6,
+        "{behind:?}"
+    );
+    limiter
+        .pause("a", Instant::now() + SECOND * 60)
+        .await
+        .expect("a pause");
+    let again = Instant::now();
+    let waiter = tokio::spawn(limiter.acquire("a"));
+    tokio::task::yield_now().await;
+    limiter.resume("a").await.expect("no pause");
+    bounded(waiter).await.expect("no panic").expect("a permit");
+    assert!(again.elapsed() < SECOND * 2, "{:?}", again.elapsed());
+}

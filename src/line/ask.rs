@@ -166,7 +166,7 @@ impl Queue {
         }
         for (segment, slot) in granted {
             let held = hold(slot, now, remaining, reset, call);
-            if self.heard.voids(held.slot.at, now) {
+            if self.heard.voids_new(held.slot.at, now) {
                 self.surplus.push(held.slot);
                 continue;
             }

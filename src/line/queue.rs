@@ -247,7 +247,7 @@ impl Queue {
     /// Takes a slot that has come and was not used: for the front waiter, if there is time left.
     pub(crate) fn give(&mut self, held: Held, now: Instant, wakes: &mut Wakes) {
         self.drop_empty_segments();
-        let is_void = self.heard.voids(held.slot.at, held.reserved);
+        let is_void = self.heard.voids_new(held.slot.at, held.reserved);
         match self.segments.front_mut() {
             Some(front) if front.cost == held.slot.cost && now < held.expires && !is_void => {
                 front.add_slot(held);

@@ -53,21 +53,33 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// Whether a slot is not to be used.
+    /// Whether a slot is not to be used by whoever holds it when this is heard.
     #[must_use]
     pub fn voids(&self, at: u64, reserved: u64) -> bool {
         at < self.until && reserved <= self.since
     }
 
+    /// Whether a slot is not to be used that is handed out after this was heard. What was reserved at the
+    /// very moment has taken account of it, unless it lies within the pause; otherwise, where time stands
+    /// still, one would be asked for after the other.
+    pub(crate) fn voids_new(&self, at: u64, reserved: u64) -> bool {
+        self.voids(at, reserved) && (reserved < self.since || at < self.paused)
+    }
+
     /// Both in one: voids what either does, and perhaps more.
-    pub(crate) fn and(self, later: Self) -> Self {
-        if later.until == 0 {
+    pub(crate) fn and(self, other: Self) -> Self {
+        if other.until == 0 {
             return self;
         }
+        let last = if other.since < self.since {
+            self
+        } else {
+            other
+        };
         Self {
-            since: self.since.max(later.since),
-            until: self.until.max(later.until),
-            ..later
+            since: last.since,
+            until: self.until.max(other.until),
+            ..last
         }
     }
 }
