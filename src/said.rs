@@ -15,6 +15,10 @@ pub(crate) enum Said {
     /// Nothing departs until then. Old news for those who have paused since this slot.
     Pause { until: Instant, departed: u64 },
     /// No more than so many depart until then.
+    #[cfg_attr(
+        not(any(feature = "tower", feature = "reqwest")),
+        expect(dead_code, reason = "only the adapters read responses")
+    )]
     Allow { left: u32, until: Instant },
     /// All is well again.
     Resume,

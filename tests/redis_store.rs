@@ -81,7 +81,9 @@ async fn sends_nothing_but_evalsha_once_the_scripts_are_known() {
     limiter.acquire("a").await.expect("a permit").forfeit();
     settle(&limiter).await;
     let first = monitor.finish(&server);
-    assert_eq!(first.calls("script"), 2, "one for each script: {first:?}");
+    assert_eq!(first.calls("script"), 3, "one for each script: {first:?}");
+    // All at once, so that no other call finds its script unknown and arrives later than those behind it.
+    assert_eq!(first.calls("evalsha"), 3, "one came back: {first:?}");
     assert_eq!(first.calls("eval"), 0);
 
     let monitor = Monitor::start(&server);

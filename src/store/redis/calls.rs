@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use super::script::{Script, Scripts};
+use super::script::Scripts;
 use crate::algorithm::Rule;
 use crate::algorithm::state::FEW;
 use crate::key::Key;
@@ -19,7 +19,7 @@ const FAR: u64 = 1 << 53;
 
 /// What one key asks for; it can share a call with others.
 pub(super) struct Asking {
-    script: &'static Script,
+    scripts: &'static Scripts,
     names: Names,
     /// What the keys of one limiter have in common.
     terms: Packed,
@@ -39,7 +39,7 @@ impl Asking {
     pub(super) fn new(prefix: &str, reserve: &Reserve<'_>, peek: bool) -> Self {
         let rules = reserve.policy.rules();
         Self {
-            script: &Scripts::of(rules).reserve,
+            scripts: Scripts::of(rules),
             names: names::of(prefix, reserve.policy, reserve.key),
             terms: Packed::terms(rules, &reserve.terms()),
             packed_asks: Packed::asks(reserve.not_before, reserve.asks, peek),
@@ -54,8 +54,8 @@ impl Asking {
         self.packed_asks == other.packed_asks && self.terms == other.terms
     }
 
-    pub(super) fn script(&self) -> &'static Script {
-        self.script
+    pub(super) fn scripts(&self) -> &'static Scripts {
+        self.scripts
     }
 
     pub(super) fn asks(&self) -> &[Ask] {
@@ -72,11 +72,11 @@ impl Asking {
     }
 }
 
-/// One call for all of these, which have one script.
-pub(super) fn reserve(all: &[Box<Asking>], script: &Script) -> Cmd {
+/// One call for all of these, which have their scripts in common.
+pub(super) fn reserve(all: &[Box<Asking>], scripts: &Scripts) -> Cmd {
     let mut call = redis::cmd("EVALSHA");
     let names = all.iter().map(|asking| asking.names.len()).sum::<usize>();
-    call.arg(script.sha()).arg(names);
+    call.arg(scripts.reserve.sha()).arg(names);
     for asking in all {
         call.arg(asking.names.aside());
     }
@@ -100,16 +100,16 @@ fn can_be_read_at_once(all: &[Box<Asking>]) -> bool {
     all.len() > 1 && all.iter().all(|it| it.is_short) && all_names.all(|name| names.insert(name))
 }
 
-pub(super) fn release(prefix: &str, release: &Release<'_>) -> (Cmd, &'static Script) {
+pub(super) fn release(prefix: &str, release: &Release<'_>) -> (Cmd, &'static Scripts) {
     let rules = release.policy.rules();
-    let script = &Scripts::of(rules).release;
+    let scripts = Scripts::of(rules);
     let names = names::of(prefix, release.policy, release.key);
     let mut call = redis::cmd("EVALSHA");
-    call.arg(script.sha()).arg(names.len());
+    call.arg(scripts.release.sha()).arg(names.len());
     call.arg(names.all());
     call.arg(Packed::rules(rules).bytes());
     call.arg(Packed::slots(release.slots).bytes());
-    (call, script)
+    (call, scripts)
 }
 
 pub(super) fn heed(
@@ -118,17 +118,17 @@ pub(super) fn heed(
     key: &Key,
     word: Word,
     channel: &str,
-) -> (Cmd, &'static Script) {
+) -> (Cmd, &'static Scripts) {
     let rules = policy.rules();
-    let script = &Scripts::of(rules).heed;
+    let scripts = Scripts::of(rules);
     let names = names::of(prefix, policy, key);
     let mut call = redis::cmd("EVALSHA");
-    call.arg(script.sha()).arg(names.len());
+    call.arg(scripts.heed.sha()).arg(names.len());
     call.arg(names.all());
     call.arg(Packed::rules(rules).bytes());
     call.arg(Packed::word(word).bytes());
     call.arg(channel).arg(notices::whom(policy, key));
-    (call, script)
+    (call, scripts)
 }
 
 pub(super) fn reset(prefix: &str, policy: &Policy, key: &Key) -> Cmd {

@@ -3,7 +3,7 @@
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
-use super::script::Script;
+use super::script::Scripts;
 use crate::store::StoreError;
 
 #[derive(Clone)]
@@ -13,15 +13,22 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Sends a call; if it is one of a script that the server does not know, along with that.
-    pub(super) async fn run(&mut self, script: Option<&Script>, call: &Cmd) -> RedisResult<Value> {
+    /// Sends a call; if it is one of a script that the server does not know, along with that and those that
+    /// go with it: whoever calls one is going to call the others, and the first calls of two scripts would
+    /// arrive in whatever order.
+    pub(super) async fn run(
+        &mut self,
+        scripts: Option<&Scripts>,
+        call: &Cmd,
+    ) -> RedisResult<Value> {
         const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
-        match (self.query(call).await, script) {
-            (Err(error), Some(script)) if error.kind() == UNKNOWN => {
+        match (self.query(call).await, scripts) {
+            (Err(error), Some(scripts)) if error.kind() == UNKNOWN => {
                 let mut both = redis::pipe();
-                both.add_command(script.load())
-                    .ignore()
-                    .add_command(call.clone());
+                for load in scripts.loads() {
+                    both.add_command(load).ignore();
+                }
+                both.add_command(call.clone());
                 let (answer,) = match self {
                     Self::Manager(connection) => both.query_async(connection).await?,
                     Self::Multiplexed(connection) => both.query_async(connection).await?,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::calls::{self, Asking};
 use super::connection::{Connection, explain, too_late};
 use super::reply::{self, Answer};
-use super::script::Script;
+use super::script::Scripts;
 use crate::store::StoreError;
 
 /// The most calls for many keys that are under way at once: while the server works on one, the next is
@@ -36,7 +36,7 @@ pub(super) struct Couriers {
 
 #[derive(Default)]
 struct State {
-    /// What waits to be taken along, by the script that answers it.
+    /// What waits to be taken along, by the scripts that answer it.
     waiting: VecDeque<Gathered>,
     /// Whether a call for one key alone is under way.
     alone: bool,
@@ -44,7 +44,7 @@ struct State {
 }
 
 struct Gathered {
-    script: &'static Script,
+    scripts: &'static Scripts,
     parcels: VecDeque<Parcel>,
 }
 
@@ -95,10 +95,10 @@ impl Couriers {
     }
 
     async fn ask_alone(&self, asking: Box<Asking>, deadline: Instant) -> Answer {
-        let script = asking.script();
+        let scripts = asking.scripts();
         let all = [asking];
         // In a box, as most of those who gather have no use for the room.
-        let mut answers = Box::pin(self.send(&all, script, deadline)).await?;
+        let mut answers = Box::pin(self.send(&all, scripts, deadline)).await?;
         answers.remove(0)
     }
 
@@ -117,17 +117,17 @@ impl Couriers {
     ) -> oneshot::Receiver<Delivery> {
         let (back, receiver) = oneshot::channel();
         let mut state = self.state.lock();
-        let script = asking.script();
+        let scripts = asking.scripts();
         let parcel = Parcel {
             asking,
             deadline,
             back,
         };
         let mut waiting = state.waiting.iter_mut();
-        match waiting.find(|it| std::ptr::eq(it.script, script)) {
+        match waiting.find(|it| std::ptr::eq(it.scripts, scripts)) {
             Some(gathered) => gathered.parcels.push_back(parcel),
             None => state.waiting.push_back(Gathered {
-                script,
+                scripts,
                 parcels: VecDeque::from([parcel]),
             }),
         }
@@ -149,23 +149,23 @@ impl Couriers {
     async fn send(
         &self,
         all: &[Box<Asking>],
-        script: &'static Script,
+        scripts: &'static Scripts,
         deadline: Instant,
     ) -> Result<Vec<Answer>, StoreError> {
-        let call = calls::reserve(all, script);
-        let value = self.call(Some(script), call, deadline).await?;
+        let call = calls::reserve(all, scripts);
+        let value = self.call(Some(scripts), call, deadline).await?;
         reply::read(value, all.iter().map(|it| (it.asks(), it.numbers())))
     }
 
-    /// Sends a call; of a script, which is loaded if the server does not know it.
+    /// Sends a call; of one of these scripts, which are loaded if the server does not know it.
     pub(super) async fn call(
         &self,
-        script: Option<&'static Script>,
+        scripts: Option<&'static Scripts>,
         call: redis::Cmd,
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         let mut connection = self.connection.clone();
-        match timeout_at(deadline, connection.run(script, &call)).await {
+        match timeout_at(deadline, connection.run(scripts, &call)).await {
             Ok(answer) => answer.map_err(explain),
             Err(elapsed) => Err(too_late().caused_by(elapsed).outcome_unknown()),
         }
@@ -212,10 +212,10 @@ impl Couriers {
             all.push(parcel.asking);
             backs.push(parcel.back);
         }
-        let Some(script) = all.first().map(|it| it.script()) else {
+        let Some(scripts) = all.first().map(|it| it.scripts()) else {
             return;
         };
-        match self.send(&all, script, latest).await {
+        match self.send(&all, scripts, latest).await {
             Ok(answers) => {
                 for (back, answer) in backs.into_iter().zip(answers) {
                     let _ = back.send(Delivery::Answer(answer));

@@ -13,7 +13,7 @@ use self::calls::Asking;
 use self::connection::Connection;
 use self::courier::Couriers;
 use self::notices::{Ear, Notices};
-use self::script::Script;
+use self::script::Scripts;
 use self::transaction::Transactions;
 use super::listen::Listen;
 use super::{Ask, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Terms, Word};
@@ -197,11 +197,11 @@ impl RedisStore {
 
     fn call(
         &self,
-        script: Option<&'static Script>,
+        scripts: Option<&'static Scripts>,
         call: Cmd,
     ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
         let (couriers, deadline) = (self.couriers.clone(), self.deadline());
-        async move { couriers.call(script, call, deadline).await.map(drop) }
+        async move { couriers.call(scripts, call, deadline).await.map(drop) }
     }
 
     /// Asks for slots, or with `peek` only for when they would be.
@@ -246,8 +246,8 @@ impl Store for RedisStore {
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         let Release { key, policy, slots } = *release;
         let Some(transactions) = self.transactions.clone() else {
-            let (call, script) = calls::release(&self.prefix, release);
-            return Reply::pending(self.call(Some(script), call));
+            let (call, scripts) = calls::release(&self.prefix, release);
+            return Reply::pending(self.call(Some(scripts), call));
         };
         let names = names::of(&self.prefix, policy, key);
         let (slots, rules, deadline) =
@@ -268,9 +268,9 @@ impl Store for RedisStore {
         let (couriers, deadline) = (self.couriers.clone(), self.deadline());
         let channel = notices::channel(&self.prefix);
         let Some(transactions) = self.transactions.clone() else {
-            let (call, script) = calls::heed(&self.prefix, policy, key, word, &channel);
+            let (call, scripts) = calls::heed(&self.prefix, policy, key, word, &channel);
             return Reply::pending(async move {
-                reply::notice(couriers.call(Some(script), call, deadline).await?)
+                reply::notice(couriers.call(Some(scripts), call, deadline).await?)
             });
         };
         let names = names::of(&self.prefix, policy, key);

@@ -70,6 +70,11 @@ impl Scripts {
         KNOWN[mixture].get_or_init(|| Self::new(mixture))
     }
 
+    /// What loads them.
+    pub(super) fn loads(&self) -> [Cmd; 3] {
+        [&self.reserve, &self.release, &self.heed].map(Script::load)
+    }
+
     /// The scripts, with the time as their last argument and keys that do not expire by the real one.
     #[cfg(test)]
     pub(super) fn told_the_time(rules: &[Rule]) -> Self {
@@ -172,7 +177,7 @@ impl Script {
     }
 
     /// `SCRIPT LOAD`, and not `EVAL`: since Redis 7.4 the server may forget what it knows from there.
-    pub(super) fn load(&self) -> Cmd {
+    fn load(&self) -> Cmd {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(&self.text);
         load

@@ -49,8 +49,8 @@ impl World {
         let server = RedisServer::start();
         let scripts = scripts(policies[0].rules());
         let mut connection = server.client().get_connection().unwrap();
-        for script in [&scripts.reserve, &scripts.release] {
-            script.load().exec(&mut connection).unwrap();
+        for load in scripts.loads() {
+            load.exec(&mut connection).unwrap();
         }
         Self {
             server,
@@ -140,7 +140,7 @@ impl World {
 
     fn answers(&mut self, parcels: &[Parcel]) -> Vec<Answer> {
         let all: Vec<_> = parcels.iter().map(|it| it.asking(&self.policies)).collect();
-        let call = calls::reserve(&all, &self.scripts.reserve);
+        let call = calls::reserve(&all, &self.scripts);
         let all = all.iter().map(|it| (it.asks(), it.numbers()));
         reply::read(self.run(call), all).unwrap()
     }
