@@ -9,14 +9,14 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, MatchedPath, Path};
+use axum::extract::Path;
 use axum::routing::{get, post};
 use clap::Parser;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use tokio::net::TcpListener;
 use tower_throttle::store::RedisStore;
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Limiter, LimiterBuilder, ThrottleLayer};
+use tower_throttle::{Limiter, LimiterBuilder, ThrottleLayer, key};
 
 /// A server that limits its clients.
 #[derive(Parser)]
@@ -63,20 +63,18 @@ async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
         Ok(builder.build()?)
     };
 
-    // Each address has its own quota for all that it asks for.
+    // Each address has its own quota for all that it asks for. Behind a proxy, all clients would share its
+    // address: `trusted_proxies` looks further.
     let by_address = ThrottleLayer::new(limiter("address", "20/s")?)
-        .key(client_address)
+        .key(key::client_ip())
         .inbound();
     // Each route has one for all clients together.
     let by_route = ThrottleLayer::new(limiter("route", "8/s")?)
-        .key(|request: &Request<Body>| {
-            let path = request.extensions().get::<MatchedPath>();
-            path.map(|path| path.as_str().to_owned())
-        })
+        .key(key::matched_path())
         .inbound();
     // A login that succeeds costs nothing; who fails too often is told so in plain text.
     let by_failures = ThrottleLayer::new(limiter("login", "3/h")?)
-        .key(client_address)
+        .key(key::client_ip())
         .inbound()
         .charge_when(|response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED)
         .refusal(|refused: &Refused| {
@@ -93,12 +91,6 @@ async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
         .route_layer(by_route)
         .route("/login/{password}", post(login).layer(by_failures))
         .layer(by_address))
-}
-
-/// The peer's address: that of a proxy, if there is one in front of the server.
-fn client_address(request: &Request<Body>) -> Option<String> {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    peer.map(|ConnectInfo(peer)| peer.ip().to_string())
 }
 
 async fn user(Path(id): Path<u32>) -> String {

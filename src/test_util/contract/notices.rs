@@ -18,12 +18,12 @@ async fn held<S: Store>(bench: &Bench<S>, key: &Key, policy: &Policy) -> (Vec<Sl
     (granted(&answer), answer.now())
 }
 
-/// Of what was reserved before the word of this time, what lies before the end is void, and nothing else.
+/// Of what was reserved up to the word of this time, what lies before the end is void, and nothing else.
 fn voids_until<S: Store>(bench: &Bench<S>, notice: Notice, said: u64, end: u64) {
     let voids = [
-        notice.voids(end - 1, said - 1),
-        notice.voids(end, said - 1),
         notice.voids(end - 1, said),
+        notice.voids(end, said),
+        notice.voids(end - 1, said + 1),
     ];
     require!(
         bench,
@@ -79,6 +79,7 @@ pub(super) async fn resuming_voids_what_was_reserved_before<S: Store>(bench: &Be
             all.all(voids) && of_pause.all(voids),
             "{name}: {resumed:?} of slots that were reserved before"
         );
+        bench.wait_until_after(resumed.now).await;
         let (since, reserved) = held(bench, &key, &policy).await;
         let void = resumed.voids(since[0].at, reserved);
         require!(bench, !void, "{name}: {resumed:?} of one reserved since");
