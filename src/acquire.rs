@@ -88,8 +88,7 @@ impl Future for Acquire {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { wait, patience } = self.get_mut();
-        let limited =
-            |limited: Limited, wait: &Wait| Err(Error::too_long(wait.waited() + limited.delay()));
+        let limited = |limited: Limited, wait: &Wait| Err(Error::too_long(wait.waited(), limited));
         wait.poll(cx, patience, identity, limited)
     }
 }

@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use crate::permit::Limited;
 use crate::store::StoreError;
 
 /// A configuration that cannot hold, with the name of the field and its value.
@@ -49,7 +50,7 @@ pub struct Error {
 
 #[derive(Debug)]
 enum Kind {
-    TooLong { wait: Duration },
+    TooLong { waited: Duration, limited: Limited },
     LineFull { waiting: usize },
     TooCostly { cost: u32, most: u32 },
     ZeroCost,
@@ -59,8 +60,9 @@ enum Kind {
 }
 
 impl Error {
-    pub(crate) fn too_long(wait: Duration) -> Self {
-        Self::from(Kind::TooLong { wait })
+    /// After it had waited so long.
+    pub(crate) fn too_long(waited: Duration, limited: Limited) -> Self {
+        Self::from(Kind::TooLong { waited, limited })
     }
 
     pub(crate) fn line_full(waiting: usize) -> Self {
@@ -132,11 +134,22 @@ impl Error {
         matches!(*self.kind, Kind::Store(_))
     }
 
-    /// How long the request would have had to wait, if it [was limited](Self::is_limited).
+    /// How long the request would have had to wait, if it [was limited](Self::is_limited): in all, with the
+    /// time that it had waited already.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         match *self.kind {
-            Kind::TooLong { wait } => Some(wait),
+            Kind::TooLong { waited, limited } => Some(waited + limited.delay()),
+            _ => None,
+        }
+    }
+
+    /// How the key stood when the request [was limited](Self::is_limited): how long from then, and when all
+    /// may depart.
+    #[must_use]
+    pub fn limited(&self) -> Option<&Limited> {
+        match &*self.kind {
+            Kind::TooLong { limited, .. } => Some(limited),
             _ => None,
         }
     }
@@ -153,9 +166,10 @@ impl From<Kind> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
-            Kind::TooLong { wait } => write!(
+            Kind::TooLong { waited, limited } => write!(
                 f,
-                "rate limited: a wait of {wait:.3?} is longer than allowed"
+                "rate limited: a wait of {:.3?} is longer than allowed",
+                *waited + limited.delay()
             ),
             Kind::LineFull { waiting } => {
                 write!(f, "rate limited: {waiting} requests are waiting already")

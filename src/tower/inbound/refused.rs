@@ -77,8 +77,8 @@ impl Refused {
         policy_name(&self.policy)
     }
 
-    /// How long until a request may depart, at most, if no other comes before it; `None` if that is not
-    /// known, which is where the status is not 429.
+    /// How long until a request may depart, if no other comes before it; `None` if that is not known, which
+    /// is where the status is not 429.
     ///
     /// For a line that is full, it is the longest wait: by then, all who wait now are gone.
     #[must_use]
@@ -86,8 +86,8 @@ impl Refused {
         self.delay
     }
 
-    /// How long until as many requests may depart at once as the quotas allow; `None` if that is not
-    /// known, which is also where requests [wait](super::InboundLayer::max_wait).
+    /// How long until as many requests may depart at once as the quotas allow; `None` unless the key [is over
+    /// its limit](Self::is_limited).
     #[must_use]
     pub fn reset(&self) -> Option<Duration> {
         self.reset
@@ -120,11 +120,8 @@ impl Refused {
 
     /// The request is over the limit, by a decision at once.
     pub(super) fn limited(key: Key, policy: Arc<Policy>, limited: Limited) -> Self {
-        Self {
-            delay: Some(limited.delay()),
-            reset: Some(limited.reset()),
-            ..Self::new(Some(key), policy, Error::too_long(limited.delay()))
-        }
+        let error = Error::too_long(Duration::ZERO, limited);
+        Self::failed(key, policy, error, Duration::ZERO)
     }
 
     /// The request got no permit, though it would have waited so long.
@@ -132,11 +129,12 @@ impl Refused {
         let delay = if error.is_line_full() {
             Some(policy.max_wait().map_or(max_wait, |it| it.min(max_wait)))
         } else {
-            error.wait()
+            error.limited().map(Limited::delay)
         };
         let is_empty = error.is_invalid_key();
         Self {
             delay,
+            reset: error.limited().map(Limited::reset),
             missing: is_empty.then_some("the request has an empty key".into()),
             ..Self::new((!is_empty).then_some(key), policy, error)
         }
