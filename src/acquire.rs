@@ -338,7 +338,8 @@ impl Wait {
             Err(Refusal::TooLong(limited)) => Answer::Limited(limited),
             Err(Refusal::Denied(refused)) => {
                 if let Some(denials) = &epoch.denials {
-                    denials.note(&self.key, self.cost, refused);
+                    let tells = epoch.store.is_listening();
+                    denials.note(&self.key, self.cost, refused, tells);
                 }
                 Answer::Limited(refused.limited)
             }

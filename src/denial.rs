@@ -1,10 +1,12 @@
 //! What is known of keys that are over their limit, so that the store need not be asked: [`Denials`].
 //!
 //! When a store refuses a request, it names the moment before which there is no slot for it. As others
-//! can only take slots meanwhile, that holds until then; unless slots are given back. So this may refuse,
-//! and never grant, and it forgets a key whenever this process gives a slot back.
+//! can only take slots meanwhile, that holds until then; unless slots are given back, or a pause ends before
+//! its time. So this may refuse, and never grant, and it forgets a key whenever this process gives a slot back or
+//! hears that something was said of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
 use quick_cache::{UnitWeighter, sync::Cache};
@@ -17,6 +19,9 @@ use crate::store::DRIFT;
 
 /// For how many keys one epoch knows that, unless told otherwise.
 pub(crate) const USUAL: usize = 10_000;
+
+/// For how long it is known where nobody tells when a pause is over.
+const LONGEST_UNTOLD: Duration = Duration::from_millis(500);
 
 /// The longest key of which it is known: the keys take a bounded amount of memory, too.
 const LONGEST_KEY: usize = 256;
@@ -105,8 +110,8 @@ impl Denials {
         })
     }
 
-    /// The store has refused a request.
-    pub(crate) fn note(&self, key: &Key, cost: u32, refused: Refused) {
+    /// A store has refused a request that tells when a pause is over, or does not.
+    pub(crate) fn note(&self, key: &Key, cost: u32, refused: Refused, tells: bool) {
         let Refused {
             limited,
             sent,
@@ -115,6 +120,11 @@ impl Denials {
         let drift = limited.delay() / (2 * DRIFT) as u32;
         let times = || {
             let until = sent.checked_add(limited.delay())?.checked_sub(drift)?;
+            let until = if tells {
+                until
+            } else {
+                until.min(sent + LONGEST_UNTOLD)
+            };
             let slot = received.checked_add(limited.delay() + drift)?;
             let reset = received.checked_add(limited.reset() + drift)?;
             Some((until, slot, reset))
@@ -146,6 +156,13 @@ impl Denials {
         self.known.remove(key);
     }
 
+    /// Something may have been given back, or said, of any key.
+    pub(crate) fn forget_all(&self) {
+        let now = self.nanos(Instant::now());
+        self.forgotten.fetch_max(now + 1, Ordering::SeqCst);
+        self.known.clear();
+    }
+
     fn has_forgotten_since(&self, sent: Instant) -> bool {
         self.forgotten.load(Ordering::SeqCst) > self.nanos(sent)
     }
@@ -158,8 +175,6 @@ impl Denials {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const WAIT: Duration = Duration::from_millis(500);
@@ -177,7 +192,7 @@ mod tests {
         let denials = Denials::new(10).unwrap();
         let (key, sent) = (Key::new("a"), Instant::now());
         let received = sent + Duration::from_millis(40);
-        denials.note(&key, 1, refused(sent, received));
+        denials.note(&key, 1, refused(sent, received), true);
         let limited = denials.look(&key, 1, Bound::Now, received).unwrap();
         assert!(limited.delay() >= WAIT);
         let last = sent + WAIT - Duration::from_micros(6);
@@ -192,7 +207,7 @@ mod tests {
     async fn holds_for_bounds_that_end_before_and_for_no_other_cost() {
         let denials = Denials::new(10).unwrap();
         let (key, now) = (Key::new("a"), Instant::now());
-        denials.note(&key, 3, refused(now, now));
+        denials.note(&key, 3, refused(now, now), true);
         let look = |cost, bound| denials.look(&key, cost, bound, now).is_some();
         assert!(look(3, Bound::Now) && look(4, Bound::Now) && !look(2, Bound::Now));
         let soon = Bound::Until(now + WAIT / 2);
@@ -206,11 +221,28 @@ mod tests {
         let (key, sent) = (Key::new("a"), Instant::now());
         tokio::time::advance(WAIT).await;
         denials.forget(&key);
-        denials.note(&key, 1, refused(sent, Instant::now()));
+        denials.note(&key, 1, refused(sent, Instant::now()), true);
         assert_eq!(denials.known.len(), 0);
         tokio::time::advance(WAIT).await;
-        denials.note(&key, 1, refused(Instant::now(), Instant::now()));
+        denials.note(&key, 1, refused(Instant::now(), Instant::now()), true);
         assert_eq!(denials.known.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn is_known_for_a_moment_only_where_nobody_tells_that_a_pause_is_over() {
+        let denials = Denials::new(10).unwrap();
+        let (key, now) = (Key::new("a"), Instant::now());
+        let long = Refused {
+            limited: Limited::new(WAIT * 100, 0, WAIT * 100),
+            ..refused(now, now)
+        };
+        let look = |after| denials.look(&key, 1, Bound::Now, now + after).is_some();
+        denials.note(&key, 1, long, false);
+        assert!(look(LONGEST_UNTOLD / 2) && !look(LONGEST_UNTOLD));
+        denials.note(&key, 1, long, true);
+        assert!(look(LONGEST_UNTOLD * 2));
+        denials.forget_all();
+        assert!(!look(Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
@@ -218,7 +250,7 @@ mod tests {
         let denials = Denials::new(10).unwrap();
         let now = Instant::now();
         for (length, known) in [(257, 0), (256, 1)] {
-            denials.note(&Key::new("a".repeat(length)), 1, refused(now, now));
+            denials.note(&Key::new("a".repeat(length)), 1, refused(now, now), true);
             assert_eq!(denials.known.len(), known);
         }
     }

@@ -188,7 +188,12 @@ impl Listen for Epoch {
     }
 
     fn gap(&self) {
-        self.each(|epoch| epoch.lines.miss());
+        self.each(|epoch| {
+            if let Some(denials) = &epoch.denials {
+                denials.forget_all();
+            }
+            epoch.lines.miss();
+        });
     }
 }
 

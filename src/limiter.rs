@@ -437,8 +437,9 @@ impl LimiterBuilder {
     /// A store that refuses a request names the moment from which on there may be a slot. Until then,
     /// [`try_acquire`](Limiter::try_acquire) of the same key is refused without a call, if it costs as much
     /// or more; so is [`acquire`](Limiter::acquire) of the same cost whose bound on waiting ends before
-    /// that moment. That is at most what the store would refuse, but for two things that it may learn
-    /// sooner: slots that other processes or other limiters of the same policy give back, or gave back for
+    /// that moment, or for half a second where the store [does not tell](Store::is_listening) that a
+    /// [pause](Limiter::pause) is over. That is at most what the store would refuse, but for two things that
+    /// it may learn sooner: slots that other processes or other limiters of the same policy give back, or gave back for
     /// requests of another cost; and room in a window of its own for which a guard was too long that has
     /// become shorter since. What this limiter gives back, [`reset`](Limiter::reset) and other quotas count
     /// at once. Keys of more than 256 bytes are not remembered.

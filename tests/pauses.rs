@@ -384,3 +384,34 @@ async fn where_time_stands_still_words_hold_from_one_moment_to_the_next() {
     bounded(waiter).await.expect("no panic").expect("a permit");
     assert!(again.elapsed() < SECOND * 2, "{:?}", again.elapsed());
 }
+
+/// A refusal that is remembered does not outlive a pause that another ends.
+async fn resumes_others(way: Way) {
+    let server = RedisServer::start();
+    let resuming = build(per_second(5).store(connect(&server, &Way::Scripts).await));
+    let refused = build(per_second(5).store(connect(&server, &way).await));
+    let start = Instant::now();
+    resuming
+        .pause("a", start + SECOND * 600)
+        .await
+        .expect("a pause");
+    let decision = async || refused.try_acquire("a").await.expect("an answer");
+    assert!(!decision().await.is_granted());
+    resuming.resume("a").await.expect("no pause");
+    let granted = async {
+        while !decision().await.is_granted() {
+            sleep(MS * 10).await;
+        }
+    };
+    bounded(granted).await;
+}
+
+#[tokio::test]
+async fn who_is_told_that_a_pause_is_over_forgets_what_was_refused() {
+    resumes_others(Way::Scripts).await;
+}
+
+#[tokio::test]
+async fn who_is_not_told_that_a_pause_is_over_does_not_remember_for_long() {
+    resumes_others(Way::Manager).await;
+}

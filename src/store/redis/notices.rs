@@ -134,6 +134,8 @@ async fn listen(
             pause = FIRST_PAUSE;
             hear(connection, &notices).await;
             notices.is_listening.store(false, Ordering::Release);
+            // From now on, everybody looks.
+            notices.listeners.gap();
         }
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
