@@ -1,21 +1,22 @@
-//! What a request asks for its departure: [`Limiter`] and its builder.
+//! What a request asks for its departure: [`Limiter`].
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::acquire::{Acquire, TryAcquire};
-use crate::denial;
 use crate::epoch::Epochs;
 use crate::error::{BuildError, Error};
 use crate::key::Key;
 use crate::peek::Peek;
-use crate::policy::{Policy, PolicyParts};
+use crate::policy::Policy;
 use crate::quota::Quota;
 use crate::said::Said;
-use crate::store::{MemoryStore, Store};
+
+mod builder;
+
+pub use self::builder::LimiterBuilder;
 
 /// Delays requests so that no key departs more often than its quotas allow, in this process and all
 /// others that use the same store.
@@ -47,11 +48,7 @@ impl Limiter {
     /// Defaults: an embedded [`MemoryStore`], no buffer, any wait and any length of line; at least
     /// one quota has to be given.
     pub fn builder() -> LimiterBuilder {
-        LimiterBuilder {
-            store: None,
-            parts: PolicyParts::default(),
-            denials: denial::USUAL,
-        }
+        LimiterBuilder::new()
     }
 
     /// Waits until a request may depart, behind all that came before it.
@@ -365,102 +362,5 @@ impl Limiter {
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.epochs.clone().current().fmt(f)
-    }
-}
-
-/// Builds a [`Limiter`].
-#[derive(Debug, Clone)]
-#[must_use = "a builder does nothing until it is built"]
-pub struct LimiterBuilder {
-    store: Option<Arc<dyn Store>>,
-    parts: PolicyParts,
-    denials: usize,
-}
-
-impl LimiterBuilder {
-    /// Adds a quota; all hold jointly, so a request departs once every one allows it.
-    pub fn quota(mut self, quota: Quota) -> Self {
-        self.parts.quotas.push(quota);
-        self
-    }
-
-    /// Sets where slots are reserved. Default: a [`MemoryStore`] of its own.
-    pub fn store(mut self, store: impl Store) -> Self {
-        self.store = Some(Arc::new(store));
-        self
-    }
-
-    /// Names the policy, so that limiters of the same quotas on one store can be kept apart.
-    /// Default: none. 1 to 128 visible ASCII characters without braces.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.parts.name = Some(name.into());
-        self
-    }
-
-    /// Keeps requests this much further apart, for the jitter between departure and arrival.
-    ///
-    /// The limit holds exactly where requests depart. For it to hold where they arrive too, this has
-    /// to be as long as one may be under way longer than another: connecting, queueing in the client,
-    /// the network. The rate sinks to N / (W + guard + buffer). Default: none; at most 1 h.
-    pub fn buffer(mut self, buffer: Duration) -> Self {
-        self.parts.buffer = buffer;
-        self
-    }
-
-    /// Sets how late after its slot a request may still depart; later, it gets another slot.
-    ///
-    /// The next slot counts from the end of the guard, so a long one costs rate, and a short one
-    /// slots that are forfeited when the process is busy. The limiter lengthens the guard by itself
-    /// for slow round trips and after a forfeit. Default: 2% of the shortest window (for
-    /// [`Spacing`](crate::Algorithm::Spacing) of the gap, for [`Gcra`](crate::Algorithm::Gcra) of what
-    /// the burst is worth), but from 5 ms to 12 ms; at most 1 h.
-    pub fn guard(mut self, guard: Duration) -> Self {
-        self.parts.guard = Some(guard);
-        self
-    }
-
-    /// Refuses requests at once that would have to wait longer. Default: any wait.
-    pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.parts.max_wait = Some(max_wait);
-        self
-    }
-
-    /// Refuses requests at once when so many wait already, per key in this process. Default: any
-    /// number may.
-    pub fn max_waiting(mut self, max_waiting: usize) -> Self {
-        self.parts.max_waiting = Some(max_waiting);
-        self
-    }
-
-    /// Remembers of so many keys that they are over their limit, so that the store need not be asked.
-    ///
-    /// A store that refuses a request names the moment from which on there may be a slot. Until then,
-    /// [`try_acquire`](Limiter::try_acquire) of the same key is refused without a call, if it costs as much
-    /// or more; so is [`acquire`](Limiter::acquire) of the same cost whose bound on waiting ends before
-    /// that moment, or for half a second where the store [does not tell](Store::is_listening) that a
-    /// [pause](Limiter::pause) is over. That is at most what the store would refuse, but for two things that
-    /// it may learn sooner: slots that other processes or other limiters of the same policy give back, or gave back for
-    /// requests of another cost; and room in a window of its own for which a guard was too long that has
-    /// become shorter since. What this limiter gives back, [`reset`](Limiter::reset) and other quotas count
-    /// at once. Keys of more than 256 bytes are not remembered.
-    ///
-    /// Default: 10,000 keys for each set of quotas in use, some 150 bytes each; the least asked for
-    /// make way. 0 remembers none. An embedded store needs none, and is always asked.
-    pub fn denial_cache(mut self, keys: usize) -> Self {
-        self.denials = keys;
-        self
-    }
-
-    /// The limiter.
-    ///
-    /// # Errors
-    ///
-    /// Fails, with the name of what is wrong and its value, if there is no quota or more than eight,
-    /// one twice, a limit or a window of zero, a window longer than ten years or not in whole
-    /// microseconds, or a name, buffer or guard out of bounds.
-    pub fn build(self) -> Result<Limiter, BuildError> {
-        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let epochs = Epochs::new(self.parts, store, self.denials)?;
-        Ok(Limiter { epochs })
     }
 }

@@ -7,12 +7,7 @@
 -- Returns  the server's time, since and until when slots are void, until when there is a pause
 
 --@ledger
-local quotas, behind = {}, 1
-while behind <= #ARGV[1] do
-  local name, a, b, c
-  name, a, b, c, behind = struct.unpack('<sI8I8I8', ARGV[1], behind)
-  quotas[#quotas + 1] = { name, a, b, c }
-end
+--@quotas
 ledger.load({ unpack(KEYS, 2) }, KEYS[1], quotas, now)
 local word, span, number = struct.unpack('<BI8I8', ARGV[2])
 local since, stop, paused = ledger.heed(word, span, number)

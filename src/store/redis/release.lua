@@ -6,12 +6,7 @@
 -- Returns  nothing
 
 --@ledger
-local quotas, behind = {}, 1
-while behind <= #ARGV[1] do
-  local name, a, b, c
-  name, a, b, c, behind = struct.unpack('<sI8I8I8', ARGV[1], behind)
-  quotas[#quotas + 1] = { name, a, b, c }
-end
+--@quotas
 ledger.load({ unpack(KEYS, 2) }, KEYS[1], quotas, now)
 local size, past, others = ledger.size, {}, {}
 local numbers = unpack_all('I8', 8, ARGV[2], 1, math.floor(#ARGV[2] / 8))

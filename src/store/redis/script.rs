@@ -9,6 +9,7 @@ use redis::Cmd;
 use crate::algorithm::Rule;
 
 const START: &str = include_str!("start.lua");
+const QUOTAS: &str = include_str!("quotas.lua");
 const STATE: &str = include_str!("state.lua");
 const LEDGER: &str = concat!(
     include_str!("../../algorithm/hold.lua"),
@@ -116,6 +117,7 @@ impl Scripts {
         let ledger = ledger(mixture);
         let script = |text: &str| {
             let text = text.replace("--@common_case\n", common_case(mixture));
+            let text = text.replace("--@quotas\n", QUOTAS);
             Script::new([START, &text.replace("--@ledger\n", &ledger)].concat())
         };
         Self {

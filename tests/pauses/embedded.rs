@@ -1,0 +1,206 @@
+//! In one process, in paused time.
+
+use tokio::time::{Instant, sleep};
+use tower_throttle::store::MemoryStore;
+use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
+
+use crate::support::errors::bounded;
+use crate::{MS, SECOND, build, departures, history, line, per_second};
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_a_slot_waits_until_the_pause_is_over_and_keeps_its_place() {
+    let limiter = build(per_second(5));
+    let start = Instant::now();
+    let line = line(&limiter, 25).await;
+    sleep(SECOND * 3 / 2).await;
+    let until = Instant::now() + SECOND * 10;
+    limiter.pause("a", until).await.expect("a pause");
+    let departures = departures(line).await;
+    assert!(departures.is_sorted());
+    let before = departures.iter().filter(|&&at| at < until).count();
+    assert_eq!(before, 10, "two windows have gone before");
+    assert!(departures[9] - start < SECOND * 3 / 2);
+    history(&departures, start).assert_at_most(5, SECOND);
+    // As fast as the quota allows, from the first moment on.
+    assert!(
+        departures[10] < until + MS * 20,
+        "{:?}",
+        departures[10] - until
+    );
+    assert!(
+        departures[24] < until + SECOND * 3,
+        "{:?}",
+        departures[24] - until
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_during_a_pause_waits_or_is_refused() {
+    for algorithm in [
+        Algorithm::SlidingLog,
+        Algorithm::SlidingBuckets { buckets: 10 },
+        Algorithm::Spacing,
+        Algorithm::LeakyBucket { capacity: 2 },
+        Algorithm::Gcra { burst: 2 },
+        Algorithm::FixedWindow {
+            start: WindowStart::Clock,
+        },
+    ] {
+        let quota = Quota::per_second(2).algorithm(algorithm);
+        let limiter = build(Limiter::builder().quota(quota));
+        let until = Instant::now() + SECOND * 5;
+        limiter.pause("a", until).await.expect("a pause");
+        let limited = limiter.try_acquire("a").await.expect("an answer");
+        assert!(limited.permit().is_none(), "{algorithm:?}");
+        let snapshot = limiter.peek("a").await.expect("an answer");
+        assert_eq!((snapshot.remaining(), snapshot.delay()), (0, SECOND * 5));
+        let error = limiter
+            .acquire("a")
+            .max_wait(SECOND * 4)
+            .await
+            .expect_err("too long");
+        assert_eq!(error.wait(), Some(SECOND * 5), "{algorithm:?}");
+        // A full bucket is no reason to refuse who would fit in but for the pause.
+        limiter.acquire("a").await.expect("a permit");
+        assert!(Instant::now() >= until, "{algorithm:?}");
+        assert!(
+            limiter
+                .try_acquire("b")
+                .await
+                .expect("an answer")
+                .is_granted()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_pause_does_not_shorten_a_longer_one_and_resuming_ends_it() {
+    let limiter = build(per_second(5));
+    let now = Instant::now();
+    limiter
+        .pause("a", now + SECOND * 60)
+        .await
+        .expect("a pause");
+    limiter.pause("a", now + SECOND).await.expect("a pause");
+    limiter.pause("a", now).await.expect("none");
+    let line = line(&limiter, 12).await;
+    sleep(SECOND * 30).await;
+    assert!(line.iter().all(|waiter| !waiter.is_finished()));
+    limiter.resume("a").await.expect("no pause");
+    let departures = departures(line).await;
+    assert!(departures.is_sorted());
+    assert!(
+        departures[0] - now < SECOND * 31,
+        "{:?}",
+        departures[0] - now
+    );
+    history(&departures, now).assert_at_most(5, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fresh_start_ends_a_pause() {
+    let limiter = build(per_second(5));
+    limiter
+        .pause("a", Instant::now() + SECOND * 60)
+        .await
+        .expect("a pause");
+    limiter.reset("a").await.expect("a fresh start");
+    assert!(
+        limiter
+            .try_acquire("a")
+            .await
+            .expect("an answer")
+            .is_granted()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn limiters_on_one_embedded_store_pause_together() {
+    let store = MemoryStore::new();
+    let [one, other] = [(); 2].map(|()| build(per_second(5).store(store.clone())));
+    let start = Instant::now();
+    let line = line(&one, 10).await;
+    sleep(SECOND / 2).await;
+    other.pause("a", start + SECOND * 7).await.expect("a pause");
+    let departures = departures(line).await;
+    assert_eq!(
+        departures
+            .iter()
+            .filter(|&&at| at >= start + SECOND * 7)
+            .count(),
+        5
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_quotas_keep_to_a_pause_that_was_set_before() {
+    let limiter = build(per_second(5));
+    let start = Instant::now();
+    limiter
+        .pause("a", start + SECOND * 5)
+        .await
+        .expect("a pause");
+    limiter.set_quota(Quota::per_second(7)).expect("a quota");
+    assert!(
+        !limiter
+            .try_acquire("a")
+            .await
+            .expect("an answer")
+            .is_granted()
+    );
+    let departures = departures(line(&limiter, 7).await).await;
+    assert!(departures.iter().all(|&at| at >= start + SECOND * 5));
+    assert!(
+        limiter
+            .try_acquire("b")
+            .await
+            .expect("an answer")
+            .is_granted()
+    );
+    limiter
+        .pause("a", start + SECOND * 20)
+        .await
+        .expect("a pause");
+    limiter.set_quota(Quota::per_second(5)).expect("a quota");
+    limiter.resume("a").await.expect("no pause");
+    assert!(
+        limiter
+            .try_acquire("a")
+            .await
+            .expect("an answer")
+            .is_granted()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_time_stands_still_words_hold_from_one_moment_to_the_next() {
+    let limiter = build(per_second(1));
+    let start = Instant::now();
+    let line = line(&limiter, 4).await;
+    limiter
+        .pause("a", start + SECOND * 9)
+        .await
+        .expect("a pause");
+    limiter.resume("a").await.expect("no pause");
+    limiter
+        .pause("a", start + SECOND * 5)
+        .await
+        .expect("a pause");
+    let departures = departures(line).await;
+    assert!(departures[0] < start + MS, "it was about to leave");
+    let behind: Vec<_> = departures[1..].iter().map(|&at| at - start).collect();
+    assert!(
+        behind[0] >= SECOND * 5 && behind[0] < SECOND * 6,
+        "{behind:?}"
+    );
+    limiter
+        .pause("a", Instant::now() + SECOND * 60)
+        .await
+        .expect("a pause");
+    let again = Instant::now();
+    let waiter = tokio::spawn(limiter.acquire("a"));
+    tokio::task::yield_now().await;
+    limiter.resume("a").await.expect("no pause");
+    bounded(waiter).await.expect("no panic").expect("a permit");
+    assert!(again.elapsed() < SECOND * 2, "{:?}", again.elapsed());
+}
