@@ -36,6 +36,16 @@ impl Acquire {
         }
     }
 
+    /// Is not refused by what was refused before, nor remembered itself.
+    #[cfg_attr(
+        not(feature = "tower"),
+        expect(dead_code, reason = "only a server gives back what does not count")
+    )]
+    pub(crate) fn forgetful(mut self) -> Self {
+        self.wait.is_forgetful = true;
+        self
+    }
+
     /// Keeps its place in the line for when it waits [again](Self::again), also if it does not wait at
     /// first.
     #[cfg_attr(
@@ -120,6 +130,16 @@ impl TryAcquire {
         self.wait.cost = cost;
         self
     }
+
+    /// Is not refused by what was refused before, nor remembered itself.
+    #[cfg_attr(
+        not(feature = "tower"),
+        expect(dead_code, reason = "only a server gives back what does not count")
+    )]
+    pub(crate) fn forgetful(mut self) -> Self {
+        self.wait.is_forgetful = true;
+        self
+    }
 }
 
 impl Future for TryAcquire {
@@ -145,6 +165,8 @@ struct Wait {
     cost: u32,
     /// Whether it has a place even if it does not wait, so that it can wait [again](Acquire::again).
     keeps_place: bool,
+    /// Whether what is refused is neither looked up nor remembered.
+    is_forgetful: bool,
     stage: Stage,
 }
 
@@ -183,6 +205,7 @@ impl Wait {
             key,
             cost: 1,
             keeps_place: false,
+            is_forgetful: false,
             stage: Stage::Start(Some(epochs)),
         }
     }
@@ -240,7 +263,7 @@ impl Wait {
 
     /// Whether the request would be refused, as far as that is known without asking the store.
     fn look(&self, epoch: &Epoch, patience: &Patience, since: Instant) -> Option<Limited> {
-        let denials = epoch.denials.as_ref()?;
+        let denials = epoch.denials.as_ref().filter(|_| !self.is_forgetful)?;
         denials.look(
             &self.key,
             self.cost,
@@ -337,7 +360,9 @@ impl Wait {
             }
             Err(Refusal::TooLong(limited)) => Answer::Limited(limited),
             Err(Refusal::Denied(refused)) => {
-                if let Some(denials) = &epoch.denials {
+                if let Some(denials) = &epoch.denials
+                    && !self.is_forgetful
+                {
                     let tells = epoch.store.is_listening();
                     denials.note(&self.key, self.cost, refused, tells);
                 }

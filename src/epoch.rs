@@ -41,6 +41,8 @@ pub(crate) struct Epoch {
     pub(crate) clock: Arc<StoreClock>,
     /// Of all epochs.
     pub(crate) pauses: Arc<Pauses>,
+    /// The first epoch, unless this is it.
+    first: Weak<Self>,
     /// Of the first one.
     later: Later,
 }
@@ -75,6 +77,7 @@ impl Epochs {
             guard: Arc::new(Guard::new(policy.guard())),
             clock: Arc::new(StoreClock::new()),
             pauses: Arc::default(),
+            first: Weak::new(),
             policy: Arc::new(policy),
             later: Later {
                 parts,
@@ -112,7 +115,9 @@ impl Epochs {
             .filter_map(Weak::upgrade)
             .find(|epoch| epoch.policy.id() == policy.id());
         let next = same.unwrap_or_else(|| {
-            let next = Arc::new(self.clone().current().succeeded_by(policy));
+            let next = self.clone().current().succeeded_by(policy);
+            let first = Arc::downgrade(first);
+            let next = Arc::new(Epoch { first, ..next });
             known.push(Arc::downgrade(&next));
             next
         });
@@ -142,10 +147,14 @@ impl Later {
 }
 
 impl Epoch {
-    /// Something was said of a key.
+    /// Something was said of a key under the quotas of this epoch: whoever waits for it keeps to that,
+    /// whatever quotas were set when it came.
     pub(crate) fn hear(&self, key: &Key, notice: Notice) {
         self.note(key, notice);
-        self.lines.hear(key, notice);
+        self.each(|epoch| {
+            epoch.forget_denial(key);
+            epoch.lines.hear(key, notice);
+        });
     }
 
     /// The same, but for those who hold slots.
@@ -171,6 +180,7 @@ impl Epoch {
             guard: Arc::new(self.guard.with_floor(policy.guard())),
             clock: self.clock.clone(),
             pauses: self.pauses.clone(),
+            first: self.first.clone(),
             policy: Arc::new(policy),
             later: Later::default(),
         }
@@ -180,11 +190,15 @@ impl Epoch {
 /// The first epoch listens for all.
 impl Listen for Epoch {
     fn hear(&self, policy: &str, key: &Key, notice: Notice) {
-        self.each(|epoch| {
+        for epoch in self.family() {
             if epoch.policy.id() == policy {
                 epoch.hear(key, notice);
+                return;
             }
-        });
+        }
+        if self.policy.id() == policy {
+            Self::hear(self, key, notice);
+        }
     }
 
     fn gap(&self) {
@@ -195,17 +209,41 @@ impl Listen for Epoch {
             epoch.lines.miss();
         });
     }
+
+    fn is_waiting(&self) -> bool {
+        self.are_waiting()
+    }
 }
 
 impl Epoch {
-    /// This one, which is the first, and those after it.
-    fn each(&self, tell: impl Fn(&Self)) {
-        tell(self);
-        let known: Vec<_> = {
-            let known = self.later.known.lock();
-            known.iter().filter_map(Weak::upgrade).collect()
-        };
-        known.iter().for_each(|epoch| tell(epoch));
+    /// Whether anybody waits in any of them.
+    fn are_waiting(&self) -> bool {
+        self.lines.len() > 0 || self.family().iter().any(|epoch| epoch.lines.len() > 0)
+    }
+
+    /// The epochs after the first that are in use.
+    fn family(&self) -> Vec<Arc<Self>> {
+        let first = self.first.upgrade();
+        let later = &first.as_deref().unwrap_or(self).later;
+        let known = later.known.lock();
+        known.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// All others that are in use.
+    pub(crate) fn others(&self) -> Vec<Arc<Self>> {
+        let mut all = self.family();
+        all.extend(self.first.upgrade());
+        all.retain(|epoch| !std::ptr::eq(&**epoch, self));
+        all
+    }
+
+    /// All epochs of the limiter that are in use.
+    pub(crate) fn each(&self, tell: impl Fn(&Self)) {
+        match self.first.upgrade() {
+            Some(first) => tell(&first),
+            None => tell(self),
+        }
+        self.family().iter().for_each(|epoch| tell(epoch));
     }
 }
 

@@ -8,68 +8,118 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::key::Key;
+use crate::line::SETTLING;
 use crate::policy::Policy;
 use crate::store::Notice;
 
 /// Of so many keys at most; of others, the store alone knows.
 const MOST: usize = 10_000;
 
+/// How often the store is told how many remain, while that is no matter of the next few requests.
+const SELDOM: Duration = Duration::from_millis(100);
+
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
-    /// So that nobody takes a lock to find that there is none.
+    /// So that nobody takes a lock to find that there is nothing.
     are_any: AtomicBool,
-    known: Mutex<HashMap<Key, Pause>>,
+    /// When the store was last told how many remain.
+    allowed: Mutex<HashMap<Key, Instant>>,
+    known: Mutex<HashMap<Key, SmallVec<[Pause; 1]>>>,
 }
 
+/// What was heard last of a key under some quotas.
 #[derive(Debug)]
 struct Pause {
-    /// On the store's clock, in microseconds.
-    until: u64,
-    /// The same on the local one, or a little later.
-    over: Instant,
-    /// When it was heard of, or set, on the store's clock.
-    since: u64,
     /// The quotas with whose state the store keeps it.
     policy: u64,
+    /// When it was told, on the store's clock, in microseconds.
+    told: u64,
+    /// When it began, and until when it holds; 0 if it is over.
+    since: u64,
+    until: u64,
+    /// When the latter is, on the local clock, or a little later; or until when that it is over is worth
+    /// remembering.
+    over: Instant,
+    /// Whether it is over before its time.
+    is_resumed: bool,
 }
 
 impl Pauses {
+    /// The same, where the store does not know yet: it has the last word, and whoever has something to tell
+    /// it does.
+    pub(crate) fn note_unconfirmed(&self, key: &Key, policy: &Policy, notice: Notice) {
+        if self.until(key) < notice.paused {
+            self.note_told(key, policy, notice, 0);
+        }
+    }
+
     pub(crate) fn note(&self, key: &Key, policy: &Policy, notice: Notice) {
-        let mut known = self.known.lock();
-        let Some(left) = notice
-            .paused
-            .checked_sub(notice.now)
-            .filter(|left| *left > 0)
-        else {
-            known.remove(key);
-            self.are_any.store(!known.is_empty(), Ordering::Release);
-            return;
-        };
+        self.note_told(key, policy, notice, notice.now);
+    }
+
+    fn note_told(&self, key: &Key, policy: &Policy, notice: Notice, told: u64) {
         let now = Instant::now();
-        if known.len() >= MOST {
-            known.retain(|_, pause| now < pause.over);
+        let left = notice.paused.saturating_sub(notice.now);
+        let is_resumed = notice.is_resumption();
+        let mut known = self.known.lock();
+        if left == 0 && !is_resumed && !known.contains_key(key) {
+            return;
         }
-        let Some(over) = now.checked_add(Duration::from_micros(left)) else {
+        if known.len() >= MOST {
+            known.retain(|_, pauses| pauses.iter().any(|pause| now < pause.over));
+        }
+        let span = if left > 0 {
+            Duration::from_micros(left)
+        } else {
+            SETTLING
+        };
+        let Some(over) = now.checked_add(span) else {
             return;
         };
-        if known.len() < MOST {
-            let pause = Pause {
-                until: notice.paused,
-                over,
-                since: notice.since,
-                policy: policy.id_hash(),
-            };
-            known.insert(key.clone(), pause);
+        if known.len() >= MOST && !known.contains_key(key) {
+            return;
         }
-        self.are_any.store(!known.is_empty(), Ordering::Release);
+        let pauses = known.entry(key.clone()).or_default();
+        pauses.retain(|pause| now < pause.over);
+        let policy = policy.id_hash();
+        match pauses.iter().position(|pause| pause.policy == policy) {
+            // What was told before comes late.
+            Some(place) if told > 0 && told < pauses[place].told => return,
+            Some(place) => drop(pauses.remove(place)),
+            None => {}
+        }
+        pauses.push(Pause {
+            policy,
+            told,
+            since: if told > 0 { notice.since } else { 0 },
+            until: if left > 0 { notice.paused } else { 0 },
+            over,
+            is_resumed,
+        });
+        self.are_any.store(true, Ordering::Release);
+    }
+
+    /// All pauses of a key are over, also those of quotas that nobody uses any more.
+    pub(crate) fn resume(&self, key: &Key) {
+        let over = Instant::now() + SETTLING;
+        for pause in self.known.lock().get_mut(key).into_iter().flatten() {
+            (pause.until, pause.over, pause.is_resumed) = (0, over, true);
+        }
     }
 
     /// Until when nothing departs for a key, on the store's clock; 0 if nothing is known.
     pub(crate) fn until(&self, key: &Key) -> u64 {
-        self.find(key, |pause| pause.until).unwrap_or(0)
+        self.most(key, |pause| Some(pause.until)).unwrap_or(0)
+    }
+
+    /// Until when other processes may still give back slots that lay behind a pause which is over before its
+    /// time.
+    pub(crate) fn settling(&self, key: &Key) -> Option<Instant> {
+        self.most(key, |pause| pause.is_resumed.then_some(pause.over))
     }
 
     /// Whether a pause began after this slot: what the request says that had it is old.
@@ -78,31 +128,54 @@ impl Pauses {
         expect(dead_code, reason = "only the adapters read responses")
     )]
     pub(crate) fn are_newer(&self, key: &Key, departed: u64) -> bool {
-        self.find(key, |pause| departed < pause.since)
-            .unwrap_or(false)
+        let is_newer = |pause: &Pause| (pause.until > 0).then_some(departed < pause.since);
+        self.most(key, is_newer).unwrap_or(false)
+    }
+
+    /// Whether it is a while ago that the store was told how many remain; if so, it is told now.
+    #[cfg_attr(
+        not(any(feature = "tower", feature = "reqwest")),
+        expect(dead_code, reason = "only the adapters read responses")
+    )]
+    pub(crate) fn may_tell(&self, key: &Key) -> bool {
+        let now = Instant::now();
+        let mut allowed = self.allowed.lock();
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < SELDOM;
+        if allowed.get(key).is_some_and(is_recent) {
+            return false;
+        }
+        if allowed.len() >= MOST {
+            allowed.retain(|_, at| is_recent(at));
+        }
+        if allowed.len() < MOST {
+            allowed.insert(key.clone(), now);
+        }
+        true
     }
 
     /// Whether there is a pause that the store does not keep with the state of these quotas.
     #[inline]
     pub(crate) fn are_elsewhere(&self, key: &Key, policy: &Policy) -> bool {
-        self.are_any.load(Ordering::Acquire)
-            && self
-                .find(key, |pause| pause.policy != policy.id_hash())
-                .unwrap_or(false)
+        let is_elsewhere =
+            |pause: &Pause| Some(pause.until > 0 && pause.policy != policy.id_hash());
+        self.are_any.load(Ordering::Acquire) && self.most(key, is_elsewhere).unwrap_or(false)
     }
 
-    fn find<T>(&self, key: &Key, what: impl Fn(&Pause) -> T) -> Option<T> {
+    /// The most of what is known of a key.
+    fn most<T: Ord>(&self, key: &Key, what: impl Fn(&Pause) -> Option<T>) -> Option<T> {
         if !self.are_any.load(Ordering::Acquire) {
             return None;
         }
         let mut known = self.known.lock();
-        let pause = known.get(key)?;
-        if Instant::now() < pause.over {
-            return Some(what(pause));
+        let pauses = known.get_mut(key)?;
+        let now = Instant::now();
+        pauses.retain(|pause| now < pause.over);
+        let most = pauses.iter().filter_map(what).max();
+        if pauses.is_empty() {
+            known.remove(key);
+            self.are_any.store(!known.is_empty(), Ordering::Release);
         }
-        known.remove(key);
-        self.are_any.store(!known.is_empty(), Ordering::Release);
-        None
+        most
     }
 }
 
@@ -145,9 +218,20 @@ mod tests {
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(pauses.until(&key), 0);
         assert!(pauses.known.lock().is_empty());
-        pauses.note(&key, &policy(1), notice);
-        pauses.note(&key, &policy(1), Notice::default());
+        let later = |after| Notice {
+            now: notice.now + after,
+            ..notice
+        };
+        pauses.note(&key, &policy(1), later(1));
+        pauses.note(&key, &policy(2), Notice::default());
+        assert_eq!(pauses.until(&key), notice.paused, "under other quotas");
+        pauses.note(&key, &policy(1), Notice::resumption(notice.now + 2));
         assert_eq!(pauses.until(&key), 0);
+        assert!(pauses.settling(&key).is_some());
+        pauses.note(&key, &policy(1), later(1));
+        assert_eq!(pauses.until(&key), 0, "that was told before");
+        tokio::time::advance(SETTLING).await;
+        assert!(pauses.settling(&key).is_none());
         assert!(!pauses.are_any.load(Ordering::SeqCst));
     }
 

@@ -41,8 +41,8 @@ use crate::limiter::Limiter;
 /// # Redirects
 ///
 /// Those that the client follows by itself are not seen here: the request for the new location is sent at
-/// once, to whatever host, and spends no quota. What the last response says is heeded for the key of the first
-/// request. To count each hop, let the client follow none, and send a request for each location:
+/// once, to whatever host, and spends no quota. What the last response says is heeded unless it comes from
+/// another origin. To count each hop, let the client follow none, and send a request for each location:
 ///
 /// ```
 /// use reqwest::{header::LOCATION, redirect::Policy};
@@ -135,10 +135,14 @@ impl Middleware for ThrottleMiddleware {
         };
         let permit = self.limiter.acquire(key).await.map_err(refused)?;
         let (departure, departed) = (Departure::from(&permit), permit.depart());
+        let origin = request.url().origin();
         let mut response = next.run(request, extensions).await?;
         response.extensions_mut().insert(departure);
-        // Before the response is known, lest it be followed by another attempt at once.
-        if let Some(telling) = departed.tell(self.feedback.read(&response)) {
+        // What another host says, to which the client was redirected, is no matter of this key. The store knows
+        // before the response is out, lest it be followed by another attempt at once.
+        if response.url().origin() == origin
+            && let Some(telling) = departed.tell(self.feedback.read(&response))
+        {
             telling.await;
         }
         Ok(response)

@@ -7,7 +7,7 @@ use crate::algorithm::micros;
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::key::Key;
-use crate::store::{Notice, Word};
+use crate::store::{Notice, StoreError, Word};
 
 /// What was said of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,35 +50,59 @@ impl Said {
 }
 
 impl Epoch {
-    /// Tells the store, and those who wait here.
+    /// Tells those who wait here, and the store; once more if the first call is lost, as one is when a
+    /// connection breaks.
     pub(crate) async fn heed(&self, key: &Key, said: Said) -> Result<(), Error> {
         check(&self.policy, key, 1)?;
-        let word = said.word(Instant::now());
-        match self.store.heed(key, &self.policy, word).await {
-            Ok(notice) => {
-                self.hear(key, notice);
-                Ok(())
-            }
-            Err(error) => {
-                if let Some(notice) = self.notice(said) {
-                    self.hear(key, notice);
-                }
-                Err(Error::store(error))
-            }
+        if let Said::Resume = said {
+            return self.resume(key).await;
         }
+        self.stop_here(key, said);
+        let answer = match self.tell(key, said).await {
+            Err(_) => self.tell(key, said).await,
+            told => told,
+        };
+        self.hear(key, answer.map_err(Error::store)?);
+        Ok(())
     }
 
-    /// What holds here while the store does not know: a pause, as far as the store's clock is known.
-    fn notice(&self, said: Said) -> Option<Notice> {
-        let Said::Pause { until, .. } = said else {
-            return None;
+    async fn tell(&self, key: &Key, said: Said) -> Result<Notice, StoreError> {
+        let word = said.word(Instant::now());
+        self.store.heed(key, &self.policy, word).await
+    }
+
+    /// Whatever quotas were set when a pause began, if anybody still uses them.
+    async fn resume(&self, key: &Key) -> Result<(), Error> {
+        for epoch in self.others() {
+            let notice = epoch.tell(key, Said::Resume).await;
+            epoch.hear(key, notice.map_err(Error::store)?);
+        }
+        let notice = self.tell(key, Said::Resume).await;
+        self.hear(key, notice.map_err(Error::store)?);
+        self.pauses.resume(key);
+        Ok(())
+    }
+
+    /// A pause holds here before the store knows of it, as far as the store's clock is known.
+    fn stop_here(&self, key: &Key, said: Said) {
+        let Said::Pause { until, departed } = said else {
+            return;
         };
-        let (now, until) = (self.clock.shows(Instant::now())?, self.clock.shows(until)?);
-        Some(Notice {
-            now,
-            since: now,
-            until,
-            paused: until,
-        })
+        if self.store.is_local() || self.pauses.are_newer(key, departed) {
+            return;
+        }
+        let shows = |at| self.clock.shows(at);
+        if let (Some(now), Some(paused)) = (shows(Instant::now()), shows(until))
+            && now < paused
+        {
+            let notice = Notice {
+                now,
+                since: now,
+                until: paused,
+                paused,
+            };
+            self.pauses.note_unconfirmed(key, &self.policy, notice);
+            self.each(|epoch| epoch.lines.hear(key, notice));
+        }
     }
 }

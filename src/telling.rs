@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::algorithm::micros;
 use crate::epoch::Epoch;
@@ -15,6 +15,13 @@ use crate::feedback::Advice;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::said::Said;
+
+/// How long a response is kept back until the store knows what it says: long enough for a round trip.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The pause after a call that failed; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A request that has departed, and is to be answered.
 #[derive(Debug)]
@@ -54,6 +61,8 @@ impl Departed {
         if let Some((left, time)) = advice.allowance()
             && let Some(until) = after(time)
             && is_less(left, time, &self.epoch.policy, self.remaining)
+            && (left <= self.epoch.policy.largest_cost() / 16
+                || self.epoch.pauses.may_tell(&self.key))
         {
             all.push(Said::Allow { left, until });
         }
@@ -61,12 +70,26 @@ impl Departed {
             return None;
         }
         let Self { epoch, key, .. } = self;
-        Some(Telling(Some(Box::pin(async move {
-            for said in all {
-                // Where the store does not answer, there is nothing that this request could do about it.
-                let _ = epoch.heed(&key, said).await;
-            }
-        }))))
+        Some(Telling {
+            telling: Some(Box::pin(async move {
+                for said in all {
+                    insist(&epoch, &key, said).await;
+                }
+            })),
+            patience: None,
+        })
+    }
+}
+
+/// Tells the store; of a pause, again and again until it knows, or until the pause is over.
+async fn insist(epoch: &Epoch, key: &Key, said: Said) {
+    let mut pause = FIRST_PAUSE;
+    while epoch.heed(key, said).await.is_err() {
+        match said {
+            Said::Pause { until, .. } if Instant::now() + pause < until => sleep(pause).await,
+            _ => return,
+        }
+        pause = LONGEST_PAUSE.min(pause * 2);
     }
 }
 
@@ -86,33 +109,49 @@ fn is_less(left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
     u64::from(left) < expected.saturating_add(remaining.into())
 }
 
-/// Telling the limiter. If this is dropped before it is done, it goes on by itself.
+/// Telling the limiter. If it takes long, or if this is dropped before it is done, it goes on by itself.
 #[must_use = "futures do nothing unless they are awaited"]
-pub(crate) struct Telling(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+pub(crate) struct Telling {
+    telling: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    patience: Option<Pin<Box<Sleep>>>,
+}
 
 impl Future for Telling {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(telling) = &mut self.0 else {
+        let Some(telling) = &mut self.telling else {
             return Poll::Ready(());
         };
-        let is_done = telling.as_mut().poll(cx).is_ready();
-        if is_done {
-            self.0 = None;
+        if telling.as_mut().poll(cx).is_ready() {
+            self.telling = None;
+            return Poll::Ready(());
+        }
+        let patience = self
+            .patience
+            .get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+        let is_over = patience.as_mut().poll(cx).is_ready();
+        if is_over {
+            self.go_on();
             return Poll::Ready(());
         }
         Poll::Pending
     }
 }
 
-impl Drop for Telling {
-    fn drop(&mut self) {
-        if let Some(telling) = self.0.take()
+impl Telling {
+    fn go_on(&mut self) {
+        if let Some(telling) = self.telling.take()
             && let Ok(runtime) = Handle::try_current()
         {
             runtime.spawn(telling);
         }
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.go_on();
     }
 }
 

@@ -275,9 +275,9 @@ async fn a_pause_lives_as_long_as_it_holds(scripts: bool) {
                 .await
                 .expect("an answer");
             let answer = life.peek().await;
+            let left = life.left();
             let slack = life.start.elapsed() + ROUNDING;
             assert!(answer.reset() + slack >= span, "{quotas:?}");
-            let left = life.left();
             let aside = left.iter().filter(|(name, _)| name.ends_with(":aside"));
             assert_eq!(aside.count(), 1, "{left:?}");
             for (name, left) in &left {

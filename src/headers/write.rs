@@ -21,8 +21,8 @@ use crate::quota::Quota;
 pub(crate) struct Standing {
     /// How many more requests of cost 1 may depart, at least.
     pub(crate) remaining: u32,
-    /// By when more may, at the latest.
-    pub(crate) more: Duration,
+    /// By when more may, at the latest, if that is known.
+    pub(crate) more: Option<Duration>,
 }
 
 /// What the fields say of a policy, whoever asks.
@@ -93,10 +93,12 @@ impl Fields {
         if let Some(Standing { remaining, more }) = standing {
             let mut list = ListSerializer::new();
             // A client may well count what is spent as the difference of the two.
-            let _ = list
+            let item = list
                 .bare_item(string(&self.name))
-                .parameter(key("r"), remaining.min(self.limit))
-                .parameter(key("t"), whole_seconds(more));
+                .parameter(key("r"), remaining.min(self.limit));
+            if let Some(more) = more {
+                let _ = item.parameter(key("t"), whole_seconds(more));
+            }
             headers.append(RATE_LIMIT, value(list.finish()));
         }
     }
@@ -113,7 +115,10 @@ impl Fields {
         }
         headers.insert(X_RATE_LIMIT_LIMIT, self.limit.into());
         headers.insert(X_RATE_LIMIT_REMAINING, remaining.into());
-        headers.insert(X_RATE_LIMIT_RESET, whole_seconds(standing.more).into());
+        match standing.more {
+            Some(more) => headers.insert(X_RATE_LIMIT_RESET, whole_seconds(more).into()),
+            None => headers.remove(X_RATE_LIMIT_RESET),
+        };
     }
 }
 
@@ -181,7 +186,7 @@ mod tests {
     fn standing(remaining: u32, millis: u64) -> Standing {
         Standing {
             remaining,
-            more: Duration::from_millis(millis),
+            more: Some(Duration::from_millis(millis)),
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Asked {
     waiters: Vec<(WaiterId, u64)>,
     pub(crate) asks: SmallVec<[Ask; 2]>,
     pub(crate) not_before: u64,
+    /// Which call of the queue's it is.
+    number: u64,
 }
 
 impl Asked {
@@ -45,7 +47,7 @@ impl Queue {
             return None;
         }
         self.drop_empty_segments();
-        if self.is_put_off(now) {
+        if self.settles(now) || self.is_put_off(now) {
             return None;
         }
         // The guard of the first call may prove too short, and then all its slots are lost.
@@ -58,6 +60,7 @@ impl Queue {
             waiters: Vec::new(),
             asks: SmallVec::new(),
             not_before: 0,
+            number: self.calls + 1,
         };
         for (place, segment) in self.segments.iter().enumerate() {
             if asked.waiters.is_empty() && place > 0 {
@@ -89,6 +92,7 @@ impl Queue {
         }
         self.put_off_since = None;
         self.asking = !asked.waiters.is_empty();
+        self.calls += u64::from(self.asking);
         self.asking.then_some(asked)
     }
 
@@ -166,7 +170,8 @@ impl Queue {
         }
         for (segment, slot) in granted {
             let held = hold(slot, now, remaining, reset, call);
-            if self.heard.voids_new(held.slot.at, now) {
+            // What is asked for after something was heard has taken account of it.
+            if asked.number <= self.heard_at && self.heard.voids(held.slot.at, now) {
                 self.surplus.push(held.slot);
                 continue;
             }

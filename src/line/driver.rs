@@ -71,6 +71,7 @@ impl Driver {
     fn look(&mut self, cx: &Context<'_>) -> Option<Instant> {
         let may_release = self.releasing.is_none();
         let is_told = self.line.epoch.store.is_listening();
+        let is_looking = self.looking.is_some();
         let (asked, surplus, looks, alarm) = self.line.locked(|state, wakes| {
             let now = Instant::now();
             state.queue.advance(now, wakes);
@@ -81,7 +82,7 @@ impl Driver {
             } else {
                 Vec::new()
             };
-            let looks = state.queue.looks(now, is_told);
+            let looks = !is_looking && state.queue.looks(now, is_told);
             (asked, surplus, looks, state.queue.plan())
         });
         // In this order, so that what is given back can be had again.
@@ -93,7 +94,7 @@ impl Driver {
         if let Some(asked) = asked {
             self.reserve(asked);
         }
-        if looks && self.looking.is_none() {
+        if looks {
             let epoch = &self.line.epoch;
             let reply = epoch.store.heed(&self.line.key, &epoch.policy, Word::None);
             self.looking = Some(reply);
@@ -167,12 +168,12 @@ impl Driver {
         {
             answered = true;
             self.looking = None;
-            // If there is no answer, it looks again in a while.
+            // If there is no answer, it looks again in a moment.
             if let Ok(notice) = answer {
                 let Line { key, epoch, .. } = &*self.line;
                 epoch.note(key, notice);
                 self.line.locked(|state, wakes| {
-                    state.queue.hear(notice, Instant::now(), wakes);
+                    state.queue.seen(notice, Instant::now(), wakes);
                 });
             }
         }

@@ -12,10 +12,23 @@ use crate::store::Notice;
 /// within a second.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The same, until a look has been answered that has to be.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// When a pause is over before its time, how long to wait until all processes have given back the slots that
+/// lay behind it: who asks sooner gets one behind those.
+pub(crate) const SETTLING: Duration = Duration::from_millis(150);
+
 impl Queue {
     /// Gives back the slots that are not to be used. Who waits keeps its place, and asks anew.
     pub(crate) fn hear(&mut self, notice: Notice, now: Instant, wakes: &mut Wakes) {
         self.heard = self.heard.and(notice);
+        if notice.until > 0 {
+            self.heard_at = self.calls;
+        }
+        if notice.is_resumption() {
+            self.settling = Some(now + SETTLING);
+        }
         let mut is_any_void = false;
         for segment in &mut self.segments {
             let void = segment.void(&mut self.nodes, notice);
@@ -30,26 +43,46 @@ impl Queue {
         }
     }
 
-    /// Something may have been said: the driver is to look.
+    /// A look has shown how the key stands.
+    pub(crate) fn seen(&mut self, notice: Notice, now: Instant, wakes: &mut Wakes) {
+        let was_missed = std::mem::take(&mut self.missed);
+        let was_paused = notice.now < self.heard.paused;
+        self.next_look = Some(now + LOOK);
+        if notice.until == 0 && (was_missed || was_paused) {
+            // A pause may have been over before its time, and nobody told.
+            self.heard.paused = 0;
+            self.hear(Notice::resumption(notice.now), now, wakes);
+        } else {
+            self.hear(notice, now, wakes);
+        }
+    }
+
+    /// Something may have been said: the driver is to look, until it is answered.
     pub(crate) fn miss(&mut self) {
         self.missed = self.last_slot().is_some();
+        self.next_look = None;
     }
 
     /// Whether to look now; if not, plans when. Slots that come soon are not worth it.
     pub(crate) fn looks(&mut self, now: Instant, is_told: bool) -> bool {
-        if std::mem::take(&mut self.missed) {
-            self.next_look = None;
-            return true;
-        }
-        if is_told || self.last_slot().is_none_or(|due| due <= now + LOOK) {
+        if !self.missed && (is_told || self.last_slot().is_none_or(|due| due <= now + LOOK)) {
             self.next_look = None;
             return false;
         }
-        let is_time = self.next_look.is_some_and(|at| at <= now);
-        if is_time || self.next_look.is_none() {
-            self.next_look = Some(now + LOOK);
+        let is_time = self.next_look.is_none_or(|at| at <= now);
+        if is_time {
+            let pause = if self.missed { LOOK_AGAIN } else { LOOK };
+            self.next_look = Some(now + pause);
         }
         is_time
+    }
+
+    /// Whether others still give slots back, and nobody is to be answered at once.
+    pub(super) fn settles(&mut self, now: Instant) -> bool {
+        if self.settling.is_some_and(|until| now >= until) {
+            self.settling = None;
+        }
+        self.settling.is_some()
     }
 
     /// When the last slot comes that is held.

@@ -36,6 +36,7 @@ mod tests;
 
 pub(crate) use self::bound::Bound;
 pub(crate) use self::departing::Departing;
+pub(crate) use self::hear::SETTLING;
 pub(crate) use self::held::{Call, Held, hold};
 pub(crate) use self::lines::{Joined, Lines, Newcomer};
 pub(crate) use self::queue::{Refusal, WaiterId};
@@ -115,7 +116,8 @@ impl Who {
 
 impl Line {
     fn new(key: Key, epoch: Arc<Epoch>) -> Self {
-        let queue = Queue::new(epoch.guard.clone());
+        let mut queue = Queue::new(epoch.guard.clone());
+        queue.settling = epoch.pauses.settling(&key);
         Self {
             key,
             epoch,

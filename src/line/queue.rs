@@ -44,11 +44,16 @@ pub(crate) struct Queue {
     pub(super) gathered: usize,
     /// Since when, whatever has changed meanwhile.
     pub(super) put_off_since: Option<Instant>,
-    /// What was said last of slots that are held.
+    /// How many calls have asked for slots, and how many had when something was heard last.
+    pub(super) calls: u64,
+    pub(super) heard_at: u64,
+    /// What was said of slots that are held.
     pub(super) heard: Notice,
+    /// Until when others give slots back, as a pause is over.
+    pub(super) settling: Option<Instant>,
     /// Whether something may have been said that was not heard.
     pub(super) missed: bool,
-    /// When to look whether something was said, where nobody tells.
+    /// When to look whether something was said.
     pub(super) next_look: Option<Instant>,
     /// How closely the store's clock was known when all slots were last read by it.
     pub(super) known: Duration,
@@ -98,7 +103,10 @@ impl Queue {
             gathering: None,
             gathered: 0,
             put_off_since: None,
+            calls: 0,
+            heard_at: 0,
             heard: Notice::default(),
+            settling: None,
             missed: false,
             next_look: None,
             known: Duration::MAX,
@@ -135,7 +143,10 @@ impl Queue {
     /// Whether the next call is to be made at once.
     pub(crate) fn wants_to_ask(&self) -> bool {
         let mut segments = self.segments.iter();
-        !self.asking && self.gathering.is_none() && segments.any(Segment::wants_slots)
+        !self.asking
+            && self.gathering.is_none()
+            && self.settling.is_none()
+            && segments.any(Segment::wants_slots)
     }
 
     /// The slots to be given back in one call, in the order in which they were handed out, as that
@@ -161,6 +172,9 @@ impl Queue {
         if bound != Bound::Unlimited || self.gathered >= LARGEST_CALL {
             // It may be refused, and is to know that at once; or the call is full.
             self.gathering = None;
+            if bound == Bound::Now {
+                self.settling = None;
+            }
         }
         let place = self.segments.len() - 1;
         let node = Node::new(arrival, cost, bound, self.first_segment + place as u64);
@@ -247,7 +261,9 @@ impl Queue {
     /// Takes a slot that has come and was not used: for the front waiter, if there is time left.
     pub(crate) fn give(&mut self, held: Held, now: Instant, wakes: &mut Wakes) {
         self.drop_empty_segments();
-        let is_void = self.heard.voids_new(held.slot.at, held.reserved);
+        // Its slot has come: nothing is void there but by a pause.
+        let is_void =
+            held.slot.at < self.heard.paused && self.heard.voids(held.slot.at, held.reserved);
         match self.segments.front_mut() {
             Some(front) if front.cost == held.slot.cost && now < held.expires && !is_void => {
                 front.add_slot(held);
@@ -291,7 +307,7 @@ impl Queue {
     pub(super) fn next_event(&self) -> Option<Instant> {
         let front = self.segments.iter().find(|segment| !segment.is_empty());
         let slot = front.and_then(Segment::next_slot).map(|held| held.due);
-        let others = [self.patience, self.gathering, self.next_look];
+        let others = [self.patience, self.gathering, self.next_look, self.settling];
         slot.into_iter().chain(others.into_iter().flatten()).min()
     }
 

@@ -16,6 +16,11 @@ pub trait Listen: Send + Sync {
 
     /// Something may have been said of any key.
     fn gap(&self);
+
+    /// Whether anybody waits who has to hear at once. Default: `true`.
+    fn is_waiting(&self) -> bool {
+        true
+    }
 }
 
 /// The listeners of a store.
@@ -39,6 +44,15 @@ impl Listeners {
     )]
     pub(crate) fn gap(&self) {
         self.each(|listener| listener.gap());
+    }
+
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only a server is out of sight")
+    )]
+    pub(crate) fn wait(&self) -> bool {
+        let listeners: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        listeners.iter().any(|it| it.is_waiting())
     }
 
     /// Not under the lock, as a listener may be told something itself.

@@ -81,12 +81,13 @@ impl Answer {
         list.into_iter().map(item).collect()
     }
 
-    /// The one item of `RateLimit`: who it is about, `r` and `t`.
+    /// The one item of `RateLimit`: who it is about, `r` and `t`, or 0 where that is left out.
     pub(crate) fn rate_limit(&self) -> (String, i64, u64) {
         let mut items = self.items("ratelimit");
         let (name, parameters) = items.pop().expect("an item");
         assert!(items.is_empty(), "{items:?}");
-        let t = parameters["t"].try_into().expect("a time to come");
+        let t = parameters.get("t").copied().unwrap_or(0);
+        let t = t.try_into().expect("a time to come");
         (name, parameters["r"], t)
     }
 

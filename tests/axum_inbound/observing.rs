@@ -68,6 +68,7 @@ async fn nothing_is_refused_and_everything_is_reported() {
     let layer = by_client(&limiter(Quota::per_hour(2)))
         .max_wait(Duration::from_secs(100_000))
         .observe_only()
+        .rate_limit_headers(true)
         .on_refused(on_refused);
     let app = app().layer(layer).layer(from_fn(show));
     let server = Server::start(app).await;
@@ -136,4 +137,16 @@ async fn who_is_exempt_is_not_reported() {
         assert_eq!(client.get("/").await.body, "granted");
     }
     assert!(reports.lock().expect("no panic").is_empty());
+}
+
+#[tokio::test]
+async fn clients_do_not_slow_down_for_a_limit_that_is_tried_out() {
+    let layer = by_client(&limiter(Quota::per_hour(1))).observe_only();
+    let server = Server::start(app().layer(layer)).await;
+    let client = Client::new(&server, "a");
+    for _ in 0..3 {
+        let answer = client.get("/").await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert!(!answer.has("ratelimit") && !answer.has("ratelimit-policy"));
+    }
 }

@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use redis::aio::ConnectionManager;
 use tokio::time::{Instant, sleep};
-use tower_throttle::Permit;
 use tower_throttle::store::{RedisStore, Store};
+use tower_throttle::{Algorithm, Limiter, Permit, Quota, WindowStart};
 
 use crate::support::errors::bounded;
 use crate::support::redis_server::RedisServer;
@@ -174,4 +174,57 @@ async fn who_is_told_that_a_pause_is_over_forgets_what_was_refused() {
 #[tokio::test]
 async fn who_is_not_told_that_a_pause_is_over_does_not_remember_for_long() {
     resumes_others(Way::Manager).await;
+}
+
+/// Slots behind the old end of a pause are given back before anybody asks anew.
+async fn resumes_all(algorithm: Algorithm) {
+    let server = RedisServer::start();
+    let quota = Quota::per_second(10).algorithm(algorithm);
+    let limiter = async || {
+        let store = connect(&server, &Way::Scripts).await;
+        build(Limiter::builder().quota(quota).store(store))
+    };
+    let limiters = [limiter().await, limiter().await];
+    let start = Instant::now();
+    limiters[0]
+        .pause("a", start + SECOND * 30)
+        .await
+        .expect("a pause");
+    let callers = limiters.iter().flat_map(|limiter| {
+        let caller = |_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                for _ in 0..2 {
+                    limiter.acquire("a").await.expect("a permit");
+                }
+            })
+        };
+        (0..3).map(caller)
+    });
+    let callers: Vec<_> = callers.collect();
+    sleep(SECOND).await;
+    limiters[1].resume("a").await.expect("no pause");
+    for caller in bounded(join_all(callers)).await {
+        caller.expect("no panic");
+    }
+    assert!(
+        start.elapsed() < SECOND * 20,
+        "{algorithm:?}: {:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_in_several_processes_goes_on_when_a_pause_is_over_before_its_time() {
+    let all = [
+        Algorithm::SlidingLog,
+        Algorithm::SlidingBuckets { buckets: 10 },
+        Algorithm::Spacing,
+        Algorithm::LeakyBucket { capacity: 50 },
+        Algorithm::Gcra { burst: 5 },
+        Algorithm::FixedWindow {
+            start: WindowStart::Clock,
+        },
+    ];
+    join_all(all.map(resumes_all)).await;
 }

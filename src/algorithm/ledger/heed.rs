@@ -53,17 +53,25 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// Whether a slot is not to be used by whoever holds it when this is heard.
+    /// Whether a slot is not to be used by whoever holds it, or has asked for it, when this is heard.
     #[must_use]
     pub fn voids(&self, at: u64, reserved: u64) -> bool {
         at < self.until && reserved <= self.since
     }
 
-    /// Whether a slot is not to be used that is handed out after this was heard. What was reserved at the
-    /// very moment has taken account of it, unless it lies within the pause; otherwise, where time stands
-    /// still, one would be asked for after the other.
-    pub(crate) fn voids_new(&self, at: u64, reserved: u64) -> bool {
-        self.voids(at, reserved) && (reserved < self.since || at < self.paused)
+    /// Whether this says that a pause is over before its time.
+    pub(crate) fn is_resumption(&self) -> bool {
+        self.until == END_OF_TIME
+    }
+
+    /// What it would have been if nobody had heard that a pause is over.
+    pub(crate) fn resumption(now: u64) -> Self {
+        Self {
+            now,
+            since: now,
+            until: END_OF_TIME,
+            paused: 0,
+        }
     }
 
     /// Both in one: voids what either does, and perhaps more.

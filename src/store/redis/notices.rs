@@ -9,18 +9,21 @@ use redis::aio::PubSub;
 use redis::{Client, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::store::Notice;
 use crate::store::listen::Listeners;
 
-/// How long the server may take to answer.
+/// How long the server may take to subscribe.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long it may be silent until it is asked whether it is still there.
-const SILENCE: Duration = Duration::from_secs(5);
+/// How long it may be silent until it is asked whether it is still there, and how long it may take to say
+/// so: while somebody waits, who is to stop within a second, and while nobody does.
+const SILENCE: Duration = Duration::from_millis(300);
+const LONG_SILENCE: Duration = Duration::from_secs(5);
+const PING: Duration = Duration::from_millis(500);
 
 /// The pause after a connection was lost; it doubles with each that cannot be made.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -49,7 +52,12 @@ impl Ear {
         notices
             .is_listening
             .store(connection.is_some(), Ordering::Release);
-        let task = home.spawn(listen(client, channel, connection, notices));
+        // Should the runtime shut down, nobody hears any more.
+        let deaf = Deaf(notices.clone());
+        let task = home.spawn(async move {
+            let _deaf = deaf;
+            listen(client, channel, connection, notices).await;
+        });
         Self(task.abort_handle())
     }
 }
@@ -150,15 +158,27 @@ async fn listen(
 /// Until the connection is lost.
 async fn hear(connection: PubSub, notices: &Notices) {
     let (mut sink, mut messages) = connection.split();
+    let mut heard = Instant::now();
     loop {
         match timeout(SILENCE, messages.next()).await {
             Ok(Some(message)) => notices.hear(message.get_payload_bytes()),
             Ok(None) => return,
-            Err(_) => match timeout(PATIENCE, sink.ping::<Value>()).await {
+            Err(_) if heard.elapsed() < LONG_SILENCE && !notices.listeners.wait() => continue,
+            Err(_) => match timeout(PING, sink.ping::<Value>()).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) | Err(_) => return,
             },
         }
+        heard = Instant::now();
+    }
+}
+
+/// Says so when it is dropped.
+struct Deaf(Arc<Notices>);
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        self.0.is_listening.store(false, Ordering::Release);
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Options {
     pub(super) retry_after: bool,
     pub(super) x_rate_limit_headers: bool,
     pub(super) observe_only: bool,
+    /// Whether what is granted may be given back.
+    pub(super) is_forgetful: bool,
     pub(super) on_refused: Option<OnRefused>,
 }
 
@@ -53,6 +55,10 @@ impl<F, C> Answers<F, C> {
         } else {
             self.options.max_wait
         }
+    }
+
+    pub(super) fn is_forgetful(&self) -> bool {
+        self.options.is_forgetful
     }
 
     /// Reports a request that is refused, or yields it where it passes nevertheless.
@@ -96,7 +102,8 @@ impl<F, C> Answers<F, C> {
     {
         let standing = Standing {
             remaining: permit.remaining(),
-            more: permit.reset(),
+            // Of joint quotas, what remains and when all does may be of different ones.
+            more: (permit.epoch().policy.quotas().len() == 1).then(|| permit.reset()),
         };
         let counts = self.charge.counts(response);
         self.write(
@@ -138,6 +145,7 @@ impl Default for Options {
             retry_after: true,
             x_rate_limit_headers: false,
             observe_only: false,
+            is_forgetful: false,
             on_refused: None,
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::refused::Refused;
 use crate::acquire::{Acquire, TryAcquire};
+use crate::error::Error;
 use crate::key::Key;
 use crate::limiter::Limiter;
 use crate::permit::{Decision, Permit};
@@ -19,7 +20,10 @@ pub(super) struct Gate {
     /// As it was when the request came, for whom it refuses.
     policy: Arc<Policy>,
     key: Key,
-    max_wait: Duration,
+    /// Whether what is refused may be had again before long, as what is granted may be given back.
+    is_forgetful: bool,
+    /// Why it does not wait, though it would.
+    full: Option<Error>,
     asks: Asks,
 }
 
@@ -29,41 +33,67 @@ enum Asks {
 }
 
 impl Gate {
-    pub(super) fn new(limiter: &Limiter, key: Key, max_wait: Duration) -> Self {
+    pub(super) fn new(limiter: &Limiter, key: Key, max_wait: Duration, is_forgetful: bool) -> Self {
         let asks = if max_wait.is_zero() {
-            Asks::AtOnce(limiter.try_acquire(&key))
+            at_once(limiter, &key, is_forgetful)
         } else {
-            let acquire = limiter.acquire(&key).keep_place();
-            Asks::Waits(acquire.max_wait(max_wait))
+            let acquire = limiter.acquire(&key).keep_place().max_wait(max_wait);
+            Asks::Waits(if is_forgetful {
+                acquire.forgetful()
+            } else {
+                acquire
+            })
         };
         Self {
             limiter: limiter.clone(),
             policy: limiter.policy(),
             key,
-            max_wait,
+            is_forgetful,
+            full: None,
             asks,
         }
     }
+}
+
+fn at_once(limiter: &Limiter, key: &Key, is_forgetful: bool) -> Asks {
+    let decision = limiter.try_acquire(key);
+    Asks::AtOnce(if is_forgetful {
+        decision.forgetful()
+    } else {
+        decision
+    })
 }
 
 impl Ask for Gate {
     type Refusal = Refused;
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refused>> {
-        let decision = match &mut self.asks {
-            Asks::AtOnce(decision) => ready!(Pin::new(decision).poll(cx)),
-            Asks::Waits(permit) => ready!(Pin::new(permit).poll(cx)).map(Decision::Granted),
+        let decision = loop {
+            match &mut self.asks {
+                Asks::AtOnce(decision) => break ready!(Pin::new(decision).poll(cx)),
+                Asks::Waits(permit) => match ready!(Pin::new(permit).poll(cx)) {
+                    // How long it would take is known to the store, or was told to another.
+                    Err(error) if error.is_line_full() => {
+                        self.full = Some(error);
+                        self.asks = at_once(&self.limiter, &self.key, self.is_forgetful);
+                    }
+                    decision => break decision.map(Decision::Granted),
+                },
+            }
         };
         let refused_by = || (self.key.clone(), self.policy.clone());
         Poll::Ready(match decision {
             Ok(Decision::Granted(permit)) => Ok(permit),
             Ok(Decision::Limited(limited)) => {
                 let (key, policy) = refused_by();
-                Err(Refused::limited(key, policy, limited))
+                Err(match self.full.take() {
+                    Some(full) => Refused::full(key, policy, full, limited),
+                    None => Refused::limited(key, policy, limited),
+                })
             }
             Err(error) => {
                 let (key, policy) = refused_by();
-                Err(Refused::failed(key, policy, error, self.max_wait))
+                Err(Refused::failed(key, policy, error))
             }
         })
     }
@@ -74,9 +104,9 @@ impl Ask for Gate {
     /// another's by then, and the service would be called more often than the limit allows.
     fn again(&mut self, expired: Permit) {
         match &mut self.asks {
-            Asks::AtOnce(decision) => {
+            Asks::AtOnce(_) => {
                 expired.forfeit();
-                *decision = self.limiter.try_acquire(&self.key);
+                self.asks = at_once(&self.limiter, &self.key, self.is_forgetful);
             }
             Asks::Waits(permit) => permit.again(expired),
         }

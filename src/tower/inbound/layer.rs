@@ -147,7 +147,9 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// [`Gcra`](crate::Algorithm::Gcra) keep one number, from which a departure cannot be taken that
     /// others have followed: it stays charged.
     ///
-    /// To give a slot back takes a call to the store. The headers tell how the key stood before.
+    /// To give a slot back takes a call to the store, and so does each refusal: what another process gives back
+    /// is to be had at once, so the [denial cache](crate::LimiterBuilder::denial_cache) is not asked. The
+    /// headers are those from before a slot is given back.
     #[must_use]
     pub fn charge_when<D>(self, charge: D) -> InboundLayer<K, F, D> {
         InboundLayer {
@@ -155,7 +157,10 @@ impl<K, F, C> InboundLayer<K, F, C> {
             key: self.key,
             refusal: self.refusal,
             charge,
-            options: self.options,
+            options: Options {
+                is_forgetful: true,
+                ..self.options
+            },
         }
     }
 
@@ -164,11 +169,13 @@ impl<K, F, C> InboundLayer<K, F, C> {
     ///
     /// A request is decided on as without a [`max_wait`](Self::max_wait), and counts if it is granted. If
     /// it would be refused, for whatever reason, it passes, and its extensions and those of its response
-    /// hold the [`Refused`]. The headers tell how the key stands, but there is no `Retry-After`. What is
-    /// left of a delay is the call to the store.
+    /// hold the [`Refused`]. There are no headers, lest clients slow down that heed them, unless
+    /// [asked for](Self::rate_limit_headers) afterwards. What is left of a delay is the call to the store.
     #[must_use]
     pub fn observe_only(mut self) -> Self {
         self.options.observe_only = true;
+        self.options.rate_limit_headers = false;
+        self.options.x_rate_limit_headers = false;
         self
     }
 

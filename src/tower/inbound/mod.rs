@@ -44,7 +44,7 @@
 //!
 //! ```text
 //! RateLimit-Policy: "api";q=10, "api:10/s";q=10;w=1, "api:5000/h";q=5000;w=3600
-//! RateLimit: "api";r=7;t=3600
+//! RateLimit: "api";r=7
 //! ```
 //!
 //! `"api"` is the policy as a whole, by its [name](crate::LimiterBuilder::name), or else its
@@ -55,10 +55,10 @@
 //! - `r` is how many more requests could depart when this one was decided on; no more than `q`, though a
 //!   burst may hold more.
 //! - `t` is the time by which more can depart, in seconds, rounded up. For a refused request that is when it
-//!   could depart itself. For one that was granted it is a bound: by then, all do again that the quotas
-//!   allow, the first of them perhaps sooner.
-//! - `Retry-After` is the same as `t`, so never earlier than true and never 0. When the line is full, nobody
-//!   knows when there is a slot; then it is the longest wait, as by then all who wait now are gone.
+//!   could depart itself. For one that was granted by one quota it is a bound: by then, all do again that
+//!   the quota allows, the first of them perhaps sooner. For one that was granted by joint quotas it is left
+//!   out, as few may remain of one while another takes long until all do.
+//! - `Retry-After` is the same as `t`, so never earlier than true and never 0.
 //!
 //! Where a server has several layers, each adds its items to the two lists. Give their limiters names, by
 //! which a client tells them apart. A `Retry-After` that is there stays, whatever the `t` of a layer that let

@@ -110,7 +110,7 @@ mod tests {
     fn over_the_limit_it_names_the_policy() {
         let limited = Limited::new(SECOND, 0, SECOND);
         let over = Refused::limited("a".into(), policy(r#"b"\/"#), limited);
-        let full = Refused::failed("a".into(), policy(r#"b"\/"#), Error::line_full(3), SECOND);
+        let full = Refused::failed("a".into(), policy(r#"b"\/"#), Error::line_full(3));
         for refused in [over, full] {
             let expected = json!({
                 "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -130,7 +130,7 @@ mod tests {
             json!({ "title": "Bad Request", "status": 400, "detail": "no \"x\"\n\u{e9}" });
         assert_eq!(answer(&missing), (StatusCode::BAD_REQUEST, expected));
 
-        let empty = Refused::failed("".into(), policy("a"), Error::empty_key(), SECOND);
+        let empty = Refused::failed("".into(), policy("a"), Error::empty_key());
         let (status, body) = answer(&empty);
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert_eq!(body["detail"], "the request has an empty key");

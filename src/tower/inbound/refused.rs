@@ -79,15 +79,12 @@ impl Refused {
 
     /// How long until a request may depart, if no other comes before it; `None` if that is not known, which
     /// is where the status is not 429.
-    ///
-    /// For a line that is full, it is the longest wait: by then, all who wait now are gone.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         self.delay
     }
 
-    /// How long until as many requests may depart at once as the quotas allow; `None` unless the key [is over
-    /// its limit](Self::is_limited).
+    /// How long until as many requests may depart at once as the quotas allow; `None` where the delay is.
     #[must_use]
     pub fn reset(&self) -> Option<Duration> {
         self.reset
@@ -120,17 +117,21 @@ impl Refused {
 
     /// The request is over the limit, by a decision at once.
     pub(super) fn limited(key: Key, policy: Arc<Policy>, limited: Limited) -> Self {
-        let error = Error::too_long(Duration::ZERO, limited);
-        Self::failed(key, policy, error, Duration::ZERO)
+        Self::failed(key, policy, Error::too_long(Duration::ZERO, limited))
     }
 
-    /// The request got no permit, though it would have waited so long.
-    pub(super) fn failed(key: Key, policy: Arc<Policy>, error: Error, max_wait: Duration) -> Self {
-        let delay = if error.is_line_full() {
-            Some(policy.max_wait().map_or(max_wait, |it| it.min(max_wait)))
-        } else {
-            error.limited().map(Limited::delay)
-        };
+    /// The line is full, and so is the key.
+    pub(super) fn full(key: Key, policy: Arc<Policy>, error: Error, limited: Limited) -> Self {
+        Self {
+            delay: Some(limited.delay()),
+            reset: Some(limited.reset()),
+            ..Self::failed(key, policy, error)
+        }
+    }
+
+    /// The request got no permit.
+    pub(super) fn failed(key: Key, policy: Arc<Policy>, error: Error) -> Self {
+        let delay = error.limited().map(Limited::delay);
         let is_empty = error.is_invalid_key();
         Self {
             delay,
@@ -157,7 +158,8 @@ impl Refused {
 
     /// What the header fields say of the key.
     pub(super) fn standing(&self) -> Option<Standing> {
-        self.delay.map(|more| Standing { remaining: 0, more })
+        let more = self.delay;
+        more.map(|_| Standing { remaining: 0, more })
     }
 
     fn new(key: Option<Key>, policy: Arc<Policy>, error: Error) -> Self {

@@ -74,7 +74,12 @@ where
         let (inner, answers) = (self.inner.clone(), self.answers.clone());
         match self.key.extract(&request) {
             Extracted::Key(key) => {
-                let gate = Gate::new(&self.limiter, key, answers.max_wait());
+                let gate = Gate::new(
+                    &self.limiter,
+                    key,
+                    answers.max_wait(),
+                    answers.is_forgetful(),
+                );
                 ResponseFuture::new(inner, request, Some(gate), None, answers)
             }
             Extracted::Exempt => ResponseFuture::new(inner, request, None, None, answers),
