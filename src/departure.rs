@@ -22,7 +22,7 @@ pub struct Departure {
 }
 
 impl Departure {
-    /// How long the request waited for its permit.
+    /// How long the request waited for its permit; of several attempts, the last.
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.waited

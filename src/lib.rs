@@ -29,7 +29,6 @@
 //! | a tower service | [`ThrottleLayer`] |
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
 //! | an axum server, or any tower server of HTTP | [`ThrottleLayer::inbound`] |
-//! | what an upstream says of its limits | [`feedback`] |
 //! | a pause for all replicas | [`Limiter::pause`], [`Limiter::resume`] |
 //! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |

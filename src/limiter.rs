@@ -45,7 +45,7 @@ pub struct Limiter {
 impl Limiter {
     /// Starts a limiter.
     ///
-    /// Defaults: an embedded [`MemoryStore`], no buffer, any wait and any length of line; at least
+    /// Defaults: an embedded [`MemoryStore`](crate::store::MemoryStore), no buffer, any wait and any length of line; at least
     /// one quota has to be given.
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder::new()
@@ -180,7 +180,7 @@ impl Limiter {
     /// when an upstream [answers](crate::feedback) with 429. Those who wait keep their order and go on
     /// waiting, also those who hold slots already: in this process they stop at once, in others when
     /// word of it reaches them, which takes about as long as a round trip to the store, or at most half a
-    /// second where the store [does not tell](Store::is_listening). After the pause, requests depart as the
+    /// second where the store [does not tell](crate::store::Store::is_listening). After the pause, requests depart as the
     /// quotas allow. Those whose bound on waiting ends before are refused.
     ///
     /// A pause is kept with the state of the quotas that are set now; if they
@@ -215,6 +215,10 @@ impl Limiter {
     }
 
     /// Ends a [pause](Self::pause), and whatever else an upstream has said of a key, for all replicas.
+    ///
+    /// Those who wait with slots behind the end of the pause give them back, and ask for others a sixth of a
+    /// second later, when all replicas have done so. A pause of quotas that have [changed](Self::set_quotas)
+    /// since, and that nobody waits by any more, comes back with them.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -123,10 +123,6 @@ impl Pauses {
     }
 
     /// Whether a pause began after this slot: what the request says that had it is old.
-    #[cfg_attr(
-        not(any(feature = "tower", feature = "reqwest")),
-        expect(dead_code, reason = "only the adapters read responses")
-    )]
     pub(crate) fn are_newer(&self, key: &Key, departed: u64) -> bool {
         let is_newer = |pause: &Pause| (pause.until > 0).then_some(departed < pause.since);
         self.most(key, is_newer).unwrap_or(false)

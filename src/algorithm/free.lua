@@ -10,11 +10,10 @@ local free = {}
 -- Whether slot a was handed out after slot b.
 local function is_after(a, b)
   if a[1] ~= b[1] then return a[1] > b[1] end
-  if a[2] ~= b[2] then return a[2] > b[2] end
   for i = 4, math.min(#a, #b) do
     if a[i] ~= b[i] then return a[i] > b[i] end
   end
-  return #a > #b
+  return a[2] > b[2]
 end
 
 -- Reads what stands in the value of this name behind the holds.

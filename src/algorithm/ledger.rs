@@ -336,9 +336,10 @@ fn settle<C: Count>(counts: &[C], x: u64, record: impl Fn(u64) -> u64, cost: u32
 }
 
 /// Grows with each slot that is handed out, as none of its parts decreases but where slots were
-/// given back before; records and numbers tell apart what departs at the same time.
-fn order(slot: &Slot) -> (u64, u64, &[u64]) {
-    (slot.at, slot.record, slot.receipt.as_slice())
+/// given back before; numbers and records tell apart what departs at the same time. Numbers first: where
+/// they count, the records of processes with different guards are in no order.
+fn order(slot: &Slot) -> (u64, &[u64], u64) {
+    (slot.at, slot.receipt.as_slice(), slot.record)
 }
 
 fn is_last(counters: &[Counter], slot: &Slot) -> bool {

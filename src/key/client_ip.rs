@@ -279,8 +279,8 @@ impl<R: RequestHead> KeyExtractor<R> for ClientIp {
 }
 
 const NO_PEER: &str = "the request does not say which address it comes from: serve an axum router by \
-    `into_make_service_with_connect_info::<SocketAddr>()`, and with another server add a `SocketAddr` to \
-    the request's extensions";
+    `into_make_service_with_connect_info::<SocketAddr>()`, with the feature `axum` of tower-throttle, and with \
+    another server add a `SocketAddr` to the request's extensions";
 
 /// The only value of the header. Of two, one may be the client's own.
 fn single(name: &HeaderName, headers: &HeaderMap) -> Option<IpAddr> {

@@ -19,13 +19,13 @@ pub enum Word {
     Pause {
         /// How long, in microseconds.
         span: u64,
-        /// The [slot](super::Slot::at) of the request that was answered so: if it departed before there
-        /// was a pause, the answer is old, and the pause stays as it is. [`u64::MAX`] for a word that is
-        /// no answer.
+        /// The [slot](super::Slot::at) of the request that was answered so: if it departed before the pause
+        /// was said that holds, or last extended, the answer is old, and the pause stays as it is.
+        /// [`u64::MAX`] for a word that is no answer.
         departed: u64,
     },
-    /// No more than this may depart for so long. While such a word holds, only one that says less
-    /// counts.
+    /// No more than this may be handed out for so long. While such a word holds, only one that says less
+    /// counts. What is given back meanwhile is not handed out again.
     Allow {
         /// The most that may, counted as cost.
         left: u32,

@@ -51,7 +51,12 @@ impl Naive {
     /// In the order of their times, and of their being handed out.
     fn put_on_free_list(&mut self, id: usize) {
         self.free.push(id);
-        let order = |id: &usize| (self.taken[*id].at, self.taken[*id].record, *id);
+        // Where nothing tells which was handed out first, by their records.
+        let is_told = self.rules.iter().any(|rule| rule.receipts() > 0);
+        let order = |id: &usize| {
+            let Taken { at, record, .. } = self.taken[*id];
+            (at, if is_told { 0 } else { record }, *id)
+        };
         self.free.sort_unstable_by_key(order);
     }
 

@@ -44,8 +44,9 @@ mod transaction;
 ///
 /// A store made by [`connect`](Self::connect) has a second connection, on which it hears of
 /// [pauses](crate::Limiter::pause) that others set, from the channel `PREFIX:pauses`. For that, users need
-/// the right to `PUBLISH`, `SUBSCRIBE` and `PING`, and to the channel. Without it, or while that connection
-/// is broken, the limiter looks twice a second for each key of which somebody holds a slot far ahead.
+/// the right to `PUBLISH`, `SUBSCRIBE` and `PING`, and to the channel. Who may not subscribe, or whose
+/// connection is broken, looks twice a second for each key of which somebody holds a slot far ahead. Who may
+/// not publish is heard by none of the others that subscribe: they learn of the pause when they next ask.
 ///
 /// The server's clock must not be set forward, nor may the server evict keys (`maxmemory-policy
 /// noeviction`): either forgets departures that still count. Nor may it be set back while requests wait

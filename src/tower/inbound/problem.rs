@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn it_does_not_tell_what_is_wrong_with_the_store() {
         let error = Error::store(StoreError::new("10.0.0.7 refused the connection"));
-        let refused = Refused::failed("a".into(), policy("a"), error, SECOND);
+        let refused = Refused::failed("a".into(), policy("a"), error);
         let expected = json!({ "title": "Service Unavailable", "status": 503 });
         assert_eq!(
             answer(&refused),
