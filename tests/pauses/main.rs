@@ -4,6 +4,7 @@
 mod support;
 
 mod embedded;
+mod remote;
 mod replicas;
 
 use std::time::Duration;
