@@ -37,10 +37,7 @@ impl Acquire {
     }
 
     /// Is not refused by what was refused before, nor remembered itself.
-    #[cfg_attr(
-        not(feature = "tower"),
-        expect(dead_code, reason = "only a server gives back what does not count")
-    )]
+    #[cfg(feature = "tower")]
     pub(crate) fn forgetful(mut self) -> Self {
         self.wait.is_forgetful = true;
         self
@@ -132,10 +129,7 @@ impl TryAcquire {
     }
 
     /// Is not refused by what was refused before, nor remembered itself.
-    #[cfg_attr(
-        not(feature = "tower"),
-        expect(dead_code, reason = "only a server gives back what does not count")
-    )]
+    #[cfg(feature = "tower")]
     pub(crate) fn forgetful(mut self) -> Self {
         self.wait.is_forgetful = true;
         self

@@ -44,8 +44,8 @@ mod transaction;
 ///
 /// A store made by [`connect`](Self::connect) has a second connection, on which it hears of
 /// [pauses](crate::Limiter::pause) that others set, from the channel `PREFIX:pauses`. While anybody waits in
-/// this process, it asks there for a sign of life three times a second, so that it knows within a second if it
-/// is deaf. For that, users need
+/// this process, it asks there for a sign of life every two seconds: a connection that is dead and does not
+/// say so is noticed within three, and one that is closed at once. For that, users need
 /// the right to `PUBLISH`, `SUBSCRIBE` and `PING`, and to the channel. Who may not subscribe, or whose
 /// connection is broken, looks twice a second for each key of which somebody holds a slot far ahead. Who may
 /// not publish is heard by none of the others that subscribe: they learn of the pause when they next ask.

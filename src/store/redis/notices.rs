@@ -19,10 +19,11 @@ use crate::store::listen::Listeners;
 /// How long the server may take to subscribe.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long it may be silent until it is asked whether it is still there, and how long it may take to say
-/// so: while somebody waits, who is to stop within a second, and while nobody does.
-const SILENCE: Duration = Duration::from_millis(300);
-const LONG_SILENCE: Duration = Duration::from_secs(5);
+/// How long it may be silent until it is asked whether it is still there: while somebody waits, and while
+/// nobody does; and how long it may take to say so. A connection that is closed is noticed at once; this is
+/// for one that is dead and does not say so.
+const SILENCE: Duration = Duration::from_secs(2);
+const LONG_SILENCE: Duration = Duration::from_secs(6);
 const PING: Duration = Duration::from_millis(500);
 
 /// The pause after a connection was lost; it doubles with each that cannot be made.
