@@ -36,10 +36,10 @@ impl Acquire {
         }
     }
 
-    /// Is not refused by what was refused before, nor remembered itself.
+    /// Sets whether it is neither refused by what was refused before, nor remembered itself.
     #[cfg(feature = "tower")]
-    pub(crate) fn forgetful(mut self) -> Self {
-        self.wait.is_forgetful = true;
+    pub(crate) fn forgetful(mut self, is_forgetful: bool) -> Self {
+        self.wait.is_forgetful = is_forgetful;
         self
     }
 
@@ -128,10 +128,10 @@ impl TryAcquire {
         self
     }
 
-    /// Is not refused by what was refused before, nor remembered itself.
+    /// Sets whether it is neither refused by what was refused before, nor remembered itself.
     #[cfg(feature = "tower")]
-    pub(crate) fn forgetful(mut self) -> Self {
-        self.wait.is_forgetful = true;
+    pub(crate) fn forgetful(mut self, is_forgetful: bool) -> Self {
+        self.wait.is_forgetful = is_forgetful;
         self
     }
 }

@@ -36,7 +36,7 @@ impl Epoch {
         cost: u32,
         sent: Instant,
     ) -> Verdict {
-        if self.lines.contain(key) || self.pauses.are_elsewhere(key, &self.policy) {
+        if self.keeps(key) {
             return Verdict::Unknown;
         }
         let guard = self.guard.current_micros();
@@ -69,8 +69,7 @@ impl Epoch {
 
     /// Asks any other store that [is local](crate::store::Store::is_local).
     pub(crate) fn ask_local(self: &Arc<Self>, key: &Key, cost: u32, sent: Instant) -> Verdict {
-        let is_simple = self.store.is_local() && !self.lines.contain(key);
-        if !is_simple || self.pauses.are_elsewhere(key, &self.policy) {
+        if !self.store.is_local() || self.keeps(key) {
             return Verdict::Unknown;
         }
         let guard = self.guard.current();
@@ -121,6 +120,12 @@ impl Epoch {
             }
             None => Verdict::Unknown,
         }
+    }
+
+    /// Whether others wait for the key, or it is paused in a way that the store does not know of.
+    #[inline(always)]
+    fn keeps(&self, key: &Key) -> bool {
+        self.lines.contain(key) || self.pauses.are_elsewhere(key, &self.policy)
     }
 
     /// The slot came too late.

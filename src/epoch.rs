@@ -115,9 +115,8 @@ impl Epochs {
             .filter_map(Weak::upgrade)
             .find(|epoch| epoch.policy.id() == policy.id());
         let next = same.unwrap_or_else(|| {
-            let next = self.clone().current().succeeded_by(policy);
-            let first = Arc::downgrade(first);
-            let next = Arc::new(Epoch { first, ..next });
+            let current = self.clone().current();
+            let next = Arc::new(current.succeeded_by(policy, Arc::downgrade(first)));
             known.push(Arc::downgrade(&next));
             next
         });
@@ -128,10 +127,7 @@ impl Epochs {
 
     /// How many lines there are in all epochs.
     pub(crate) fn lines(&self) -> usize {
-        let known = self.0.later.known.lock();
-        let epochs = known.iter().filter_map(Weak::upgrade);
-        let later: usize = epochs.map(|epoch| epoch.lines.len()).sum();
-        self.0.lines.len() + later
+        self.0.all_lines()
     }
 }
 
@@ -150,7 +146,7 @@ impl Epoch {
     /// Something was said of a key under the quotas of this epoch: whoever waits for it keeps to that,
     /// whatever quotas were set when it came.
     pub(crate) fn hear(&self, key: &Key, notice: Notice) {
-        self.note(key, notice);
+        self.pauses.note(key, &self.policy, notice);
         self.each(|epoch| {
             epoch.forget_denial(key);
             epoch.lines.hear(key, notice);
@@ -171,7 +167,7 @@ impl Epoch {
     }
 
     /// The store stays, and what was learnt about it.
-    fn succeeded_by(&self, policy: Policy) -> Self {
+    fn succeeded_by(&self, policy: Policy, first: Weak<Self>) -> Self {
         Self {
             store: self.store.clone(),
             embedded: self.embedded.clone(),
@@ -180,7 +176,7 @@ impl Epoch {
             guard: Arc::new(self.guard.with_floor(policy.guard())),
             clock: self.clock.clone(),
             pauses: self.pauses.clone(),
-            first: self.first.clone(),
+            first,
             policy: Arc::new(policy),
             later: Later::default(),
         }
@@ -190,15 +186,11 @@ impl Epoch {
 /// The first epoch listens for all.
 impl Listen for Epoch {
     fn hear(&self, policy: &str, key: &Key, notice: Notice) {
-        for epoch in self.family() {
+        self.each(|epoch| {
             if epoch.policy.id() == policy {
-                epoch.hear(key, notice);
-                return;
+                Self::hear(epoch, key, notice);
             }
-        }
-        if self.policy.id() == policy {
-            Self::hear(self, key, notice);
-        }
+        });
     }
 
     fn gap(&self) {
@@ -211,14 +203,15 @@ impl Listen for Epoch {
     }
 
     fn is_waiting(&self) -> bool {
-        self.are_waiting()
+        self.all_lines() > 0
     }
 }
 
 impl Epoch {
-    /// Whether anybody waits in any of them.
-    fn are_waiting(&self) -> bool {
-        self.lines.len() > 0 || self.family().iter().any(|epoch| epoch.lines.len() > 0)
+    /// How many lines there are in all epochs of the limiter, where this is the first.
+    fn all_lines(&self) -> usize {
+        let later: usize = self.family().iter().map(|epoch| epoch.lines.len()).sum();
+        self.lines.len() + later
     }
 
     /// The epochs after the first that are in use.

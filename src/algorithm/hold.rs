@@ -22,16 +22,13 @@ pub(super) enum Kind {
     Allowance,
 }
 
-impl Hold {
-    /// Whether requests worth so much may not depart at `x`.
-    fn keeps(&self, x: u64, cost: u32) -> bool {
-        x < self.until && self.left < cost
-    }
-}
-
 impl Count for Hold {
     fn earliest(&self, x: u64, _late: u64, cost: u32) -> u64 {
-        if self.keeps(x, cost) { self.until } else { x }
+        if x < self.until && self.left < cost {
+            self.until
+        } else {
+            x
+        }
     }
 
     fn take(&mut self, taken: Taken) -> Receipt {

@@ -105,8 +105,7 @@ impl Queue {
             }
             return is_put_off;
         }
-        let mut segments = self.segments.iter().rev();
-        let Some(last) = segments.find_map(Segment::last_slot) else {
+        let Some(last) = self.last_slot() else {
             return false;
         };
         let gather =

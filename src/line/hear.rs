@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::queue::{Queue, Wakes};
-use super::segment::Segment;
 use crate::store::Notice;
 
 /// How often to look whether something was said, where the store does not tell: other processes are to stop
@@ -65,7 +64,7 @@ impl Queue {
 
     /// Whether to look now; if not, plans when. Slots that come soon are not worth it.
     pub(crate) fn looks(&mut self, now: Instant, is_told: bool) -> bool {
-        if !self.missed && (is_told || self.last_slot().is_none_or(|due| due <= now + LOOK)) {
+        if !self.missed && (is_told || self.last_slot().is_none_or(|held| held.due <= now + LOOK)) {
             self.next_look = None;
             return false;
         }
@@ -83,11 +82,5 @@ impl Queue {
             self.settling = None;
         }
         self.settling.is_some()
-    }
-
-    /// When the last slot comes that is held.
-    fn last_slot(&self) -> Option<Instant> {
-        let mut segments = self.segments.iter().rev();
-        segments.find_map(Segment::last_slot).map(|held| held.due)
     }
 }

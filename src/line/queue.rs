@@ -304,6 +304,11 @@ impl Queue {
         }
     }
 
+    /// The last slot that is held.
+    pub(super) fn last_slot(&self) -> Option<&Held> {
+        self.segments.iter().rev().find_map(Segment::last_slot)
+    }
+
     pub(super) fn next_event(&self) -> Option<Instant> {
         let front = self.segments.iter().find(|segment| !segment.is_empty());
         let slot = front.and_then(Segment::next_slot).map(|held| held.due);

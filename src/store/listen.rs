@@ -1,7 +1,7 @@
 //! Who hears of what is said of keys: [`Listen`].
 
 use std::fmt;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -51,14 +51,16 @@ impl Listeners {
         expect(dead_code, reason = "only a server is out of sight")
     )]
     pub(crate) fn wait(&self) -> bool {
-        let listeners: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        listeners.iter().any(|it| it.is_waiting())
+        self.live().iter().any(|it| it.is_waiting())
     }
 
-    /// Not under the lock, as a listener may be told something itself.
     fn each(&self, tell: impl Fn(&dyn Listen)) {
-        let listeners: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        listeners.iter().for_each(|it| tell(&**it));
+        self.live().iter().for_each(|it| tell(&**it));
+    }
+
+    /// For use without the lock, as a listener may be told something itself.
+    fn live(&self) -> Vec<Arc<dyn Listen>> {
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -38,11 +38,7 @@ impl Gate {
             at_once(limiter, &key, is_forgetful)
         } else {
             let acquire = limiter.acquire(&key).keep_place().max_wait(max_wait);
-            Asks::Waits(if is_forgetful {
-                acquire.forgetful()
-            } else {
-                acquire
-            })
+            Asks::Waits(acquire.forgetful(is_forgetful))
         };
         Self {
             limiter: limiter.clone(),
@@ -56,12 +52,7 @@ impl Gate {
 }
 
 fn at_once(limiter: &Limiter, key: &Key, is_forgetful: bool) -> Asks {
-    let decision = limiter.try_acquire(key);
-    Asks::AtOnce(if is_forgetful {
-        decision.forgetful()
-    } else {
-        decision
-    })
+    Asks::AtOnce(limiter.try_acquire(key).forgetful(is_forgetful))
 }
 
 impl Ask for Gate {
