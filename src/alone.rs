@@ -92,6 +92,7 @@ impl Epoch {
             mut outcomes,
             remaining,
             reset,
+            ..
         } = match reserved {
             Ok(reserved) => reserved,
             Err(error) => return Verdict::Failed(Box::new(error)),

@@ -25,6 +25,8 @@ pub(crate) struct StoreClock {
 
 #[derive(Debug, Default)]
 struct Known {
+    /// Which of the store's clocks it is.
+    clock: u64,
     /// What the calls of this period say.
     current: Option<Period>,
     /// What those of the last one said in the end, and when.
@@ -63,10 +65,16 @@ impl StoreClock {
         u64::try_from(shows).ok()
     }
 
-    /// What is known after the store has said `now` in a call.
-    pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64) -> Offset {
+    /// What is known after the store has said `now` in a call, by this one of its clocks.
+    pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64, clock: u64) -> Offset {
         let call = Offset::of_call(self.origin, sent, received, now);
         let mut known = self.known.lock();
+        if known.clock != clock {
+            *known = Known {
+                clock,
+                ..Known::default()
+            };
+        }
         if let Some(period) = known.current
             && received.saturating_duration_since(period.start) >= PERIOD
         {
@@ -182,7 +190,7 @@ mod tests {
     fn a_slot_lies_between_sending_and_answer_of_its_call() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        let offset = clock.observe(after(start, 0), after(start, 40), says(1_000));
+        let offset = clock.observe(after(start, 0), after(start, 40), says(1_000), 0);
         let close = Duration::from_micros(3);
         assert!(offset.earliest(says(1_000)) <= after(start, 0));
         assert!(offset.latest(says(1_000)) >= after(start, 40));
@@ -193,8 +201,8 @@ mod tests {
     fn a_late_answer_is_read_by_what_is_known_from_others() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000));
-        let offset = clock.observe(after(start, 10), after(start, 60), says(1_012));
+        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
+        let offset = clock.observe(after(start, 10), after(start, 60), says(1_012), 0);
         assert!(offset.uncertainty() < Duration::from_millis(2));
         assert!(offset.latest(says(2_000)) <= after(start, 1_002));
         assert!(offset.earliest(says(2_000)) >= after(start, 999));
@@ -204,10 +212,20 @@ mod tests {
     fn a_clock_that_was_set_is_believed() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000));
-        let offset = clock.observe(after(start, 100), after(start, 101), says(50));
+        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
+        let offset = clock.observe(after(start, 100), after(start, 101), says(50), 0);
         assert!(offset.latest(says(60)) >= after(start, 110));
         assert!(offset.latest(says(60)) <= after(start, 112));
+    }
+
+    #[test]
+    fn what_is_known_of_one_clock_says_nothing_of_another() {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
+        // The other is ahead, by less than this answer leaves open.
+        let other = clock.observe(after(start, 10), after(start, 60), says(1_030), 1);
+        assert!(other.latest(says(2_000)) >= after(start, 1_030));
     }
 
     #[test]
@@ -216,7 +234,7 @@ mod tests {
         let start = Instant::now();
         assert_eq!(clock.shows(start), None);
         // The store answered at once, or only just now.
-        clock.observe(after(start, 0), after(start, 40), says(1_000));
+        clock.observe(after(start, 0), after(start, 40), says(1_000), 0);
         let shows = clock.shows(after(start, 100)).unwrap();
         assert!((says(1_100)..=says(1_101)).contains(&shows), "{shows}");
     }
@@ -225,15 +243,16 @@ mod tests {
     fn what_is_old_is_forgotten() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000));
+        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
         for late in [6_000, 12_000] {
             clock.observe(
                 after(start, late),
                 after(start, late + 40),
                 says(1_020 + late),
+                0,
             );
         }
-        let offset = clock.observe(after(start, 18_000), after(start, 18_040), says(19_020));
+        let offset = clock.observe(after(start, 18_000), after(start, 18_040), says(19_020), 0);
         assert!(
             offset.uncertainty() >= Duration::from_millis(39),
             "{offset:?}"

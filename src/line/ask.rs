@@ -147,6 +147,7 @@ impl Queue {
             outcomes,
             remaining,
             reset,
+            ..
         } = reserved;
         let mut granted = Vec::with_capacity(asked.len());
         for (&(id, segment), outcome) in asked.waiters.iter().zip(outcomes) {

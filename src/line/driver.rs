@@ -155,7 +155,12 @@ impl Driver {
                             received,
                             guard,
                             buffer: epoch.policy.buffer(),
-                            offset: epoch.clock.observe(sent, received, reserved.now),
+                            offset: epoch.clock.observe(
+                                sent,
+                                received,
+                                reserved.now,
+                                reserved.clock,
+                            ),
                         };
                         state.queue.answered(&asked, reserved, call, wakes);
                     }

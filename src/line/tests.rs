@@ -216,7 +216,7 @@ impl World {
             received: self.now,
             guard,
             buffer: Duration::ZERO,
-            offset: self.clock.observe(sent, self.now, at),
+            offset: self.clock.observe(sent, self.now, at, 0),
         };
         self.queue
             .answered(&asked, reserved, call, &mut Wakes::new());

@@ -11,16 +11,19 @@ use std::sync::Arc;
 pub struct StoreError {
     message: &'static str,
     unknown: bool,
+    is_outage: bool,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl StoreError {
-    /// An error that says so, of a call that recorded nothing.
+    /// An error that says so, of a call that recorded nothing. Unless told [otherwise](Self::no_outage), the
+    /// store is out, and the limiter's outage policy says what is to be done.
     #[must_use]
     pub fn new(message: &'static str) -> Self {
         Self {
             message,
             unknown: false,
+            is_outage: true,
             source: None,
         }
     }
@@ -37,6 +40,20 @@ impl StoreError {
     pub fn outcome_unknown(mut self) -> Self {
         self.unknown = true;
         self
+    }
+
+    /// The same error, of this call alone: the store answers others, and to ask for the same again is no
+    /// use.
+    #[must_use]
+    pub fn no_outage(mut self) -> Self {
+        self.is_outage = false;
+        self
+    }
+
+    /// Whether the store cannot answer anybody at present, as far as this call shows.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        self.is_outage
     }
 
     /// Whether slots may have been reserved that nobody will use, because the call was lost after

@@ -31,7 +31,8 @@ pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
 /// waiting requests and never polls. [`store_contract`](crate::test_util::store_contract), behind
 /// the feature `test-util`, tests an implementation.
 ///
-/// An implementation answers by its own clock, one for all keys and never a client's, and forgets a
+/// An implementation answers by its own clock, never a client's, and if it has
+/// [several](Reserved::by_clock), always by the same for a key. It forgets a
 /// key once nothing recorded for it has any influence. A call may start when its reply is first
 /// polled; the limiter polls a release before the reserve that follows it. State belongs to the pair
 /// of [`Policy::id`] and key.
@@ -77,6 +78,22 @@ pub trait Store: Any + fmt::Debug + Send + Sync {
     /// twice a second for each key of which somebody holds a slot far ahead. Default: `false`.
     fn is_listening(&self) -> bool {
         false
+    }
+
+    /// Asks whether the part of the store that holds this key answers at all, and records nothing. The limiter
+    /// asks while the store is out, before it asks for slots again. Default: it does.
+    ///
+    /// # Errors
+    ///
+    /// The reply fails if the store cannot be reached or takes too long.
+    fn check(&self, _key: &Key) -> Reply<()> {
+        Reply::ready(Ok(()))
+    }
+
+    /// Which part of the store holds this key: one part may be out while others answer. Default: there is
+    /// only one.
+    fn part(&self, _key: &Key) -> u64 {
+        0
     }
 
     /// Forgets all that is recorded for a key under a policy, what was said of it included. Who holds slots keeps them; one that is
@@ -128,6 +145,14 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn is_listening(&self) -> bool {
         (**self).is_listening()
+    }
+
+    fn check(&self, key: &Key) -> Reply<()> {
+        (**self).check(key)
+    }
+
+    fn part(&self, key: &Key) -> u64 {
+        (**self).part(key)
     }
 
     fn is_local(&self) -> bool {
@@ -193,7 +218,8 @@ impl<'a> Reserve<'a> {
         if self.asks.iter().all(|ask| costs.contains(&ask.cost)) {
             Ok(())
         } else {
-            Err(StoreError::new("a cost is 0 or more than the quotas hold"))
+            let error = StoreError::new("a cost is 0 or more than the quotas hold");
+            Err(error.no_outage())
         }
     }
 
@@ -233,6 +259,7 @@ impl<'a> Release<'a> {
 #[derive(Debug, Clone)]
 pub struct Reserved {
     pub(crate) now: u64,
+    pub(crate) clock: u64,
     pub(crate) outcomes: Outcomes,
     pub(crate) remaining: u32,
     pub(crate) reset: Duration,
@@ -250,10 +277,19 @@ impl Reserved {
     ) -> Self {
         Self {
             now,
+            clock: 0,
             outcomes: outcomes.into_iter().collect(),
             remaining,
             reset,
         }
+    }
+
+    /// Sets by which clock `now` is, for a store that has several, as the servers of a cluster do: what is
+    /// known of one says nothing of another. Default: 0, the only one.
+    #[must_use]
+    pub fn by_clock(mut self, clock: u64) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// The store's time, in microseconds.
@@ -287,6 +323,7 @@ impl Ledger {
         let outcomes = self.reserve(now, terms, asks);
         Reserved {
             now,
+            clock: 0,
             outcomes,
             remaining: self.remaining(now, terms),
             reset: Duration::from_micros(self.expires().saturating_sub(now)),

@@ -43,7 +43,7 @@ fn slot(epoch: &Epoch, key: &Key) -> Held {
         received: now,
         guard: GUARD,
         buffer: Duration::ZERO,
-        offset: epoch.clock.observe(now, now, reserved.now),
+        offset: epoch.clock.observe(now, now, reserved.now, 0),
     };
     hold(slot, reserved.now, 0, WINDOW, call)
 }

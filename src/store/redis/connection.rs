@@ -69,7 +69,13 @@ pub(super) fn explain(error: RedisError) -> StoreError {
 /// Of a call that records nothing.
 pub(super) fn explain_look(error: RedisError) -> StoreError {
     if is_refused(&error) {
-        return refused().caused_by(error);
+        let is_outage = error.code().is_some_and(is_outage);
+        let refused = refused().caused_by(error);
+        return if is_outage {
+            refused
+        } else {
+            refused.no_outage()
+        };
     }
     let what = if error.is_connection_refusal() {
         "redis cannot be reached"
@@ -84,6 +90,25 @@ fn is_refused(error: &RedisError) -> bool {
         error.kind(),
         ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed
     )
+}
+
+/// Whether a server that answers with this code serves nobody at present, and may again without anybody's
+/// help: while it loads its data, runs somebody's script, has no memory left, or is a replica that was the
+/// primary.
+pub(super) fn is_outage(code: &str) -> bool {
+    const CODES: [&str; 10] = [
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "NOREPLICAS",
+        "OOM",
+        "READONLY",
+        "TRYAGAIN",
+        "UNBLOCKED",
+    ];
+    CODES.contains(&code)
 }
 
 pub(super) fn refused() -> StoreError {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::connection::refused;
+use super::connection::{is_outage, refused};
 use crate::store::{Ask, Notice, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
 
 /// The answers to all that shared a call, in their order: for each its asks, and how many numbers a
@@ -77,7 +77,13 @@ impl Items {
                 Value::BulkString(reason) => String::from_utf8_lossy(&reason).into_owned(),
                 _ => return None,
             };
-            return Some(Err(refused().caused_by(reason)));
+            let refused = refused().caused_by(reason.clone());
+            let code = reason.split_whitespace().next().unwrap_or_default();
+            return Some(Err(if is_outage(code) {
+                refused
+            } else {
+                refused.no_outage()
+            }));
         }
         let reset = self.number()?;
         let mut outcomes = Outcomes::new();
@@ -86,6 +92,7 @@ impl Items {
         }
         Some(Ok(Reserved {
             now,
+            clock: 0,
             outcomes,
             remaining: u32::try_from(remaining).ok()?,
             reset: Duration::from_micros(reset),

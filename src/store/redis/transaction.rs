@@ -66,8 +66,10 @@ impl Transactions {
     ) -> Result<T, StoreError> {
         let turn = &self.turns[self.hasher.hash_one(names) as usize % TURNS];
         let turn = timeout_at(deadline, turn.lock()).await;
-        let busy =
-            |_| StoreError::new("others of this process were busy with the same key for too long");
+        let busy = |_| {
+            let error = "others of this process were busy with the same key for too long";
+            StoreError::new(error).no_outage()
+        };
         let _turn = turn.map_err(busy)?;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
@@ -90,7 +92,7 @@ impl Transactions {
                 return Ok(answer);
             }
         }
-        Err(StoreError::new("others changed the same key too often"))
+        Err(StoreError::new("others changed the same key too often").no_outage())
     }
 
     /// Reads on a connection that watches from then on.
@@ -196,7 +198,9 @@ fn read(names: &[String], rules: &[Rule], snapshot: &Snapshot) -> Result<Ledger,
             "the value of {} was not written by a throttle",
             names[place]
         );
-        StoreError::new("redis holds what no throttle wrote").caused_by(which)
+        StoreError::new("redis holds what no throttle wrote")
+            .caused_by(which)
+            .no_outage()
     })
 }
 
