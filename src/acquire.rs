@@ -17,6 +17,7 @@ use crate::line::{Joined, Line, Newcomer, Refusal, WaiterId};
 use crate::patience::Patience;
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
+use crate::store::StoreError;
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
 ///
@@ -161,6 +162,8 @@ struct Wait {
     keeps_place: bool,
     /// Whether what is refused is neither looked up nor remembered.
     is_forgetful: bool,
+    /// Where it waits once the store is back, while it is where something stands in.
+    home: Option<Arc<Epoch>>,
     stage: Stage,
 }
 
@@ -200,6 +203,7 @@ impl Wait {
             cost: 1,
             keeps_place: false,
             is_forgetful: false,
+            home: None,
             stage: Stage::Start(Some(epochs)),
         }
     }
@@ -225,12 +229,15 @@ impl Wait {
                 Answer::InLine { is_alone: true } => {}
             }
         }
-        Poll::Ready(match ready!(self.poll_line(cx)) {
-            Answer::Granted(permit) => Ok(granted(permit)),
-            Answer::Limited(limit) => limited(limit, self),
-            Answer::Failed(error) => Err(error),
-            Answer::InLine { .. } => return Poll::Pending,
-        })
+        loop {
+            return Poll::Ready(match ready!(self.poll_line(cx, patience)) {
+                Answer::Granted(permit) => Ok(granted(permit)),
+                Answer::Limited(limit) => limited(limit, self),
+                Answer::Failed(error) => Err(error),
+                // In another.
+                Answer::InLine { .. } => continue,
+            });
+        }
     }
 
     /// Asks a store that answers at once, if nobody waits; else joins the line.
@@ -247,12 +254,53 @@ impl Wait {
         if let Some(store) = &epoch.embedded {
             let verdict = epoch.ask_embedded(store, &self.key, self.cost, since);
             self.conclude(epoch, verdict, patience, since, waker)
+        } else if let Some(error) = epoch.outage(&self.key) {
+            self.start_out(epoch, error, patience, since, waker)
         } else if let Some(limited) = self.look(&epoch, patience, since) {
             Answer::Limited(limited)
         } else {
             let verdict = epoch.ask_local(&self.key, self.cost, since);
             self.conclude(epoch, verdict, patience, since, waker)
         }
+    }
+
+    /// The store is out: asks what stands in for it, or waits, if it would wait at all.
+    #[cold]
+    fn start_out(
+        &mut self,
+        epoch: Arc<Epoch>,
+        error: StoreError,
+        patience: &Patience,
+        since: Instant,
+        waker: &Waker,
+    ) -> Answer {
+        let Some(stand_in) = epoch.stand_in.clone() else {
+            if patience.waits() {
+                return self.join(&epoch, patience, since, None, waker);
+            }
+            return Answer::Failed(Error::store(error));
+        };
+        if self.cost > stand_in.policy.largest_cost() {
+            return Answer::Failed(Error::store(error));
+        }
+        self.home = Some(epoch);
+        let verdict = match &stand_in.embedded {
+            Some(store) => stand_in.ask_embedded(store, &self.key, self.cost, since),
+            None => Verdict::Unknown,
+        };
+        self.conclude(stand_in, verdict, patience, since, waker)
+    }
+
+    /// Waits elsewhere, in its order of arrival.
+    #[cold]
+    fn move_to(
+        &mut self,
+        epoch: &Arc<Epoch>,
+        begun: Begun,
+        patience: &Patience,
+        waker: &Waker,
+    ) -> Answer {
+        self.join(epoch, patience, begun.since, Some(begun.arrival), waker)
     }
 
     /// Whether the request would be refused, as far as that is known without asking the store.
@@ -285,6 +333,9 @@ impl Wait {
                 Answer::Granted(Permit::new(epoch, key, slot, Duration::ZERO))
             }
             Verdict::Limited(limited) if !patience.waits() => Answer::Limited(limited),
+            Verdict::Failed(error) if epoch.heard_of(&self.key, Some(&error)) => {
+                self.start_out(epoch, *error, patience, since, waker)
+            }
             Verdict::Failed(error) => Answer::Failed(Error::store(*error)),
             Verdict::Limited(_) | Verdict::Unknown => {
                 self.join(&epoch, patience, since, None, waker)
@@ -340,13 +391,15 @@ impl Wait {
         }
     }
 
-    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+    /// Yields that it is in line if that is another one now, where it has to look.
+    fn poll_line(&mut self, cx: &mut Context<'_>, patience: &Patience) -> Poll<Answer> {
         let Stage::InLine(line, id, since) = &self.stage else {
             panic!("polled after it was ready");
         };
         let (answer, now) = ready!(line.poll(*id, cx));
         let (epoch, since, arrival) = (line.epoch().clone(), *since, id.arrival());
-        self.stage = Stage::Done(Some(Begun { since, arrival }));
+        let begun = Begun { since, arrival };
+        self.stage = Stage::Done(Some(begun));
         Poll::Ready(match answer {
             Ok(held) => {
                 let permit = Permit::new(epoch, self.key.clone(), held.into(), now - since);
@@ -362,7 +415,19 @@ impl Wait {
                 }
                 Answer::Limited(refused.limited)
             }
-            Err(Refusal::Store(error)) => Answer::Failed(Error::store(error)),
+            Err(Refusal::Store(error)) => match epoch.stand_in.clone() {
+                Some(stand_in)
+                    if error.is_outage() && self.cost <= stand_in.policy.largest_cost() =>
+                {
+                    self.home = Some(epoch);
+                    self.move_to(&stand_in, begun, patience, cx.waker())
+                }
+                _ => Answer::Failed(Error::store(error)),
+            },
+            Err(Refusal::Evicted) => {
+                let home = self.home.take().unwrap_or(epoch);
+                self.move_to(&home, begun, patience, cx.waker())
+            }
         })
     }
 

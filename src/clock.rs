@@ -27,6 +27,8 @@ pub(crate) struct StoreClock {
 struct Known {
     /// Which of the store's clocks it is.
     clock: u64,
+    /// Grows when that is another, and when somebody has set it.
+    generation: u64,
     /// What the calls of this period say.
     current: Option<Period>,
     /// What those of the last one said in the end, and when.
@@ -44,6 +46,8 @@ struct Period {
 /// nor more than `most`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset {
+    /// What reads one clock says nothing of another.
+    clock: u64,
     origin: Instant,
     least: i64,
     most: i64,
@@ -72,6 +76,7 @@ impl StoreClock {
         if known.clock != clock {
             *known = Known {
                 clock,
+                generation: known.generation + 1,
                 ..Known::default()
             };
         }
@@ -88,9 +93,14 @@ impl StoreClock {
                 Some(both) => (both, period.start),
                 None => {
                     known.last = None;
+                    known.generation += 1;
                     (call, received)
                 }
             },
+        };
+        let offset = Offset {
+            clock: known.generation,
+            ..offset
         };
         known.current = Some(Period {
             offset,
@@ -116,6 +126,7 @@ impl Offset {
         let local = |at: Instant| signed_nanos(at.saturating_duration_since(origin));
         let now = now.cast_signed();
         Self {
+            clock: 0,
             origin,
             // The store's time has a fraction of a microsecond that it does not say.
             least: now * NANOS - local(received),
@@ -133,6 +144,11 @@ impl Offset {
         self.local(at.cast_signed() * NANOS - self.most)
     }
 
+    /// Which clock it reads: another, once somebody has set it.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock
+    }
+
     /// How far `least` and `most` are apart.
     pub(crate) fn uncertainty(&self) -> Duration {
         Duration::from_nanos(self.most.abs_diff(self.least))
@@ -145,6 +161,7 @@ impl Offset {
     /// What both say, unless they contradict one another.
     fn and(self, other: Self) -> Option<Self> {
         let both = Self {
+            clock: self.clock,
             origin: self.origin,
             least: self.least.max(other.least),
             most: self.most.min(other.most),

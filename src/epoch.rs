@@ -1,5 +1,6 @@
 //! What the clones of a limiter share: [`Epochs`], one [`Epoch`] for each set of quotas.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,6 +15,7 @@ use crate::error::BuildError;
 use crate::guard::Guard;
 use crate::key::Key;
 use crate::line::Lines;
+use crate::outage::{Circuit, Health, Outage};
 use crate::pauses::Pauses;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
@@ -41,6 +43,11 @@ pub(crate) struct Epoch {
     pub(crate) clock: Arc<StoreClock>,
     /// Of all epochs.
     pub(crate) pauses: Arc<Pauses>,
+    pub(crate) circuit: Arc<Circuit>,
+    /// Whether departures count.
+    pub(crate) is_counted: bool,
+    /// Serves requests while the store is out, if anything does.
+    pub(crate) stand_in: Option<Arc<Self>>,
     /// The first epoch, unless this is it.
     first: Weak<Self>,
     /// Of the first one.
@@ -69,11 +76,15 @@ impl Epochs {
     ) -> Result<Self, BuildError> {
         let policy = parts.clone().build()?;
         let denials = if store.is_local() { 0 } else { denials };
+        let lines = Lines::default();
         let first = Arc::new(Epoch {
             denials: Denials::new(denials),
             embedded: store.as_embedded().cloned(),
             store,
-            lines: Lines::default(),
+            circuit: Arc::default(),
+            is_counted: true,
+            stand_in: Epoch::stand_in(&parts, &lines, MemoryStore::new())?,
+            lines,
             guard: Arc::new(Guard::new(policy.guard())),
             clock: Arc::new(StoreClock::new()),
             pauses: Arc::default(),
@@ -102,7 +113,7 @@ impl Epochs {
         let later = &first.later;
         let mut parts = later.parts.clone();
         parts.quotas = quotas;
-        let policy = parts.build()?;
+        let policy = parts.clone().build()?;
         let mut known = later.known.lock();
         known.retain(|epoch| epoch.strong_count() > 0);
         if policy.id() == first.policy.id() {
@@ -114,15 +125,24 @@ impl Epochs {
             .iter()
             .filter_map(Weak::upgrade)
             .find(|epoch| epoch.policy.id() == policy.id());
-        let next = same.unwrap_or_else(|| {
-            let current = self.clone().current();
-            let next = Arc::new(current.succeeded_by(policy, Arc::downgrade(first)));
-            known.push(Arc::downgrade(&next));
-            next
-        });
+        let next = match same {
+            Some(same) => same,
+            None => {
+                let current = self.clone().current();
+                let next = current.succeeded_by(policy, &parts, Arc::downgrade(first))?;
+                let next = Arc::new(next);
+                known.push(Arc::downgrade(&next));
+                next
+            }
+        };
         later.current.store(Some(next));
         later.is_current.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// How the store does.
+    pub(crate) fn health(&self) -> Health {
+        self.0.circuit.health()
     }
 
     /// How many lines there are in all epochs.
@@ -166,19 +186,77 @@ impl Epoch {
         }
     }
 
+    /// What stands in for quotas of these parts, beside these lines.
+    fn stand_in(
+        parts: &PolicyParts,
+        lines: &Lines,
+        store: MemoryStore,
+    ) -> Result<Option<Arc<Self>>, BuildError> {
+        let outage = parts.outage;
+        let Some(parts) = outage.stand_in(parts)? else {
+            return Ok(None);
+        };
+        let policy = parts.build();
+        let policy = policy.map_err(|error| BuildError::new("outage", error.to_string()))?;
+        Ok(Some(Arc::new(Self {
+            denials: None,
+            embedded: Some(store.clone()),
+            store: Arc::new(store),
+            lines: lines.beside(),
+            guard: Arc::new(Guard::new(policy.guard())),
+            clock: Arc::new(StoreClock::new()),
+            pauses: Arc::default(),
+            circuit: Arc::default(),
+            is_counted: outage != Outage::Allow,
+            stand_in: None,
+            first: Weak::new(),
+            policy: Arc::new(policy),
+            later: Later::default(),
+        })))
+    }
+
     /// The store stays, and what was learnt about it.
-    fn succeeded_by(&self, policy: Policy, first: Weak<Self>) -> Self {
-        Self {
+    fn succeeded_by(
+        &self,
+        policy: Policy,
+        parts: &PolicyParts,
+        first: Weak<Self>,
+    ) -> Result<Self, BuildError> {
+        let lines = Lines::default();
+        let embedded = self.stand_in.as_ref().and_then(|it| it.embedded.clone());
+        Ok(Self {
             store: self.store.clone(),
             embedded: self.embedded.clone(),
             denials: self.denials.as_ref().and_then(Denials::successor),
-            lines: Lines::default(),
+            circuit: self.circuit.clone(),
+            is_counted: true,
+            stand_in: Self::stand_in(parts, &lines, embedded.unwrap_or_default())?,
+            lines,
             guard: Arc::new(self.guard.with_floor(policy.guard())),
             clock: self.clock.clone(),
             pauses: self.pauses.clone(),
             first,
             policy: Arc::new(policy),
             later: Later::default(),
+        })
+    }
+
+    /// Whether anybody waits, in whatever epoch.
+    pub(crate) fn is_anybody_waiting(&self) -> bool {
+        let is_anybody = Cell::new(false);
+        self.each(|epoch| is_anybody.set(is_anybody.get() || epoch.own_lines() > 0));
+        is_anybody.get()
+    }
+
+    /// This part of the store may be back: all who wait for it look. If it is, those who wait for what stood
+    /// in go back to its lines.
+    pub(crate) fn go_on(&self, part: u64, is_back: bool) {
+        let is_there = |key: &Key| self.store.part(key) == part;
+        self.lines.look_again(is_there);
+        if let Some(stand_in) = &self.stand_in
+            && is_back
+        {
+            stand_in.lines.evict(is_there);
         }
     }
 }
@@ -210,8 +288,14 @@ impl Listen for Epoch {
 impl Epoch {
     /// How many lines there are in all epochs of the limiter, where this is the first.
     fn all_lines(&self) -> usize {
-        let later: usize = self.family().iter().map(|epoch| epoch.lines.len()).sum();
-        self.lines.len() + later
+        let later: usize = self.family().iter().map(|epoch| epoch.own_lines()).sum();
+        self.own_lines() + later
+    }
+
+    /// How many lines there are in this one, and in what stands in for it.
+    fn own_lines(&self) -> usize {
+        let stand_in = self.stand_in.as_ref().map_or(0, |it| it.lines.len());
+        self.lines.len() + stand_in
     }
 
     /// The epochs after the first that are in use.

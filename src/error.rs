@@ -183,6 +183,9 @@ impl fmt::Display for Error {
             Kind::ZeroCost => f.write_str("a cost of 0 is no request"),
             Kind::EmptyKey => f.write_str("the key of the rate limit is empty"),
             Kind::NoKey(reason) => write!(f, "the request has no key: {reason}"),
+            Kind::Store(error) if error.is_outage() => {
+                f.write_str("the store is out, and cannot say when the request may depart")
+            }
             Kind::Store(_) => f.write_str("the store cannot say when the request may depart"),
         }
     }

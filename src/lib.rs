@@ -3,7 +3,7 @@
 //! A [`Limiter`] holds one or more quotas, each "N per W", and hands out permits to depart: at most N
 //! in *any* window of length W, across all processes that share its [`store`]. Requests that
 //! may not depart yet wait, first come, first served; they fail only on a bound that their caller
-//! set, or when the store does not answer.
+//! set, or when the store is out for longer than they wait for it.
 //!
 //! ```
 //! use tower_throttle::{Limiter, Quota};
@@ -30,6 +30,7 @@
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
 //! | an axum server, or any tower server of HTTP | [`ThrottleLayer::inbound`] |
 //! | a pause for all replicas | [`Limiter::pause`], [`Limiter::resume`] |
+//! | while the store is out | [`Outage`], [`LimiterBuilder::outage`], [`Limiter::health`] |
 //! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
 //! | what an upstream says of its limits | [`feedback`] |
@@ -81,6 +82,7 @@ mod headers;
 pub mod key;
 mod limiter;
 mod line;
+mod outage;
 mod patience;
 mod pauses;
 mod peek;
@@ -111,6 +113,7 @@ pub use self::{
     departure::Departure,
     error::{BuildError, Error},
     limiter::{Limiter, LimiterBuilder},
+    outage::{Health, Outage},
     peek::{Peek, Snapshot},
     permit::{Decision, Limited, Permit},
     policy::Policy,

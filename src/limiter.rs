@@ -9,6 +9,7 @@ use crate::acquire::{Acquire, TryAcquire};
 use crate::epoch::Epochs;
 use crate::error::{BuildError, Error};
 use crate::key::Key;
+use crate::outage::Health;
 use crate::peek::Peek;
 use crate::policy::Policy;
 use crate::quota::Quota;
@@ -278,6 +279,10 @@ impl Limiter {
         let (key, epoch) = (key.into(), self.epochs.clone().current());
         // Others have heard of a pause, too.
         epoch.heed(&key, Said::Resume).await?;
+        if let Some(stand_in) = &epoch.stand_in {
+            let reply = stand_in.store.reset(&key, &stand_in.policy).await;
+            reply.map_err(Error::store)?;
+        }
         let reply = epoch.store.reset(&key, &epoch.policy).await;
         epoch.forget_denial(&key);
         reply.map_err(Error::store)
@@ -353,6 +358,25 @@ impl Limiter {
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         self.epochs.clone().current().policy.clone()
+    }
+
+    /// How this limiter stands with its store: whether it is out, since when and why.
+    ///
+    /// An embedded store is never out. Nobody is asked: it is what the last calls have shown.
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Quota};
+    /// # let limiter = Limiter::builder().quota(Quota::per_second(1)).build()?;
+    /// let health = limiter.health();
+    /// if let Some(error) = health.error() {
+    ///     println!("the store is out: {error}");
+    /// }
+    /// # assert!(!health.is_out());
+    /// # Ok::<_, tower_throttle::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.epochs.health()
     }
 
     /// For how many keys somebody waits, in this process; those who wait by quotas that have

@@ -39,8 +39,14 @@ impl Peek {
     }
 
     fn ask(&self) -> Result<Reply<Reserved>, Error> {
-        let epoch = self.epochs.clone().current();
+        let mut epoch = self.epochs.clone().current();
         check(&epoch.policy, &self.key, self.cost)?;
+        if let Some(error) = epoch.outage(&self.key) {
+            let stand_in = epoch.stand_in.clone();
+            epoch = stand_in
+                .filter(|it| self.cost <= it.policy.largest_cost())
+                .ok_or_else(|| Error::store(error))?;
+        }
         let ask = Ask {
             count: 1,
             cost: self.cost,

@@ -101,6 +101,13 @@ impl Permit {
         Duration::from_micros(self.departing.reset)
     }
 
+    /// Whether the departure counts: always, but for what [`Outage::Allow`](crate::Outage::Allow) lets depart
+    /// while the store is out. How many more may depart, then, says nothing.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.epoch.is_counted
+    }
+
     /// Whose quota the request spends.
     #[must_use]
     pub fn key(&self) -> &Key {

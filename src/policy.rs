@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Rule, ledger::Terms, micros};
 use crate::error::BuildError;
+use crate::outage::Outage;
 use crate::quota::{Algorithm, Quota, WindowStart};
 
 /// The most quotas that one policy may join.
@@ -25,6 +26,7 @@ pub struct Policy {
     guard: Duration,
     max_wait: Option<Duration>,
     max_waiting: Option<usize>,
+    outage: Outage,
     id: Arc<str>,
     /// The same, hashed, for stores that hash it together with each key.
     id_hash: u64,
@@ -42,6 +44,7 @@ pub(crate) struct PolicyParts {
     pub(crate) guard: Option<Duration>,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) max_waiting: Option<usize>,
+    pub(crate) outage: Outage,
 }
 
 impl Policy {
@@ -79,6 +82,12 @@ impl Policy {
     #[must_use]
     pub fn max_waiting(&self) -> Option<usize> {
         self.max_waiting
+    }
+
+    /// What becomes of requests while the store cannot answer.
+    #[must_use]
+    pub fn outage(&self) -> Outage {
+        self.outage
     }
 
     /// The most one request may cost.
@@ -184,6 +193,7 @@ impl PolicyParts {
             guard,
             max_wait: self.max_wait,
             max_waiting: self.max_waiting,
+            outage: self.outage,
             id_hash: hash(&id),
             id: id.into(),
         })

@@ -1,5 +1,7 @@
 //! What was said of a key, in local time: [`Said`].
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use crate::acquire::check;
@@ -52,15 +54,25 @@ impl Said {
 impl Epoch {
     /// Tells those who wait here, and the store; once more if the first call is lost, as one is when a
     /// connection breaks.
-    pub(crate) async fn heed(&self, key: &Key, said: Said) -> Result<(), Error> {
+    pub(crate) async fn heed(self: &Arc<Self>, key: &Key, said: Said) -> Result<(), Error> {
         check(&self.policy, key, 1)?;
+        if let Some(stand_in) = &self.stand_in {
+            let notice = stand_in.tell(key, said).await;
+            stand_in.hear(key, notice.map_err(Error::store)?);
+            if said == Said::Resume {
+                stand_in.pauses.resume(key);
+            }
+        }
         if let Said::Resume = said {
             return self.resume(key).await;
         }
         self.stop_here(key, said);
-        let answer = match self.tell(key, said).await {
-            Err(_) => self.tell(key, said).await,
-            told => told,
+        let answer = match self.outage(key) {
+            Some(error) => Err(error),
+            None => match self.tell(key, said).await {
+                Err(_) => self.tell(key, said).await,
+                told => told,
+            },
         };
         self.hear(key, answer.map_err(Error::store)?);
         Ok(())
@@ -68,11 +80,16 @@ impl Epoch {
 
     async fn tell(&self, key: &Key, said: Said) -> Result<Notice, StoreError> {
         let word = said.word(Instant::now());
-        self.store.heed(key, &self.policy, word).await
+        let answer = self.store.heed(key, &self.policy, word).await;
+        self.heard_of(key, answer.as_ref().err());
+        answer
     }
 
     /// Whatever quotas were set when a pause began, if anybody still uses them.
-    async fn resume(&self, key: &Key) -> Result<(), Error> {
+    async fn resume(self: &Arc<Self>, key: &Key) -> Result<(), Error> {
+        if let Some(error) = self.outage(key) {
+            return Err(Error::store(error));
+        }
         for epoch in self.others() {
             let notice = epoch.tell(key, Said::Resume).await;
             epoch.hear(key, notice.map_err(Error::store)?);

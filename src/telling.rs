@@ -82,7 +82,7 @@ impl Departed {
 }
 
 /// Tells the store; of a pause, again and again until it knows, or until the pause is over.
-async fn insist(epoch: &Epoch, key: &Key, said: Said) {
+async fn insist(epoch: &Arc<Epoch>, key: &Key, said: Said) {
     let mut pause = FIRST_PAUSE;
     while epoch.heed(key, said).await.is_err() {
         match said {

@@ -7,6 +7,7 @@ use super::Limiter;
 use crate::denial;
 use crate::epoch::Epochs;
 use crate::error::BuildError;
+use crate::outage::Outage;
 use crate::policy::PolicyParts;
 use crate::quota::Quota;
 use crate::store::{MemoryStore, Store};
@@ -83,6 +84,13 @@ impl LimiterBuilder {
         self
     }
 
+    /// Sets what becomes of requests while the store cannot answer. Default: [`Outage::Deny`], they wait for it,
+    /// those without a bound for 5 s.
+    pub fn outage(mut self, outage: Outage) -> Self {
+        self.parts.outage = outage;
+        self
+    }
+
     /// Remembers of so many keys that they are over their limit, so that the store need not be asked.
     ///
     /// A store that refuses a request names the moment from which on there may be a slot. Until then,
@@ -108,7 +116,7 @@ impl LimiterBuilder {
     ///
     /// Fails, with the name of what is wrong and its value, if there is no quota or more than eight,
     /// one twice, a limit or a window of zero, a window longer than ten years or not in whole
-    /// microseconds, or a name, buffer or guard out of bounds.
+    /// microseconds, or a name, buffer, guard or share out of bounds.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let epochs = Epochs::new(self.parts, store, self.denials)?;

@@ -34,6 +34,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Who asks.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = WaiterId> {
+        self.waiters.iter().map(|(id, _)| *id)
+    }
+
     /// How many requests ask.
     pub(crate) fn len(&self) -> usize {
         self.waiters.len()
@@ -139,6 +144,7 @@ impl Queue {
         wakes: &mut Wakes,
     ) {
         self.asking = false;
+        self.out = None;
         self.guard
             .measured(call.received - call.sent, call.offset.uncertainty());
         self.read_by(&call.offset);

@@ -63,6 +63,8 @@ impl Departing {
             due: self.came,
             expires: self.expires(),
             at_once: true,
+            // None reads it anew.
+            clock: u64::MAX,
             reserved: self.slot.at,
             at: self.slot.at,
             recorded: self.recorded.into(),

@@ -72,10 +72,21 @@ impl Driver {
         let may_release = self.releasing.is_none();
         let is_told = self.line.epoch.store.is_listening();
         let is_looking = self.looking.is_some();
+        let epoch = self.line.epoch.clone();
         let (asked, surplus, looks, alarm) = self.line.locked(|state, wakes| {
             let now = Instant::now();
             state.queue.advance(now, wakes);
             state.driver = DriverState::Asleep(cx.waker().clone());
+            state.queue.looks_again = false;
+            // Under the lock, so that whoever finds that the store is back finds this line waiting for it.
+            if let Some(error) = epoch.outage(&self.line.key) {
+                // What would be given back stays reserved until its time has passed.
+                state.queue.take_surplus();
+                state
+                    .queue
+                    .out(&error, epoch.stand_in.is_some(), now, wakes);
+                return (None, Vec::new(), false, state.queue.plan());
+            }
             let asked = state.queue.ask(now);
             let surplus = if may_release {
                 state.queue.take_surplus()
@@ -126,13 +137,15 @@ impl Driver {
     /// Whether an answer came in.
     fn poll_calls(&mut self, cx: &mut Context<'_>) -> bool {
         let mut answered = false;
+        let Line { key, epoch, .. } = &*self.line;
         // Before what is asked for: a call may start with its first poll.
         if let Some(releasing) = &mut self.releasing
-            && Pin::new(releasing).poll(cx).is_ready()
+            && let Poll::Ready(answer) = Pin::new(releasing).poll(cx)
         {
             answered = true;
             self.releasing = None;
-            self.line.epoch.forget_denial(&self.line.key);
+            epoch.forget_denial(key);
+            epoch.heard_of(key, answer.as_ref().err());
         }
         if let Some(reserving) = &mut self.reserving
             && let Poll::Ready(answer) = Pin::new(&mut reserving.reply).poll(cx)
@@ -143,7 +156,7 @@ impl Driver {
             }) = self.reserving.take()
             {
                 let received = Instant::now();
-                let epoch = &self.line.epoch;
+                let is_out = epoch.heard_of(key, answer.as_ref().err());
                 self.line.locked(|state, wakes| match answer {
                     Ok(reserved) if reserved.outcomes.len() != asked.len() => {
                         let error = StoreError::new("the store has not answered every request");
@@ -164,6 +177,10 @@ impl Driver {
                         };
                         state.queue.answered(&asked, reserved, call, wakes);
                     }
+                    Err(error) if is_out => {
+                        let leave = epoch.stand_in.is_some();
+                        state.queue.lost(&asked, &error, leave, received, wakes);
+                    }
                     Err(error) => state.queue.failed(&asked, &error, received, wakes),
                 });
             }
@@ -173,9 +190,9 @@ impl Driver {
         {
             answered = true;
             self.looking = None;
+            epoch.heard_of(key, answer.as_ref().err());
             // If there is no answer, it looks again in a moment.
             if let Ok(notice) = answer {
-                let Line { key, epoch, .. } = &*self.line;
                 epoch.note(key, notice);
                 self.line.locked(|state, wakes| {
                     state.queue.seen(notice, Instant::now(), wakes);

@@ -51,6 +51,7 @@ impl Queue {
         if self.patience.is_some_and(|until| now >= until) {
             self.let_all_go(wakes);
         }
+        self.give_up(now, wakes);
     }
 
     /// The first of those whose slots have come does not look; so all may go, in any order.
@@ -105,7 +106,11 @@ impl Queue {
     ///
     /// Everyone still in the segments arrived later, but for others that came back.
     pub(super) fn come_back(&mut self, index: usize) {
+        self.newest = self.newest.max(Some(self.nodes[index].arrival));
         self.drop_empty_segments();
+        if let Some(out) = &mut self.out {
+            out.seen = None;
+        }
         let cost = self.nodes[index].cost;
         if self.segments.front().is_none_or(|front| front.cost != cost) {
             self.segments.push_front(Segment::new(cost));

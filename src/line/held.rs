@@ -19,6 +19,8 @@ pub(crate) struct Held {
     pub(crate) expires: Instant,
     /// Whether it lay in the store's present when it was reserved.
     pub(crate) at_once: bool,
+    /// By which of the store's clocks.
+    pub(super) clock: u64,
     /// When it was reserved, by the store.
     pub(super) reserved: u64,
     /// Its time by the store, with half of what the clocks may drift apart until then.
@@ -36,6 +38,9 @@ pub(crate) struct Held {
 impl Held {
     /// Reads the slot anew, now that the store's clock is known better.
     pub(super) fn read_by(&mut self, offset: &Offset) {
+        if self.clock != offset.clock() {
+            return;
+        }
         if !self.at_once {
             self.due = offset.latest(self.at);
         }
@@ -84,6 +89,7 @@ pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: 
         due: call.received,
         expires: call.received,
         at_once: wait == 0,
+        clock: call.offset.clock(),
         reserved: now,
         at: slot.at + drift / 2,
         recorded,

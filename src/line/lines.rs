@@ -26,8 +26,8 @@ pub(crate) struct Lines {
     hasher: DefaultHashBuilder,
     /// How many there are, so that nobody takes a lock to find that there is none.
     count: AtomicUsize,
-    /// How many waiters have arrived.
-    arrivals: AtomicU64,
+    /// How many waiters have arrived, here and in the lines that stand in.
+    arrivals: Arc<AtomicU64>,
 }
 
 /// Who wants to join a line.
@@ -51,6 +51,14 @@ pub(crate) struct Joined {
 }
 
 impl Lines {
+    /// Others, to and from which waiters move in their order of arrival.
+    pub(crate) fn beside(&self) -> Self {
+        Self {
+            arrivals: self.arrivals.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Whether anybody waits for this key.
     #[inline]
     pub(crate) fn contain(&self, key: &Key) -> bool {
@@ -116,10 +124,28 @@ impl Lines {
 
     /// Something may have been said of any key.
     pub(crate) fn miss(&self) {
+        self.each(|_| true, |queue, _| queue.miss());
+    }
+
+    /// The store may be back, for these keys.
+    pub(crate) fn look_again(&self, keys: impl Fn(&Key) -> bool) {
+        self.each(keys, |queue, _| queue.look_again());
+    }
+
+    /// All who wait for these keys are to go elsewhere.
+    pub(crate) fn evict(&self, keys: impl Fn(&Key) -> bool) {
+        self.each(keys, Queue::evict);
+    }
+
+    fn each(&self, keys: impl Fn(&Key) -> bool, change: impl Fn(&mut Queue, &mut Wakes)) {
         for shard in &self.shards {
-            let lines: Vec<_> = shard.lock().values().cloned().collect();
+            let shard = shard.lock();
+            let lines = shard.iter().filter(|(key, _)| keys(key));
+            let lines: Vec<_> = lines.map(|(_, line)| line.clone()).collect();
+            // Each line is locked before the shard where one is closed.
+            drop(shard);
             for line in lines {
-                line.change_open(Who::Other, |queue, _| queue.miss());
+                line.change_open(Who::Other, &change);
             }
         }
     }

@@ -29,6 +29,7 @@ mod due;
 mod hear;
 mod held;
 mod lines;
+mod out;
 mod queue;
 mod segment;
 #[cfg(test)]

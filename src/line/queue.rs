@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::ask::LARGEST_CALL;
 use super::bound::Bound;
 use super::held::Held;
+use super::out::Out;
 use super::segment::{List, Node, Phase, Segment};
 use crate::clock::Offset;
 use crate::denial::Refused;
@@ -55,7 +56,14 @@ pub(crate) struct Queue {
     pub(super) missed: bool,
     /// When to look whether something was said.
     pub(super) next_look: Option<Instant>,
-    /// How closely the store's clock was known when all slots were last read by it.
+    /// Who waits for the store, while it is out.
+    pub(super) out: Option<Out>,
+    /// Whether that may be over.
+    pub(super) looks_again: bool,
+    /// The last arrival.
+    pub(super) newest: Option<u64>,
+    /// By which of the store's clocks slots are read, and how closely it was known when all of them were.
+    pub(super) clock: u64,
     pub(super) known: Duration,
     /// When the driver is going to look without being woken.
     pub(super) planned: Option<Instant>,
@@ -78,6 +86,8 @@ pub(crate) enum Refusal {
     Denied(Refused),
     /// The store did not answer.
     Store(StoreError),
+    /// It is to wait elsewhere.
+    Evicted,
 }
 
 impl WaiterId {
@@ -109,6 +119,10 @@ impl Queue {
             settling: None,
             missed: false,
             next_look: None,
+            out: None,
+            looks_again: false,
+            newest: None,
+            clock: 0,
             known: Duration::MAX,
             planned: None,
             guard,
@@ -135,6 +149,7 @@ impl Queue {
         let is_sooner = |at| self.planned.is_none_or(|planned| at < planned);
         self.is_idle()
             || self.missed
+            || self.is_unseen()
             || !self.surplus.is_empty()
             || self.wants_to_ask()
             || self.next_event().is_some_and(is_sooner)
@@ -144,6 +159,7 @@ impl Queue {
     pub(crate) fn wants_to_ask(&self) -> bool {
         let mut segments = self.segments.iter();
         !self.asking
+            && !self.is_out()
             && self.gathering.is_none()
             && self.settling.is_none()
             && segments.any(Segment::wants_slots)
@@ -161,6 +177,7 @@ impl Queue {
 
     /// Lets a waiter join at the end, with an arrival beyond all others'.
     pub(crate) fn push(&mut self, arrival: u64, cost: u32, bound: Bound) -> WaiterId {
+        self.newest = Some(arrival);
         if self
             .segments
             .back()
@@ -312,7 +329,13 @@ impl Queue {
     pub(super) fn next_event(&self) -> Option<Instant> {
         let front = self.segments.iter().find(|segment| !segment.is_empty());
         let slot = front.and_then(Segment::next_slot).map(|held| held.due);
-        let others = [self.patience, self.gathering, self.next_look, self.settling];
+        let others = [
+            self.patience,
+            self.gathering,
+            self.next_look,
+            self.settling,
+            self.next_to_give_up(),
+        ];
         slot.into_iter().chain(others.into_iter().flatten()).min()
     }
 
@@ -340,7 +363,10 @@ impl Queue {
     pub(super) fn read_by(&mut self, offset: &Offset) {
         const WORTH_WHILE: Duration = Duration::from_millis(1);
         let known = offset.uncertainty();
-        if known + WORTH_WHILE < self.known {
+        if self.clock != offset.clock() {
+            // It says nothing of the slots that are held.
+            (self.clock, self.known) = (offset.clock(), known);
+        } else if known + WORTH_WHILE < self.known {
             self.known = known;
             let slots = self.segments.iter_mut().flat_map(Segment::slots_mut);
             slots.for_each(|held| held.read_by(offset));

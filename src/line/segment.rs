@@ -186,6 +186,16 @@ impl Segment {
         std::iter::successors(self.first_without, |&index| nodes[index].next.get())
     }
 
+    /// The same, the last first.
+    pub(super) fn newest_without_slot<'a>(
+        &self,
+        nodes: &'a Slab<Node>,
+    ) -> impl Iterator<Item = usize> + use<'a> {
+        let last = self.first_without.and(self.waiters.tail);
+        std::iter::successors(last, |&index| nodes[index].previous.get())
+            .take_while(|&index| !nodes[index].has_slot())
+    }
+
     pub(super) fn push_back(&mut self, nodes: &mut Slab<Node>, index: usize) {
         self.waiters.push_back(nodes, index);
         self.first_without = self.first_without.or(Some(index));
@@ -195,7 +205,10 @@ impl Segment {
     pub(super) fn insert(&mut self, nodes: &mut Slab<Node>, index: usize) {
         let arrival = nodes[index].arrival;
         let later = |&it: &usize| nodes[it].arrival > arrival;
-        let next = std::iter::successors(self.head(), |&it| nodes[it].next.get()).find(later);
+        // Where all come back one after the other, each is the last.
+        let next = self.waiters.tail.filter(later).and_then(|_| {
+            std::iter::successors(self.head(), |&it| nodes[it].next.get()).find(later)
+        });
         self.waiters.insert_before(nodes, next, index);
         let before_slot = next.is_some_and(|next| nodes[next].has_slot());
         nodes[index].set_slot(before_slot);

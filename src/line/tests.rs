@@ -31,13 +31,20 @@ const EPOCH: u64 = 1_763_000_000_000_000;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Join { cost: u32, bound: Option<u64> },
+    Join {
+        cost: u32,
+        bound: Option<u64>,
+    },
     Leave(Index),
     Look(Index),
     LookAll,
     Ask,
     Answer,
     Fail,
+    /// The call is lost, as the store is out from then on.
+    Lose,
+    /// It is back.
+    Return,
     GiveBack,
     Pass(u64),
     Say(Word),
@@ -56,6 +63,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Ask),
         4 => Just(Step::Answer),
         1 => Just(Step::Fail),
+        1 => Just(Step::Lose),
+        2 => Just(Step::Return),
         2 => Just(Step::GiveBack),
         6 => prop_oneof![0..8_u64, 0..40_u64, 0..600_u64].prop_map(Step::Pass),
         1 => word().prop_map(Step::Say),
@@ -74,6 +83,10 @@ fn word() -> impl Strategy<Value = Word> {
     ]
 }
 
+fn lost() -> StoreError {
+    StoreError::new("lost")
+}
+
 /// One process with its queue, and the store.
 struct World {
     queue: Queue,
@@ -85,7 +98,10 @@ struct World {
     start: Instant,
     now: Instant,
     in_flight: Option<(Asked, Instant, Duration)>,
-    waiting: Vec<(WaiterId, u32, Option<Instant>)>,
+    waiting: Vec<(WaiterId, u32, Option<Instant>, Instant)>,
+    /// Whether the store is out, and since when nobody has got a slot from it.
+    is_out: bool,
+    out_since: Option<Instant>,
     arrivals: u64,
     /// When, at what cost and in which order of arrival.
     departed: Vec<(Duration, u32, u64)>,
@@ -113,6 +129,8 @@ impl World {
             now: start,
             in_flight: None,
             waiting: Vec::new(),
+            is_out: false,
+            out_since: None,
             arrivals: 0,
             departed: Vec::new(),
             records: Vec::new(),
@@ -136,6 +154,9 @@ impl World {
                 self.look(index.index(self.waiting.len()));
             }
             Step::LookAll => self.look_all(),
+            Step::Ask if self.is_out => {
+                self.queue.out(&lost(), false, self.now, &mut Wakes::new());
+            }
             Step::Ask if self.in_flight.is_none() => {
                 if let Some(asked) = self.queue.ask(self.now) {
                     self.in_flight = Some((asked, self.now, self.guard.current()));
@@ -144,10 +165,23 @@ impl World {
             Step::Answer => self.answer(),
             Step::Fail => {
                 if let Some((asked, ..)) = self.in_flight.take() {
-                    let error = StoreError::new("lost");
+                    let error = lost().no_outage();
                     self.queue
                         .failed(&asked, &error, self.now, &mut Wakes::new());
                 }
+            }
+            Step::Lose => {
+                if let Some((asked, ..)) = self.in_flight.take() {
+                    self.queue
+                        .lost(&asked, &lost(), false, self.now, &mut Wakes::new());
+                    self.is_out = true;
+                    self.out_since.get_or_insert(self.now);
+                }
+            }
+            Step::Return => {
+                self.is_out = false;
+                self.queue.look_again();
+                self.queue.looks_again = false;
             }
             Step::GiveBack => {
                 let surplus = self.queue.take_surplus();
@@ -181,7 +215,7 @@ impl World {
         };
         let id = self.queue.push(self.arrivals, cost, bound);
         self.arrivals += 1;
-        self.waiting.push((id, cost, deadline));
+        self.waiting.push((id, cost, deadline, self.now));
     }
 
     fn terms(&self, guard: Duration) -> Terms {
@@ -205,6 +239,7 @@ impl World {
         // But not before what it did last.
         let at = (self.store_time() - half).max(self.served);
         self.served = at;
+        (self.is_out, self.out_since) = (false, None);
         let terms = Terms {
             not_before: asked.not_before,
             ..self.terms(guard)
@@ -243,7 +278,7 @@ impl World {
     }
 
     fn look(&mut self, place: usize) -> bool {
-        let (id, cost, deadline) = self.waiting[place];
+        let (id, cost, deadline, joined) = self.waiting[place];
         let mut cx = Context::from_waker(Waker::noop());
         let answer = self.queue.poll(id, &mut cx, self.now, &mut Wakes::new());
         match answer {
@@ -267,15 +302,24 @@ impl World {
             Poll::Ready(Err(Refusal::TooLong(_) | Refusal::Denied(_))) => {
                 assert!(deadline.is_some(), "no bound was set")
             }
+            Poll::Ready(Err(Refusal::Store(error))) if error.is_outage() => match deadline {
+                Some(deadline) => assert!(deadline <= self.now || deadline == joined),
+                None => {
+                    let since = self.out_since.expect("it was out").max(joined);
+                    assert!(self.now - since >= Duration::from_millis(4_900));
+                }
+            },
             Poll::Ready(Err(Refusal::Store(_))) => {}
+            Poll::Ready(Err(Refusal::Evicted)) => panic!("nothing stands in"),
         }
         self.waiting.remove(place);
         true
     }
 
-    /// Serves everyone as a driver would.
+    /// Serves everyone as a driver would, of a store that answers.
     fn finish(&mut self) {
         let mut rounds = 0;
+        self.take(&Step::Return);
         while !self.waiting.is_empty() || self.in_flight.is_some() || !self.queue.is_idle() {
             for step in [
                 Step::Hear,

@@ -11,6 +11,7 @@
 //! | [`slots`] | slots straight from a store |
 //! | [`faulty`] | a store with one fault, to see whether it is found |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
+//! | [`switched`] | a store that can be switched off |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |
 //!
 //! Nothing here skips: what a test needs and cannot have is a panic that says what to do. Every
@@ -31,4 +32,5 @@ pub(crate) mod monitor;
 pub(crate) mod redis_server;
 pub(crate) mod signal;
 pub(crate) mod slots;
+pub(crate) mod switched;
 pub(crate) mod upstream;

@@ -106,11 +106,10 @@ impl<F, C> Answers<F, C> {
             more: (permit.epoch().policy.quotas().len() == 1).then(|| permit.reset()),
         };
         let counts = self.charge.counts(response);
-        self.write(
-            response.headers_mut(),
-            &permit.epoch().policy,
-            Some(standing),
-        );
+        if permit.is_counted() {
+            let policy = &permit.epoch().policy;
+            self.write(response.headers_mut(), policy, Some(standing));
+        }
         response.extensions_mut().insert(Departure::from(&permit));
         if !counts {
             permit.forfeit();

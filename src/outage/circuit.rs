@@ -1,0 +1,233 @@
+//! Which parts of the store are out: [`Circuit`].
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::Health;
+use crate::store::StoreError;
+
+/// The longest pause after the second sign of life that was not given; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A circuit breaker for each part of the store: once a call has failed, nobody asks until the store has
+/// given a sign of life, and if it fails those who ask then, not until the next.
+#[derive(Debug, Default)]
+pub(crate) struct Circuit {
+    /// So that nobody takes a lock to find that all is well.
+    is_open: AtomicBool,
+    parts: Mutex<HashMap<u64, Out>>,
+}
+
+/// A part of the store that is out, or was until a moment ago.
+#[derive(Debug)]
+struct Out {
+    since: Instant,
+    error: StoreError,
+    /// Whether it has given a sign of life, and no call has failed since.
+    is_alive: bool,
+    /// How often it has given none, or failed those who asked after one.
+    failures: u32,
+    /// When it is to be asked for the next.
+    next: Instant,
+    /// Whether there is a task that does so.
+    is_probed: bool,
+    /// Whether anybody wanted slots since it was last asked.
+    is_wanted: bool,
+}
+
+impl Circuit {
+    /// Whether all is well, as far as can be told without a lock.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        !self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Why nobody is to ask this part of the store, if so.
+    pub(crate) fn error(&self, part: u64) -> Option<StoreError> {
+        if self.is_closed() {
+            return None;
+        }
+        let mut parts = self.parts.lock();
+        let out = parts.get_mut(&part).filter(|out| !out.is_alive)?;
+        out.is_wanted = true;
+        Some(out.error.clone())
+    }
+
+    /// A call has failed: this part of the store is out.
+    pub(crate) fn fail(&self, part: u64, error: &StoreError) {
+        let now = Instant::now();
+        let mut parts = self.parts.lock();
+        let out = parts.entry(part).or_insert_with(|| Out {
+            since: now,
+            error: error.clone(),
+            is_alive: true,
+            failures: 0,
+            next: now,
+            is_probed: false,
+            is_wanted: true,
+        });
+        out.error = error.clone();
+        // Others that were under way have failed with it.
+        if out.is_alive {
+            out.is_alive = false;
+            out.put_off(now);
+        }
+        self.is_open.store(true, Ordering::Release);
+    }
+
+    /// A call was answered, in a part of the store that was out until a moment ago.
+    #[inline]
+    pub(crate) fn answer(&self, part: u64) {
+        if !self.is_closed() {
+            self.close(part);
+        }
+    }
+
+    #[cold]
+    fn close(&self, part: u64) {
+        let mut parts = self.parts.lock();
+        if parts.get(&part).is_some_and(|out| out.is_alive) {
+            parts.remove(&part);
+            self.is_open.store(!parts.is_empty(), Ordering::Release);
+        }
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let parts = self.parts.lock();
+        let out = parts.values().filter(|out| !out.is_alive);
+        let first = out.clone().min_by_key(|out| out.since);
+        Health::new(out.count(), first.map(|out| (out.since, out.error.clone())))
+    }
+
+    /// Whether a task is to be spawned that asks for signs of life, as there is none.
+    pub(super) fn wants_probe(&self, part: u64) -> bool {
+        let mut parts = self.parts.lock();
+        let out = parts.get_mut(&part).filter(|out| !out.is_alive);
+        out.is_some_and(|out| !std::mem::replace(&mut out.is_probed, true))
+    }
+
+    /// There is no such task any more.
+    pub(super) fn stop_probe(&self, part: u64) {
+        if let Some(out) = self.parts.lock().get_mut(&part) {
+            out.is_probed = false;
+        }
+    }
+
+    /// When the next sign of life is due, while the part is out.
+    pub(super) fn next_probe(&self, part: u64) -> Option<Instant> {
+        let parts = self.parts.lock();
+        let out = parts.get(&part).filter(|out| !out.is_alive);
+        out.map(|out| out.next)
+    }
+
+    /// Whether anybody wanted slots since this was asked last.
+    pub(super) fn was_wanted(&self, part: u64) -> bool {
+        let mut parts = self.parts.lock();
+        let out = parts.get_mut(&part);
+        out.is_some_and(|out| std::mem::take(&mut out.is_wanted))
+    }
+
+    /// The part has given a sign of life: others may ask, until one of them fails.
+    pub(super) fn revive(&self, part: u64) {
+        if let Some(out) = self.parts.lock().get_mut(&part) {
+            out.is_alive = true;
+            out.is_probed = false;
+        }
+    }
+
+    /// It has given none.
+    pub(super) fn keep_out(&self, part: u64, error: &StoreError) {
+        if let Some(out) = self.parts.lock().get_mut(&part) {
+            out.error = error.clone();
+            out.put_off(Instant::now());
+        }
+    }
+}
+
+impl Out {
+    fn put_off(&mut self, now: Instant) {
+        self.next = now + pause(self.failures);
+        self.failures += 1;
+    }
+}
+
+/// None before the first sign of life; then at random, so that replicas do not ask at the same time.
+fn pause(failures: u32) -> Duration {
+    let Some(doublings) = failures.checked_sub(1) else {
+        return Duration::ZERO;
+    };
+    let longest = FIRST_PAUSE
+        .saturating_mul(1 << doublings.min(16))
+        .min(LONGEST_PAUSE);
+    // Each of these states has its own random seed.
+    let random = RandomState::new().hash_one(failures);
+    longest.mul_f64(0.5 + random as f64 / u64::MAX as f64 / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error() -> StoreError {
+        StoreError::new("it is out")
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_second_and_are_shortened_by_half_at_most() {
+        assert_eq!(pause(0), Duration::ZERO);
+        for (failures, longest) in [(1, 50), (2, 100), (5, 800), (6, 1_000), (u32::MAX, 1_000)] {
+            let longest = Duration::from_millis(longest);
+            for _ in 0..100 {
+                let pause = pause(failures);
+                assert!(pause >= longest / 2 && pause <= longest, "{pause:?}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_fail_together_are_one_failure() {
+        let circuit = Circuit::default();
+        for _ in 0..100 {
+            circuit.fail(0, &error());
+        }
+        assert_eq!(circuit.next_probe(0), Some(Instant::now()));
+        circuit.keep_out(0, &error());
+        assert!(circuit.next_probe(0) <= Some(Instant::now() + FIRST_PAUSE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sign_of_life_is_not_enough_to_forget_what_was() {
+        let circuit = Circuit::default();
+        circuit.fail(0, &error());
+        circuit.revive(0);
+        assert!(circuit.error(0).is_none());
+        // As of a server that gives signs of life, and refuses everything else.
+        for _ in 0..10 {
+            circuit.fail(0, &error());
+            circuit.revive(0);
+        }
+        circuit.fail(0, &error());
+        assert!(circuit.next_probe(0) >= Some(Instant::now() + LONGEST_PAUSE / 2));
+        circuit.revive(0);
+        circuit.answer(0);
+        assert!(circuit.is_closed());
+    }
+
+    #[test]
+    fn one_part_is_no_concern_of_another() {
+        let circuit = Circuit::default();
+        circuit.fail(1, &error());
+        assert!(circuit.error(1).is_some() && circuit.error(2).is_none());
+        assert_eq!(circuit.health().parts_out(), 1);
+        // A late answer to a call from before does not end it.
+        circuit.answer(1);
+        assert!(circuit.error(1).is_some());
+    }
+}
