@@ -29,6 +29,8 @@ struct Known {
     clock: u64,
     /// Grows when that is another, and when somebody has set it.
     generation: u64,
+    /// How often it was read.
+    reads: u32,
     /// What the calls of this period say.
     current: Option<Period>,
     /// What those of the last one said in the end, and when.
@@ -53,6 +55,14 @@ pub(crate) struct Offset {
     most: i64,
 }
 
+/// What a call has shown of the store's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Read {
+    pub(crate) offset: Offset,
+    /// By how much that is beyond what was known before.
+    pub(crate) gap: Duration,
+}
+
 impl StoreClock {
     pub(crate) fn new() -> Self {
         Self {
@@ -70,50 +80,65 @@ impl StoreClock {
     }
 
     /// What is known after the store has said `now` in a call, by this one of its clocks.
-    pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64, clock: u64) -> Offset {
+    pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64, clock: u64) -> Read {
         let call = Offset::of_call(self.origin, sent, received, now);
         let mut known = self.known.lock();
+        let expected = known.current;
+        let expected = expected.map(|it| it.offset.aged(it.updated, received));
+        let mut gap = expected.map_or(Duration::ZERO, |expected| call.gap(expected));
         if known.clock != clock {
+            // One that was read only once may be as good as the other, and both go on.
+            if known.reads < 2 {
+                gap = Duration::ZERO;
+            }
             *known = Known {
                 clock,
                 generation: known.generation + 1,
                 ..Known::default()
             };
         }
-        if let Some(period) = known.current
+        known.reads = known.reads.saturating_add(1);
+        let offset = known.read(call, received);
+        Read { offset, gap }
+    }
+}
+
+impl Known {
+    fn read(&mut self, call: Offset, received: Instant) -> Offset {
+        if let Some(period) = self.current
             && received.saturating_duration_since(period.start) >= PERIOD
         {
-            known.last = Some((period.offset, period.updated));
-            known.current = None;
+            self.last = Some((period.offset, period.updated));
+            self.current = None;
         }
-        let (offset, start) = match known.current {
+        let (offset, start) = match self.current {
             None => (call, received),
             // If the answers contradict one another, somebody has set a clock.
             Some(period) => match period.offset.aged(period.updated, received).and(call) {
                 Some(both) => (both, period.start),
                 None => {
-                    known.last = None;
-                    known.generation += 1;
+                    self.last = None;
+                    self.generation += 1;
                     (call, received)
                 }
             },
         };
         let offset = Offset {
-            clock: known.generation,
+            clock: self.generation,
             ..offset
         };
-        known.current = Some(Period {
+        self.current = Some(Period {
             offset,
             start,
             updated: received,
         });
-        let Some((last, said)) = known.last else {
+        let Some((last, said)) = self.last else {
             return offset;
         };
         match offset.and(last.aged(said, received)) {
             Some(both) => both,
             None => {
-                known.last = None;
+                self.last = None;
                 offset
             }
         }
@@ -156,6 +181,13 @@ impl Offset {
 
     fn local(&self, nanos: i64) -> Instant {
         self.origin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+    }
+
+    /// How far the one is beyond the other.
+    fn gap(self, other: Self) -> Duration {
+        let ahead = self.least - other.most;
+        let behind = other.least - self.most;
+        Duration::from_nanos(u64::try_from(ahead.max(behind)).unwrap_or(0))
     }
 
     /// What both say, unless they contradict one another.
@@ -207,7 +239,9 @@ mod tests {
     fn a_slot_lies_between_sending_and_answer_of_its_call() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        let offset = clock.observe(after(start, 0), after(start, 40), says(1_000), 0);
+        let offset = clock
+            .observe(after(start, 0), after(start, 40), says(1_000), 0)
+            .offset;
         let close = Duration::from_micros(3);
         assert!(offset.earliest(says(1_000)) <= after(start, 0));
         assert!(offset.latest(says(1_000)) >= after(start, 40));
@@ -219,7 +253,9 @@ mod tests {
         let clock = StoreClock::new();
         let start = Instant::now();
         clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
-        let offset = clock.observe(after(start, 10), after(start, 60), says(1_012), 0);
+        let offset = clock
+            .observe(after(start, 10), after(start, 60), says(1_012), 0)
+            .offset;
         assert!(offset.uncertainty() < Duration::from_millis(2));
         assert!(offset.latest(says(2_000)) <= after(start, 1_002));
         assert!(offset.earliest(says(2_000)) >= after(start, 999));
@@ -230,7 +266,9 @@ mod tests {
         let clock = StoreClock::new();
         let start = Instant::now();
         clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
-        let offset = clock.observe(after(start, 100), after(start, 101), says(50), 0);
+        let offset = clock
+            .observe(after(start, 100), after(start, 101), says(50), 0)
+            .offset;
         assert!(offset.latest(says(60)) >= after(start, 110));
         assert!(offset.latest(says(60)) <= after(start, 112));
     }
@@ -241,8 +279,27 @@ mod tests {
         let start = Instant::now();
         clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
         // The other is ahead, by less than this answer leaves open.
-        let other = clock.observe(after(start, 10), after(start, 60), says(1_030), 1);
+        let other = clock
+            .observe(after(start, 10), after(start, 60), says(1_030), 1)
+            .offset;
         assert!(other.latest(says(2_000)) >= after(start, 1_030));
+    }
+
+    #[test]
+    fn how_far_a_clock_was_set_is_what_no_round_trip_explains() {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        let gap = |sent, received, says, clock_read| {
+            let read = clock.observe(after(start, sent), after(start, received), says, clock_read);
+            read.gap.as_millis()
+        };
+        assert_eq!(gap(0, 1, says(1_000), 0), 0);
+        assert_eq!(gap(10, 60, says(1_040), 0), 0);
+        assert!((48..=52).contains(&gap(100, 101, says(1_050), 0)));
+        assert!((198..=202).contains(&gap(200, 201, says(1_350), 0)));
+        // Of another one as well, unless each call may be of another.
+        assert!((498..=502).contains(&gap(300, 301, says(950), 1)));
+        assert_eq!(gap(400, 401, says(5_000), 2), 0);
     }
 
     #[test]
@@ -269,7 +326,9 @@ mod tests {
                 0,
             );
         }
-        let offset = clock.observe(after(start, 18_000), after(start, 18_040), says(19_020), 0);
+        let offset = clock
+            .observe(after(start, 18_000), after(start, 18_040), says(19_020), 0)
+            .offset;
         assert!(
             offset.uncertainty() >= Duration::from_millis(39),
             "{offset:?}"

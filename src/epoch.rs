@@ -8,8 +8,9 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
-use crate::clock::StoreClock;
+use crate::clock::{Offset, StoreClock};
 use crate::denial::Denials;
 use crate::error::BuildError;
 use crate::guard::Guard;
@@ -19,7 +20,8 @@ use crate::outage::{Circuit, Health, Outage};
 use crate::pauses::Pauses;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
-use crate::store::{Listen, MemoryStore, Notice, Store};
+use crate::recovery::{Traces, tolerance, traces};
+use crate::store::{Listen, MemoryStore, Notice, Reserved, Store};
 
 /// The epochs of a limiter; clones share them.
 ///
@@ -44,12 +46,16 @@ pub(crate) struct Epoch {
     /// Of all epochs.
     pub(crate) pauses: Arc<Pauses>,
     pub(crate) circuit: Arc<Circuit>,
+    /// What the store has to know, if recovery is strict.
+    pub(crate) traces: Option<Arc<Traces>>,
     /// Whether departures count.
     pub(crate) is_counted: bool,
     /// Serves requests while the store is out, if anything does.
     pub(crate) stand_in: Option<Arc<Self>>,
     /// The first epoch, unless this is it.
     first: Weak<Self>,
+    /// Itself, of the first.
+    this: Weak<Self>,
     /// Of the first one.
     later: Later,
 }
@@ -77,18 +83,21 @@ impl Epochs {
         let policy = parts.clone().build()?;
         let denials = if store.is_local() { 0 } else { denials };
         let lines = Lines::default();
-        let first = Arc::new(Epoch {
+        let stand_in = Epoch::stand_in(&parts, &lines, MemoryStore::new())?;
+        let first = Arc::new_cyclic(|this| Epoch {
             denials: Denials::new(denials),
             embedded: store.as_embedded().cloned(),
+            traces: traces(parts.recovery, store.is_local()),
             store,
             circuit: Arc::default(),
             is_counted: true,
-            stand_in: Epoch::stand_in(&parts, &lines, MemoryStore::new())?,
+            stand_in,
             lines,
             guard: Arc::new(Guard::new(policy.guard())),
             clock: Arc::new(StoreClock::new()),
             pauses: Arc::default(),
             first: Weak::new(),
+            this: this.clone(),
             policy: Arc::new(policy),
             later: Later {
                 parts,
@@ -166,6 +175,7 @@ impl Epoch {
     /// Something was said of a key under the quotas of this epoch: whoever waits for it keeps to that,
     /// whatever quotas were set when it came.
     pub(crate) fn hear(&self, key: &Key, notice: Notice) {
+        self.forget_trace(key, notice);
         self.pauses.note(key, &self.policy, notice);
         self.each(|epoch| {
             epoch.forget_denial(key);
@@ -175,8 +185,29 @@ impl Epoch {
 
     /// The same, but for those who hold slots.
     pub(crate) fn note(&self, key: &Key, notice: Notice) {
+        self.forget_trace(key, notice);
         self.pauses.note(key, &self.policy, notice);
         self.forget_denial(key);
+    }
+
+    /// What an answer has shown of the store's clock, and whether that was set.
+    pub(crate) fn read_clock(
+        &self,
+        sent: Instant,
+        received: Instant,
+        answer: &Reserved,
+    ) -> (Offset, bool) {
+        let read = self.clock.observe(sent, received, answer.now, answer.clock);
+        (read.offset, read.gap > tolerance(&self.policy))
+    }
+
+    /// What was recorded before a quarantine is missed by nobody.
+    fn forget_trace(&self, key: &Key, notice: Notice) {
+        if let Some(traces) = &self.traces
+            && notice.is_quarantine()
+        {
+            traces.forget(key);
+        }
     }
 
     /// A slot of this key is given back, or all are: what was known of it holds no longer.
@@ -207,9 +238,11 @@ impl Epoch {
             clock: Arc::new(StoreClock::new()),
             pauses: Arc::default(),
             circuit: Arc::default(),
+            traces: None,
             is_counted: outage != Outage::Allow,
             stand_in: None,
             first: Weak::new(),
+            this: Weak::new(),
             policy: Arc::new(policy),
             later: Later::default(),
         })))
@@ -229,6 +262,7 @@ impl Epoch {
             embedded: self.embedded.clone(),
             denials: self.denials.as_ref().and_then(Denials::successor),
             circuit: self.circuit.clone(),
+            traces: traces(parts.recovery, self.store.is_local()),
             is_counted: true,
             stand_in: Self::stand_in(parts, &lines, embedded.unwrap_or_default())?,
             lines,
@@ -236,6 +270,7 @@ impl Epoch {
             clock: self.clock.clone(),
             pauses: self.pauses.clone(),
             first,
+            this: Weak::new(),
             policy: Arc::new(policy),
             later: Later::default(),
         })
@@ -278,6 +313,9 @@ impl Listen for Epoch {
             }
             epoch.lines.miss();
         });
+        let mut all = self.family();
+        all.extend(self.this.upgrade());
+        all.iter().for_each(Self::test_all);
     }
 
     fn is_waiting(&self) -> bool {

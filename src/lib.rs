@@ -31,6 +31,7 @@
 //! | an axum server, or any tower server of HTTP | [`ThrottleLayer::inbound`] |
 //! | a pause for all replicas | [`Limiter::pause`], [`Limiter::resume`] |
 //! | while the store is out | [`Outage`], [`LimiterBuilder::outage`], [`Limiter::health`] |
+//! | when it has lost its state | [`Recovery`], [`LimiterBuilder::recovery`] |
 //! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
 //! | what an upstream says of its limits | [`feedback`] |
@@ -93,6 +94,7 @@ pub mod performance {}
 mod permit;
 mod policy;
 mod quota;
+mod recovery;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod said;
@@ -118,6 +120,7 @@ pub use self::{
     permit::{Decision, Limited, Permit},
     policy::Policy,
     quota::{Algorithm, ParseQuotaError, Quota, WindowStart},
+    recovery::Recovery,
 };
 
 /// The README's examples are tests.

@@ -78,6 +78,9 @@ impl Permit {
     /// reserved until its time has passed.
     pub fn forfeit(self) {
         self.epoch.forget_denial(&self.key);
+        if let Some(traces) = &self.epoch.traces {
+            traces.forget(&self.key);
+        }
         let held = self.departing.held(self.epoch.guard.current());
         self.epoch.lines.give(&self.epoch, &self.key, held);
     }

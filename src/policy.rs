@@ -10,6 +10,7 @@ use crate::algorithm::{Rule, ledger::Terms, micros};
 use crate::error::BuildError;
 use crate::outage::Outage;
 use crate::quota::{Algorithm, Quota, WindowStart};
+use crate::recovery::Recovery;
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -27,6 +28,7 @@ pub struct Policy {
     max_wait: Option<Duration>,
     max_waiting: Option<usize>,
     outage: Outage,
+    recovery: Recovery,
     id: Arc<str>,
     /// The same, hashed, for stores that hash it together with each key.
     id_hash: u64,
@@ -45,6 +47,7 @@ pub(crate) struct PolicyParts {
     pub(crate) max_wait: Option<Duration>,
     pub(crate) max_waiting: Option<usize>,
     pub(crate) outage: Outage,
+    pub(crate) recovery: Recovery,
 }
 
 impl Policy {
@@ -88,6 +91,12 @@ impl Policy {
     #[must_use]
     pub fn outage(&self) -> Outage {
         self.outage
+    }
+
+    /// What becomes of a key whose state the store has lost.
+    #[must_use]
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
     }
 
     /// The most one request may cost.
@@ -194,6 +203,7 @@ impl PolicyParts {
             max_wait: self.max_wait,
             max_waiting: self.max_waiting,
             outage: self.outage,
+            recovery: self.recovery,
             id_hash: hash(&id),
             id: id.into(),
         })

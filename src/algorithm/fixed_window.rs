@@ -148,6 +148,10 @@ impl Count for FixedWindow {
         u32::try_from(left).unwrap_or(0)
     }
 
+    fn clear(&mut self) {
+        self.window = Window::default();
+    }
+
     fn expires(&self) -> u64 {
         self.window.end
     }

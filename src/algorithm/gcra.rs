@@ -61,6 +61,10 @@ impl Count for Gcra {
     }
 
     #[inline]
+    fn clear(&mut self) {
+        self.arrival.time = 0;
+    }
+
     fn expires(&self) -> u64 {
         self.arrival.time
     }

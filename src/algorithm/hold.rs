@@ -53,6 +53,9 @@ impl Count for Hold {
         }
     }
 
+    /// What was said still holds.
+    fn clear(&mut self) {}
+
     fn expires(&self) -> u64 {
         self.until
     }

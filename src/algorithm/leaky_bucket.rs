@@ -47,6 +47,10 @@ impl Count for LeakyBucket {
         u32::from(self.number.time <= now)
     }
 
+    fn clear(&mut self) {
+        self.number.time = 0;
+    }
+
     fn expires(&self) -> u64 {
         self.number.time
     }

@@ -43,6 +43,7 @@ function ledger.load(states, aside, quotas, now)
     counters[i], size = counter, size + counter.receipts
   end
   ledger.now, ledger.counters, ledger.quotas, ledger.aside = now, counters, #quotas, aside
+  ledger.states, ledger.rules = states, quotas
   ledger.size = size  -- of a slot, its receipt included
   ledger.burst_at, ledger.burst_size = 0, 0
   free.load(hold.load(redis.call('GET', aside), aside, now), aside, size, now)
@@ -75,8 +76,39 @@ function ledger.held_up(x, cost)
   return x
 end
 
+-- Forgets what is recorded, but not what was said.
+function ledger.clear()
+  redis.call('DEL', unpack(ledger.states))
+  for i, quota in ipairs(ledger.rules) do
+    ledger.counters[i] = algorithms[quota[1]].load(ledger.states[i], ledger.now, quota[2], quota[3], quota[4])
+  end
+  free.clear()
+end
+
+-- Lets nothing depart until then.
+function ledger.rest(stop)
+  hold.set('pause', stop, ledger.now, 0)
+  holds.touched = true
+  ledger.join_holds()
+end
+
+-- Whether the state lacks something of which there is evidence: that each quota is influenced until then at
+-- least; or is one of a store that knows of nothing before `born`. If so, nothing departs for the span.
+function ledger.doubt(evidence, span, born)
+  local now = ledger.now
+  local from, is_lost = math.max(now, holds.pause and holds.pause.stop or 0), false
+  for i, stop in ipairs(evidence) do
+    is_lost = is_lost or stop > from and ledger.counters[i]:expires() < stop
+  end
+  local stop = (is_lost and now or math.min(born, now)) + span
+  if stop <= from then return false end
+  if is_lost then ledger.clear() end
+  ledger.rest(stop)
+  return true
+end
+
 -- Heeds a word: 0 none; 1 a pause of a span, said to a request that departed then; 2 no more than so many
--- for a span; 3 resume. Returns since when, until when, and how long there is a pause: see Notice.
+-- for a span; 3 resume; 4 a quarantine for a span. Returns since when, until when, and how long there is a pause: see Notice.
 function ledger.heed(word, span, number)
   local now, until_when = ledger.now, 0
   local stop, pause, allowance = now + math.min(span, HORIZON), holds.pause, holds.allowance
@@ -94,6 +126,11 @@ function ledger.heed(word, span, number)
   elseif word == 3 and (pause or allowance) then
     holds = { touched = true }
     until_when = 2 ^ 53 - 1
+  elseif word == 4 then
+    ledger.clear()
+    stop = math.max(stop, pause and pause.stop or 0)
+    if stop > now then ledger.rest(stop) end
+    until_when = 2 ^ 53 - 2
   end
   ledger.join_holds()
   local since = until_when > 0 and now or 0

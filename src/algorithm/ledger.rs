@@ -12,6 +12,7 @@
 //! from its middle: there, such a slot stays charged, which costs one interval once.)
 
 mod alone;
+mod doubt;
 mod heed;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ mod tests;
 use smallvec::SmallVec;
 
 pub(crate) use self::alone::AtOnce;
+pub use self::doubt::Evidence;
 pub use self::heed::{Notice, Word};
 pub use super::receipt::Receipt;
 use super::{Count, Counter, Rule, Taken, micros};

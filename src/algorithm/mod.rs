@@ -77,6 +77,9 @@ trait Count {
     /// The time from which the state has no influence any more.
     fn expires(&self) -> u64;
 
+    /// Forgets everything.
+    fn clear(&mut self);
+
     /// The longest wait that the quota allows a request recorded `margin` after its slot.
     fn longest_wait(&self, _margin: u64) -> u64 {
         u64::MAX
@@ -146,6 +149,10 @@ impl Count for Counter {
 
     fn expires(&self) -> u64 {
         each!(self, count => count.expires())
+    }
+
+    fn clear(&mut self) {
+        each!(self, count => count.clear());
     }
 
     fn longest_wait(&self, margin: u64) -> u64 {

@@ -122,6 +122,33 @@ impl Rule {
         }
     }
 
+    /// Until when a departure is counted at least, whatever departs besides.
+    pub(crate) fn counts_until(&self, at: u64, record: u64) -> u64 {
+        match *self {
+            Self::SlidingLog { window, .. } | Self::SlidingBuckets { window, .. } => {
+                record + window
+            }
+            Self::Spacing { interval }
+            | Self::LeakyBucket { interval, .. }
+            | Self::Gcra { interval, .. } => record + interval,
+            Self::FixedWindow { .. } => at,
+        }
+    }
+
+    /// For how long a departure is counted at most, from when it is recorded on.
+    pub(crate) fn memory(&self) -> u64 {
+        match *self {
+            Self::SlidingLog { window, .. } | Self::FixedWindow { window, .. } => window,
+            Self::SlidingBuckets { window, width, .. } => window + width,
+            Self::Spacing { interval } => interval,
+            Self::LeakyBucket { interval, capacity } => interval.saturating_mul(capacity.into()),
+            Self::Gcra {
+                interval,
+                tolerance,
+            } => interval + tolerance,
+        }
+    }
+
     /// By how much more of a guard each request of a burst has than the one before it, as they
     /// depart one after the other.
     ///

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::Rule;
-use super::ledger::{Ask, DRIFT, Ledger, Notice, Outcome, Slot, Terms, Word};
+use super::ledger::{Ask, DRIFT, Evidence, Ledger, Notice, Outcome, Slot, Terms, Word};
 
 /// One call, and how much time passes before it.
 #[derive(Debug, Clone)]
@@ -26,6 +26,13 @@ pub(crate) enum Action {
     Release { places: Vec<prop::sample::Index> },
     /// Says a word; of a pause, to a request that departed so long ago.
     Heed { word: Word, ago: u64 },
+    /// Tells that each quota is influenced for so long, at least, by what was recorded; to a store that was
+    /// born so long ago.
+    Doubt {
+        evidence: [Option<u64>; 8],
+        span: u64,
+        born: u64,
+    },
 }
 
 /// The time before which no slot may lie.
@@ -47,6 +54,7 @@ pub(crate) trait Side {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer;
     fn release(&mut self, now: u64, slots: &[Slot]);
     fn heed(&mut self, now: u64, word: Word) -> Notice;
+    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool;
 }
 
 impl Side for Ledger {
@@ -62,6 +70,10 @@ impl Side for Ledger {
 
     fn heed(&mut self, now: u64, word: Word) -> Notice {
         Self::heed(self, now, word)
+    }
+
+    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
+        Self::doubt(self, now, evidence, born)
     }
 }
 
@@ -146,6 +158,25 @@ pub(crate) fn run_staggered(
                 let (notice, other) = (left.heed(now, word), right.heed(now, word));
                 assert_eq!(notice, other, "step {number}, {step:?}");
             }
+            Action::Doubt {
+                evidence,
+                span,
+                born,
+            } => {
+                let until = evidence
+                    .iter()
+                    .map(|span| span.map_or(0, |span| now + span));
+                let evidence = Evidence {
+                    until: until.collect(),
+                    span: *span,
+                };
+                let born = now - born;
+                let (is_lost, other) = (
+                    left.doubt(now, &evidence, born),
+                    right.doubt(now, &evidence, born),
+                );
+                assert_eq!(is_lost, other, "step {number}, {step:?}");
+            }
         }
     }
     held
@@ -210,8 +241,17 @@ pub(crate) fn steps_with_words(
         3 => span().prop_map(|span| Word::Pause { span, departed: 0 }),
         4 => (0..=9_u32, span()).prop_map(|(left, span)| Word::Allow { left, span }),
         1 => Just(Word::Resume),
+        1 => span().prop_map(|span| Word::Quarantine { span }),
     ];
     let heed = (word, span()).prop_map(|(word, ago)| Action::Heed { word, ago });
+    let known = prop_oneof![2 => Just(None), 1 => span().prop_map(Some)];
+    let doubt = (prop::array::uniform8(known), span(), span());
+    let doubt = doubt.prop_map(|(evidence, span, born)| Action::Doubt {
+        evidence,
+        span,
+        born,
+    });
+    let heed = prop_oneof![3 => heed, 1 => doubt];
     let advance = (0..=unit).prop_map(u64::cast_signed);
     let said = (advance, heed).prop_map(|(advance, action)| Step { advance, action });
     let others = steps(count, unit, largest_cost);

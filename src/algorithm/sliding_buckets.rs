@@ -120,6 +120,11 @@ impl Count for SlidingBuckets {
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
+    fn clear(&mut self) {
+        self.buckets.clear();
+        self.base = 0;
+    }
+
     fn expires(&self) -> u64 {
         self.buckets.back().map_or(0, |last| last.end + self.window)
     }

@@ -87,6 +87,10 @@ impl Count for SlidingLog {
     }
 
     #[inline]
+    fn clear(&mut self) {
+        self.records.clear();
+    }
+
     fn expires(&self) -> u64 {
         self.records.back().map_or(0, |last| last + self.window)
     }

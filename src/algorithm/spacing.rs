@@ -40,6 +40,10 @@ impl Count for Spacing {
         u32::from(self.0.time <= now)
     }
 
+    fn clear(&mut self) {
+        self.0.time = 0;
+    }
+
     fn expires(&self) -> u64 {
         self.0.time
     }

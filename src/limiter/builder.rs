@@ -10,6 +10,7 @@ use crate::error::BuildError;
 use crate::outage::Outage;
 use crate::policy::PolicyParts;
 use crate::quota::Quota;
+use crate::recovery::Recovery;
 use crate::store::{MemoryStore, Store};
 
 /// Builds a [`Limiter`].
@@ -88,6 +89,13 @@ impl LimiterBuilder {
     /// those without a bound for 5 s.
     pub fn outage(mut self, outage: Outage) -> Self {
         self.parts.outage = outage;
+        self
+    }
+
+    /// Sets what becomes of a key whose state the store has lost. Default: [`Recovery::Immediate`], it starts
+    /// anew at once. An embedded store loses nothing while the process lives.
+    pub fn recovery(mut self, recovery: Recovery) -> Self {
+        self.parts.recovery = recovery;
         self
     }
 

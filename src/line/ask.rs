@@ -29,6 +29,8 @@ pub(crate) struct Asked {
     waiters: Vec<(WaiterId, u64)>,
     pub(crate) asks: SmallVec<[Ask; 2]>,
     pub(crate) not_before: u64,
+    /// The time and the record of the last slot that is held.
+    pub(crate) held: Option<(u64, u64)>,
     /// Which call of the queue's it is.
     number: u64,
 }
@@ -47,12 +49,15 @@ impl Asked {
 
 impl Queue {
     /// What the next call is to ask for, if anything. Until its answer is in, no other may be made.
-    pub(crate) fn ask(&mut self, now: Instant) -> Option<Asked> {
+    ///
+    /// If it may be a test, it may ask for nothing.
+    pub(crate) fn ask(&mut self, now: Instant, may_test: bool) -> Option<Asked> {
         if self.asking {
             return None;
         }
+        let is_test = std::mem::take(&mut self.tests) && may_test && self.last_slot().is_some();
         self.drop_empty_segments();
-        if self.settles(now) || self.is_put_off(now) {
+        if (self.settles(now) || self.is_put_off(now)) && !is_test {
             return None;
         }
         // The guard of the first call may prove too short, and then all its slots are lost.
@@ -65,6 +70,7 @@ impl Queue {
             waiters: Vec::new(),
             asks: SmallVec::new(),
             not_before: 0,
+            held: self.held(),
             number: self.calls + 1,
         };
         for (place, segment) in self.segments.iter().enumerate() {
@@ -96,9 +102,17 @@ impl Queue {
             }
         }
         self.put_off_since = None;
-        self.asking = !asked.waiters.is_empty();
+        self.asking = is_test || !asked.waiters.is_empty();
         self.calls += u64::from(self.asking);
         self.asking.then_some(asked)
+    }
+
+    /// The time and the record of the last slot that is held: those whose slots have come are about to use
+    /// them.
+    fn held(&self) -> Option<(u64, u64)> {
+        let due = self.due_slots.iter().map(|(_, held)| held);
+        let all = due.chain(self.last_slot());
+        all.map(|held| (held.slot.at, held.slot.record)).max()
     }
 
     /// Whether the next call is for those alone who have long to wait, and may wait for others to share it.
@@ -196,6 +210,17 @@ impl Queue {
             self.settle(place, call.received, wakes);
         }
         self.clear_behind();
+    }
+
+    /// The store has answered, but not by what was known before: nobody gets these slots.
+    pub(crate) fn spoiled(&mut self, reserved: Reserved) {
+        self.asking = false;
+        self.out = None;
+        for outcome in reserved.outcomes {
+            if let Outcome::Granted(slot) = outcome {
+                self.surplus.push(slot);
+            }
+        }
     }
 
     /// The store has not answered: those who asked will get no slot.

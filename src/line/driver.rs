@@ -87,7 +87,7 @@ impl Driver {
                     .out(&error, epoch.stand_in.is_some(), now, wakes);
                 return (None, Vec::new(), false, state.queue.plan());
             }
-            let asked = state.queue.ask(now);
+            let asked = state.queue.ask(now, epoch.traces.is_some());
             let surplus = if may_release {
                 state.queue.take_surplus()
             } else {
@@ -116,6 +116,10 @@ impl Driver {
     fn reserve(&mut self, asked: Asked) {
         let epoch = &self.line.epoch;
         let guard = epoch.guard.current();
+        let evidence = epoch
+            .traces
+            .as_ref()
+            .map(|traces| traces.evidence(&self.line.key, &epoch.policy, asked.held));
         let sent = Instant::now();
         let reply = epoch.store.reserve(&Reserve {
             key: &self.line.key,
@@ -125,6 +129,7 @@ impl Driver {
             round_trip: epoch.guard.round_trip(),
             not_before: asked.not_before.max(epoch.pauses.until(&self.line.key)),
             asks: &asked.asks,
+            evidence: evidence.as_ref(),
         });
         self.reserving = Some(Reserving {
             asked,
@@ -151,38 +156,8 @@ impl Driver {
             && let Poll::Ready(answer) = Pin::new(&mut reserving.reply).poll(cx)
         {
             answered = true;
-            if let Some(Reserving {
-                asked, sent, guard, ..
-            }) = self.reserving.take()
-            {
-                let received = Instant::now();
-                let is_out = epoch.heard_of(key, answer.as_ref().err());
-                self.line.locked(|state, wakes| match answer {
-                    Ok(reserved) if reserved.outcomes.len() != asked.len() => {
-                        let error = StoreError::new("the store has not answered every request");
-                        state.queue.failed(&asked, &error, received, wakes);
-                    }
-                    Ok(reserved) => {
-                        let call = Call {
-                            sent,
-                            received,
-                            guard,
-                            buffer: epoch.policy.buffer(),
-                            offset: epoch.clock.observe(
-                                sent,
-                                received,
-                                reserved.now,
-                                reserved.clock,
-                            ),
-                        };
-                        state.queue.answered(&asked, reserved, call, wakes);
-                    }
-                    Err(error) if is_out => {
-                        let leave = epoch.stand_in.is_some();
-                        state.queue.lost(&asked, &error, leave, received, wakes);
-                    }
-                    Err(error) => state.queue.failed(&asked, &error, received, wakes),
-                });
+            if let Some(reserving) = self.reserving.take() {
+                self.take_answer(reserving, answer);
             }
         }
         if let Some(looking) = &mut self.looking
@@ -200,6 +175,53 @@ impl Driver {
             }
         }
         answered
+    }
+
+    fn take_answer(&self, reserving: Reserving, answer: Result<Reserved, StoreError>) {
+        let Reserving {
+            asked, sent, guard, ..
+        } = reserving;
+        let Line { key, epoch, .. } = &*self.line;
+        let received = Instant::now();
+        let is_out = epoch.heard_of(key, answer.as_ref().err());
+        let reserved = match answer {
+            Ok(reserved) if reserved.outcomes.len() == asked.len() => reserved,
+            Ok(_) => {
+                let error = StoreError::new("the store has not answered every request");
+                let error = error.no_outage();
+                return self.line.locked(|state, wakes| {
+                    state.queue.failed(&asked, &error, received, wakes);
+                });
+            }
+            Err(error) => {
+                let leave = epoch.stand_in.is_some();
+                return self.line.locked(|state, wakes| match is_out {
+                    true => (state.queue).lost(&asked, &error, leave, received, wakes),
+                    false => state.queue.failed(&asked, &error, received, wakes),
+                });
+            }
+        };
+        let (offset, is_set) = epoch.read_clock(sent, received, &reserved);
+        if epoch.traces.is_some() && (is_set || reserved.is_lost) {
+            self.line.locked(|state, _| state.queue.spoiled(reserved));
+            if is_set {
+                epoch.quarantine_all();
+                let others = epoch.others();
+                others.iter().for_each(|epoch| epoch.quarantine_all());
+            }
+            epoch.quarantine(key);
+            return;
+        }
+        let call = Call {
+            sent,
+            received,
+            guard,
+            buffer: epoch.policy.buffer(),
+            offset,
+        };
+        self.line.locked(|state, wakes| {
+            state.queue.answered(&asked, reserved, call, wakes);
+        });
     }
 
     fn poll_alarm(&mut self, cx: &mut Context<'_>, at: Option<Instant>) -> Poll<()> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::held::Held;
 use super::queue::{Queue, Wakes};
 use crate::store::Notice;
 
@@ -25,12 +26,14 @@ impl Queue {
         if notice.until > 0 {
             self.heard_at = self.calls;
         }
-        if notice.is_resumption() {
+        if notice.is_resumption() || notice.is_quarantine() {
             self.settling = Some(now + SETTLING);
         }
         let mut is_any_void = false;
         for segment in &mut self.segments {
-            let void = segment.void(&mut self.nodes, notice);
+            let is_void =
+                |held: &Held| notice.is_quarantine() || notice.voids(held.slot.at, held.reserved);
+            let void = segment.void(&mut self.nodes, is_void);
             is_any_void |= !void.is_empty();
             self.surplus.extend(void.into_iter().map(|held| held.slot));
         }
@@ -59,6 +62,7 @@ impl Queue {
     /// Something may have been said: the driver is to look, until it is answered.
     pub(crate) fn miss(&mut self) {
         self.missed = self.last_slot().is_some();
+        self.tests = self.missed;
         self.next_look = None;
     }
 
@@ -72,6 +76,7 @@ impl Queue {
         if is_time {
             let pause = if self.missed { LOOK_AGAIN } else { LOOK };
             self.next_look = Some(now + pause);
+            self.tests = true;
         }
         is_time
     }

@@ -60,6 +60,8 @@ pub(crate) struct Queue {
     pub(super) out: Option<Out>,
     /// Whether that may be over.
     pub(super) looks_again: bool,
+    /// Whether the store is to be put to the test, if it may have lost anything.
+    pub(super) tests: bool,
     /// The last arrival.
     pub(super) newest: Option<u64>,
     /// By which of the store's clocks slots are read, and how closely it was known when all of them were.
@@ -121,6 +123,7 @@ impl Queue {
             next_look: None,
             out: None,
             looks_again: false,
+            tests: false,
             newest: None,
             clock: 0,
             known: Duration::MAX,

@@ -10,7 +10,7 @@ use super::bound::Bound;
 use super::held::Held;
 use super::queue::Refusal;
 use crate::permit::Limited;
-use crate::store::{Notice, Slot};
+use crate::store::Slot;
 
 /// A waiter.
 #[derive(Debug)]
@@ -254,14 +254,17 @@ impl Segment {
     }
 
     /// Takes those slots away that are not to be used.
-    pub(super) fn void(&mut self, nodes: &mut Slab<Node>, notice: Notice) -> VecDeque<Held> {
-        let is_void = |held: &Held| notice.voids(held.slot.at, held.reserved);
-        if !self.slots.iter().any(is_void) {
+    pub(super) fn void(
+        &mut self,
+        nodes: &mut Slab<Node>,
+        is_void: impl Fn(&Held) -> bool,
+    ) -> VecDeque<Held> {
+        if !self.slots.iter().any(&is_void) {
             return VecDeque::new();
         }
         let (void, kept) = std::mem::take(&mut self.slots)
             .into_iter()
-            .partition(is_void);
+            .partition(|held| is_void(held));
         self.slots = kept;
         self.take_slots(nodes);
         void

@@ -158,7 +158,7 @@ impl World {
                 self.queue.out(&lost(), false, self.now, &mut Wakes::new());
             }
             Step::Ask if self.in_flight.is_none() => {
-                if let Some(asked) = self.queue.ask(self.now) {
+                if let Some(asked) = self.queue.ask(self.now, false) {
                     self.in_flight = Some((asked, self.now, self.guard.current()));
                 }
             }
@@ -251,7 +251,7 @@ impl World {
             received: self.now,
             guard,
             buffer: Duration::ZERO,
-            offset: self.clock.observe(sent, self.now, at, 0),
+            offset: self.clock.observe(sent, self.now, at, 0).offset,
         };
         self.queue
             .answered(&asked, reserved, call, &mut Wakes::new());

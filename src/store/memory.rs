@@ -158,7 +158,10 @@ impl Store for MemoryStore {
         let mut shard = self.shard(hash).lock();
         let now = shard.tick(self.now());
         let ledger = shard.ledger(hash, policy, key);
-        let answer = ledger.answer(now, &reserve.terms(), reserve.asks);
+        // It was born with whoever asks.
+        let lacks = |evidence| ledger.doubt(now, evidence, 0);
+        let is_lost = reserve.evidence.is_some_and(lacks);
+        let answer = ledger.answer(now, &reserve.terms(), reserve.asks, is_lost);
         Reply::ready(Ok(answer))
     }
 
@@ -176,8 +179,11 @@ impl Store for MemoryStore {
         let now = shard.tick(self.now());
         let is_it = |entry: &Entry| entry.is(policy, key);
         let answer = match shard.entries.find_entry(hash, is_it) {
-            Ok(mut entry) => entry.get_mut().ledger.answer(now, &terms, reserve.asks),
-            Err(_) => Ledger::new(policy.rules()).answer(now, &terms, reserve.asks),
+            Ok(mut entry) => entry
+                .get_mut()
+                .ledger
+                .answer(now, &terms, reserve.asks, false),
+            Err(_) => Ledger::new(policy.rules()).answer(now, &terms, reserve.asks, false),
         };
         Reply::ready(Ok(answer))
     }

@@ -20,7 +20,7 @@ mod redis;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
 pub use self::{error::StoreError, listen::Listen, memory::MemoryStore};
-pub use crate::algorithm::ledger::{Ask, Notice, Outcome, Receipt, Slot, Word};
+pub use crate::algorithm::ledger::{Ask, Evidence, Notice, Outcome, Receipt, Slot, Word};
 
 use crate::algorithm::ledger::Ledger;
 pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
@@ -177,8 +177,13 @@ pub struct Reserve<'a> {
     pub round_trip: Duration,
     /// No slot may lie before this time on the store's clock.
     pub not_before: u64,
-    /// The requests, in their order: slots are handed out in the same.
+    /// The requests, in their order: slots are handed out in the same. There may be none, where only the
+    /// evidence is of interest.
     pub asks: &'a [Ask],
+    /// What the store has to know of this key, where recovery is [strict](crate::Recovery::Strict). If it does
+    /// not, or has not known of everything for as long as the evidence's span, nothing departs for that span,
+    /// and the answer [says so](Reserved::is_lost).
+    pub evidence: Option<&'a Evidence>,
 }
 
 impl<'a> Reserve<'a> {
@@ -198,6 +203,7 @@ impl<'a> Reserve<'a> {
             round_trip: Duration::ZERO,
             not_before: 0,
             asks: ONE,
+            evidence: None,
         }
     }
 
@@ -260,6 +266,7 @@ impl<'a> Release<'a> {
 pub struct Reserved {
     pub(crate) now: u64,
     pub(crate) clock: u64,
+    pub(crate) is_lost: bool,
     pub(crate) outcomes: Outcomes,
     pub(crate) remaining: u32,
     pub(crate) reset: Duration,
@@ -278,6 +285,7 @@ impl Reserved {
         Self {
             now,
             clock: 0,
+            is_lost: false,
             outcomes: outcomes.into_iter().collect(),
             remaining,
             reset,
@@ -290,6 +298,20 @@ impl Reserved {
     pub fn by_clock(mut self, clock: u64) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Sets whether the store has found that it lacks what there is [evidence](Reserve::evidence) of, and lets
+    /// nothing depart for the span of that. Default: `false`.
+    #[must_use]
+    pub fn lost(mut self, is_lost: bool) -> Self {
+        self.is_lost = is_lost;
+        self
+    }
+
+    /// Whether the store has found that it lacks what there is evidence of.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// The store's time, in microseconds.
@@ -319,11 +341,18 @@ impl Reserved {
 
 impl Ledger {
     /// What a store that keeps this ledger answers at `now`.
-    pub(crate) fn answer(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Reserved {
+    pub(crate) fn answer(
+        &mut self,
+        now: u64,
+        terms: &Terms,
+        asks: &[Ask],
+        is_lost: bool,
+    ) -> Reserved {
         let outcomes = self.reserve(now, terms, asks);
         Reserved {
             now,
             clock: 0,
+            is_lost,
             outcomes,
             remaining: self.remaining(now, terms),
             reset: Duration::from_micros(self.expires().saturating_sub(now)),

@@ -34,11 +34,21 @@ pub enum Word {
     },
     /// Whatever was said holds no longer.
     Resume,
+    /// What is recorded cannot be relied on: it is forgotten, nobody uses what was handed out before, and
+    /// nothing may depart for so long.
+    Quarantine {
+        /// How long, in microseconds: until whatever departed before counts no longer.
+        span: u64,
+    },
 }
+
+/// Of whatever was reserved before: but for this number, that there is nothing to be told.
+pub(super) const EVERYTHING: u64 = END_OF_TIME - 1;
 
 /// What those who hold slots have to know of a [`Word`].
 ///
-/// Slots before `until` that were not reserved after `since` are not to be used. All times are in
+/// Slots before `until` that were not reserved after `since` are not to be used. Where `until` is close to the
+/// end of time, 2^53, nothing is to be used that is held already. All times are in
 /// microseconds on the store's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Notice {
@@ -62,6 +72,22 @@ impl Notice {
     /// Whether this says that a pause is over before its time.
     pub(crate) fn is_resumption(&self) -> bool {
         self.until == END_OF_TIME
+    }
+
+    /// Whether nothing is to be used that is held when this is heard, whenever it was reserved: the clock may
+    /// have been another.
+    pub(crate) fn is_quarantine(&self) -> bool {
+        self.until == EVERYTHING
+    }
+
+    /// What those hear who hold slots of a key that is to rest until then.
+    pub(crate) fn quarantine(now: u64, paused: u64) -> Self {
+        Self {
+            now,
+            since: now,
+            until: EVERYTHING,
+            paused,
+        }
     }
 
     /// What it would have been if nobody had heard that a pause is over.
@@ -112,6 +138,7 @@ impl Ledger {
             Word::Pause { span, departed } => self.pause(now, after(span), departed),
             Word::Allow { left, span } => self.allow(now, left, after(span)),
             Word::Resume => self.resume(),
+            Word::Quarantine { span } => self.quarantine(now, after(span)),
         };
         let notice = self.notice(now);
         Notice {
@@ -190,7 +217,7 @@ impl Ledger {
         if is_over { END_OF_TIME } else { 0 }
     }
 
-    fn set(&mut self, hold: Hold) {
+    pub(super) fn set(&mut self, hold: Hold) {
         let of_kind =
             |counter: &Counter| matches!(counter, Counter::Hold(it) if it.kind == hold.kind);
         self.counters.retain(|counter| !of_kind(counter));

@@ -43,7 +43,7 @@ fn slot(epoch: &Epoch, key: &Key) -> Held {
         received: now,
         guard: GUARD,
         buffer: Duration::ZERO,
-        offset: epoch.clock.observe(now, now, reserved.now, 0),
+        offset: epoch.clock.observe(now, now, reserved.now, 0).offset,
     };
     hold(slot, reserved.now, 0, WINDOW, call)
 }

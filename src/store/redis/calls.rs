@@ -9,7 +9,7 @@ use crate::algorithm::Rule;
 use crate::algorithm::state::FEW;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::{Ask, Release, Reserve, Slot, Terms, Word};
+use crate::store::{Ask, Evidence, Release, Reserve, Slot, Terms, Word};
 
 use super::names::{self, Names};
 use super::notices;
@@ -21,6 +21,8 @@ const FAR: u64 = 1 << 53;
 pub(super) struct Asking {
     scripts: &'static Scripts,
     names: Names,
+    /// Of what tells when the store was born, if there is evidence.
+    born: Option<String>,
     /// What the keys of one limiter have in common.
     terms: Packed,
     packed_asks: Packed,
@@ -38,11 +40,14 @@ pub(super) struct Packed(SmallVec<[u8; 80]>);
 impl Asking {
     pub(super) fn new(prefix: &str, reserve: &Reserve<'_>, peek: bool) -> Self {
         let rules = reserve.policy.rules();
+        // Who only looks does not put the store to the test.
+        let evidence = reserve.evidence.filter(|_| !peek);
         Self {
-            scripts: Scripts::of(rules),
+            scripts: Scripts::of(rules, evidence.is_some()),
             names: names::of(prefix, reserve.policy, reserve.key),
+            born: evidence.map(|_| names::born(prefix)),
             terms: Packed::terms(rules, &reserve.terms()),
-            packed_asks: Packed::asks(reserve.not_before, reserve.asks, peek),
+            packed_asks: Packed::asks(reserve.not_before, evidence, reserve.asks, peek),
             asks: SmallVec::from_slice(reserve.asks),
             numbers: rules.iter().map(Rule::receipts).sum(),
             is_short: matches!(rules, [Rule::SlidingLog { limit, .. }] if *limit as usize <= FEW),
@@ -76,12 +81,17 @@ impl Asking {
 pub(super) fn reserve(all: &[Box<Asking>], scripts: &Scripts) -> Cmd {
     let mut call = redis::cmd("EVALSHA");
     let names = all.iter().map(|asking| asking.names.len()).sum::<usize>();
-    call.arg(scripts.reserve.sha()).arg(names);
+    let born = all.first().and_then(|asking| asking.born.as_ref());
+    call.arg(scripts.reserve.sha());
+    call.arg(names + usize::from(born.is_some()));
     for asking in all {
         call.arg(asking.names.aside());
     }
     for asking in all {
         call.arg(asking.names.states());
+    }
+    if let Some(born) = born {
+        call.arg(born);
     }
     call.arg(all.len());
     call.arg(u8::from(can_be_read_at_once(all)));
@@ -102,7 +112,7 @@ fn can_be_read_at_once(all: &[Box<Asking>]) -> bool {
 
 pub(super) fn release(prefix: &str, release: &Release<'_>) -> (Cmd, &'static Scripts) {
     let rules = release.policy.rules();
-    let scripts = Scripts::of(rules);
+    let scripts = Scripts::of(rules, false);
     let names = names::of(prefix, release.policy, release.key);
     let mut call = redis::cmd("EVALSHA");
     call.arg(scripts.release.sha()).arg(names.len());
@@ -120,7 +130,7 @@ pub(super) fn heed(
     channel: &str,
 ) -> (Cmd, &'static Scripts) {
     let rules = policy.rules();
-    let scripts = Scripts::of(rules);
+    let scripts = Scripts::of(rules, false);
     let names = names::of(prefix, policy, key);
     let mut call = redis::cmd("EVALSHA");
     call.arg(scripts.heed.sha()).arg(names.len());
@@ -167,9 +177,18 @@ impl Packed {
         all
     }
 
-    pub(super) fn asks(not_before: u64, asks: &[Ask], peek: bool) -> Self {
+    pub(super) fn asks(
+        not_before: u64,
+        evidence: Option<&Evidence>,
+        asks: &[Ask],
+        peek: bool,
+    ) -> Self {
         let mut packed = Self::new();
         packed.push(not_before);
+        if let Some(evidence) = evidence {
+            packed.push(evidence.span);
+            evidence.until.iter().for_each(|&until| packed.push(until));
+        }
         // The scripts count on at least one request in each run.
         for ask in asks.iter().filter(|ask| ask.count > 0) {
             packed.0.extend_from_slice(&ask.count.to_le_bytes());
@@ -202,6 +221,7 @@ impl Packed {
             Word::Pause { span, departed } => (1, [span, departed]),
             Word::Allow { left, span } => (2, [span, left.into()]),
             Word::Resume => (3, [0, 0]),
+            Word::Quarantine { span } => (4, [span, 0]),
         };
         let mut packed = Self::new();
         packed.0.push(kind);

@@ -154,7 +154,8 @@ impl Couriers {
     ) -> Result<Vec<Answer>, StoreError> {
         let call = calls::reserve(all, scripts);
         let value = self.call(Some(scripts), call, deadline).await?;
-        reply::read(value, all.iter().map(|it| (it.asks(), it.numbers())))
+        let asked = all.iter().map(|it| (it.asks(), it.numbers()));
+        reply::read(value, asked, scripts.is_strict)
     }
 
     /// Sends a call; of one of these scripts, which are loaded if the server does not know it.

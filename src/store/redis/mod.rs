@@ -225,15 +225,22 @@ impl RedisStore {
             ..reserve.terms()
         };
         let (asks, rules) = (Asks::from(reserve.asks), Rules::from(policy.rules()));
+        let evidence = reserve.evidence.filter(|_| !peek).cloned();
+        let born = evidence.as_ref().map(|_| names::born(&self.prefix));
         Reply::pending(async move {
-            let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks);
             if peek {
-                transaction::look(connection, names.all(), &rules, deadline, answer).await
-            } else {
-                transactions
-                    .change(names.all(), &rules, deadline, answer)
-                    .await
+                let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks, false);
+                return transaction::look(connection, names.all(), &rules, deadline, answer).await;
             }
+            let answer = |ledger: &mut Ledger, now, born| {
+                let lacks = |evidence| ledger.doubt(now, evidence, born);
+                let is_lost = evidence.as_ref().is_some_and(lacks);
+                ledger.answer(now, &terms, &asks, is_lost)
+            };
+            let names = names.all();
+            transactions
+                .change_of_a_known_age(names, born.as_deref(), &rules, deadline, answer)
+                .await
         })
     }
 }

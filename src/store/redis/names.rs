@@ -52,6 +52,11 @@ pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> Names {
     Names(names)
 }
 
+/// The name of what tells since when a store knows of everything.
+pub(super) fn born(prefix: &str) -> String {
+    format!("{prefix}:born")
+}
+
 /// The key as it stands between the braces. No two keys give the same text: a percent sign is
 /// followed by two digits of an encoded byte, or else by the digest of a long key.
 fn tag(key: &str) -> Cow<'_, str> {

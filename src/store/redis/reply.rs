@@ -12,6 +12,7 @@ use crate::store::{Ask, Notice, Outcome, Outcomes, Receipt, Reserved, Slot, Stor
 pub(super) fn read<'a>(
     answer: Value,
     all: impl IntoIterator<Item = (&'a [Ask], usize)>,
+    is_strict: bool,
 ) -> Result<Vec<Answer>, StoreError> {
     let Value::Array(items) = answer else {
         return Err(strange());
@@ -26,7 +27,7 @@ pub(super) fn read<'a>(
             let answer = if remaining == AS_BEFORE {
                 read.last()?.clone()
             } else {
-                items.answer(now, remaining, asks, numbers)?
+                items.answer(now, remaining, asks, numbers, is_strict)?
             };
             read.push(answer);
         }
@@ -71,7 +72,14 @@ impl Items {
         u64::try_from(self.signed()?).ok()
     }
 
-    fn answer(&mut self, now: u64, remaining: i64, asks: &[Ask], numbers: usize) -> Option<Answer> {
+    fn answer(
+        &mut self,
+        now: u64,
+        remaining: i64,
+        asks: &[Ask],
+        numbers: usize,
+        is_strict: bool,
+    ) -> Option<Answer> {
         if remaining < 0 {
             let reason = match self.0.next()? {
                 Value::BulkString(reason) => String::from_utf8_lossy(&reason).into_owned(),
@@ -86,6 +94,7 @@ impl Items {
             }));
         }
         let reset = self.number()?;
+        let is_lost = is_strict && self.number()? > 0;
         let mut outcomes = Outcomes::new();
         for ask in asks {
             self.outcomes(ask, numbers, &mut outcomes)?;
@@ -93,6 +102,7 @@ impl Items {
         Some(Ok(Reserved {
             now,
             clock: 0,
+            is_lost,
             outcomes,
             remaining: u32::try_from(remaining).ok()?,
             reset: Duration::from_micros(reset),
@@ -154,7 +164,7 @@ mod tests {
     }
 
     fn read_one(answer: Value, asks: &[Ask]) -> Answer {
-        read(answer, [(asks, 0)])?.remove(0)
+        read(answer, [(asks, 0)], false)?.remove(0)
     }
 
     #[test]
@@ -208,7 +218,7 @@ mod tests {
         items.extend([4, 0, 1, 1_000, 1_015].map(Value::Int));
         let asks = [ask(1)];
         let all = [(&asks[..], 0), (&asks[..], 0)];
-        let answers = read(Value::Array(items), all).unwrap();
+        let answers = read(Value::Array(items), all, false).unwrap();
         assert!(answers[0].is_err());
         assert_eq!(answers[1].as_ref().unwrap().remaining, 4);
     }

@@ -1,20 +1,24 @@
 -- Reserves slots for one key or for many, each as if in a call of its own.
 --
 -- KEYS     for each key what stands aside, then for each key the state of each quota
+--          of a strict policy, then when the store was born
 -- ARGV     how many keys; 1 if these are many short logs, each of another key; then for each group of keys
 --          that have them in common, terms and asks. The terms: how many keys they are; the margin, the
 --          least margin with which a free slot is of use, what the policy asks of it at least, how long the
 --          answer takes, how much the margin grows within a burst; for each quota the name of its algorithm
---          and three numbers. The asks: the time before which no slot may lie, then for each run of like
+--          and three numbers. The asks: the time before which no slot may lie; of a strict policy, how long a
+--          key is to rest whose state was lost, and until when each quota is influenced by what is known to
+--          be recorded, at least; then for each run of like
 --          requests how many, the cost of each, the longest wait; one of -1 asks only how long it would be
--- Returns  the server's time; then for each key how many more may depart now, the time until all may, and
---          runs of
+-- Returns  the server's time; then for each key how many more may depart now, the time until all may, of a
+--          strict policy 1 if its state was lost, else 0, and runs of
 --            n > 0, at, record, step, receipt...  n requests have this slot; each is recorded a step later
 --                                                 than the one before. No step if n is 1
 --            n < 0, wait                          -n requests would have to wait so long
 --          or, for one whose state cannot be read, -1 and the reason; or, where all is as for the key
 --          before it, -2. Integers in microseconds
 
+--@born
 local answer, size = { now }, 1
 local keys_left = ARGV[1] + 0
 local key, state, place = 0, keys_left, 3
@@ -54,9 +58,10 @@ while keys_left > 0 do
 --@ledger
         function reserve(states, aside, asks)
           ledger.load(states, aside, quotas, now)
-          ledger.agree(margin, least_margin, floor, earliest, stagger)
           local place = size + 2
           local x, position = struct.unpack('<I8', asks)
+--@doubt
+          ledger.agree(margin, least_margin, floor, earliest, stagger)
           x = math.max(now, x)
           while position <= #asks do
             local count, cost, max_wait

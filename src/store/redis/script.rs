@@ -10,6 +10,8 @@ use crate::algorithm::Rule;
 
 const START: &str = include_str!("start.lua");
 const QUOTAS: &str = include_str!("quotas.lua");
+const BORN: &str = include_str!("born.lua");
+const DOUBT: &str = include_str!("doubt.lua");
 const STATE: &str = include_str!("state.lua");
 const LEDGER: &str = concat!(
     include_str!("../../algorithm/hold.lua"),
@@ -54,6 +56,8 @@ pub(super) struct Scripts {
     pub(super) reserve: Script,
     pub(super) release: Script,
     pub(super) heed: Script,
+    /// Whether reservations come with evidence of what is recorded.
+    pub(super) is_strict: bool,
 }
 
 /// A script and what the server calls it.
@@ -64,11 +68,12 @@ pub(super) struct Script {
 
 impl Scripts {
     /// The scripts for these rules.
-    pub(super) fn of(rules: &[Rule]) -> &'static Self {
-        static KNOWN: [OnceLock<Scripts>; 1 << ALGORITHMS.len()] =
-            [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
+    pub(super) fn of(rules: &[Rule], is_strict: bool) -> &'static Self {
+        static KNOWN: [OnceLock<Scripts>; 2 << ALGORITHMS.len()] =
+            [const { OnceLock::new() }; 2 << ALGORITHMS.len()];
         let mixture = mixture(rules);
-        KNOWN[mixture].get_or_init(|| Self::new(mixture))
+        let place = 2 * mixture + usize::from(is_strict);
+        KNOWN[place].get_or_init(|| Self::new(mixture, is_strict))
     }
 
     /// What loads them.
@@ -79,7 +84,18 @@ impl Scripts {
     /// The scripts, with the time as their last argument and keys that do not expire by the real one.
     #[cfg(test)]
     pub(super) fn told_the_time(rules: &[Rule]) -> Self {
-        let mut scripts = Self::new(mixture(rules));
+        Self::new(mixture(rules), false).tell_the_time()
+    }
+
+    /// The same, which take evidence.
+    #[cfg(test)]
+    pub(super) fn strict_and_told_the_time(rules: &[Rule]) -> Self {
+        Self::new(mixture(rules), true).tell_the_time()
+    }
+
+    #[cfg(test)]
+    fn tell_the_time(self) -> Self {
+        let mut scripts = self;
         let time = "local now = time[1] * 1000000 + time[2]";
         scripts.replace(time, "local now = tonumber(table.remove(ARGV))");
         let lifetime = "math.max(math.ceil((expires - now) / 1000), 0) + 1";
@@ -113,10 +129,18 @@ impl Scripts {
         }
     }
 
-    fn new(mixture: Mixture) -> Self {
+    fn new(mixture: Mixture, is_strict: bool) -> Self {
         let ledger = ledger(mixture);
+        // The ledger alone knows what to do with evidence.
+        let (common_case, born, doubt) = if is_strict {
+            ("", BORN, DOUBT)
+        } else {
+            (common_case(mixture), "", "")
+        };
         let script = |text: &str| {
-            let text = text.replace("--@common_case\n", common_case(mixture));
+            let text = text.replace("--@common_case\n", common_case);
+            let text = text.replace("--@born\n", born);
+            let text = text.replace("--@doubt\n", doubt);
             let text = text.replace("--@quotas\n", QUOTAS);
             Script::new([START, &text.replace("--@ledger\n", &ledger)].concat())
         };
@@ -124,6 +148,7 @@ impl Scripts {
             reserve: script(include_str!("reserve.lua")),
             release: script(include_str!("release.lua")),
             heed: script(include_str!("heed.lua")),
+            is_strict,
         }
     }
 }

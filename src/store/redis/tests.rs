@@ -9,7 +9,7 @@ use super::calls::Packed;
 use super::reply;
 use super::script::Scripts;
 use crate::algorithm::Rule;
-use crate::algorithm::ledger::{Ask, Ledger, Notice, Outcome, Slot, Terms, Word};
+use crate::algorithm::ledger::{Ask, Evidence, Ledger, Notice, Outcome, Slot, Terms, Word};
 use crate::algorithm::micros;
 use crate::algorithm::simulation::{
     Action, Answer, NotBefore, Side, Step, rules, run, steps_with_words,
@@ -33,14 +33,22 @@ struct Lua<'a> {
     reserve: redis::Script,
     release: redis::Script,
     heed: redis::Script,
+    /// Reserves with evidence.
+    doubt: redis::Script,
 }
 
 impl<'a> Lua<'a> {
     fn new(server: &RedisServer, rules: &'a [Rule]) -> Self {
-        Self::with(server, rules, &Scripts::told_the_time(rules))
+        let scripts = Scripts::told_the_time(rules);
+        Self::with(
+            server,
+            rules,
+            &scripts,
+            &Scripts::strict_and_told_the_time(rules),
+        )
     }
 
-    fn with(server: &RedisServer, rules: &'a [Rule], scripts: &Scripts) -> Self {
+    fn with(server: &RedisServer, rules: &'a [Rule], scripts: &Scripts, strict: &Scripts) -> Self {
         let connection = server.client().get_connection().unwrap();
         Self {
             connection,
@@ -48,6 +56,7 @@ impl<'a> Lua<'a> {
             reserve: redis::Script::new(scripts.reserve.text()),
             release: redis::Script::new(scripts.release.text()),
             heed: redis::Script::new(scripts.heed.text()),
+            doubt: redis::Script::new(strict.reserve.text()),
         }
     }
 
@@ -63,6 +72,9 @@ impl<'a> Lua<'a> {
         for place in 0..self.rules.len() {
             call.key(place);
         }
+        if script.get_hash() == self.doubt.get_hash() {
+            call.key("born");
+        }
         call.arg(args).arg(now);
         call.invoke(&mut self.connection).unwrap()
     }
@@ -75,14 +87,14 @@ impl<'a> Lua<'a> {
 impl Side for Lua<'_> {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
         let packed_terms = Packed::terms(self.rules, terms).of_keys(1);
-        let packed_asks = Packed::asks(terms.not_before, asks, terms.peek);
+        let packed_asks = Packed::asks(terms.not_before, None, asks, terms.peek);
         let answer = self.call(
             |it| &it.reserve,
             now,
             &[b"1", b"0", &packed_terms, packed_asks.bytes()],
         );
         let receipts = self.rules.iter().map(Rule::receipts).sum();
-        let mut answers = reply::read(answer, [(asks, receipts)]).unwrap();
+        let mut answers = reply::read(answer, [(asks, receipts)], false).unwrap();
         let reserved = answers.remove(0).unwrap();
         assert_eq!(reserved.now, now);
         (
@@ -95,6 +107,27 @@ impl Side for Lua<'_> {
     fn release(&mut self, now: u64, slots: &[Slot]) {
         let args = [Packed::rules(self.rules), Packed::slots(slots)];
         self.call(|it| &it.release, now, &[args[0].bytes(), args[1].bytes()]);
+    }
+
+    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
+        let set = redis::cmd("SET").arg("born").arg(born).clone();
+        set.exec(&mut self.connection).unwrap();
+        let terms = Terms {
+            margin: 0,
+            least_margin: 0,
+            floor: 0,
+            not_before: 0,
+            round_trip: 0,
+            stagger: 0,
+            peek: false,
+        };
+        let evidence = evidence.of(self.rules.len());
+        let packed_terms = Packed::terms(self.rules, &terms).of_keys(1);
+        let packed_asks = Packed::asks(0, Some(&evidence), &[], false);
+        let args: [&[u8]; 4] = [b"1", b"0", &packed_terms, packed_asks.bytes()];
+        let answer = self.call(|it| &it.doubt, now, &args);
+        let mut answers = reply::read(answer, [(&[][..], 0)], true).unwrap();
+        answers.remove(0).unwrap().is_lost
     }
 
     fn heed(&mut self, now: u64, word: Word) -> Notice {
@@ -153,6 +186,13 @@ impl Side for Mixed<'_> {
         self.change(now, |ledger| ledger.release(now, slots));
     }
 
+    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
+        if self.is_scripts() {
+            return self.lua.doubt(now, evidence, born);
+        }
+        self.change(now, |ledger| ledger.doubt(now, evidence, born))
+    }
+
     fn heed(&mut self, now: u64, word: Word) -> Notice {
         if self.is_scripts() {
             return self.lua.heed(now, word);
@@ -193,7 +233,8 @@ fn compare<S: Side>(
 fn the_twins_hand_out_identical_slots() {
     let lua = |server: &RedisServer, rules| {
         let scripts = Scripts::told_the_time(rules).with_long_logs();
-        Lua::with(server, rules, &scripts)
+        let strict = Scripts::strict_and_told_the_time(rules).with_long_logs();
+        Lua::with(server, rules, &scripts, &strict)
     };
     compare(50, lua, Lua::forget);
 }

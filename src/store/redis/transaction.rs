@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::connection::{Connection, explain, explain_look, too_late};
 use crate::algorithm::ledger::Ledger;
 use crate::algorithm::{Rule, state};
+use crate::quota::HORIZON;
 use crate::store::StoreError;
 
 /// How often a change is tried while others change the same key.
@@ -64,6 +65,22 @@ impl Transactions {
         deadline: Instant,
         mut change: impl FnMut(&mut Ledger, u64) -> T,
     ) -> Result<T, StoreError> {
+        let change = |ledger: &mut Ledger, now, _born| change(ledger, now);
+        self.change_of_a_known_age(names, None, rules, deadline, change)
+            .await
+    }
+
+    /// The same, told when the store was born, by what stands under that name. If nothing does, that is
+    /// now, as for the scripts.
+    pub(super) async fn change_of_a_known_age<T>(
+        &self,
+        names: &[String],
+        born: Option<&str>,
+        rules: &[Rule],
+        deadline: Instant,
+        mut change: impl FnMut(&mut Ledger, u64, u64) -> T,
+    ) -> Result<T, StoreError> {
+        let all: Vec<&str> = names.iter().map(String::as_str).chain(born).collect();
         let turn = &self.turns[self.hasher.hash_one(names) as usize % TURNS];
         let turn = timeout_at(deadline, turn.lock()).await;
         let busy = |_| {
@@ -75,10 +92,13 @@ impl Transactions {
             if attempt > 0 {
                 sleep(pause(attempt)).await;
             }
-            let (mut connection, snapshot) = self.watch(names, deadline).await?;
+            let (mut connection, mut snapshot) = self.watch(&all, deadline).await?;
+            let mut written = redis::pipe();
+            written.atomic();
+            let since = born.map_or(0, |name| snapshot.born(name, &mut written));
             let mut ledger = read(names, rules, &snapshot)?;
-            let answer = change(&mut ledger, snapshot.now);
-            let writes = writes(names, &snapshot, &ledger);
+            let answer = change(&mut ledger, snapshot.now, since);
+            let writes = writes(names, &snapshot, &ledger, written);
             // If nothing is to be written, what was read may be of several moments. That is no harm: a
             // slot that is granted is written, and a wait is as it would have been at one of them.
             let written = writes.is_empty() || {
@@ -98,7 +118,7 @@ impl Transactions {
     /// Reads on a connection that watches from then on.
     async fn watch(
         &self,
-        names: &[String],
+        names: &[&str],
         deadline: Instant,
     ) -> Result<(MultiplexedConnection, Snapshot), StoreError> {
         let watch = async {
@@ -158,10 +178,7 @@ pub(super) async fn look<T>(
     Ok(look(&mut read(names, rules, &snapshot)?, snapshot.now))
 }
 
-async fn snapshot(
-    connection: &mut MultiplexedConnection,
-    names: &[String],
-) -> RedisResult<Snapshot> {
+async fn snapshot(connection: &mut MultiplexedConnection, names: &[&str]) -> RedisResult<Snapshot> {
     let mut pipe = redis::pipe();
     // What an earlier look watched is of no interest.
     pipe.cmd("UNWATCH").ignore();
@@ -170,7 +187,7 @@ async fn snapshot(
     Snapshot::of(answers)
 }
 
-fn with_reads<'a>(pipe: &'a mut Pipeline, names: &[String]) -> &'a mut Pipeline {
+fn with_reads<'a, N: redis::ToRedisArgs>(pipe: &'a mut Pipeline, names: &[N]) -> &'a mut Pipeline {
     pipe.cmd("TIME");
     for name in names {
         pipe.cmd("GET").arg(name);
@@ -179,6 +196,20 @@ fn with_reads<'a>(pipe: &'a mut Pipeline, names: &[String]) -> &'a mut Pipeline 
 }
 
 impl Snapshot {
+    /// Since when the store knows of everything, which stands under this name, read behind all others.
+    /// Written if nothing does, or if the clock was set back since.
+    fn born(&mut self, name: &str, writes: &mut Pipeline) -> u64 {
+        let raw = self.values.pop().flatten();
+        let born = raw.and_then(|raw| str::from_utf8(&raw).ok()?.parse().ok());
+        if let Some(born) = born.filter(|&born| born <= self.now) {
+            return born;
+        }
+        let lifetime = HORIZON.as_millis() as u64;
+        let set = writes.cmd("SET").arg(name).arg(self.now);
+        set.arg("PX").arg(lifetime).ignore();
+        self.now
+    }
+
     fn of(answers: Vec<Value>) -> RedisResult<Self> {
         let mut answers = answers.into_iter();
         let time = answers.next().unwrap_or(Value::Nil);
@@ -205,9 +236,12 @@ fn read(names: &[String], rules: &[Rule], snapshot: &Snapshot) -> Result<Ledger,
 }
 
 /// Writes what has changed, and nothing if nothing has. What has not lives as long as the rest.
-fn writes(names: &[String], snapshot: &Snapshot, ledger: &Ledger) -> Pipeline {
-    let mut writes = redis::pipe();
-    writes.atomic();
+fn writes(
+    names: &[String],
+    snapshot: &Snapshot,
+    ledger: &Ledger,
+    mut writes: Pipeline,
+) -> Pipeline {
     let mut unchanged = redis::pipe();
     for ((name, before), after) in names.iter().zip(&snapshot.values).zip(ledger.written()) {
         match after {

@@ -95,7 +95,8 @@ fn compare(cases: u32, scripts: impl Fn(&[Rule]) -> Scripts) {
         let limit = prop_oneof![10..=40_u32, 10..=400_u32, 10..=3_000_u32];
         let result = runner.run(&(limit, stagger, steps()), |(limit, stagger, steps)| {
             let rules = rules(limit);
-            let mut lua = Lua::with(&server, &rules, &scripts);
+            let strict = Scripts::strict_and_told_the_time(&rules);
+            let mut lua = Lua::with(&server, &rules, &scripts, &strict);
             lua.forget();
             run_staggered(&steps, |_| stagger, &mut Ledger::new(&rules), &mut lua);
             Ok(())

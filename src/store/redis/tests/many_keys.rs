@@ -142,7 +142,7 @@ impl World {
         let all: Vec<_> = parcels.iter().map(|it| it.asking(&self.policies)).collect();
         let call = calls::reserve(&all, &self.scripts);
         let all = all.iter().map(|it| (it.asks(), it.numbers()));
-        reply::read(self.run(call), all).unwrap()
+        reply::read(self.run(call), all, false).unwrap()
     }
 
     fn parcels(&self, group: &Group) -> Vec<Parcel> {
@@ -177,7 +177,7 @@ impl World {
         let start = || Ledger::new(policy.rules());
         let ledger = self.ledgers.entry(parcel.place).or_insert_with(start);
         self.seen.free += usize::from(!ledger.free().is_empty());
-        let expected = ledger.answer(self.now, &terms, &parcel.asks);
+        let expected = ledger.answer(self.now, &terms, &parcel.asks, false);
         let answer = answer.as_ref().unwrap();
         let parts = |it: &Reserved| (it.now, it.outcomes.to_vec(), it.remaining, it.reset);
         assert_eq!(parts(&expected), parts(answer), "{parcel:?}");

@@ -72,10 +72,10 @@ impl Lua {
         call.key("free").key(STATE);
         call.arg(1).arg(u8::from(at_once));
         call.arg(&Packed::terms(&self.rules, &asked.terms()).of_keys(1)[..]);
-        call.arg(Packed::asks(0, asks, asked.peek).bytes());
+        call.arg(Packed::asks(0, None, asks, asked.peek).bytes());
         let answer: Value = call.arg(NOW).invoke(&mut self.connection).unwrap();
         let receipts = self.rules[0].receipts();
-        let mut answers = reply::read(answer, [(&asks[..], receipts)]).unwrap();
+        let mut answers = reply::read(answer, [(&asks[..], receipts)], false).unwrap();
         let answer = answers.remove(0).map(parts);
         let why = answer.map_err(|error| error.source().expect("a cause").to_string());
         let get = redis::cmd("GET").arg(STATE).clone();
@@ -95,7 +95,12 @@ impl Lua {
     fn in_rust(&self, raw: &[u8], asked: &Asked) -> Option<Parts> {
         let values = [None, Some(raw.to_vec())];
         let mut ledger = Ledger::read(&self.rules, &values, NOW).ok()?;
-        Some(parts(ledger.answer(NOW, &asked.terms(), &asked.asks)))
+        Some(parts(ledger.answer(
+            NOW,
+            &asked.terms(),
+            &asked.asks,
+            false,
+        )))
     }
 
     /// Yields whether it was taken for a state.

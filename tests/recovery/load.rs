@@ -1,0 +1,73 @@
+//! Callers that ask without end, through several limiters, each with connections of its own.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tower_throttle::Limiter;
+use tower_throttle::test_util::history::History;
+
+/// The callers of one limiter.
+const CALLERS: usize = 8;
+
+pub(crate) struct Load {
+    callers: JoinSet<()>,
+    departed: Arc<Mutex<Vec<Duration>>>,
+    start: Instant,
+}
+
+impl Load {
+    pub(crate) fn new() -> Self {
+        Self {
+            callers: JoinSet::new(),
+            departed: Arc::default(),
+            start: Instant::now(),
+        }
+    }
+
+    /// More callers, of this limiter.
+    pub(crate) fn add(&mut self, limiter: &Limiter) {
+        for _ in 0..CALLERS {
+            let (limiter, departed) = (limiter.clone(), self.departed.clone());
+            let start = self.start;
+            self.callers.spawn(async move {
+                loop {
+                    let Ok(permit) = limiter.acquire("a").await else {
+                        sleep(Duration::from_millis(5)).await;
+                        continue;
+                    };
+                    // Read before it is checked: the departure is no later than what is recorded, then.
+                    let at = start.elapsed();
+                    if permit.is_valid() {
+                        departed.lock().expect("no panic").push(at);
+                    } else {
+                        permit.forfeit();
+                    }
+                }
+            });
+        }
+    }
+
+    /// How many have departed.
+    pub(crate) fn departures(&self) -> usize {
+        self.departed.lock().expect("no panic").len()
+    }
+
+    /// Waits until so many more have departed; says how long that took.
+    pub(crate) async fn goes_on(&self, departures: usize) -> Duration {
+        let start = Instant::now();
+        let enough = self.departures() + departures;
+        while self.departures() < enough {
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing departs");
+            sleep(Duration::from_millis(5)).await;
+        }
+        start.elapsed()
+    }
+
+    pub(crate) async fn history(mut self) -> History {
+        self.callers.shutdown().await;
+        let departed = self.departed.lock().expect("no panic");
+        departed.iter().map(|&at| (at, 1)).collect()
+    }
+}

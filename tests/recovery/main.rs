@@ -1,0 +1,32 @@
+//! What becomes of keys whose state a real server loses, where recovery is strict.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod load;
+mod losses;
+mod quiet;
+
+use std::time::Duration;
+
+use support::redis_server::RedisServer;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota, Recovery};
+
+const LIMIT: u32 = 10;
+const WINDOW: Duration = Duration::from_millis(400);
+
+/// The longest wait: a key rests no longer than that and a window, and twice the guard.
+const MAX_WAIT: Duration = Duration::from_millis(800);
+
+async fn strict(server: &RedisServer) -> Limiter {
+    limiter(server, Recovery::Strict).await
+}
+
+async fn limiter(server: &RedisServer, recovery: Recovery) -> Limiter {
+    let store = RedisStore::connect(&server.url()).await;
+    let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+    let builder = builder.store(store.expect("a connection"));
+    let builder = builder.recovery(recovery).max_wait(MAX_WAIT);
+    builder.build().expect("a valid policy")
+}

@@ -1,0 +1,84 @@
+//! Where nothing is lost, nothing rests.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::load::Load;
+use super::support::redis_server::RedisServer;
+use super::{LIMIT, MAX_WAIT, WINDOW, strict};
+
+/// A new store rests once, as long as a key would.
+#[tokio::test]
+async fn a_store_that_was_never_used_rests_once() {
+    let server = RedisServer::start();
+    let limiter = strict(&server).await;
+    let start = Instant::now();
+    while limiter.acquire("a").await.is_err() {}
+    assert!(start.elapsed() >= WINDOW + MAX_WAIT);
+    // No other key does, nor any other process.
+    let another = strict(&server).await;
+    let decision = another.try_acquire("b").await.expect("an answer");
+    assert!(decision.is_granted());
+    let ttl: i64 = server.command(&["PTTL", "throttle:born"]);
+    assert!(ttl > 0, "every key expires");
+}
+
+#[tokio::test]
+async fn traffic_that_comes_and_goes_is_never_held_up() {
+    let server = RedisServer::start();
+    let limiters = [strict(&server).await, strict(&server).await];
+    while limiters[0].acquire("a").await.is_err() {}
+    let start = Instant::now();
+    let mut round = 0_u32;
+    while start.elapsed() < Duration::from_secs(8) {
+        round += 1;
+        let mut load = Load::new();
+        limiters.iter().for_each(|limiter| load.add(limiter));
+        // Those who give up, and permits that are not used.
+        let giving_up = limiters[0].acquire("a");
+        let _ = timeout(Duration::from_millis(3), giving_up).await;
+        if let Ok(permit) = limiters[1].acquire("a").await {
+            permit.forfeit();
+        }
+        let before = load.departures();
+        sleep(WINDOW * 2).await;
+        let after = load.departures();
+        // Half of what the quota allows, at least, on a busy machine; none if it rested.
+        assert!(
+            after - before >= LIMIT as usize / 2,
+            "round {round}: {before} to {after}"
+        );
+        load.history().await.assert_at_most(LIMIT.into(), WINDOW);
+        if round.is_multiple_of(3) {
+            // Until nothing counts any more.
+            sleep(WINDOW * 3).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pause_is_no_loss() {
+    let server = RedisServer::start();
+    let limiters = [strict(&server).await, strict(&server).await];
+    while limiters[0].acquire("a").await.is_err() {}
+    let mut load = Load::new();
+    limiters.iter().for_each(|limiter| load.add(limiter));
+    load.goes_on(LIMIT as usize).await;
+    for _ in 0..2 {
+        let until = Instant::now() + WINDOW;
+        limiters[0].pause("a", until).await.expect("a pause");
+        sleep(WINDOW).await;
+        let waited = load.goes_on(LIMIT as usize).await;
+        assert!(waited < MAX_WAIT + WINDOW, "{waited:?}");
+    }
+    limiters[1]
+        .pause("a", Instant::now() + WINDOW * 100)
+        .await
+        .expect("a pause");
+    sleep(WINDOW).await;
+    limiters[0].resume("a").await.expect("no pause");
+    let waited = load.goes_on(LIMIT as usize).await;
+    assert!(waited < MAX_WAIT + WINDOW, "{waited:?}");
+    load.history().await.assert_at_most(LIMIT.into(), WINDOW);
+}
