@@ -190,8 +190,13 @@ impl Queue {
         }
         for (segment, slot) in granted {
             let held = hold(slot, now, remaining, reset, call);
-            // What is asked for after something was heard has taken account of it.
-            if asked.number <= self.heard_at && self.heard.voids(held.slot.at, now) {
+            // What is asked for after something was heard has taken account of it. What was asked for before may
+            // have been reserved after that, if the store has not heard yet of a pause that was said here.
+            let is_void = || {
+                let at = held.slot.at;
+                at < self.heard.paused || self.heard.voids(at, now)
+            };
+            if asked.number <= self.heard_at && is_void() {
                 self.surplus.push(held.slot);
                 continue;
             }

@@ -23,6 +23,7 @@ use crate::store::{Notice, Reserved, StoreError, Word};
 use crate::test_util::history::History;
 
 mod lone;
+mod pause;
 
 const LIMIT: u32 = 3;
 const WINDOW: Duration = Duration::from_secs(1);

@@ -1,0 +1,59 @@
+//! A pause that was said here, of which the store has not heard yet.
+
+use super::*;
+use crate::store::{Outcome, Slot};
+
+fn slot(at: u64) -> Outcome {
+    Outcome::Granted(Slot {
+        at,
+        record: at + micros(GUARD),
+        cost: 1,
+        receipt: FromIterator::from_iter([]),
+    })
+}
+
+/// What the store is asked for before a pause is said, it may hand out after that: it has not heard of it yet.
+#[test]
+fn what_was_asked_for_before_a_pause_does_not_depart_in_it() {
+    let mut world = World::new();
+    world.join(1, None);
+    let asked = world.queue.ask(world.now, false).unwrap();
+    let (sent, since) = (world.now, world.store_time());
+    let until = since + micros(WINDOW);
+    let pause = Notice {
+        now: since,
+        since,
+        until,
+        paused: until,
+    };
+    world.queue.hear(pause, world.now, &mut Wakes::new());
+
+    world.now += GUARD / 2;
+    let reserved_at = world.store_time() - 1;
+    let answer = |at| Reserved::new(reserved_at, [slot(at)], 0, Duration::ZERO);
+    let call = |world: &World| Call {
+        sent,
+        received: world.now,
+        guard: GUARD,
+        buffer: Duration::ZERO,
+        offset: world.clock.observe(sent, world.now, reserved_at, 0).offset,
+    };
+    let first = call(&world);
+    world
+        .queue
+        .answered(&asked, answer(reserved_at), first, &mut Wakes::new());
+    world.queue.advance(world.now, &mut Wakes::new());
+    assert!(!world.look(0), "it departs in the pause");
+    assert_eq!(world.queue.take_surplus().len(), 1);
+
+    // It asks again, now that the pause is known: what it gets then it keeps.
+    let asked = world.queue.ask(world.now, false).unwrap();
+    let second = call(&world);
+    world
+        .queue
+        .answered(&asked, answer(until), second, &mut Wakes::new());
+    assert!(world.queue.take_surplus().is_empty());
+    world.now += WINDOW - GUARD / 2 + Duration::from_micros(100);
+    world.queue.advance(world.now, &mut Wakes::new());
+    assert!(world.look(0));
+}
