@@ -118,6 +118,19 @@ impl Guard {
         Duration::from_micros(measured + measured.min(LONGEST_DELAY))
     }
 
+    #[cfg(test)]
+    pub(crate) fn floor(&self) -> Duration {
+        Duration::from_micros(self.floor)
+    }
+
+    /// All that it has learnt.
+    #[cfg(test)]
+    pub(crate) fn learnt(&self) -> [u64; 4] {
+        let known = [&self.round_trip, &self.uncertainty, &self.wanted];
+        let [round_trip, uncertainty, wanted] = known.map(|it| it.load(Ordering::Relaxed));
+        [self.is_measured().into(), round_trip, uncertainty, wanted]
+    }
+
     /// What is left of the guard beyond what is uncertain is at least a quarter of the floor: most
     /// often more, as the clock becomes known better until the slot comes.
     fn base(&self) -> u64 {

@@ -37,6 +37,7 @@
 //! | what an upstream says of its limits | [`feedback`] |
 //! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
 //! | what it costs, and how that grows | [`performance`] |
+//! | what holds in every order of events, and how that is checked | [`protocol`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
@@ -93,6 +94,8 @@ mod peek;
 pub mod performance {}
 mod permit;
 mod policy;
+#[doc = include_str!("docs/protocol.md")]
+pub mod protocol {}
 mod quota;
 mod recovery;
 #[cfg(feature = "reqwest")]

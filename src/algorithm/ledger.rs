@@ -212,6 +212,15 @@ impl Ledger {
         &self.free
     }
 
+    /// What a sliding log has recorded, if that is the quota.
+    #[cfg(test)]
+    pub(crate) fn records(&self) -> Vec<u64> {
+        match &self.counters[..] {
+            [Counter::SlidingLog(log), ..] => log.records.iter().copied().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn reserve_one(
         &mut self,
         now: u64,

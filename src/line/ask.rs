@@ -25,14 +25,15 @@ const LONGEST_GATHERING: Duration = Duration::from_millis(100);
 
 /// Who asked for slots in one call, and what the call is to say.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Asked {
-    waiters: Vec<(WaiterId, u64)>,
+    pub(super) waiters: Vec<(WaiterId, u64)>,
     pub(crate) asks: SmallVec<[Ask; 2]>,
     pub(crate) not_before: u64,
     /// The time and the record of the last slot that is held.
     pub(crate) held: Option<(u64, u64)>,
     /// Which call of the queue's it is.
-    number: u64,
+    pub(super) number: u64,
 }
 
 impl Asked {

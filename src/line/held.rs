@@ -11,6 +11,7 @@ use crate::store::{DRIFT, Slot};
 
 /// A slot on the local clock.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Held {
     pub(crate) slot: Slot,
     /// No departure before.

@@ -29,6 +29,8 @@ mod due;
 mod hear;
 mod held;
 mod lines;
+#[cfg(test)]
+mod model;
 mod out;
 mod queue;
 mod segment;

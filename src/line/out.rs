@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TOGETHER: Duration = Duration::from_millis(50);
 
 /// The store has not answered, and nobody has got a slot since.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Out {
     error: StoreError,
     /// Up to which arrival all have been seen to; none if somebody has come back since.

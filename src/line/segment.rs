@@ -14,6 +14,7 @@ use crate::store::Slot;
 
 /// A waiter.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Node {
     previous: Link,
     next: Link,
@@ -44,6 +45,7 @@ impl Node {
 
 /// Where a waiter stands.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) enum Phase {
     /// In this segment, where the foremost have slots.
     Waiting { segment: u64, has_slot: bool },
@@ -72,6 +74,7 @@ impl Link {
 
 /// A doubly linked list through the nodes of a slab.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct List {
     pub(super) head: Option<usize>,
     tail: Option<usize>,
@@ -137,6 +140,7 @@ pub(super) struct Settled {
 /// The waiter in each place holds the slot in the same place. So when one leaves, everyone behind
 /// has moved up, and the surplus slot is the last.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Segment {
     pub(super) cost: u32,
     waiters: List,
@@ -307,6 +311,11 @@ impl Segment {
 
     pub(super) fn slots_mut(&mut self) -> impl Iterator<Item = &mut Held> {
         self.slots.iter_mut()
+    }
+
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Held> {
+        self.slots.iter()
     }
 
     pub(super) fn into_slots(self) -> impl Iterator<Item = Slot> {

@@ -1,0 +1,279 @@
+//! The protocol between processes and their store, checked in every order in which things can happen.
+//!
+//! What is checked is the code itself: the store is the real [`Ledger`], and each process has a real [`Queue`] and
+//! a real [`Guard`]. Only what needs a runtime stands here once more: the steps of the driver, the pauses that a
+//! process knows, and the connection, which keeps the order of its calls. What the model leaves
+//! out, and why, is in [`protocol`](crate::protocol).
+//!
+//! [`Ledger`]: crate::algorithm::ledger::Ledger
+//! [`Queue`]: super::queue::Queue
+//! [`Guard`]: crate::guard::Guard
+
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+use self::claims::Claim;
+use self::fault::Fault;
+use self::seen::{Event, Seen};
+use self::setup::{May, Setup};
+
+mod actions;
+mod attending;
+mod bell;
+mod claims;
+mod copies;
+mod driving;
+mod fault;
+mod hearing;
+mod messages;
+mod moment;
+mod process;
+mod seen;
+mod serving;
+mod setup;
+mod words;
+mod world;
+
+const NOTHING: May = May {
+    late: 0,
+    cancelled: 0,
+    lost: 0,
+    crashed: 0,
+    paused: 0,
+    missed: 0,
+};
+
+/// With so many requests of each process, one departure per window, and nothing that goes wrong.
+fn of(name: &'static str, requests: [usize; 2], may: May) -> Setup {
+    Setup {
+        name,
+        tick: Duration::from_millis(2),
+        limit: 1,
+        window: 5,
+        guard: 5,
+        pause: 4,
+        requests: requests.into(),
+        departed: 0,
+        may,
+        fault: None,
+        seen: Seen::default(),
+    }
+}
+
+/// Goes through all states, or until something is broken; yields what, and how.
+fn broken(setup: &Setup) -> Vec<(&'static str, String)> {
+    let begun = Instant::now();
+    let checker = setup.clone().checker();
+    let checker = checker.finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    println!(
+        "{}, {} per window, {:?} requests, {:?}: {} states by {} steps, {} deep, {:?}; {}",
+        setup.name,
+        setup.limit,
+        setup.requests,
+        setup.may,
+        checker.unique_state_count(),
+        checker.state_count(),
+        checker.max_depth(),
+        begun.elapsed(),
+        setup.seen,
+    );
+    let discoveries = checker.discoveries().into_iter();
+    let tell = |(claim, path): (_, stateright::Path<_, _>)| (claim, tell(path));
+    discoveries.map(tell).collect()
+}
+
+/// What happened, when.
+fn tell(path: stateright::Path<world::World, actions::Action>) -> String {
+    let steps = path.into_vec().into_iter();
+    let line = |(world, action): (world::World, Option<actions::Action>)| {
+        let tick = world.tick;
+        let slots = world.handed.iter();
+        let slots = slots.map(|it| (it.at - setup::EPOCH, it.record - setup::EPOCH, it.owner));
+        let slots: Vec<_> = slots.collect();
+        format!("at {tick}, with slots {slots:?}: {action:?}\n")
+    };
+    steps.map(line).collect()
+}
+
+#[track_caller]
+fn assert_holds(setup: &Setup, events: &[Event]) {
+    if let Some((claim, path)) = broken(setup).first() {
+        panic!("{}: {claim} is broken:\n{path}", setup.name);
+    }
+    for &event in events {
+        assert!(setup.seen.count(event) > 0, "no request {event:?}");
+    }
+}
+
+/// The same for two departures per window.
+fn two(setup: &Setup) -> Setup {
+    Setup {
+        limit: 2,
+        seen: Seen::default(),
+        ..setup.clone()
+    }
+}
+
+/// The same when the store has just let as many depart as it may, so that everybody waits.
+fn exhausted(setup: &Setup) -> Setup {
+    Setup {
+        departed: setup.limit,
+        seen: Seen::default(),
+        ..setup.clone()
+    }
+}
+
+#[test]
+fn the_promise_holds_while_nothing_goes_wrong() {
+    let setup = of("nothing goes wrong", [2, 2], NOTHING);
+    assert_holds(&setup, &[Event::Departs]);
+    assert_holds(&two(&setup), &[Event::Departs]);
+}
+
+#[test]
+fn the_promise_holds_when_requests_are_cancelled() {
+    let may = May {
+        cancelled: 1,
+        ..NOTHING
+    };
+    let setup = of("cancelled", [2, 1], may);
+    assert_holds(&setup, &[Event::Departs]);
+    assert_holds(&two(&setup), &[Event::Departs]);
+    let twice = May {
+        cancelled: 2,
+        ..NOTHING
+    };
+    assert_holds(&of("cancelled", [3, 0], twice), &[Event::Departs]);
+}
+
+#[test]
+fn the_promise_holds_when_somebody_is_late() {
+    let may = May { late: 1, ..NOTHING };
+    let events = [Event::Departs, Event::Expires];
+    assert_holds(&of("late", [2, 1], may), &events);
+}
+
+#[test]
+fn the_promise_holds_when_processes_crash_and_calls_are_lost() {
+    let may = May {
+        late: 1,
+        cancelled: 1,
+        lost: 1,
+        crashed: 1,
+        ..NOTHING
+    };
+    let events = [Event::Departs, Event::Expires, Event::IsLost, Event::Fails];
+    let setup = of("all but pauses", [1, 1], may);
+    assert_holds(&setup, &events);
+    assert_holds(&two(&setup), &events);
+}
+
+#[test]
+fn the_promise_holds_when_somebody_says_to_pause() {
+    let may = May {
+        paused: 1,
+        ..NOTHING
+    };
+    let events = [Event::Departs, Event::IsVoid, Event::IsHandedOutAgain];
+    assert_holds(&of("paused", [1, 1], may), &events);
+    // Who has asked before knows the store's clock, and pauses before the store has heard.
+    assert_holds(&of("paused", [2, 0], may), &events[..2]);
+}
+
+/// At 100 ms a tick, so that what a process does after it has missed something takes few of them; and requests
+/// that have long to wait gather.
+#[test]
+fn the_promise_holds_when_a_process_does_not_hear_of_a_pause() {
+    let may = May {
+        paused: 1,
+        missed: 1,
+        ..NOTHING
+    };
+    let setup = Setup {
+        tick: Duration::from_millis(100),
+        ..of("missed", [0, 1], may)
+    };
+    assert_holds(&exhausted(&setup), &[Event::Departs, Event::IsVoid]);
+}
+
+/// More of all, for whoever changes the protocol.
+#[test]
+#[ignore = "takes some ten minutes and 4 GB: cargo test --lib line::model -- --ignored --nocapture"]
+fn the_promise_holds_whatever_goes_wrong() {
+    let may = |late, cancelled, lost, crashed, paused, missed| May {
+        late,
+        cancelled,
+        lost,
+        crashed,
+        paused,
+        missed,
+    };
+    let departs = [Event::Departs];
+    let again = [Event::Departs, Event::IsHandedOutAgain];
+    let cancelled = of("wide: cancelled", [2, 1], may(0, 1, 0, 0, 0, 0));
+    assert_holds(&exhausted(&cancelled), &again);
+    assert_holds(&exhausted(&two(&cancelled)), &departs);
+    assert_holds(&of("wide: cancelled", [2, 2], cancelled.may), &again);
+    assert_holds(&of("wide: late", [2, 1], may(1, 1, 0, 0, 0, 0)), &departs);
+    let crash = of("wide: all but pauses", [2, 1], may(1, 0, 1, 1, 0, 0));
+    assert_holds(&crash, &departs);
+    assert_holds(
+        &two(&of("wide: late twice", [1, 1], may(2, 1, 1, 1, 0, 0))),
+        &departs,
+    );
+    let paused = of("wide: paused", [2, 1], may(0, 0, 0, 0, 1, 0));
+    assert_holds(&paused, &again);
+    assert_holds(&two(&paused), &departs);
+    assert_holds(
+        &of("wide: paused twice", [1, 1], may(0, 0, 0, 0, 2, 0)),
+        &departs,
+    );
+    assert_holds(
+        &of("wide: paused, late", [1, 1], may(1, 1, 0, 0, 1, 0)),
+        &departs,
+    );
+    let tick = Duration::from_millis(100);
+    let missed = of("wide: missed", [1, 1], may(0, 1, 0, 0, 1, 1));
+    assert_holds(&Setup { tick, ..missed }, &departs);
+}
+
+#[test]
+fn every_fault_breaks_what_it_should() {
+    let late = May { late: 3, ..NOTHING };
+    let cancelled = May {
+        cancelled: 1,
+        ..NOTHING
+    };
+    let paused = May {
+        paused: 1,
+        ..NOTHING
+    };
+    for fault in Fault::ALL {
+        let (requests, may) = match fault {
+            Fault::RecordsNoGuard | Fault::ForgetsEverything | Fault::WakesNobody => {
+                ([1, 1], NOTHING)
+            }
+            Fault::ReadsAnswersAsIfTheyTookNoTime | Fault::DepartsHoweverLate => ([1, 1], late),
+            Fault::AsksAnewWhenItWakes => ([2, 0], NOTHING),
+            Fault::LetsCallsOvertakeReleases => ([2, 1], cancelled),
+            Fault::KeepsWhatTheCancelledHeld => ([1, 1], cancelled),
+            Fault::MovesUpInTheWrongOrder => ([3, 0], cancelled),
+            Fault::LeavesHeldSlotsInAPause => ([1, 1], paused),
+        };
+        let fault = Some(fault);
+        let setup = Setup {
+            fault,
+            ..of("faulty", requests, may)
+        };
+        let broken = broken(&setup);
+        let claims: Vec<_> = broken.iter().map(|(claim, _)| *claim).collect();
+        println!("{fault:?} breaks {claims:?}");
+        let expected = fault.map(Fault::breaks).map(Claim::name);
+        assert!(
+            claims.iter().any(|&claim| Some(claim) == expected),
+            "{fault:?}: {broken:?}"
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! What has come about, in how many steps: a model in which nothing does proves nothing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts of [`Event`]s; clones share them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen(Arc<[AtomicU64; Event::ALL.len()]>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A request departs.
+    Departs,
+    /// A slot that was given back is handed out again.
+    IsHandedOutAgain,
+    /// A slot expires before its request looks, or a permit before it is used.
+    Expires,
+    /// A slot is lost, with its process or with a call.
+    IsLost,
+    /// A slot that is held, or comes, lies in a pause.
+    IsVoid,
+    /// A request fails, as its call was lost.
+    Fails,
+}
+
+impl Event {
+    const ALL: [Self; 6] = [
+        Self::Departs,
+        Self::IsHandedOutAgain,
+        Self::Expires,
+        Self::IsLost,
+        Self::IsVoid,
+        Self::Fails,
+    ];
+}
+
+impl Seen {
+    pub(super) fn note(&self, event: Event) {
+        self.0[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count(&self, event: Event) -> u64 {
+        self.0[event as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = Event::ALL.map(|event| format!("{event:?} {}", self.count(event)));
+        f.write_str(&counts.join(", "))
+    }
+}
