@@ -6,6 +6,7 @@
 //! | [`command_stats`] | how many calls a server has counted, script calls above all |
 //! | [`errors`] | what errors say, all the way down, and that they come in time |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
+//! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and lead elsewhere |
 //! | [`child`] | a test that runs in several operating system processes |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`slots`] | slots straight from a store |
@@ -29,6 +30,7 @@ pub(crate) mod errors;
 pub(crate) mod faulty;
 pub(crate) mod keyspace;
 pub(crate) mod monitor;
+pub(crate) mod proxy;
 pub(crate) mod redis_server;
 pub(crate) mod signal;
 pub(crate) mod slots;

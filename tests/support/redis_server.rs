@@ -224,7 +224,7 @@ impl Drop for RedisServer {
 /// While a server is down, its clients keep trying to connect. From the range for outgoing
 /// connections, one of them would sooner or later be given the very port it is calling, connect to
 /// itself, and keep the server from coming back.
-fn spare_port() -> u16 {
+pub(super) fn spare_port() -> u16 {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     (0..1_000)
         .map(|_| TRIED.fetch_add(1, Ordering::Relaxed))

@@ -1,0 +1,287 @@
+//! [`Proxy`]: a stretch of network between clients and a server that a test can break in many ways.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::redis_server::spare_port;
+
+mod pump;
+
+/// How long the proxy may take to do what it is told, on a machine that does many other things.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Passes bytes between clients and a server on loopback, and can fail in between.
+///
+/// It runs on a thread and a runtime of its own, so a busy test does not slow it. All methods block the
+/// thread, for milliseconds, and what they say is so when they return. Dropping it closes all connections.
+///
+/// It fails as networks do, so no bytes ever go missing in the middle of a connection: they come late, or
+/// the connection is over, or from some moment on nothing comes any more.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    port: u16,
+    orders: Option<UnboundedSender<(Order, mpsc::Sender<()>)>>,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct State {
+    weather: watch::Sender<Weather>,
+    made: AtomicUsize,
+    open: AtomicUsize,
+    fuse: Mutex<Option<Fuse>>,
+    cut_replies: AtomicUsize,
+}
+
+/// What happens to those that connect, and to the bytes that pass.
+#[derive(Debug, Clone)]
+struct Weather {
+    /// Of connections that are made from now on.
+    target: SocketAddr,
+    /// Each way.
+    delay: Duration,
+    /// Whether bytes are kept until it is over.
+    holds: bool,
+    /// Whether bytes vanish, on all connections.
+    swallows: bool,
+    /// On connections with a lower number than this they vanish for good.
+    dead_below: usize,
+    /// Counts cuts: a connection that sees it change is over.
+    cuts: usize,
+}
+
+/// Which reply is cut, and after how many bytes.
+#[derive(Debug)]
+struct Fuse {
+    request: Vec<u8>,
+    after: usize,
+}
+
+#[derive(Debug)]
+enum Order {
+    Refuse,
+    Accept,
+    Cut,
+}
+
+impl Proxy {
+    /// A proxy on a port of its own, before the server on this port of loopback.
+    pub(crate) fn start(target: u16) -> Self {
+        let (port, listener) = loop {
+            let port = spare_port();
+            // Between the probe and this, somebody else may have taken it.
+            if let Ok(listener) = StdListener::bind(loopback(port)) {
+                break (port, listener);
+            }
+        };
+        let state = Arc::new(State {
+            weather: watch::Sender::new(Weather {
+                target: loopback(target),
+                delay: Duration::ZERO,
+                holds: false,
+                swallows: false,
+                dead_below: 0,
+                cuts: 0,
+            }),
+            made: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            fuse: Mutex::default(),
+            cut_replies: AtomicUsize::new(0),
+        });
+        let (orders, heard) = unbounded_channel();
+        let served = state.clone();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(serve(listener, served, heard));
+        });
+        Self {
+            port,
+            orders: Some(orders),
+            state,
+            thread: Some(thread),
+        }
+    }
+
+    /// `redis://127.0.0.1:PORT/`.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many connections clients have made so far; one that was refused is none.
+    pub(crate) fn made(&self) -> usize {
+        self.state.made.load(Ordering::SeqCst)
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.state.open.load(Ordering::SeqCst)
+    }
+
+    /// Lets all bytes take so much longer, each way, from now on.
+    pub(crate) fn delay(&self, each_way: Duration) {
+        self.change(|weather| weather.delay = each_way);
+    }
+
+    /// Keeps all bytes, both ways, until [`resume`](Self::resume): some way between the ends is down, and
+    /// TCP will send again what was lost.
+    pub(crate) fn hold(&self) {
+        self.change(|weather| weather.holds = true);
+    }
+
+    /// Passes on what was kept.
+    pub(crate) fn resume(&self) {
+        self.change(|weather| weather.holds = false);
+    }
+
+    /// Swallows all bytes, both ways, on the connections that there are and on those that are made until
+    /// [`heal`](Self::heal): they stay open, and nothing ever comes. So it is where the other end has
+    /// vanished and nobody says so.
+    pub(crate) fn swallow(&self) {
+        self.change(|weather| weather.swallows = true);
+    }
+
+    /// Swallows nothing of connections that are made from now on. The others stay dead.
+    pub(crate) fn heal(&self) {
+        let made = self.made();
+        self.change(|weather| {
+            weather.swallows = false;
+            weather.dead_below = made;
+        });
+    }
+
+    /// Leads new connections to the server on another port; those that there are stay where they are. To
+    /// a client, a change in the DNS is no more than that.
+    pub(crate) fn lead_to(&self, target: u16) {
+        self.change(|weather| weather.target = loopback(target));
+    }
+
+    /// Resets all connections.
+    pub(crate) fn cut(&self) {
+        self.order(Order::Cut);
+    }
+
+    /// Refuses new connections, as a host does where nobody listens; those that there are go on.
+    pub(crate) fn refuse(&self) {
+        self.order(Order::Refuse);
+    }
+
+    /// Takes new connections again.
+    pub(crate) fn accept(&self) {
+        self.order(Order::Accept);
+    }
+
+    /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
+    /// of what the server then answers: it has carried out what its client will never know.
+    pub(crate) fn cut_reply(&self, request: &[u8], after: usize) {
+        let request = request.to_vec();
+        let fuse = Fuse { request, after };
+        *self.state.fuse.lock().expect("no panic") = Some(fuse);
+    }
+
+    /// How many replies were cut.
+    pub(crate) fn cut_replies(&self) -> usize {
+        self.state.cut_replies.load(Ordering::SeqCst)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Weather)) {
+        self.state.weather.send_modify(change);
+    }
+
+    fn order(&self, order: Order) {
+        let (done, is_done) = mpsc::channel();
+        let orders = self.orders.as_ref().expect("there until it is dropped");
+        orders.send((order, done)).expect("a proxy that runs");
+        let is_done = is_done.recv_timeout(PATIENCE);
+        is_done.expect("a proxy that does as it is told");
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || thread::panicking(), "the proxy panicked");
+        }
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// Until nobody can give orders any more.
+async fn serve(
+    listener: StdListener,
+    state: Arc<State>,
+    mut orders: UnboundedReceiver<(Order, mpsc::Sender<()>)>,
+) {
+    listener.set_nonblocking(true).expect("an open socket");
+    let listener = TcpListener::from_std(listener).expect("a runtime");
+    let address = listener.local_addr().expect("a port");
+    let mut listener = Some(listener);
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = async {
+            match &listener {
+                Some(listener) => listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            order = orders.recv() => {
+                let Some((order, done)) = order else { return };
+                match order {
+                    Order::Refuse => listener = None,
+                    Order::Accept if listener.is_some() => {}
+                    Order::Accept => listener = Some(listen(address).await),
+                    Order::Cut => {
+                        state.weather.send_modify(|weather| weather.cuts += 1);
+                        while connections.join_next().await.is_some() {}
+                    }
+                }
+                // Whoever gave the order may not wait any more.
+                let _ = done.send(());
+            }
+            Ok((client, _)) = accepted => {
+                let number = state.made.fetch_add(1, Ordering::SeqCst);
+                state.open.fetch_add(1, Ordering::SeqCst);
+                let state = state.clone();
+                connections.spawn(async move {
+                    pump::connect(&client, number, &state).await;
+                    drop(client);
+                    state.open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> TcpListener {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return listener,
+            Err(error) => assert!(Instant::now() < deadline, "{address}: {error}"),
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}

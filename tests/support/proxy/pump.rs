@@ -1,0 +1,192 @@
+//! One connection of a [`Proxy`](super::Proxy), from its beginning to its end.
+
+use std::future::pending;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::{State, Weather};
+
+/// How a connection ends.
+enum End {
+    /// One side has closed it, and so does the other.
+    Closed,
+    /// The client's side is reset.
+    Broken,
+}
+
+type Chunk = (Instant, Vec<u8>);
+
+/// Serves a connection until it is over.
+pub(super) async fn connect(client: &TcpStream, number: usize, state: &State) {
+    let mut weather = state.weather.subscribe();
+    let cuts = weather.borrow_and_update().cuts;
+    let target = weather.borrow().target;
+    let is_cut = async {
+        // The other end of the channel lives as long as the proxy.
+        let _ = weather.wait_for(|now| now.cuts != cuts).await;
+    };
+    tokio::pin!(is_cut);
+    let server = tokio::select! {
+        server = TcpStream::connect(target) => server,
+        () = &mut is_cut => return reset(client),
+    };
+    let Ok(server) = server else {
+        return reset(client);
+    };
+    // A delay is what the test says, and none of Nagle's.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let connection = Connection {
+        client,
+        server: &server,
+        number,
+        state,
+        lit: Mutex::default(),
+    };
+    tokio::select! {
+        end = connection.pass() => if let End::Broken = end {
+            reset(client);
+        },
+        () = is_cut => {
+            reset(client);
+            reset(&server);
+        }
+    }
+}
+
+/// What is dropped after this is reset.
+fn reset(stream: &TcpStream) {
+    // It may be so already.
+    let _ = stream.set_zero_linger();
+}
+
+struct Connection<'a> {
+    client: &'a TcpStream,
+    server: &'a TcpStream,
+    number: usize,
+    state: &'a State,
+    /// How many more bytes of replies may pass, if not all.
+    lit: Mutex<Option<usize>>,
+}
+
+impl Connection<'_> {
+    async fn pass(&self) -> End {
+        tokio::select! {
+            end = self.requests() => end,
+            end = self.replies() => end,
+        }
+    }
+
+    async fn requests(&self) -> End {
+        let (send, chunks) = unbounded_channel();
+        let read = async {
+            let end = read(self.client, |bytes| {
+                self.light(&bytes);
+                self.queue(&send, bytes);
+                true
+            });
+            let end = end.await;
+            drop(send);
+            end
+        };
+        let (end, written) = tokio::join!(read, self.write(chunks, self.server));
+        // Nobody is left to be told of a reset.
+        end.and(written).map_or(End::Broken, |()| End::Closed)
+    }
+
+    async fn replies(&self) -> End {
+        let (send, chunks) = unbounded_channel();
+        let read = async {
+            let end = read(self.server, |mut bytes| {
+                let mut lit = self.lit();
+                bytes.truncate(lit.unwrap_or(bytes.len()));
+                *lit = lit.map(|left| left - bytes.len());
+                self.queue(&send, bytes);
+                *lit != Some(0)
+            });
+            let end = end.await;
+            drop(send);
+            end
+        };
+        let (end, written) = tokio::join!(read, self.write(chunks, self.client));
+        if self.is_dead() {
+            // What becomes of the server is not seen from here.
+            pending::<()>().await;
+        }
+        if *self.lit() == Some(0) {
+            self.state.cut_replies.fetch_add(1, Ordering::SeqCst);
+            return End::Broken;
+        }
+        end.and(written).map_or(End::Broken, |()| End::Closed)
+    }
+
+    /// Takes the fuse, if these bytes light it.
+    fn light(&self, bytes: &[u8]) {
+        let mut fuse = self.state.fuse.lock().expect("no panic");
+        let lights = |request: &[u8]| bytes.windows(request.len()).any(|some| some == request);
+        if let Some(lit) = fuse.take_if(|fuse| lights(&fuse.request)) {
+            *self.lit() = Some(lit.after);
+        }
+    }
+
+    fn queue(&self, chunks: &UnboundedSender<Chunk>, bytes: Vec<u8>) {
+        let due = Instant::now() + self.state.weather.borrow().delay;
+        // Without a receiver, the connection is over.
+        let _ = chunks.send((due, bytes));
+    }
+
+    fn lit(&self) -> MutexGuard<'_, Option<usize>> {
+        self.lit.lock().expect("no panic")
+    }
+
+    fn is_dead(&self) -> bool {
+        is_dead(&self.state.weather.borrow(), self.number)
+    }
+
+    /// Whatever has been queued, when it is due.
+    async fn write(&self, mut chunks: UnboundedReceiver<Chunk>, to: &TcpStream) -> io::Result<()> {
+        let mut weather: watch::Receiver<_> = self.state.weather.subscribe();
+        while let Some((due, bytes)) = chunks.recv().await {
+            sleep_until(due).await;
+            let settled = |now: &Weather| !now.holds || is_dead(now, self.number);
+            let _ = weather.wait_for(settled).await;
+            let mut left = &bytes[..];
+            while !left.is_empty() && !self.is_dead() {
+                to.writable().await?;
+                match to.try_write(left) {
+                    Ok(written) => left = &left[written..],
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_dead(weather: &Weather, number: usize) -> bool {
+    weather.swallows || number < weather.dead_below
+}
+
+/// Until there is no more, or `each` has had enough.
+async fn read(from: &TcpStream, mut each: impl FnMut(Vec<u8>) -> bool) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        from.readable().await?;
+        match from.try_read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                if !each(buffer[..count].to_vec()) {
+                    return Ok(());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
