@@ -43,6 +43,7 @@
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
 //! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
 //! | what went wrong | [`Error`], [`BuildError`] |
+//! | what goes wrong between a limiter and its Redis | [`faults`] |
 //!
 //! # Words
 //!
@@ -76,6 +77,9 @@ mod denial;
 mod departure;
 mod epoch;
 mod error;
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/faults.md")]
+pub mod faults {}
 #[cfg(any(feature = "tower", feature = "reqwest"))]
 pub mod feedback;
 mod guard;

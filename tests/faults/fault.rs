@@ -1,0 +1,74 @@
+//! [`Fault`]: one thing that goes wrong, and what is promised meanwhile.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tower_throttle::LimiterBuilder;
+use tower_throttle::store::{RedisStore, StoreError};
+
+use crate::load::LIMIT;
+use crate::stage::Stage;
+
+/// One thing that goes wrong under load, and is put right. A new one differs from [`Fault::PLAIN`] in a few
+/// fields.
+///
+/// The [table](crate::table) holds them, and each process of the load finds its own there by name.
+#[derive(Clone, Copy)]
+pub(crate) struct Fault {
+    /// What the table calls it, in the documentation too.
+    pub(crate) name: &'static str,
+    /// What there is before the load begins: servers, and proxies before them.
+    pub(crate) stage: fn() -> Stage,
+    /// How each process connects to where the stage says.
+    pub(crate) connect: fn(String) -> BoxFuture<'static, Result<RedisStore, StoreError>>,
+    /// The store of each process, once it is connected.
+    pub(crate) store: fn(RedisStore) -> RedisStore,
+    /// The limiter of each process.
+    pub(crate) limiter: fn(LimiterBuilder) -> LimiterBuilder,
+    /// Lets it go wrong, and sees to it that it did.
+    pub(crate) inject: fn(&mut Stage),
+    pub(crate) lasts: Lasts,
+    /// Puts it right.
+    pub(crate) heal: fn(&mut Stage),
+    /// The most that may depart in any window, in the end; `None` if there is no bound.
+    pub(crate) most: fn(&Stage) -> Option<u64>,
+}
+
+/// How long a fault lasts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lasts {
+    For(Duration),
+    /// Until so many of each key have departed meanwhile, as they have to.
+    UntilDeparted(usize),
+}
+
+impl Fault {
+    /// Nothing goes wrong: one server, state that is kept, and the limiter as it is by default.
+    pub(crate) const PLAIN: Self = Self {
+        name: "none",
+        stage: || Stage::new(&[]),
+        connect: |url| Box::pin(async move { RedisStore::connect(&url).await }),
+        store: |store| store,
+        limiter: |limiter| limiter,
+        inject: |_| {},
+        lasts: Lasts::For(Duration::from_millis(1_500)),
+        heal: |_| {},
+        most: |_| Some(LIMIT),
+    };
+
+    /// The state is lost once: those who hold slots of the old one depart beside those who get slots of the
+    /// new one.
+    pub(crate) const FORGETS: Self = Self {
+        most: |_| Some(2 * LIMIT),
+        ..Self::PLAIN
+    };
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fault")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,186 @@
+//! The load: a process with callers who ask for permits again and again, and what comes of it.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep, timeout_at};
+use tower_throttle::store::StoreError;
+use tower_throttle::{Error, Limiter, Quota};
+
+use crate::counted::Counted;
+use crate::fault::Fault;
+use crate::support::child;
+use crate::table;
+use crate::tally::{Count, Tally};
+use crate::upstream::{Way, now};
+
+/// At most so many of a key in any window, by all processes together.
+pub(crate) const LIMIT: u64 = 10;
+pub(crate) const WINDOW: Duration = Duration::from_millis(500);
+
+/// For what lies between a departure and its arrival on a machine that does many other things: a departure
+/// is further than a window and this from the one a limit before it.
+pub(crate) const BUFFER: Duration = Duration::from_millis(200);
+
+/// Keys that all processes share.
+pub(crate) const KEYS: usize = 3;
+
+/// For each key, in each process: so many that there always is a line, of more than a window.
+pub(crate) const CALLERS: usize = 6;
+
+/// Of so many callers, one has a bound on its wait.
+const BOUNDED: usize = 3;
+const BOUND: Duration = Duration::from_secs(3);
+
+/// The pause of a caller that got an error.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a request may take after the load was told to stop; one that takes longer is lost.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the store waits for an answer, unless a fault says otherwise.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a process is told to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) number: usize,
+    pub(crate) upstream: u16,
+    pub(crate) redis: String,
+    pub(crate) fault: String,
+}
+
+/// What the callers of a process have in common.
+struct Load {
+    limiter: Limiter,
+    way: Way,
+    tally: Arc<Tally>,
+    stops: AtomicBool,
+}
+
+/// Plays a part until it is told to stop, and says its tally.
+pub(crate) fn play(part: &Part) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let tally = Arc::new(Tally::default());
+        let load = Arc::new(Load {
+            limiter: limiter(table::find(&part.fault), &part.redis, tally.clone()).await,
+            way: Way::new(part.upstream, part.number),
+            tally,
+            stops: AtomicBool::new(false),
+        });
+        let callers = (0..KEYS * CALLERS).map(|caller| {
+            let load = load.clone();
+            let bound = caller.is_multiple_of(BOUNDED).then_some(BOUND);
+            tokio::spawn(async move { load.call(caller % KEYS, bound).await })
+        });
+        let callers: Vec<_> = callers.collect();
+        let told = tokio::task::spawn_blocking(child::hear);
+        assert_eq!(told.await.expect("a line"), "stop");
+        load.stops.store(true, Ordering::SeqCst);
+        let deadline = Instant::now() + PATIENCE;
+        let callers = callers.into_iter().map(|it| timeout_at(deadline, it));
+        for end in join_all(callers).await {
+            match end {
+                Ok(ended) => ended.expect("no panic"),
+                Err(_) => load.tally.one(Count::Lost),
+            }
+        }
+        child::say(&load.tally);
+    });
+}
+
+async fn limiter(fault: &Fault, redis: &str, tally: Arc<Tally>) -> Limiter {
+    let deadline = Instant::now() + PATIENCE;
+    let store = loop {
+        match (fault.connect)(redis.to_owned()).await {
+            Ok(store) => break store.timeout(TIMEOUT),
+            // A second may be little on a machine that does many other things.
+            Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
+        }
+    };
+    let store = Counted::new((fault.store)(store), tally);
+    let limit = LIMIT.try_into().expect("a limit");
+    let limiter = Limiter::builder()
+        .quota(Quota::new(limit, WINDOW))
+        .buffer(BUFFER)
+        .store(store);
+    (fault.limiter)(limiter).build().expect("a valid policy")
+}
+
+impl Load {
+    /// Asks for one permit after the other.
+    async fn call(&self, key: usize, bound: Option<Duration>) {
+        while !self.stops.load(Ordering::SeqCst) {
+            self.tally.one(Count::Asked);
+            let asked = Instant::now();
+            let answer = self.depart(key, bound).await;
+            let took = u64::try_from(asked.elapsed().as_micros()).expect("less than ages");
+            self.tally.add(Count::Longest, took);
+            if let Err(error) = answer {
+                self.tally.one(kind(&error));
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    async fn depart(&self, key: usize, bound: Option<Duration>) -> Result<(), Error> {
+        let deadline = bound.map(|bound| Instant::now() + bound);
+        loop {
+            let mut acquire = self.limiter.acquire(format!("key-{key}"));
+            if let Some(deadline) = deadline {
+                acquire = acquire.deadline(deadline);
+            }
+            let permit = acquire.await?;
+            let at = now();
+            // It is certain now that it was valid then, however long this process was held up in between.
+            if permit.is_valid() {
+                self.way.send(key, at);
+                self.tally.one(Count::Departed);
+                return Ok(());
+            }
+            permit.forfeit();
+            self.tally.one(Count::Expired);
+        }
+    }
+}
+
+fn kind(error: &Error) -> Count {
+    let store: Option<&StoreError> = error.source().and_then(|it| it.downcast_ref());
+    match store {
+        Some(store) if error.is_store() && store.is_outcome_unknown() => Count::Unknown,
+        Some(_) if error.is_store() => Count::Out,
+        None if error.is_limited() => Count::Limited,
+        _ => Count::Other,
+    }
+}
+
+impl Part {
+    /// For [`Part::parse`] in another process.
+    pub(crate) fn text(&self) -> String {
+        let Self {
+            number,
+            upstream,
+            redis,
+            fault,
+        } = self;
+        format!("{number} {upstream} {redis} {fault}")
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
+        let words: Vec<_> = text.splitn(4, ' ').collect();
+        Self {
+            number: words[0].parse().expect("a number"),
+            upstream: words[1].parse().expect("a port"),
+            redis: words[2].to_owned(),
+            fault: words[3].to_owned(),
+        }
+    }
+}

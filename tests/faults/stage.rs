@@ -1,0 +1,159 @@
+//! [`Stage`]: the servers, proxies and processes that a fault befalls.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::load::{PATIENCE, Part};
+use crate::support::child::{self, Child};
+use crate::support::proxy::Proxy;
+use crate::support::redis_server::RedisServer;
+use crate::tally::Tally;
+use crate::upstream::{Arrival, Upstream};
+
+/// How many processes share the quota.
+pub(crate) const PROCESSES: usize = 3;
+
+/// What a fault befalls: each process reaches the first server through a proxy of its own.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) servers: Vec<RedisServer>,
+    pub(crate) proxies: Vec<Proxy>,
+    /// Where each process connects to.
+    pub(crate) urls: Vec<String>,
+    /// `None` where one was killed.
+    pub(crate) processes: Vec<Option<Process>>,
+    /// What runs beside the load, and ends when it is put right.
+    pub(crate) beside: Vec<JoinHandle<()>>,
+    /// How often the state of the key that lost it most was lost, as far as a fault counts that.
+    pub(crate) losses: Arc<AtomicUsize>,
+    upstream: Upstream,
+    fault: &'static str,
+    /// How many processes there have ever been.
+    numbers: usize,
+}
+
+/// A process of the load.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) number: usize,
+}
+
+impl Stage {
+    /// One server with these arguments.
+    pub(crate) fn new(arguments: &[&str]) -> Self {
+        Self::with(vec![RedisServer::start_with(arguments)])
+    }
+
+    /// The first of these servers is the primary.
+    pub(crate) fn with(servers: Vec<RedisServer>) -> Self {
+        let port = servers[0].port();
+        let proxies: Vec<_> = (0..PROCESSES).map(|_| Proxy::start(port)).collect();
+        Self {
+            urls: proxies.iter().map(Proxy::url).collect(),
+            proxies,
+            servers,
+            processes: Vec::new(),
+            beside: Vec::new(),
+            losses: Arc::default(),
+            upstream: Upstream::start(),
+            fault: "",
+            numbers: 0,
+        }
+    }
+
+    /// The primary and a replica of it that is up to date.
+    pub(crate) fn replicated() -> Self {
+        // A replica need not wait for others to come.
+        let start = || RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
+        let stage = Self::with(vec![start(), start()]);
+        stage.replicate(1, 0);
+        stage
+    }
+
+    /// Makes one server a replica of another; returns once it is up to date.
+    pub(crate) fn replicate(&self, replica: usize, primary: usize) {
+        let port = self.servers[primary].port().to_string();
+        self.servers[replica].command::<()>(&["REPLICAOF", "127.0.0.1", &port]);
+        wait_until("the replica is up to date", || {
+            let info: String = self.servers[replica].command(&["INFO", "replication"]);
+            info.contains("master_link_status:up")
+        });
+    }
+
+    pub(crate) fn server(&mut self) -> &mut RedisServer {
+        &mut self.servers[0]
+    }
+
+    pub(crate) fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    /// Starts the load.
+    pub(crate) fn play(&mut self, fault: &'static str) {
+        self.fault = fault;
+        for place in 0..PROCESSES {
+            let process = self.spawn(place);
+            self.processes.push(Some(process));
+        }
+    }
+
+    /// Starts a process in place of one that was killed.
+    pub(crate) fn respawn(&mut self, place: usize) {
+        self.processes[place] = Some(self.spawn(place));
+    }
+
+    fn spawn(&mut self, place: usize) -> Process {
+        let number = self.numbers;
+        self.numbers += 1;
+        let part = Part {
+            number,
+            upstream: self.upstream.port(),
+            redis: self.urls[place].clone(),
+            fault: self.fault.to_owned(),
+        };
+        let child = child::spawn("process", &part.text(), &[]);
+        Process { child, number }
+    }
+
+    /// Stops the load; returns what each process that still lives says of it.
+    pub(crate) fn stop(&mut self) -> Vec<(usize, Tally)> {
+        let mut processes: Vec<_> = self.processes.drain(..).flatten().collect();
+        for process in &mut processes {
+            process.child.tell("stop");
+        }
+        let said = processes.into_iter().map(|Process { child, number }| {
+            let said = child.finish(PATIENCE * 2);
+            assert_eq!(said.len(), 1, "{said:?}");
+            (number, Tally::parse(&said[0]))
+        });
+        let said = said.collect();
+        for thread in self.beside.drain(..) {
+            thread.join().expect("no panic beside the load");
+        }
+        said
+    }
+
+    /// All that arrived, once the load has stopped.
+    pub(crate) fn arrivals(self) -> Vec<Arrival> {
+        self.upstream.finish()
+    }
+}
+
+/// Polls a condition that a fault brings about.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The code with which the server refuses a command, if it does.
+pub(crate) fn refusal(server: &RedisServer, command: &[&str]) -> Option<String> {
+    let error = server.try_command::<()>(command).err()?;
+    error.code().map(ToOwned::to_owned)
+}

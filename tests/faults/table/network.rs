@@ -1,0 +1,118 @@
+//! What goes wrong between the processes and their server.
+
+use std::time::Duration;
+
+use tower_throttle::store::RedisStore;
+
+use crate::fault::{Fault, Lasts};
+use crate::load::LIMIT;
+use crate::stage::{Stage, wait_until};
+use crate::support::proxy::Proxy;
+
+/// Each way.
+const SLOW: Duration = Duration::from_millis(200);
+
+/// Bytes of a reply that arrive before it is cut, in turn.
+const CUT_AFTER: [usize; 4] = [0, 1, 4, 20];
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "connections cut",
+        inject: |stage| {
+            for _ in 0..3 {
+                stage.proxies.iter().for_each(Proxy::cut);
+                wait_for_connections(stage);
+            }
+        },
+        lasts: Lasts::UntilDeparted(LIMIT as usize),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "replies cut off",
+        inject: |stage| cut_replies(stage, b"EVALSHA"),
+        lasts: Lasts::For(Duration::ZERO),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "replies cut off, without scripts",
+        store: without_scripts,
+        inject: |stage| cut_replies(stage, b"EXEC"),
+        lasts: Lasts::For(Duration::ZERO),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "nothing passes for a while",
+        inject: |stage| stage.proxies.iter().for_each(Proxy::hold),
+        heal: |stage| stage.proxies.iter().for_each(Proxy::resume),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "nothing passes to one of three",
+        inject: |stage| stage.proxies[0].hold(),
+        heal: |stage| stage.proxies[0].resume(),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "half-open connections, until TCP gives up",
+        inject: |stage| stage.proxies.iter().for_each(Proxy::swallow),
+        heal: |stage| {
+            stage.proxies.iter().for_each(Proxy::heal);
+            stage.proxies.iter().for_each(Proxy::cut);
+        },
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "connections refused",
+        inject: |stage| {
+            stage.proxies.iter().for_each(Proxy::refuse);
+            stage.proxies.iter().for_each(Proxy::cut);
+        },
+        heal: |stage| stage.proxies.iter().for_each(Proxy::accept),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "connections reset when made",
+        inject: |stage| {
+            // Nobody listens there.
+            stage.proxies.iter().for_each(|it| it.lead_to(1));
+            stage.proxies.iter().for_each(Proxy::cut);
+        },
+        heal: |stage| {
+            let port = stage.servers[0].port();
+            stage.proxies.iter().for_each(|it| it.lead_to(port));
+        },
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "200 ms each way",
+        store: |store| store.timeout(Duration::from_secs(5)),
+        inject: |stage| stage.proxies.iter().for_each(|it| it.delay(SLOW)),
+        // First those who hold slots already.
+        lasts: Lasts::UntilDeparted(4 * LIMIT as usize),
+        heal: |stage| stage.proxies.iter().for_each(|it| it.delay(Duration::ZERO)),
+        ..Fault::PLAIN
+    },
+];
+
+/// All processes are connected again.
+fn wait_for_connections(stage: &Stage) {
+    wait_until("connections are made anew", || {
+        stage.proxies.iter().all(|it| it.open() > 0)
+    });
+}
+
+/// One after the other by each of the proxies, of commands that take slots.
+fn cut_replies(stage: &mut Stage, command: &[u8]) {
+    for (before, after) in CUT_AFTER.into_iter().enumerate() {
+        let proxies = stage.proxies.iter();
+        proxies.for_each(|it| it.cut_reply(command, after));
+        wait_until("replies are cut", || {
+            let mut proxies = stage.proxies.iter();
+            proxies.all(|it| it.cut_replies() > before)
+        });
+    }
+}
+
+fn without_scripts(store: RedisStore) -> RedisStore {
+    store.scripting(false).expect("a way to connect")
+}

@@ -1,0 +1,141 @@
+//! What goes wrong in the server, or is done to it.
+
+use std::thread;
+use std::time::Duration;
+
+use redis::RedisResult;
+
+use crate::fault::{Fault, Lasts};
+use crate::load::LIMIT;
+use crate::stage::{Stage, refusal, wait_until};
+use crate::support::redis_server::RedisServer;
+
+/// Keeps what it has said, whatever happens.
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "kill -9, back empty",
+        inject: |stage| stage.server().kill9(),
+        heal: |stage| stage.server().restart(),
+        ..Fault::FORGETS
+    },
+    Fault {
+        name: "kill -9, back with all data",
+        stage: || Stage::new(&DURABLE),
+        inject: |stage| stage.server().kill9(),
+        heal: |stage| stage.server().restart(),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "kill -9, then LOADING",
+        stage: || {
+            let slowly = ["--key-load-delay", "100"];
+            let stage = Stage::new(&[&DURABLE[..], &slowly].concat());
+            let fill = "for i = 1, 15000 do redis.call('SET', 'filler:' .. i, 'x') end";
+            stage.servers[0].command::<()>(&["EVAL", fill, "0"]);
+            stage
+        },
+        inject: |stage| {
+            stage.server().kill9();
+            stage.server().restart();
+            assert!(
+                stage
+                    .server()
+                    .log()
+                    .contains("DB loaded from append only file")
+            );
+        },
+        lasts: Lasts::For(Duration::ZERO),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "SIGSTOP, SIGCONT",
+        inject: |stage| stage.server().sigstop(),
+        heal: |stage| stage.server().sigcont(),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "CLIENT KILL",
+        inject: |stage| {
+            for _ in 0..3 {
+                wait_until("all are connected", || killed(&stage.servers[0]) > 0);
+            }
+        },
+        lasts: Lasts::UntilDeparted(LIMIT as usize),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "CLIENT PAUSE",
+        // It is over by itself.
+        inject: |stage| stage.server().command(&["CLIENT", "PAUSE", "1500", "ALL"]),
+        heal: |stage| assert_eq!(stage.server().command::<String>(&["PING"]), "PONG"),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "SCRIPT FLUSH",
+        inject: |stage| {
+            for _ in 0..3 {
+                stage.server().command::<()>(&["SCRIPT", "FLUSH"]);
+                wait_until("scripts are loaded again", || {
+                    let info: String = stage.servers[0].command(&["INFO", "memory"]);
+                    !info.contains("number_of_cached_scripts:0")
+                });
+            }
+        },
+        lasts: Lasts::UntilDeparted(LIMIT as usize),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "BUSY",
+        stage: || Stage::new(&["--lua-time-limit", "50"]),
+        inject: |stage| {
+            let client = stage.server().client();
+            stage.beside.push(thread::spawn(move || {
+                let mut connection = client.get_connection().expect("a connection");
+                let ended: RedisResult<()> = redis::cmd("EVAL")
+                    .arg("while true do end")
+                    .arg(0)
+                    .query(&mut connection);
+                ended.expect_err("it is killed");
+            }));
+            wait_until("others are told", || {
+                refusal(&stage.servers[0], &["PING"]).as_deref() == Some("BUSY")
+            });
+        },
+        heal: |stage| stage.server().command(&["SCRIPT", "KILL"]),
+        ..Fault::PLAIN
+    },
+    Fault {
+        name: "READONLY",
+        stage: Stage::replicated,
+        inject: |stage| {
+            stage.servers[1].command::<()>(&["REPLICAOF", "NO", "ONE"]);
+            stage.replicate(0, 1);
+            let refusal = refusal(&stage.servers[0], &["SET", "a", "b"]);
+            assert_eq!(refusal.as_deref(), Some("READONLY"));
+        },
+        heal: |stage| stage.server().command(&["REPLICAOF", "NO", "ONE"]),
+        // What the primary has said last, the other may not have known.
+        ..Fault::FORGETS
+    },
+    Fault {
+        name: "promoted replica",
+        stage: Stage::replicated,
+        inject: |stage| stage.server().kill9(),
+        heal: |stage| {
+            stage.servers[1].command::<()>(&["REPLICAOF", "NO", "ONE"]);
+            let port = stage.servers[1].port();
+            stage.proxies.iter().for_each(|it| it.lead_to(port));
+        },
+        ..Fault::FORGETS
+    },
+];
+
+/// How many clients are gone.
+fn killed(server: &RedisServer) -> usize {
+    ["normal", "pubsub"]
+        .map(|kind| server.command::<usize>(&["CLIENT", "KILL", "TYPE", kind]))
+        .into_iter()
+        .sum()
+}

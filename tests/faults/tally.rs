@@ -1,0 +1,99 @@
+//! [`Tally`]: what came of the requests of a process, and what it took.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// Requests.
+    Asked,
+    /// Those that got a permit and departed with it.
+    Departed,
+    /// Permits that had expired; whoever got one asked again.
+    Expired,
+    /// Errors that say that the wait would be longer than the caller's bound.
+    Limited,
+    /// Errors of the store that say that nothing was consumed.
+    Out,
+    /// Errors of the store that cannot say so.
+    Unknown,
+    /// Errors of any other kind.
+    Other,
+    /// Requests that got neither a permit nor an error.
+    Lost,
+    /// The longest that a request took, in microseconds.
+    Longest,
+    /// Calls to the store.
+    Calls,
+    /// Slots that were asked for by calls whose answers were lost.
+    LostSlots,
+}
+
+const COUNTS: usize = Count::LostSlots as usize + 1;
+
+/// Counts that grow, from whatever thread.
+#[derive(Debug, Default)]
+pub(crate) struct Tally([AtomicU64; COUNTS]);
+
+impl Tally {
+    pub(crate) fn of(&self, count: Count) -> u64 {
+        self.0[count as usize].load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn one(&self, count: Count) {
+        self.add(count, 1);
+    }
+
+    /// Adds to a count, or to the longest so far if it is of that kind.
+    pub(crate) fn add(&self, count: Count, number: u64) {
+        let counter = &self.0[count as usize];
+        if count == Count::Longest {
+            counter.fetch_max(number, Ordering::SeqCst);
+        } else {
+            counter.fetch_add(number, Ordering::SeqCst);
+        }
+    }
+
+    /// Of both together.
+    pub(crate) fn join(self, other: &Self) -> Self {
+        for (place, number) in other.0.iter().enumerate() {
+            let number = number.load(Ordering::SeqCst);
+            if place == Count::Longest as usize {
+                self.add(Count::Longest, number);
+            } else {
+                self.0[place].fetch_add(number, Ordering::SeqCst);
+            }
+        }
+        self
+    }
+
+    /// Requests that got an answer.
+    pub(crate) fn answered(&self) -> u64 {
+        let answers = [
+            Count::Departed,
+            Count::Limited,
+            Count::Out,
+            Count::Unknown,
+            Count::Other,
+        ];
+        answers.into_iter().map(|answer| self.of(answer)).sum()
+    }
+
+    /// Reads what another process has [shown](fmt::Display).
+    pub(crate) fn parse(text: &str) -> Self {
+        let numbers = text.split(' ').map(|word| word.parse().expect("a number"));
+        let counts: Vec<AtomicU64> = numbers.map(AtomicU64::new).collect();
+        Self(counts.try_into().expect("all counts"))
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = self
+            .0
+            .each_ref()
+            .map(|it| it.load(Ordering::SeqCst).to_string());
+        f.write_str(&numbers.join(" "))
+    }
+}
