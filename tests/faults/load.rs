@@ -35,6 +35,9 @@ pub(crate) const CALLERS: usize = 6;
 const BOUNDED: usize = 3;
 const BOUND: Duration = Duration::from_secs(3);
 
+/// How long a request takes that has departed, as far as its caller can tell.
+const TAKES: Duration = Duration::from_millis(20);
+
 /// The pause of a caller that got an error.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -124,9 +127,12 @@ impl Load {
             let answer = self.depart(key, bound).await;
             let took = u64::try_from(asked.elapsed().as_micros()).expect("less than ages");
             self.tally.add(Count::Longest, took);
-            if let Err(error) = answer {
-                self.tally.one(kind(&error));
-                sleep(PAUSE).await;
+            match answer {
+                Ok(()) => sleep(TAKES).await,
+                Err(error) => {
+                    self.tally.one(kind(&error));
+                    sleep(PAUSE).await;
+                }
             }
         }
     }

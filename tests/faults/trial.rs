@@ -9,6 +9,7 @@ use tower_throttle::test_util::history::History;
 
 use crate::fault::{Fault, Lasts};
 use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, PATIENCE, WINDOW};
+use crate::stage::PROCESSES;
 use crate::support::proxy::Proxy;
 use crate::tally::{Count, Tally};
 use crate::upstream::{Arrival, now};
@@ -17,6 +18,9 @@ use crate::upstream::{Arrival, now};
 /// each request that fails.
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_PER_SECOND: f64 = 30.0;
+
+/// The most calls that the line of a key may make for each second of a fault, beside one for each request.
+const CALLS_PER_SECOND: f64 = 10.0;
 
 /// What was seen of a fault.
 #[derive(Debug)]
@@ -192,11 +196,13 @@ fn accounts(number: usize, tally: &Tally, arrivals: &[Arrival]) -> Vec<String> {
 fn excesses(tally: &Tally, connections: usize, span: Duration) -> Vec<String> {
     let most = CONNECTIONS + (span.as_secs_f64() * CONNECTIONS_PER_SECOND) as usize;
     let requests = tally.answered() + tally.of(Count::Expired);
+    let lines = (PROCESSES * KEYS) as f64;
+    let further = (span.as_secs_f64() * lines * CALLS_PER_SECOND) as u64;
     let longest = Duration::from_micros(tally.of(Count::Longest));
     let calls = tally.of(Count::Calls);
     [
         (connections > most).then(|| format!("{connections} connections in {span:?}")),
-        (calls > requests).then(|| format!("{calls} calls for {requests} requests")),
+        (calls > requests + further).then(|| format!("{calls} calls for {requests} requests")),
         (longest > span + PATIENCE).then(|| format!("a request took {longest:?}")),
     ]
     .into_iter()

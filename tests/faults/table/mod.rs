@@ -2,6 +2,7 @@
 
 mod memory;
 mod network;
+mod outage;
 mod process;
 mod server;
 
@@ -23,6 +24,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
         server::FAULTS,
         memory::FAULTS,
         process::FAULTS,
+        outage::FAULTS,
     ]
     .into_iter()
     .flatten()

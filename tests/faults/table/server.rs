@@ -11,7 +11,16 @@ use crate::stage::{Stage, refusal, wait_until};
 use crate::support::redis_server::RedisServer;
 
 /// Keeps what it has said, whatever happens.
-const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+const APPEND_ONLY: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/// An outage, and nothing else.
+pub(super) const DURABLE: Fault = Fault {
+    name: "kill -9, back with all data",
+    stage: || Stage::new(&APPEND_ONLY),
+    inject: |stage| stage.server().kill9(),
+    heal: |stage| stage.server().restart(),
+    ..Fault::PLAIN
+};
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -20,18 +29,12 @@ pub(super) const FAULTS: &[Fault] = &[
         heal: |stage| stage.server().restart(),
         ..Fault::FORGETS
     },
-    Fault {
-        name: "kill -9, back with all data",
-        stage: || Stage::new(&DURABLE),
-        inject: |stage| stage.server().kill9(),
-        heal: |stage| stage.server().restart(),
-        ..Fault::PLAIN
-    },
+    DURABLE,
     Fault {
         name: "kill -9, then LOADING",
         stage: || {
             let slowly = ["--key-load-delay", "100"];
-            let stage = Stage::new(&[&DURABLE[..], &slowly].concat());
+            let stage = Stage::new(&[&APPEND_ONLY[..], &slowly].concat());
             let fill = "for i = 1, 15000 do redis.call('SET', 'filler:' .. i, 'x') end";
             stage.servers[0].command::<()>(&["EVAL", fill, "0"]);
             stage
@@ -39,12 +42,8 @@ pub(super) const FAULTS: &[Fault] = &[
         inject: |stage| {
             stage.server().kill9();
             stage.server().restart();
-            assert!(
-                stage
-                    .server()
-                    .log()
-                    .contains("DB loaded from append only file")
-            );
+            let errors: String = stage.server().command(&["INFO", "errorstats"]);
+            assert!(errors.contains("errorstat_LOADING"), "{errors}");
         },
         lasts: Lasts::For(Duration::ZERO),
         ..Fault::PLAIN
