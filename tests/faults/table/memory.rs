@@ -16,25 +16,42 @@ const KEYSPACE: &str = "__keyspace@0__:throttle:*";
 /// Said there by the test, in the end.
 const END: &str = "__keyspace@0__:throttle:end";
 
+pub(super) const FLUSHALL: Fault = Fault {
+    name: "FLUSHALL",
+    inject: |stage| stage.server().command(&["FLUSHALL"]),
+    lasts: Lasts::UntilDeparted(2 * LIMIT as usize),
+    ..Fault::FORGETS
+};
+
+pub(super) const DEL: Fault = Fault {
+    name: "DEL",
+    inject: |stage| {
+        let mut names: Vec<String> = stage.server().command(&["KEYS", "throttle:*"]);
+        assert!(names.len() >= KEYS, "{names:?}");
+        names.insert(0, "DEL".to_owned());
+        let words: Vec<_> = names.iter().map(String::as_str).collect();
+        assert!(stage.server().command::<usize>(&words) >= KEYS);
+    },
+    lasts: Lasts::UntilDeparted(2 * LIMIT as usize),
+    ..Fault::FORGETS
+};
+
+pub(super) const EVICTION: Fault = Fault {
+    name: "eviction",
+    inject: evict,
+    lasts: Lasts::UntilDeparted(LIMIT as usize),
+    heal: |stage| {
+        limit_memory(stage.server(), 0);
+        let heard: usize = stage.server().command(&["PUBLISH", END, "evicted"]);
+        assert_eq!(heard, 1);
+    },
+    most: |stage| Some((1 + stage.losses.load(Ordering::SeqCst) as u64) * LIMIT),
+    ..Fault::PLAIN
+};
+
 pub(super) const FAULTS: &[Fault] = &[
-    Fault {
-        name: "FLUSHALL",
-        inject: |stage| stage.server().command(&["FLUSHALL"]),
-        lasts: Lasts::UntilDeparted(2 * LIMIT as usize),
-        ..Fault::FORGETS
-    },
-    Fault {
-        name: "DEL",
-        inject: |stage| {
-            let mut names: Vec<String> = stage.server().command(&["KEYS", "throttle:*"]);
-            assert!(names.len() >= KEYS, "{names:?}");
-            names.insert(0, "DEL".to_owned());
-            let words: Vec<_> = names.iter().map(String::as_str).collect();
-            assert!(stage.server().command::<usize>(&words) >= KEYS);
-        },
-        lasts: Lasts::UntilDeparted(2 * LIMIT as usize),
-        ..Fault::FORGETS
-    },
+    FLUSHALL,
+    DEL,
     Fault {
         name: "OOM",
         inject: |stage| {
@@ -54,18 +71,7 @@ pub(super) const FAULTS: &[Fault] = &[
         },
         ..Fault::PLAIN
     },
-    Fault {
-        name: "eviction",
-        inject: evict,
-        lasts: Lasts::UntilDeparted(LIMIT as usize),
-        heal: |stage| {
-            limit_memory(stage.server(), 0);
-            let heard: usize = stage.server().command(&["PUBLISH", END, "evicted"]);
-            assert_eq!(heard, 1);
-        },
-        most: |stage| Some((1 + stage.losses.load(Ordering::SeqCst) as u64) * LIMIT),
-        ..Fault::PLAIN
-    },
+    EVICTION,
 ];
 
 fn used_memory(server: &RedisServer) -> u64 {

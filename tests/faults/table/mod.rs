@@ -4,6 +4,7 @@ mod memory;
 mod network;
 mod outage;
 mod process;
+mod recovery;
 mod server;
 
 use crate::fault::{Fault, Lasts};
@@ -25,6 +26,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
         memory::FAULTS,
         process::FAULTS,
         outage::FAULTS,
+        recovery::FAULTS,
     ]
     .into_iter()
     .flatten()

@@ -22,13 +22,16 @@ pub(super) const DURABLE: Fault = Fault {
     ..Fault::PLAIN
 };
 
+/// Nothing is left.
+pub(super) const BACK_EMPTY: Fault = Fault {
+    name: "kill -9, back empty",
+    inject: |stage| stage.server().kill9(),
+    heal: |stage| stage.server().restart(),
+    ..Fault::FORGETS
+};
+
 pub(super) const FAULTS: &[Fault] = &[
-    Fault {
-        name: "kill -9, back empty",
-        inject: |stage| stage.server().kill9(),
-        heal: |stage| stage.server().restart(),
-        ..Fault::FORGETS
-    },
+    BACK_EMPTY,
     DURABLE,
     Fault {
         name: "kill -9, then LOADING",

@@ -1,0 +1,32 @@
+//! The same losses of state, where recovery is strict: never more than the quota allows.
+
+use tower_throttle::{LimiterBuilder, Recovery};
+
+use super::{memory, server};
+use crate::fault::Fault;
+use crate::load::LIMIT;
+use crate::stage::Stage;
+
+pub(super) const FAULTS: &[Fault] = &[
+    strict("FLUSHALL, strict", memory::FLUSHALL),
+    strict("DEL, strict", memory::DEL),
+    strict("eviction, strict", memory::EVICTION),
+    strict("kill -9, back empty, strict", server::BACK_EMPTY),
+];
+
+const fn strict(name: &'static str, fault: Fault) -> Fault {
+    Fault {
+        name,
+        limiter: be_strict,
+        most: as_ever,
+        ..fault
+    }
+}
+
+fn be_strict(limiter: LimiterBuilder) -> LimiterBuilder {
+    limiter.recovery(Recovery::Strict)
+}
+
+fn as_ever(_: &Stage) -> Option<u64> {
+    Some(LIMIT)
+}
