@@ -61,6 +61,8 @@ pub(crate) struct Read {
     pub(crate) offset: Offset,
     /// By how much that is beyond what was known before.
     pub(crate) gap: Duration,
+    /// Whether it is another than was read so far: the store may be another, too.
+    pub(crate) is_other: bool,
 }
 
 impl StoreClock {
@@ -86,10 +88,12 @@ impl StoreClock {
         let expected = known.current;
         let expected = expected.map(|it| it.offset.aged(it.updated, received));
         let mut gap = expected.map_or(Duration::ZERO, |expected| call.gap(expected));
-        if known.clock != clock {
+        let mut is_other = known.clock != clock;
+        if is_other {
             // One that was read only once may be as good as the other, and both go on.
             if known.reads < 2 {
                 gap = Duration::ZERO;
+                is_other = false;
             }
             *known = Known {
                 clock,
@@ -99,7 +103,11 @@ impl StoreClock {
         }
         known.reads = known.reads.saturating_add(1);
         let offset = known.read(call, received);
-        Read { offset, gap }
+        Read {
+            offset,
+            gap,
+            is_other,
+        }
     }
 }
 

@@ -190,14 +190,20 @@ impl Epoch {
         self.forget_denial(key);
     }
 
-    /// What an answer has shown of the store's clock, and whether that was set.
+    /// What an answer has shown of the store's clock, and whether that was set. If it is another's, that store
+    /// is put to the test.
     pub(crate) fn read_clock(
-        &self,
+        self: &Arc<Self>,
         sent: Instant,
         received: Instant,
         answer: &Reserved,
     ) -> (Offset, bool) {
-        let read = self.clock.observe(sent, received, answer.now, answer.clock);
+        let read = (self.clock).observe(sent, received, answer.now, answer.clock);
+        if read.is_other && self.traces.is_some() {
+            self.each(|epoch| epoch.lines.miss());
+            self.test_all();
+            self.others().iter().for_each(Self::test_all);
+        }
         (read.offset, read.gap > tolerance(&self.policy))
     }
 
