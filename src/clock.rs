@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -20,17 +21,31 @@ const PERIOD: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct StoreClock {
     origin: Instant,
-    known: Mutex<Known>,
+    all: Mutex<All>,
+}
+
+/// What is known of each server's clock.
+#[derive(Debug, Default)]
+struct All {
+    servers: HashMap<u64, Known>,
+    /// The last that was read.
+    last: u64,
+    /// How many clocks there have been: another server's, one that was set, or one on another connection.
+    generations: u64,
+}
+
+/// Which clock was read: of which server, and on which connection, as the name of a server may lead to another
+/// the next time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) server: u64,
+    pub(crate) connection: u64,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Which of the store's clocks it is.
-    clock: u64,
-    /// Grows when that is another, and when somebody has set it.
+    connection: u64,
     generation: u64,
-    /// How often it was read.
-    reads: u32,
     /// What the calls of this period say.
     current: Option<Period>,
     /// What those of the last one said in the end, and when.
@@ -69,40 +84,49 @@ impl StoreClock {
     pub(crate) fn new() -> Self {
         Self {
             origin: Instant::now(),
-            known: Mutex::new(Known::default()),
+            all: Mutex::default(),
         }
     }
 
     /// What the store's clock shows at this local time at most, if it was ever asked.
     pub(crate) fn shows(&self, at: Instant) -> Option<u64> {
-        let period = self.known.lock().current?;
+        let all = self.all.lock();
+        let period = all.servers.get(&all.last)?.current?;
         let local = signed_nanos(at.saturating_duration_since(self.origin));
         let shows = (local + period.offset.most) / NANOS + 1;
         u64::try_from(shows).ok()
     }
 
-    /// What is known after the store has said `now` in a call, by this one of its clocks.
-    pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64, clock: u64) -> Read {
+    /// What is known after the store has said `now` in a call, by this clock.
+    pub(crate) fn observe(
+        &self,
+        sent: Instant,
+        received: Instant,
+        now: u64,
+        reading: Reading,
+    ) -> Read {
         let call = Offset::of_call(self.origin, sent, received, now);
-        let mut known = self.known.lock();
+        let mut all = self.all.lock();
+        let All {
+            servers,
+            last,
+            generations,
+        } = &mut *all;
+        *last = reading.server;
+        let known = servers.entry(reading.server).or_default();
         let expected = known.current;
         let expected = expected.map(|it| it.offset.aged(it.updated, received));
-        let mut gap = expected.map_or(Duration::ZERO, |expected| call.gap(expected));
-        let mut is_other = known.clock != clock;
-        if is_other {
-            // One that was read only once may be as good as the other, and both go on.
-            if known.reads < 2 {
-                gap = Duration::ZERO;
-                is_other = false;
-            }
+        let gap = expected.map_or(Duration::ZERO, |expected| call.gap(expected));
+        let is_other = expected.is_some() && known.connection != reading.connection;
+        if is_other || expected.is_none() {
+            *generations += 1;
             *known = Known {
-                clock,
-                generation: known.generation + 1,
+                connection: reading.connection,
+                generation: *generations,
                 ..Known::default()
             };
         }
-        known.reads = known.reads.saturating_add(1);
-        let offset = known.read(call, received);
+        let offset = known.read(call, received, generations);
         Read {
             offset,
             gap,
@@ -112,7 +136,7 @@ impl StoreClock {
 }
 
 impl Known {
-    fn read(&mut self, call: Offset, received: Instant) -> Offset {
+    fn read(&mut self, call: Offset, received: Instant, generations: &mut u64) -> Offset {
         if let Some(period) = self.current
             && received.saturating_duration_since(period.start) >= PERIOD
         {
@@ -126,7 +150,8 @@ impl Known {
                 Some(both) => (both, period.start),
                 None => {
                     self.last = None;
-                    self.generation += 1;
+                    *generations += 1;
+                    self.generation = *generations;
                     (call, received)
                 }
             },
@@ -238,6 +263,13 @@ mod tests {
         start + Duration::from_millis(millis)
     }
 
+    fn on(connection: u64) -> Reading {
+        Reading {
+            server: 0,
+            connection,
+        }
+    }
+
     /// What the store says when its clock is so many milliseconds after the epoch.
     fn says(millis: u64) -> u64 {
         EPOCH + millis * 1_000
@@ -248,7 +280,7 @@ mod tests {
         let clock = StoreClock::new();
         let start = Instant::now();
         let offset = clock
-            .observe(after(start, 0), after(start, 40), says(1_000), 0)
+            .observe(after(start, 0), after(start, 40), says(1_000), on(0))
             .offset;
         let close = Duration::from_micros(3);
         assert!(offset.earliest(says(1_000)) <= after(start, 0));
@@ -260,9 +292,9 @@ mod tests {
     fn a_late_answer_is_read_by_what_is_known_from_others() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
+        clock.observe(after(start, 0), after(start, 1), says(1_000), on(0));
         let offset = clock
-            .observe(after(start, 10), after(start, 60), says(1_012), 0)
+            .observe(after(start, 10), after(start, 60), says(1_012), on(0))
             .offset;
         assert!(offset.uncertainty() < Duration::from_millis(2));
         assert!(offset.latest(says(2_000)) <= after(start, 1_002));
@@ -273,9 +305,9 @@ mod tests {
     fn a_clock_that_was_set_is_believed() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
+        clock.observe(after(start, 0), after(start, 1), says(1_000), on(0));
         let offset = clock
-            .observe(after(start, 100), after(start, 101), says(50), 0)
+            .observe(after(start, 100), after(start, 101), says(50), on(0))
             .offset;
         assert!(offset.latest(says(60)) >= after(start, 110));
         assert!(offset.latest(says(60)) <= after(start, 112));
@@ -285,10 +317,10 @@ mod tests {
     fn what_is_known_of_one_clock_says_nothing_of_another() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
+        clock.observe(after(start, 0), after(start, 1), says(1_000), on(0));
         // The other is ahead, by less than this answer leaves open.
         let other = clock
-            .observe(after(start, 10), after(start, 60), says(1_030), 1)
+            .observe(after(start, 10), after(start, 60), says(1_030), on(1))
             .offset;
         assert!(other.latest(says(2_000)) >= after(start, 1_030));
     }
@@ -297,17 +329,18 @@ mod tests {
     fn how_far_a_clock_was_set_is_what_no_round_trip_explains() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        let gap = |sent, received, says, clock_read| {
-            let read = clock.observe(after(start, sent), after(start, received), says, clock_read);
+        let gap = |sent, received, says, server, connection| {
+            let reading = Reading { server, connection };
+            let read = clock.observe(after(start, sent), after(start, received), says, reading);
             read.gap.as_millis()
         };
-        assert_eq!(gap(0, 1, says(1_000), 0), 0);
-        assert_eq!(gap(10, 60, says(1_040), 0), 0);
-        assert!((48..=52).contains(&gap(100, 101, says(1_050), 0)));
-        assert!((198..=202).contains(&gap(200, 201, says(1_350), 0)));
-        // Of another one as well, unless each call may be of another.
-        assert!((498..=502).contains(&gap(300, 301, says(950), 1)));
-        assert_eq!(gap(400, 401, says(5_000), 2), 0);
+        assert_eq!(gap(0, 1, says(1_000), 0, 0), 0);
+        assert_eq!(gap(10, 60, says(1_040), 0, 0), 0);
+        assert!((48..=52).contains(&gap(100, 101, says(1_050), 0, 0)));
+        assert!((198..=202).contains(&gap(200, 201, says(1_350), 0, 0)));
+        // On another connection as well, but not of another server.
+        assert!((498..=502).contains(&gap(300, 301, says(950), 0, 1)));
+        assert_eq!(gap(400, 401, says(5_000), 1, 2), 0);
     }
 
     #[test]
@@ -316,7 +349,7 @@ mod tests {
         let start = Instant::now();
         assert_eq!(clock.shows(start), None);
         // The store answered at once, or only just now.
-        clock.observe(after(start, 0), after(start, 40), says(1_000), 0);
+        clock.observe(after(start, 0), after(start, 40), says(1_000), on(0));
         let shows = clock.shows(after(start, 100)).unwrap();
         assert!((says(1_100)..=says(1_101)).contains(&shows), "{shows}");
     }
@@ -325,17 +358,22 @@ mod tests {
     fn what_is_old_is_forgotten() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
+        clock.observe(after(start, 0), after(start, 1), says(1_000), on(0));
         for late in [6_000, 12_000] {
             clock.observe(
                 after(start, late),
                 after(start, late + 40),
                 says(1_020 + late),
-                0,
+                on(0),
             );
         }
         let offset = clock
-            .observe(after(start, 18_000), after(start, 18_040), says(19_020), 0)
+            .observe(
+                after(start, 18_000),
+                after(start, 18_040),
+                says(19_020),
+                on(0),
+            )
             .offset;
         assert!(
             offset.uncertainty() >= Duration::from_millis(39),

@@ -17,7 +17,7 @@ use super::queue::{Queue, Refusal, WaiterId, Wakes};
 use crate::algorithm::Rule;
 use crate::algorithm::ledger::{Ledger, Terms};
 use crate::algorithm::micros;
-use crate::clock::StoreClock;
+use crate::clock::{Reading, StoreClock};
 use crate::guard::Guard;
 use crate::store::{Notice, Reserved, StoreError, Word};
 use crate::test_util::history::History;
@@ -252,7 +252,10 @@ impl World {
             received: self.now,
             guard,
             buffer: Duration::ZERO,
-            offset: self.clock.observe(sent, self.now, at, 0).offset,
+            offset: self
+                .clock
+                .observe(sent, self.now, at, Reading::default())
+                .offset,
         };
         self.queue
             .answered(&asked, reserved, call, &mut Wakes::new());

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::algorithm::micros;
+use crate::clock::Reading;
 use crate::key::Key;
 use crate::policy::Policy;
 
@@ -265,7 +266,7 @@ impl<'a> Release<'a> {
 #[derive(Debug, Clone)]
 pub struct Reserved {
     pub(crate) now: u64,
-    pub(crate) clock: u64,
+    pub(crate) clock: Reading,
     pub(crate) is_lost: bool,
     pub(crate) outcomes: Outcomes,
     pub(crate) remaining: u32,
@@ -284,7 +285,7 @@ impl Reserved {
     ) -> Self {
         Self {
             now,
-            clock: 0,
+            clock: Reading::default(),
             is_lost: false,
             outcomes: outcomes.into_iter().collect(),
             remaining,
@@ -292,11 +293,12 @@ impl Reserved {
         }
     }
 
-    /// Sets by which clock `now` is, for a store that has several, as the servers of a cluster do: what is
-    /// known of one says nothing of another. Default: 0, the only one.
+    /// Sets by which clock `now` is, for a store that has several: of which of its servers, and on which
+    /// connection to it, as that may lead to another server the next time. What is known of one clock says nothing
+    /// of another. Default: 0 and 0, the only one.
     #[must_use]
-    pub fn by_clock(mut self, clock: u64) -> Self {
-        self.clock = clock;
+    pub fn by_clock(mut self, server: u64, connection: u64) -> Self {
+        self.clock = Reading { server, connection };
         self
     }
 
@@ -351,7 +353,7 @@ impl Ledger {
         let outcomes = self.reserve(now, terms, asks);
         Reserved {
             now,
-            clock: 0,
+            clock: Reading::default(),
             is_lost,
             outcomes,
             remaining: self.remaining(now, terms),

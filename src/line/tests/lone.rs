@@ -43,7 +43,10 @@ fn slot(epoch: &Epoch, key: &Key) -> Held {
         received: now,
         guard: GUARD,
         buffer: Duration::ZERO,
-        offset: epoch.clock.observe(now, now, reserved.now, 0).offset,
+        offset: epoch
+            .clock
+            .observe(now, now, reserved.now, reserved.clock)
+            .offset,
     };
     hold(slot, reserved.now, 0, WINDOW, call)
 }

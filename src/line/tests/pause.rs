@@ -36,7 +36,10 @@ fn what_was_asked_for_before_a_pause_does_not_depart_in_it() {
         received: world.now,
         guard: GUARD,
         buffer: Duration::ZERO,
-        offset: world.clock.observe(sent, world.now, reserved_at, 0).offset,
+        offset: world
+            .clock
+            .observe(sent, world.now, reserved_at, Reading::default())
+            .offset,
     };
     let first = call(&world);
     world

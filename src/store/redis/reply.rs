@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::{FromRedisValue, Value};
 
 use super::connection::{is_outage, refused};
+use crate::clock::Reading;
 use crate::store::{Ask, Notice, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
 
 /// The answers to all that shared a call, in their order: for each its asks, and how many numbers a
@@ -101,7 +102,7 @@ impl Items {
         }
         Some(Ok(Reserved {
             now,
-            clock: 0,
+            clock: Reading::default(),
             is_lost,
             outcomes,
             remaining: u32::try_from(remaining).ok()?,
