@@ -58,8 +58,12 @@ pub(super) fn born(prefix: &str) -> String {
 }
 
 /// The key as it stands between the braces. No two keys give the same text: a percent sign is
-/// followed by two digits of an encoded byte, or else by the digest of a long key.
+/// followed by two digits of an encoded byte, or else by the digest of a long key, or by nothing.
 fn tag(key: &str) -> Cow<'_, str> {
+    if key.is_empty() {
+        // Empty braces are no hash tag.
+        return Cow::Borrowed("%");
+    }
     if key.len() <= LONGEST && key.bytes().all(is_plain) {
         return Cow::Borrowed(key);
     }
@@ -105,13 +109,13 @@ mod tests {
 
     #[test]
     fn no_key_breaks_out_of_the_tag() {
-        for key in ["}", "{", "a}b{c", "\0", "\r\n", "é", "*?[", "%", " "] {
+        for key in ["", "}", "{", "a}b{c", "\0", "\r\n", "é", "*?[", "%", " "] {
             let tag = tag(key);
             assert!(
                 !tag.contains(['{', '}', '\r', '\n', '\0', ' ', '*']),
                 "{key:?} gives {tag:?}"
             );
-            assert!(tag.is_ascii());
+            assert!(tag.is_ascii() && !tag.is_empty());
         }
     }
 
