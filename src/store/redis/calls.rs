@@ -63,6 +63,11 @@ impl Asking {
         self.scripts
     }
 
+    /// One of its names, which all have the same tag.
+    pub(super) fn name(&self) -> &str {
+        self.names.aside()
+    }
+
     pub(super) fn asks(&self) -> &[Ask] {
         &self.asks
     }
@@ -110,41 +115,81 @@ fn can_be_read_at_once(all: &[Box<Asking>]) -> bool {
     all.len() > 1 && all.iter().all(|it| it.is_short) && all_names.all(|name| names.insert(name))
 }
 
-pub(super) fn release(prefix: &str, release: &Release<'_>) -> (Cmd, &'static Scripts) {
-    let rules = release.policy.rules();
-    let scripts = Scripts::of(rules, false);
-    let names = names::of(prefix, release.policy, release.key);
-    let mut call = redis::cmd("EVALSHA");
-    call.arg(scripts.release.sha()).arg(names.len());
-    call.arg(names.all());
-    call.arg(Packed::rules(rules).bytes());
-    call.arg(Packed::slots(release.slots).bytes());
-    (call, scripts)
+/// A call that one key alone has an interest in.
+pub(super) struct Errand {
+    /// One of the names that it is about, which all have the same tag.
+    pub(super) name: String,
+    pub(super) scripts: Option<&'static Scripts>,
+    pub(super) command: Cmd,
 }
 
-pub(super) fn heed(
-    prefix: &str,
-    policy: &Policy,
-    key: &Key,
-    word: Word,
-    channel: &str,
-) -> (Cmd, &'static Scripts) {
-    let rules = policy.rules();
-    let scripts = Scripts::of(rules, false);
-    let names = names::of(prefix, policy, key);
-    let mut call = redis::cmd("EVALSHA");
-    call.arg(scripts.heed.sha()).arg(names.len());
-    call.arg(names.all());
-    call.arg(Packed::rules(rules).bytes());
-    call.arg(Packed::word(word).bytes());
-    call.arg(channel).arg(notices::whom(policy, key));
-    (call, scripts)
-}
+impl Errand {
+    fn of(names: &Names, scripts: Option<&'static Scripts>, command: Cmd) -> Self {
+        let name = names.aside().to_owned();
+        Self {
+            name,
+            scripts,
+            command,
+        }
+    }
 
-pub(super) fn reset(prefix: &str, policy: &Policy, key: &Key) -> Cmd {
-    let mut call = redis::cmd("DEL");
-    call.arg(names::of(prefix, policy, key).all());
-    call
+    pub(super) fn release(prefix: &str, release: &Release<'_>) -> Self {
+        let rules = release.policy.rules();
+        let scripts = Scripts::of(rules, false);
+        let names = names::of(prefix, release.policy, release.key);
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(scripts.release.sha()).arg(names.len());
+        call.arg(names.all());
+        call.arg(Packed::rules(rules).bytes());
+        call.arg(Packed::slots(release.slots).bytes());
+        Self::of(&names, Some(scripts), call)
+    }
+
+    pub(super) fn heed(
+        prefix: &str,
+        policy: &Policy,
+        key: &Key,
+        word: Word,
+        channel: &str,
+    ) -> Self {
+        let rules = policy.rules();
+        let scripts = Scripts::of(rules, false);
+        let names = names::of(prefix, policy, key);
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(scripts.heed.sha()).arg(names.len());
+        call.arg(names.all());
+        call.arg(Packed::rules(rules).bytes());
+        call.arg(Packed::word(word).bytes());
+        call.arg(channel).arg(notices::whom(policy, key));
+        Self::of(&names, Some(scripts), call)
+    }
+
+    pub(super) fn reset(prefix: &str, policy: &Policy, key: &Key) -> Self {
+        let names = names::of(prefix, policy, key);
+        let mut call = redis::cmd("DEL");
+        call.arg(names.all());
+        Self::of(&names, None, call)
+    }
+
+    /// Says something, if anybody listens, by the server that holds this name.
+    pub(super) fn publish(name: String, channel: &str, message: Vec<u8>) -> Self {
+        let mut command = redis::cmd("PUBLISH");
+        command.arg(channel).arg(message);
+        Self {
+            name,
+            scripts: None,
+            command,
+        }
+    }
+
+    /// Asks the server that holds this key whether it is there.
+    pub(super) fn ping(prefix: &str, key: &Key) -> Self {
+        Self {
+            name: names::tagged(prefix, key),
+            scripts: None,
+            command: redis::cmd("PING"),
+        }
+    }
 }
 
 impl Packed {

@@ -4,38 +4,40 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use redis::Value;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::calls::{self, Asking};
-use super::connection::{Connection, explain, too_late};
+use super::calls::{self, Asking, Errand};
+use super::failure::{Failure, shut_down, too_late};
+use super::parcels::{Delivery, Gathered, Group, Parcel, groups};
 use super::reply::{self, Answer};
 use super::script::Scripts;
+use super::server::{self, Call, Server};
+use crate::clock::Reading;
 use crate::store::StoreError;
 
-/// The most calls for many keys that are under way at once: while the server works on one, the next is
+/// The most calls for many keys that are under way to one server at once: while it works on one, the next is
 /// on its way.
 const MOST_COURIERS: usize = 2;
-
-/// The most keys, and about the most requests, that share a call: none holds the server up for long.
-const MOST_KEYS: usize = 256;
-const MOST_REQUESTS: usize = 2_000;
 
 /// Who asks while no call is under way has one of its own. Others gather, and tasks of their own take
 /// along whatever has gathered.
 pub(super) struct Couriers {
-    connection: Connection,
+    server: Arc<dyn Server>,
     /// The runtime in which the store was made, as was its connection most likely: if it does not run, there
     /// are no answers. Any other may stop running while it takes along what others wait for.
     home: Option<Handle>,
-    state: Mutex<State>,
+    /// By the server that is asked, so that none waits for what another does not answer.
+    lanes: Mutex<HashMap<u64, Lane>>,
 }
 
 #[derive(Default)]
-struct State {
+struct Lane {
     /// What waits to be taken along, by the scripts that answer it.
     waiting: VecDeque<Gathered>,
     /// Whether a call for one key alone is under way.
@@ -43,34 +45,17 @@ struct State {
     couriers: usize,
 }
 
-struct Gathered {
-    scripts: &'static Scripts,
-    parcels: VecDeque<Parcel>,
-}
-
-struct Parcel {
-    asking: Box<Asking>,
-    deadline: Instant,
-    back: oneshot::Sender<Delivery>,
-}
-
-enum Delivery {
-    Answer(Answer),
-    /// It was not sent: who was to do so had to stop.
-    Back(Box<Asking>),
-}
-
 impl Couriers {
-    pub(super) fn new(connection: Connection) -> Self {
+    pub(super) fn new(server: Arc<dyn Server>) -> Self {
         Self {
-            connection,
+            server,
             home: Handle::try_current().ok(),
-            state: Mutex::default(),
+            lanes: Mutex::default(),
         }
     }
 
-    pub(super) fn connection(&self) -> &Connection {
-        &self.connection
+    pub(super) fn server(&self) -> &Arc<dyn Server> {
+        &self.server
     }
 
     pub(super) fn home(&self) -> Option<&Handle> {
@@ -78,64 +63,70 @@ impl Couriers {
     }
 
     pub(super) async fn ask(self: Arc<Self>, asking: Box<Asking>, deadline: Instant) -> Answer {
-        if let Some(_alone) = self.alone() {
-            return self.ask_alone(asking, deadline).await;
+        let place = self.server.place(asking.name());
+        let lane = self.server.lane(place);
+        if let Some(_alone) = self.alone(lane) {
+            return self.ask_alone(place, asking, deadline).await;
         }
-        let receiver = self.gather(asking, deadline);
+        let receiver = self.gather(lane, place, asking, deadline);
         // Who takes it along may have longer.
         match timeout_at(deadline, receiver).await {
             Ok(Ok(Delivery::Answer(answer))) => answer,
-            Ok(Ok(Delivery::Back(asking))) => self.ask_alone(asking, deadline).await,
-            Ok(Err(_)) => {
-                let lost = StoreError::new("the runtime that called redis has shut down");
-                Err(lost.outcome_unknown())
-            }
-            Err(elapsed) => Err(too_late().caused_by(elapsed).outcome_unknown()),
+            Ok(Ok(Delivery::Back(asking))) => self.ask_alone(place, asking, deadline).await,
+            Ok(Err(_)) => Err(shut_down().outcome_unknown()),
+            Err(elapsed) => Err(Failure::Late(elapsed).explain()),
         }
     }
 
-    async fn ask_alone(&self, asking: Box<Asking>, deadline: Instant) -> Answer {
+    async fn ask_alone(&self, place: u16, asking: Box<Asking>, deadline: Instant) -> Answer {
         let scripts = asking.scripts();
         let all = [asking];
         // In a box, as most of those who gather have no use for the room.
-        let mut answers = Box::pin(self.send(&all, scripts, deadline)).await?;
+        let mut answers = Box::pin(self.send(place, &all, scripts, deadline)).await?;
         answers.remove(0)
     }
 
     /// Whether no call is under way: then the next is for one key alone.
-    fn alone(&self) -> Option<Alone<'_>> {
-        let mut state = self.state.lock();
+    fn alone(&self, lane: u64) -> Option<Alone<'_>> {
+        let mut lanes = self.lanes.lock();
+        let state = lanes.entry(lane).or_default();
         let is_alone = !state.alone && state.couriers == 0;
         state.alone |= is_alone;
-        is_alone.then(|| Alone(self))
+        // Not made in vain: it lets others go ahead when it is dropped.
+        is_alone.then(|| Alone {
+            couriers: self,
+            lane,
+        })
     }
 
     fn gather(
         self: &Arc<Self>,
+        lane: u64,
+        place: u16,
         asking: Box<Asking>,
         deadline: Instant,
     ) -> oneshot::Receiver<Delivery> {
         let (back, receiver) = oneshot::channel();
-        let mut state = self.state.lock();
+        let mut lanes = self.lanes.lock();
+        let state = lanes.entry(lane).or_default();
         let scripts = asking.scripts();
         let parcel = Parcel {
+            place,
             asking,
             deadline,
             back,
         };
         let mut waiting = state.waiting.iter_mut();
-        match waiting.find(|it| std::ptr::eq(it.scripts, scripts)) {
-            Some(gathered) => gathered.parcels.push_back(parcel),
-            None => state.waiting.push_back(Gathered {
-                scripts,
-                parcels: VecDeque::from([parcel]),
-            }),
+        match waiting.find(|it| it.is_of(scripts)) {
+            Some(gathered) => gathered.push(parcel),
+            None => state.waiting.push_back(Gathered::new(scripts, parcel)),
         }
         if state.couriers < MOST_COURIERS {
             state.couriers += 1;
-            drop(state);
+            drop(lanes);
             let courier = Courier {
                 couriers: self.clone(),
+                lane,
                 is_done: false,
             };
             match &self.home {
@@ -148,47 +139,45 @@ impl Couriers {
 
     async fn send(
         &self,
+        place: u16,
         all: &[Box<Asking>],
         scripts: &'static Scripts,
         deadline: Instant,
     ) -> Result<Vec<Answer>, StoreError> {
-        let call = calls::reserve(all, scripts);
-        let value = self.call(Some(scripts), call, deadline).await?;
+        let command = calls::reserve(all, scripts);
+        let call = Call::new(Some(scripts), &command);
+        let answer = self.server.run(place, call, deadline).await;
+        let server::Answer { value, number } = answer.map_err(Failure::explain)?;
         let asked = all.iter().map(|it| (it.asks(), it.numbers()));
-        reply::read(value, asked, scripts.is_strict)
+        let mut answers = reply::read(value, asked, scripts.is_strict)?;
+        for reserved in answers.iter_mut().flatten() {
+            reserved.clock = Reading {
+                server: self.server.lane(place),
+                connection: number,
+            };
+        }
+        Ok(answers)
     }
 
-    /// Sends a call; of one of these scripts, which are loaded if the server does not know it.
-    pub(super) async fn call(
-        &self,
-        scripts: Option<&'static Scripts>,
-        call: redis::Cmd,
-        deadline: Instant,
-    ) -> Result<Value, StoreError> {
-        let mut connection = self.connection.clone();
-        match timeout_at(deadline, connection.run(scripts, &call)).await {
-            Ok(answer) => answer.map_err(explain),
-            Err(elapsed) => Err(too_late().caused_by(elapsed).outcome_unknown()),
-        }
+    pub(super) async fn run(&self, errand: Errand, deadline: Instant) -> Result<Value, Failure> {
+        let place = self.server.place(&errand.name);
+        let call = Call::new(errand.scripts, &errand.command);
+        let answer = self.server.run(place, call, deadline).await?;
+        Ok(answer.value)
     }
 
     /// What has gathered, as far as one call may go; `None` if nothing has, and then one courier less is
     /// at work.
-    fn take(&self) -> Option<Vec<Parcel>> {
-        let mut state = self.state.lock();
+    fn take(&self, lane: u64) -> Option<Vec<Parcel>> {
+        let mut lanes = self.lanes.lock();
+        let state = lanes.get_mut(&lane)?;
         let Some(mut gathered) = state.waiting.pop_front() else {
             state.couriers -= 1;
+            leave(&mut lanes, lane);
             return None;
         };
-        let (mut taken, mut requests) = (Vec::new(), 0);
-        while taken.len() < MOST_KEYS
-            && requests < MOST_REQUESTS
-            && let Some(parcel) = gathered.parcels.pop_front()
-        {
-            requests += parcel.asking.requests();
-            taken.push(parcel);
-        }
-        if !gathered.parcels.is_empty() {
+        let taken = gathered.take();
+        if !gathered.is_empty() {
             // Behind the others, as they wait for the same couriers.
             state.waiting.push_back(gathered);
         }
@@ -197,8 +186,7 @@ impl Couriers {
 
     async fn deliver(&self, parcels: Vec<Parcel>) {
         let now = Instant::now();
-        let (mut all, mut backs) = (Vec::new(), Vec::new());
-        let mut latest = now;
+        let mut alive = Vec::with_capacity(parcels.len());
         for parcel in parcels {
             if parcel.back.is_closed() {
                 continue;
@@ -209,14 +197,19 @@ impl Couriers {
                 let _ = parcel.back.send(too_late);
                 continue;
             }
-            latest = latest.max(parcel.deadline);
-            all.push(parcel.asking);
-            backs.push(parcel.back);
+            alive.push(parcel);
         }
+        join_all(groups(alive).into_iter().map(|it| self.bring(it))).await;
+    }
+
+    async fn bring(&self, group: Group) {
+        let (place, latest) = (group.place, group.latest);
+        let parcels = group.parcels.into_iter();
+        let (all, backs): (Vec<_>, Vec<_>) = parcels.map(|it| (it.asking, it.back)).unzip();
         let Some(scripts) = all.first().map(|it| it.scripts()) else {
             return;
         };
-        match self.send(&all, scripts, latest).await {
+        match self.send(place, &all, scripts, latest).await {
             Ok(answers) => {
                 for (back, answer) in backs.into_iter().zip(answers) {
                     let _ = back.send(Delivery::Answer(answer));
@@ -231,18 +224,34 @@ impl Couriers {
     }
 }
 
+/// Forgets a lane that nobody is on.
+fn leave(lanes: &mut HashMap<u64, Lane>, lane: u64) {
+    let is_empty = |it: &Lane| !it.alone && it.couriers == 0 && it.waiting.is_empty();
+    if lanes.get(&lane).is_some_and(is_empty) {
+        lanes.remove(&lane);
+    }
+}
+
 /// Lets others have a call of their own once it is dropped.
-struct Alone<'a>(&'a Couriers);
+struct Alone<'a> {
+    couriers: &'a Couriers,
+    lane: u64,
+}
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().alone = false;
+        let mut lanes = self.couriers.lanes.lock();
+        if let Some(state) = lanes.get_mut(&self.lane) {
+            state.alone = false;
+        }
+        leave(&mut lanes, self.lane);
     }
 }
 
 /// A task that takes along what has gathered until nothing is left.
 struct Courier {
     couriers: Arc<Couriers>,
+    lane: u64,
     is_done: bool,
 }
 
@@ -250,7 +259,7 @@ impl Courier {
     async fn run(mut self) {
         // Those who are about to ask do so first.
         tokio::task::yield_now().await;
-        while let Some(parcels) = self.couriers.take() {
+        while let Some(parcels) = self.couriers.take(self.lane) {
             self.couriers.deliver(parcels).await;
         }
         self.is_done = true;
@@ -263,16 +272,18 @@ impl Drop for Courier {
         if self.is_done {
             return;
         }
-        let deserted = {
-            let mut state = self.couriers.state.lock();
-            state.couriers -= 1;
-            if state.couriers == 0 {
-                std::mem::take(&mut state.waiting)
-            } else {
-                VecDeque::new()
+        let mut deserted = VecDeque::new();
+        {
+            let mut lanes = self.couriers.lanes.lock();
+            if let Some(state) = lanes.get_mut(&self.lane) {
+                state.couriers -= 1;
+                if state.couriers == 0 {
+                    deserted = std::mem::take(&mut state.waiting);
+                }
             }
-        };
-        for Parcel { asking, back, .. } in deserted.into_iter().flat_map(|it| it.parcels) {
+            leave(&mut lanes, self.lane);
+        }
+        for Parcel { asking, back, .. } in deserted.into_iter().flat_map(Gathered::into_parcels) {
             let _ = back.send(Delivery::Back(asking));
         }
     }

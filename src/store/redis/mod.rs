@@ -4,45 +4,56 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSub};
-use redis::{Client, Cmd};
+use redis::aio::{ConnectionManager, MultiplexedConnection};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use self::calls::Asking;
-use self::connection::Connection;
+use self::calls::{Asking, Errand};
 use self::courier::Couriers;
-use self::notices::{Ear, Notices};
-use self::script::Scripts;
+use self::failure::Failure;
+use self::given::Given;
+use self::notices::{Ear, Notices, Subscription};
+use self::server::Server;
 use self::transaction::Transactions;
 use super::listen::Listen;
-use super::{Ask, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Terms, Word};
+use super::{Ask, Notice, Release, Reply, Reserve, Reserved, Store, Terms, Word};
 use crate::algorithm::{Rule, ledger::Ledger};
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::policy::{Policy, check_name};
 
 mod calls;
-mod connection;
+mod connect;
 mod courier;
+mod failure;
+mod given;
+mod lease;
+mod link;
 mod names;
 mod notices;
+mod parcels;
+mod pause;
 mod reply;
 mod script;
+mod server;
+mod source;
+mod standalone;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod transaction;
 
-/// Reserves slots in a Redis or Valkey server of version 6.2 or later, for all processes that use it.
+/// Reserves slots in a Redis or Valkey server of version 6.2 or later, or in a cluster of them, for all
+/// processes that use it.
 ///
 /// Each group of waiting requests costs one `EVALSHA`, which runs as one atomic step by the server's
-/// own clock. While calls are under way, groups of other keys gather, up to 256, and share the next; so the
-/// server must be no cluster. The script is loaded when the server does not know it, so a restart or a
+/// own clock. While calls are under way, groups of other keys gather, up to 256, and share the next; in a
+/// cluster, those of one slot do. The script is loaded when the server does not know it, so a restart or a
 /// `SCRIPT FLUSH` goes unnoticed. Besides `EVALSHA` and `SCRIPT LOAD`, the scripts use `TIME`, `EXISTS`,
 /// `GET`, `MGET`, `GETRANGE`, `STRLEN`, `SET`, `PSETEX`, `SETRANGE`, `PEXPIRE` and `DEL`; a user needs the
-/// right to all of them.
+/// right to all of them, as the [guide](mod@crate::redis#rights) lists it for each deployment.
 ///
-/// A store made by [`connect`](Self::connect) has a second connection, on which it hears of
+/// A store that makes its own connections has one more, on which it hears of
 /// [pauses](crate::Limiter::pause) that others set, from the channel `PREFIX:pauses`. While anybody waits in
 /// this process, it asks there for a sign of life every two seconds: a connection that is dead and does not
 /// say so is noticed within three, and one that is closed at once. For that, users need
@@ -66,7 +77,11 @@ mod transaction;
 /// # Failures
 ///
 /// A call that is not answered within the [timeout](Self::timeout) fails; it is not repeated. If it
-/// had been sent, its slots may have been reserved: see [`StoreError::is_outcome_unknown`].
+/// had been sent, its slots may have been reserved: see [`StoreError::is_outcome_unknown`]. The
+/// [guide](mod@crate::redis#what-an-error-means) tells what each failure means, and what one server that takes the
+/// place of another [does to the bound](mod@crate::redis#what-a-failover-does-to-the-bound).
+///
+/// [`StoreError::is_outcome_unknown`]: crate::store::StoreError::is_outcome_unknown
 ///
 /// # Defaults
 ///
@@ -74,8 +89,6 @@ mod transaction;
 #[derive(Clone)]
 pub struct RedisStore {
     couriers: Arc<Couriers>,
-    /// Where further connections come from, if that is known.
-    client: Option<Client>,
     /// In place of scripts.
     transactions: Option<Arc<Transactions>>,
     notices: Arc<Notices>,
@@ -86,46 +99,6 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the server at this URL, such as `redis://127.0.0.1:6379/` or
-    /// `redis://user:password@host/2`. For `rediss://`, enable one of the TLS features of the crate
-    /// `redis`.
-    ///
-    /// A connection that breaks is restored; calls fail until then. If the server vanishes without a
-    /// word, they fail until TCP notices, which may take a quarter of an hour.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the URL is not valid, and if the server cannot be reached within one second.
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        const URL: &str = "the url is not one of a redis server: redis://host:port/, or rediss:// with a \
-             TLS feature of the crate redis";
-        const UNREACHABLE: &str = "redis cannot be reached";
-        let timeout = Duration::from_secs(1);
-        // The cause is kept back, as it may quote the URL and the password in it.
-        let client = Client::open(url).map_err(|_| StoreError::new(URL))?;
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(timeout))
-            // The store's own timeout bounds every call.
-            .set_response_timeout(None)
-            .set_number_of_retries(1)
-            .set_max_delay(timeout);
-        let connecting = ConnectionManager::new_with_config(client.clone(), config);
-        match tokio::time::timeout(timeout, connecting).await {
-            Ok(Ok(manager)) => {
-                let mut store = Self {
-                    client: Some(client.clone()),
-                    ..Self::from(manager)
-                };
-                let connection =
-                    notices::subscribe(&client, &notices::channel(&store.prefix)).await;
-                store.hear(connection);
-                Ok(store)
-            }
-            Ok(Err(error)) => Err(StoreError::new(UNREACHABLE).caused_by(error)),
-            Err(elapsed) => Err(StoreError::new(UNREACHABLE).caused_by(elapsed)),
-        }
-    }
-
     /// Sets what the names of all keys start with. Default: `throttle`.
     ///
     /// # Errors
@@ -160,17 +133,15 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// Fails if the store was not made by [`connect`](Self::connect), as it then has no way to open
-    /// further connections.
+    /// Fails if the store was made from a connection, as it then has no way to open further ones.
     pub fn scripting(mut self, scripting: bool) -> Result<Self, BuildError> {
-        self.transactions = match (scripting, &self.client) {
-            (true, _) => None,
-            (false, Some(client)) => Some(Arc::new(Transactions::new(client.clone()))),
-            (false, None) => {
-                let problem = "is false, which takes a store made by `connect`";
-                return Err(BuildError::new("scripting", problem));
-            }
-        };
+        let server = self.couriers.server();
+        if !scripting && server.opener().is_none() {
+            let problem = "is false, which takes a store that makes its own connections";
+            return Err(BuildError::new("scripting", problem));
+        }
+        let transactions = || Arc::new(Transactions::new(server.clone()));
+        self.transactions = (!scripting).then(transactions);
         Ok(self)
     }
 
@@ -181,6 +152,17 @@ impl RedisStore {
         self
     }
 
+    fn on(server: Arc<dyn Server>) -> Self {
+        Self {
+            couriers: Arc::new(Couriers::new(server)),
+            transactions: None,
+            notices: Arc::default(),
+            ear: None,
+            prefix: "throttle".into(),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
     fn deadline(&self) -> Instant {
         // A timeout of years is none.
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -188,23 +170,24 @@ impl RedisStore {
     }
 
     /// Hears what others say under this prefix, on this connection while it lasts.
-    fn hear(&mut self, connection: Option<PubSub>) {
-        if let (Some(client), Some(home)) = (&self.client, self.couriers.home()) {
+    fn hear(&mut self, subscription: Option<Subscription>) {
+        let server = self.couriers.server();
+        if let (Some(_), Some(home)) = (server.opener(), self.couriers.home()) {
             let channel = notices::channel(&self.prefix);
             let notices = Arc::new(Notices::default());
-            let ear = Ear::new(home, client.clone(), channel, connection, notices.clone());
+            let server = server.clone();
+            let ear = Ear::new(home, server, channel, subscription, notices.clone());
             self.ear = Some(Arc::new(ear));
             self.notices = notices;
         }
     }
 
-    fn call(
-        &self,
-        scripts: Option<&'static Scripts>,
-        call: Cmd,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+    fn run(&self, errand: Errand) -> Reply<()> {
         let (couriers, deadline) = (self.couriers.clone(), self.deadline());
-        async move { couriers.call(scripts, call, deadline).await.map(drop) }
+        Reply::pending(async move {
+            let answer = couriers.run(errand, deadline).await;
+            answer.map(drop).map_err(Failure::explain)
+        })
     }
 
     /// Asks for slots, or with `peek` only for when they would be.
@@ -219,7 +202,7 @@ impl RedisStore {
         };
         let Reserve { key, policy, .. } = *reserve;
         let names = names::of(&self.prefix, policy, key);
-        let connection = self.couriers.connection().clone();
+        let server = self.couriers.server().clone();
         let terms = Terms {
             peek,
             ..reserve.terms()
@@ -227,20 +210,24 @@ impl RedisStore {
         let (asks, rules) = (Asks::from(reserve.asks), Rules::from(policy.rules()));
         let evidence = reserve.evidence.filter(|_| !peek).cloned();
         let born = evidence.as_ref().map(|_| names::born(&self.prefix));
+        let lane = server.lane(server.place(names.aside()));
         Reply::pending(async move {
-            if peek {
-                let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks, false);
-                return transaction::look(connection, names.all(), &rules, deadline, answer).await;
-            }
-            let answer = |ledger: &mut Ledger, now, born| {
-                let lacks = |evidence| ledger.doubt(now, evidence, born);
-                let is_lost = evidence.as_ref().is_some_and(lacks);
-                ledger.answer(now, &terms, &asks, is_lost)
-            };
             let names = names.all();
-            transactions
-                .change_of_a_known_age(names, born.as_deref(), &rules, deadline, answer)
-                .await
+            let (reserved, clock) = if peek {
+                let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks, false);
+                transaction::look(&*server, names, &rules, deadline, answer).await?
+            } else {
+                let answer = |ledger: &mut Ledger, now, born| {
+                    let lacks = |evidence| ledger.doubt(now, evidence, born);
+                    let is_lost = evidence.as_ref().is_some_and(lacks);
+                    ledger.answer(now, &terms, &asks, is_lost)
+                };
+                let born = born.as_deref();
+                let reserving =
+                    transactions.change_of_a_known_age(names, born, &rules, deadline, answer);
+                reserving.await?
+            };
+            Ok(reserved.by_clock(lane, clock))
         })
     }
 }
@@ -256,17 +243,15 @@ impl Store for RedisStore {
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         let Release { key, policy, slots } = *release;
         let Some(transactions) = self.transactions.clone() else {
-            let (call, scripts) = calls::release(&self.prefix, release);
-            return Reply::pending(self.call(Some(scripts), call));
+            return self.run(Errand::release(&self.prefix, release));
         };
         let names = names::of(&self.prefix, policy, key);
         let (slots, rules, deadline) =
             (slots.to_vec(), Rules::from(policy.rules()), self.deadline());
         Reply::pending(async move {
             let give_back = |ledger: &mut Ledger, now| ledger.release(now, &slots);
-            transactions
-                .change(names.all(), &rules, deadline, give_back)
-                .await
+            let releasing = transactions.change(names.all(), &rules, deadline, give_back);
+            releasing.await.map(drop)
         })
     }
 
@@ -278,9 +263,10 @@ impl Store for RedisStore {
         let (couriers, deadline) = (self.couriers.clone(), self.deadline());
         let channel = notices::channel(&self.prefix);
         let Some(transactions) = self.transactions.clone() else {
-            let (call, scripts) = calls::heed(&self.prefix, policy, key, word, &channel);
+            let errand = Errand::heed(&self.prefix, policy, key, word, &channel);
             return Reply::pending(async move {
-                reply::notice(couriers.call(Some(scripts), call, deadline).await?)
+                let answer = couriers.run(errand, deadline).await;
+                reply::notice(answer.map_err(Failure::explain)?)
             });
         };
         let names = names::of(&self.prefix, policy, key);
@@ -289,17 +275,17 @@ impl Store for RedisStore {
             let heed = |ledger: &mut Ledger, now| ledger.heed(now, word);
             let names = names.all();
             if word == Word::None {
-                let connection = couriers.connection().clone();
-                return transaction::look(connection, names, policy.rules(), deadline, heed).await;
+                let server = &**couriers.server();
+                let looking = transaction::look(server, names, policy.rules(), deadline, heed);
+                return looking.await.map(|(notice, _)| notice);
             }
-            let notice = transactions.change(names, policy.rules(), deadline, heed);
-            let notice = notice.await?;
+            let heeding = transactions.change(names, policy.rules(), deadline, heed);
+            let (notice, _) = heeding.await?;
             if notice.until > 0 {
-                let mut publish = redis::cmd("PUBLISH");
                 let message = notices::message(&policy, &key, notice);
-                publish.arg(channel).arg(message);
+                let publish = Errand::publish(names[0].clone(), &channel, message);
                 // Who may not publish is heeded all the same.
-                let _ = couriers.call(None, publish, deadline).await;
+                let _ = couriers.run(publish, deadline).await;
             }
             Ok(notice)
         })
@@ -314,14 +300,31 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        Reply::pending(self.call(None, calls::reset(&self.prefix, policy, key)))
+        self.run(Errand::reset(&self.prefix, policy, key))
+    }
+
+    /// Asks the server that holds the key for a sign of life, on the connection that calls use, or on one that
+    /// takes its place.
+    fn check(&self, key: &Key) -> Reply<()> {
+        let (couriers, deadline) = (self.couriers.clone(), self.deadline());
+        let ping = Errand::ping(&self.prefix, key);
+        Reply::pending(async move {
+            let pong = couriers.run(ping, deadline).await;
+            pong.map(drop).map_err(Failure::explain_look)
+        })
+    }
+
+    /// The hash slot of the key, if the store is a cluster.
+    fn part(&self, key: &Key) -> u64 {
+        let name = names::tagged(&self.prefix, key);
+        self.couriers.server().place(&name).into()
     }
 }
 
 impl From<ConnectionManager> for RedisStore {
     /// The manager's own response timeout applies besides the store's.
     fn from(manager: ConnectionManager) -> Self {
-        Self::from(Connection::Manager(manager))
+        Self::on(Arc::new(Given::manager(manager)))
     }
 }
 
@@ -330,21 +333,7 @@ impl From<MultiplexedConnection> for RedisStore {
     fn from(mut connection: MultiplexedConnection) -> Self {
         // The store's own timeout bounds every call.
         connection.set_response_timeout(Duration::MAX);
-        Self::from(Connection::Multiplexed(connection))
-    }
-}
-
-impl From<Connection> for RedisStore {
-    fn from(connection: Connection) -> Self {
-        Self {
-            couriers: Arc::new(Couriers::new(connection)),
-            client: None,
-            transactions: None,
-            notices: Arc::default(),
-            ear: None,
-            prefix: "throttle".into(),
-            timeout: Duration::from_secs(1),
-        }
+        Self::on(Arc::new(Given::multiplexed(connection)))
     }
 }
 

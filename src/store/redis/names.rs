@@ -57,6 +57,11 @@ pub(super) fn born(prefix: &str) -> String {
     format!("{prefix}:born")
 }
 
+/// A name that has the key between its braces, as all of its names do.
+pub(super) fn tagged(prefix: &str, key: &Key) -> String {
+    format!("{prefix}:{{{}}}", tag(key.as_str()))
+}
+
 /// The key as it stands between the braces. No two keys give the same text: a percent sign is
 /// followed by two digits of an encoded byte, or else by the digest of a long key, or by nothing.
 fn tag(key: &str) -> Cow<'_, str> {

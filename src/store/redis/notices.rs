@@ -6,25 +6,23 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use redis::aio::PubSub;
-use redis::{Client, RedisResult, Value};
+use redis::{RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::server::{Opener, Server};
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::store::Notice;
 use crate::store::listen::Listeners;
-
-/// How long the server may take to subscribe.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long it may be silent until it is asked whether it is still there: while somebody waits, and while
 /// nobody does; and how long it may take to say so. A connection that is closed is noticed at once; this is
 /// for one that is dead and does not say so.
 const SILENCE: Duration = Duration::from_secs(2);
 const LONG_SILENCE: Duration = Duration::from_secs(6);
-const PING: Duration = Duration::from_millis(500);
+const PING: Duration = Duration::from_secs(1);
 
 /// The pause after a connection was lost; it doubles with each that cannot be made.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -45,9 +43,9 @@ impl Ear {
     /// Listens on this runtime, from now on if there is a connection already.
     pub(super) fn new(
         home: &Handle,
-        client: Client,
+        server: Arc<dyn Server>,
         channel: String,
-        connection: Option<PubSub>,
+        connection: Option<Subscription>,
         notices: Arc<Notices>,
     ) -> Self {
         notices
@@ -57,7 +55,9 @@ impl Ear {
         let deaf = Deaf(notices.clone());
         let task = home.spawn(async move {
             let _deaf = deaf;
-            listen(client, channel, connection, notices).await;
+            if let Some(opener) = server.opener() {
+                listen(opener, &channel, connection, &notices).await;
+            }
         });
         Self(task.abort_handle())
     }
@@ -122,52 +122,68 @@ fn parse(message: &[u8]) -> Option<(Notice, &str, &str)> {
     Some((notice, policy, key))
 }
 
-pub(super) async fn subscribe(client: &Client, channel: &str) -> Option<PubSub> {
+/// A connection on which something is heard.
+pub(super) struct Subscription {
+    connection: PubSub,
+    /// As it was before.
+    generation: u64,
+}
+
+pub(super) async fn subscribe(opener: &dyn Opener, channel: &str) -> Option<Subscription> {
+    let generation = opener.generation();
     let subscribing = async {
-        let mut connection = client.get_async_pubsub().await?;
+        let mut connection = opener.subscribe().await?;
         connection.subscribe(channel).await?;
         RedisResult::Ok(connection)
     };
-    timeout(PATIENCE, subscribing).await.ok()?.ok()
+    let connection = timeout(opener.patience(), subscribing).await.ok()?.ok()?;
+    Some(Subscription {
+        connection,
+        generation,
+    })
 }
 
 async fn listen(
-    client: Client,
-    channel: String,
-    mut connection: Option<PubSub>,
-    notices: Arc<Notices>,
+    opener: &dyn Opener,
+    channel: &str,
+    mut subscription: Option<Subscription>,
+    notices: &Notices,
 ) {
     let mut pause = FIRST_PAUSE;
     loop {
-        if let Some(connection) = connection.take() {
+        if let Some(subscription) = subscription.take() {
             pause = FIRST_PAUSE;
-            hear(connection, &notices).await;
+            let is_lost = hear(subscription, opener, notices).await;
             notices.is_listening.store(false, Ordering::Release);
             // From now on, everybody looks.
             notices.listeners.gap();
+            if is_lost {
+                opener.doubt();
+            }
         }
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
-        connection = subscribe(&client, &channel).await;
-        if connection.is_some() {
+        subscription = subscribe(opener, channel).await;
+        if subscription.is_some() {
             notices.is_listening.store(true, Ordering::Release);
             notices.listeners.gap();
         }
     }
 }
 
-/// Until the connection is lost.
-async fn hear(connection: PubSub, notices: &Notices) {
-    let (mut sink, mut messages) = connection.split();
+/// Until the connection is lost, or may be to the wrong server; whether it is lost.
+async fn hear(subscription: Subscription, opener: &dyn Opener, notices: &Notices) -> bool {
+    let (mut sink, mut messages) = subscription.connection.split();
     let mut heard = Instant::now();
     loop {
         match timeout(SILENCE, messages.next()).await {
             Ok(Some(message)) => notices.hear(message.get_payload_bytes()),
-            Ok(None) => return,
+            Ok(None) => return true,
+            Err(_) if opener.generation() != subscription.generation => return false,
             Err(_) if heard.elapsed() < LONG_SILENCE && !notices.listeners.wait() => continue,
             Err(_) => match timeout(PING, sink.ping::<Value>()).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(_)) | Err(_) => return,
+                Ok(Err(_)) | Err(_) => return true,
             },
         }
         heard = Instant::now();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::connection::{is_outage, refused};
+use super::failure::{code_in, refused};
 use crate::clock::Reading;
 use crate::store::{Ask, Notice, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
 
@@ -86,13 +86,7 @@ impl Items {
                 Value::BulkString(reason) => String::from_utf8_lossy(&reason).into_owned(),
                 _ => return None,
             };
-            let refused = refused().caused_by(reason.clone());
-            let code = reason.split_whitespace().next().unwrap_or_default();
-            return Some(Err(if is_outage(code) {
-                refused
-            } else {
-                refused.no_outage()
-            }));
+            return Some(Err(refused(code_in(&reason)).caused_by(reason)));
         }
         let reset = self.number()?;
         let is_lost = is_strict && self.number()? > 0;

@@ -21,6 +21,7 @@ mod support;
 use support::redis_server::RedisServer;
 
 mod batches;
+mod clocks;
 mod many_keys;
 mod rough_values;
 

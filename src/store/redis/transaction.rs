@@ -3,14 +3,16 @@
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisResult, Value};
+use redis::{FromRedisValue, Pipeline, RedisResult, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::connection::{Connection, explain, explain_look, too_late};
+use super::failure::{Failure, explain_look};
+use super::lease::Lease;
+use super::pause;
+use super::server::Server;
 use crate::algorithm::ledger::Ledger;
 use crate::algorithm::{Rule, state};
 use crate::quota::HORIZON;
@@ -23,9 +25,6 @@ const ATTEMPTS: u32 = 50;
 const FIRST_PAUSE: Duration = Duration::from_micros(400);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The most connections that are kept while nobody needs them: as many as there are turns.
-const MOST_IDLE: usize = TURNS;
-
 /// Keys that fall into one of so many groups take turns.
 const TURNS: usize = 64;
 
@@ -35,8 +34,7 @@ const TURNS: usize = 64;
 /// A connection watches for one transaction at a time, so each runs on one of its own. Those of one key
 /// take turns, so that only other processes get into their way.
 pub(super) struct Transactions {
-    client: Client,
-    idle: Mutex<Vec<MultiplexedConnection>>,
+    server: Arc<dyn Server>,
     turns: [tokio::sync::Mutex<()>; TURNS],
     hasher: RandomState,
 }
@@ -48,23 +46,24 @@ struct Snapshot {
 }
 
 impl Transactions {
-    pub(super) fn new(client: Client) -> Self {
+    /// On a server to which further connections can be made.
+    pub(super) fn new(server: Arc<dyn Server>) -> Self {
         Self {
-            client,
-            idle: Mutex::new(Vec::new()),
+            server,
             turns: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
             hasher: RandomState::new(),
         }
     }
 
-    /// Changes what stands under the names, those of the free slots and of each rule's state.
+    /// Changes what stands under the names, those of the free slots and of each rule's state. Answers by
+    /// which connection it did so, too.
     pub(super) async fn change<T>(
         &self,
         names: &[String],
         rules: &[Rule],
         deadline: Instant,
         mut change: impl FnMut(&mut Ledger, u64) -> T,
-    ) -> Result<T, StoreError> {
+    ) -> Result<(T, u64), StoreError> {
         let change = |ledger: &mut Ledger, now, _born| change(ledger, now);
         self.change_of_a_known_age(names, None, rules, deadline, change)
             .await
@@ -79,7 +78,7 @@ impl Transactions {
         rules: &[Rule],
         deadline: Instant,
         mut change: impl FnMut(&mut Ledger, u64, u64) -> T,
-    ) -> Result<T, StoreError> {
+    ) -> Result<(T, u64), StoreError> {
         let all: Vec<&str> = names.iter().map(String::as_str).chain(born).collect();
         let turn = &self.turns[self.hasher.hash_one(names) as usize % TURNS];
         let turn = timeout_at(deadline, turn.lock()).await;
@@ -88,11 +87,22 @@ impl Transactions {
             StoreError::new(error).no_outage()
         };
         let _turn = turn.map_err(busy)?;
+        let place = self.server.place(&names[0]);
+        let no_way = || StoreError::new("there is no way to connect to redis").no_outage();
+        let opener = self.server.opener().ok_or_else(no_way)?;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
-                sleep(pause(attempt)).await;
+                sleep(pause::before(attempt, FIRST_PAUSE, LONGEST_PAUSE)).await;
             }
-            let (mut connection, mut snapshot) = self.watch(&all, deadline).await?;
+            let mut lease = opener.lease(place, deadline).await?;
+            let mut snapshot = match snapshot(&mut lease, &all, deadline).await {
+                Ok(snapshot) => snapshot,
+                Err(failure) if opener.has_moved(place, &failure) => continue,
+                // There is no harm in asking again.
+                Err(failure) if failure.is_lost() && lease.is_used() => continue,
+                // Nothing is written yet.
+                Err(failure) => return Err(failure.explain_look()),
+            };
             let mut written = redis::pipe();
             written.atomic();
             let since = born.map_or(0, |name| snapshot.born(name, &mut written));
@@ -102,57 +112,19 @@ impl Transactions {
             // If nothing is to be written, what was read may be of several moments. That is no harm: a
             // slot that is granted is written, and a wait is as it would have been at one of them.
             let written = writes.is_empty() || {
-                let exec = writes.query_async::<Value>(&mut connection);
-                let answer = timeout_at(deadline, exec).await;
-                let answer = answer.map_err(|_| too_late().outcome_unknown())?;
-                !matches!(answer.map_err(explain)?, Value::Nil)
+                match lease.pipe::<Value>(&writes, deadline).await {
+                    Ok(answer) => !matches!(answer, Value::Nil),
+                    Err(failure) if opener.has_moved(place, &failure) => continue,
+                    Err(failure) => return Err(failure.explain()),
+                }
             };
-            self.give_back(connection);
+            let number = lease.number();
+            lease.give_back();
             if written {
-                return Ok(answer);
+                return Ok((answer, number));
             }
         }
         Err(StoreError::new("others changed the same key too often").no_outage())
-    }
-
-    /// Reads on a connection that watches from then on.
-    async fn watch(
-        &self,
-        names: &[&str],
-        deadline: Instant,
-    ) -> Result<(MultiplexedConnection, Snapshot), StoreError> {
-        let watch = async {
-            // One that was idle may have broken since, and there is no harm in asking again.
-            while let Some(mut connection) = self.take_idle() {
-                match snapshot(&mut connection, names).await {
-                    Err(error) if error.is_unrecoverable_error() => {}
-                    snapshot => return Ok((connection, snapshot?)),
-                }
-            }
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(None)
-                .set_response_timeout(None);
-            let client = &self.client;
-            let mut connection = client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await?;
-            let snapshot = snapshot(&mut connection, names).await?;
-            Ok((connection, snapshot))
-        };
-        let answer = timeout_at(deadline, watch).await.map_err(|_| too_late())?;
-        // Whatever went wrong, nothing is written yet.
-        answer.map_err(explain_look)
-    }
-
-    fn take_idle(&self) -> Option<MultiplexedConnection> {
-        self.idle.lock().pop()
-    }
-
-    fn give_back(&self, connection: MultiplexedConnection) {
-        let mut idle = self.idle.lock();
-        if idle.len() < MOST_IDLE {
-            idle.push(connection);
-        }
     }
 }
 
@@ -164,27 +136,34 @@ impl fmt::Debug for Transactions {
 
 /// What a look at the names at one moment shows; whatever `look` changes is not written.
 pub(super) async fn look<T>(
-    mut connection: Connection,
+    server: &dyn Server,
     names: &[String],
     rules: &[Rule],
     deadline: Instant,
     look: impl FnOnce(&mut Ledger, u64) -> T,
-) -> Result<T, StoreError> {
+) -> Result<(T, u64), StoreError> {
     let mut pipe = redis::pipe();
     pipe.atomic();
-    let answers = timeout_at(deadline, connection.pipe(with_reads(&mut pipe, names))).await;
-    let answers = answers.map_err(|_| too_late())?.map_err(explain_look)?;
-    let snapshot = Snapshot::of(answers).map_err(explain_look)?;
-    Ok(look(&mut read(names, rules, &snapshot)?, snapshot.now))
+    let reads = with_reads(&mut pipe, names);
+    let answer = server.look(server.place(&names[0]), reads, deadline).await;
+    let answer = answer.map_err(Failure::explain_look)?;
+    let snapshot = Snapshot::of(answer.value).map_err(explain_look)?;
+    let mut ledger = read(names, rules, &snapshot)?;
+    Ok((look(&mut ledger, snapshot.now), answer.number))
 }
 
-async fn snapshot(connection: &mut MultiplexedConnection, names: &[&str]) -> RedisResult<Snapshot> {
+/// Reads on a connection that watches from then on.
+async fn snapshot(
+    lease: &mut Lease,
+    names: &[&str],
+    deadline: Instant,
+) -> Result<Snapshot, Failure> {
     let mut pipe = redis::pipe();
     // What an earlier look watched is of no interest.
     pipe.cmd("UNWATCH").ignore();
     pipe.cmd("WATCH").arg(names).ignore();
-    let answers = with_reads(&mut pipe, names).query_async(connection).await?;
-    Snapshot::of(answers)
+    let answers = lease.pipe(with_reads(&mut pipe, names), deadline).await?;
+    Snapshot::of(answers).map_err(Failure::Answered)
 }
 
 fn with_reads<'a, N: redis::ToRedisArgs>(pipe: &'a mut Pipeline, names: &[N]) -> &'a mut Pipeline {
@@ -266,14 +245,4 @@ fn writes(
         }
     }
     writes
-}
-
-/// At random, so that those who got into each other's way do not meet again.
-fn pause(attempt: u32) -> Duration {
-    let longest = FIRST_PAUSE
-        .saturating_mul(1 << (attempt - 1).min(16))
-        .min(LONGEST_PAUSE);
-    // Each of these states has its own random seed.
-    let random = RandomState::new().hash_one(attempt);
-    longest.mul_f64(random as f64 / u64::MAX as f64)
 }

@@ -1,0 +1,40 @@
+//! How long to pause before the next attempt.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+/// The pause before an attempt, of those that failed before: it doubles with each, up to the longest. It is
+/// at random up to that, so that those who got into each other's way do not meet again.
+pub(super) fn before(attempt: u32, first: Duration, longest: Duration) -> Duration {
+    let longest = first
+        .saturating_mul(1 << attempt.saturating_sub(1).min(16))
+        .min(longest);
+    // Each of these states has its own random seed.
+    let random = RandomState::new().hash_one(attempt);
+    longest.mul_f64(random as f64 / u64::MAX as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let longest_of = |attempt| (0..500).map(|_| before(attempt, FIRST, LONGEST)).max();
+        let longest = [1, 2, 3, 4, 5, 6, 30, u32::MAX].map(|attempt| longest_of(attempt).unwrap());
+        for (longest, bound) in longest
+            .iter()
+            .zip([50, 100, 200, 400, 800, 1_000, 1_000, 1_000])
+        {
+            let bound = Duration::from_millis(bound);
+            assert!(
+                *longest <= bound && *longest > bound / 2,
+                "{longest:?} of {bound:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Where connections come from: [`Source`].
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisResult};
+
+/// Knows which server to connect to.
+pub(super) trait Source: Send + Sync {
+    /// A client of that server, as of now. Host names are resolved only when it connects.
+    fn client(&self) -> BoxFuture<'_, RedisResult<Client>>;
+
+    /// How long it may take to connect.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+}
+
+impl Source for ConnectionInfo {
+    fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
+        ready(Client::open(self.clone())).boxed()
+    }
+}
+
+impl Source for Client {
+    fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
+        ready(Ok(self.clone())).boxed()
+    }
+}
+
+/// A connection that leaves it to who uses it to set bounds.
+pub(super) async fn connect(source: &dyn Source) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let client = source.client().await?;
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+}
