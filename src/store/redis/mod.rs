@@ -35,6 +35,8 @@ mod parcels;
 mod pause;
 mod reply;
 mod script;
+#[cfg(feature = "redis-sentinel")]
+mod sentinel;
 mod server;
 mod source;
 mod standalone;

@@ -21,6 +21,12 @@ mod provider {
     pub(super) fn settle() {}
 }
 
+/// Prepares for clients of which nobody can tell.
+#[cfg(feature = "redis-sentinel")]
+pub(super) fn prepare_any() {
+    provider::settle();
+}
+
 /// Prepares for these clients, if they use TLS.
 pub(super) fn prepare<'a>(clients: impl IntoIterator<Item = &'a Client>) {
     let is_tls = |client: &Client| {
