@@ -23,6 +23,8 @@ use crate::key::Key;
 use crate::policy::{Policy, check_name};
 
 mod calls;
+#[cfg(feature = "redis-cluster")]
+mod cluster;
 mod connect;
 mod courier;
 mod failure;
