@@ -8,6 +8,10 @@
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and lead elsewhere |
 //! | [`child`] | a test that runs in several operating system processes |
+//! | [`cluster`] | three primaries with a replica each |
+//! | [`sentinel`] | a primary with two replicas, and three sentinels that watch it |
+//! | [`tls`] | a certificate, and a server that has it |
+//! | [`relay`] | what stands between a client and a server, and delays, cuts or swallows |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`slots`] | slots straight from a store |
 //! | [`faulty`] | a store with one fault, to see whether it is found |
@@ -25,6 +29,7 @@
 
 pub(crate) mod case;
 pub(crate) mod child;
+pub(crate) mod cluster;
 pub(crate) mod command_stats;
 pub(crate) mod errors;
 pub(crate) mod faulty;
@@ -32,7 +37,10 @@ pub(crate) mod keyspace;
 pub(crate) mod monitor;
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
+pub(crate) mod relay;
+pub(crate) mod sentinel;
 pub(crate) mod signal;
 pub(crate) mod slots;
 pub(crate) mod switched;
+pub(crate) mod tls;
 pub(crate) mod upstream;

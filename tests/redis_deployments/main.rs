@@ -1,0 +1,15 @@
+//! Redis as production runs it: each deployment and version serves the store, and survives what it is made to
+//! survive.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cluster;
+mod links;
+
+mod promises;
+mod refusals;
+
+mod sentinel;
+mod standalone;
+mod versions;

@@ -1,0 +1,268 @@
+//! What servers answer when they will not, and which of it is an outage.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use tokio::time::{Duration, Instant, sleep};
+use tower_throttle::key::Key;
+use tower_throttle::store::{RedisStore, Reserve, Reserved, Store as _, StoreError};
+use tower_throttle::{Limiter, LimiterBuilder, Quota};
+
+use crate::promises::PATIENCE;
+use crate::support::errors::{assert_readable, bounded, everything};
+use crate::support::redis_server::{RedisServer, redis_6_2, valkey};
+
+/// All kinds of servers, each with and without scripts.
+fn all() -> [(PathBuf, bool); 6] {
+    let system = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    let binaries = [redis_6_2(), system.into(), valkey()];
+    let [a, b, c] = binaries;
+    [
+        (a.clone(), true),
+        (a, false),
+        (b.clone(), true),
+        (b, false),
+        (c.clone(), true),
+        (c, false),
+    ]
+}
+
+/// Of one log, which is answered without the ledger, and of several quotas, which are not.
+fn policies() -> [LimiterBuilder; 2] {
+    let one = || Limiter::builder().quota(Quota::per_hour(1_000));
+    [one(), one().quota(Quota::per_second(100))]
+}
+
+async fn connect(url: &str, scripting: bool) -> RedisStore {
+    let store = bounded(RedisStore::connect(url)).await;
+    let store = store.expect("a connection").timeout(PATIENCE);
+    store.scripting(scripting).expect("a way to connect")
+}
+
+async fn reserve(store: &RedisStore, builder: LimiterBuilder) -> Result<Reserved, StoreError> {
+    let (key, policy) = (Key::from("a"), builder.build().expect("valid").policy());
+    bounded(store.reserve(&Reserve::new(&key, &policy))).await
+}
+
+async fn is_refused(store: &RedisStore, code: &str, is_outage: bool) {
+    for builder in policies() {
+        let error = reserve(store, builder).await.expect_err(code);
+        let text = everything(&error);
+        assert_eq!(error.is_outage(), is_outage, "{code}: {text}");
+        assert!(!error.is_outcome_unknown(), "{code}: {text}");
+        assert_readable(&error);
+    }
+}
+
+async fn recovers(store: &RedisStore) {
+    let deadline = Instant::now() + PATIENCE;
+    for builder in policies() {
+        while let Err(error) = reserve(store, builder.clone()).await {
+            assert!(Instant::now() < deadline, "{error:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_no_writes_for_now_is_out() {
+    for (binary, scripting) in all() {
+        let server = RedisServer::start_as(binary, |_| Vec::new());
+        let store = connect(&server.url(), scripting).await;
+        recovers(&store).await;
+        let set = |name: &str, value: &str| server.command::<()>(&["CONFIG", "SET", name, value]);
+        for (code, name, on, off) in [
+            ("OOM", "maxmemory", "1", "0"),
+            ("NOREPLICAS", "min-replicas-to-write", "1", "0"),
+        ] {
+            set(name, on);
+            is_refused(&store, code, true).await;
+            set(name, off);
+            recovers(&store).await;
+        }
+        server.command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+        is_refused(&store, "READONLY", true).await;
+        set("replica-serve-stale-data", "no");
+        is_refused(&store, "MASTERDOWN", true).await;
+        server.command::<()>(&["REPLICAOF", "NO", "ONE"]);
+        recovers(&store).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_cannot_save_is_out() {
+    for (binary, scripting) in all() {
+        let server = RedisServer::start_as(binary, |dir| {
+            let gone = dir.join("gone");
+            fs::create_dir(&gone).expect("a new directory");
+            let save = ["--save", "3600", "1000000", "--dir"].map(ToString::to_string);
+            let gone = gone.display().to_string();
+            save.into_iter().chain([gone]).collect()
+        });
+        let store = connect(&server.url(), scripting).await;
+        recovers(&store).await;
+        fs::remove_dir(server.dir().join("gone")).expect("our directory");
+        server.command::<()>(&["BGSAVE"]);
+        let deadline = Instant::now() + PATIENCE;
+        let failed = "rdb_last_bgsave_status:err";
+        while !server
+            .command::<String>(&["INFO", "persistence"])
+            .contains(failed)
+        {
+            assert!(Instant::now() < deadline, "it saves");
+            sleep(Duration::from_millis(20)).await;
+        }
+        is_refused(&store, "MISCONF", true).await;
+        server.command::<()>(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+        recovers(&store).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_busy_with_a_script_is_out() {
+    for (binary, scripting) in all() {
+        let server = RedisServer::start_as(binary, |_| {
+            ["--lua-time-limit", "50"].map(ToString::to_string).to_vec()
+        });
+        let store = connect(&server.url(), scripting).await;
+        let of_database = connect(&format!("{}3", server.url()), scripting).await;
+        recovers(&store).await;
+        let mut endless = Command::new(std::env::var_os("REDIS_CLI").unwrap_or("redis-cli".into()))
+            .args([
+                "-p",
+                &server.port().to_string(),
+                "EVAL",
+                "while true do end",
+                "0",
+            ])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a redis-cli");
+        let deadline = Instant::now() + PATIENCE;
+        let is_busy = || {
+            let pong = server.try_command::<String>(&["PING"]);
+            pong.is_err_and(|error| error.code() == Some("BUSY"))
+        };
+        while !is_busy() {
+            assert!(Instant::now() < deadline, "it is not busy");
+            sleep(Duration::from_millis(10)).await;
+        }
+        is_refused(&store, "BUSY", true).await;
+        is_refused(&of_database, "BUSY", true).await;
+        let error = bounded(store.check(&Key::from("a"))).await;
+        assert!(error.expect_err("it is busy").is_outage());
+        server.command::<()>(&["SCRIPT", "KILL"]);
+        endless.wait().expect("our own child");
+        recovers(&store).await;
+        recovers(&of_database).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loads_its_data_is_out() {
+    for (binary, scripting) in all() {
+        let mut server = RedisServer::start_as(binary, |_| {
+            let words = ["--rdbcompression", "no", "--key-load-delay", "20000"];
+            words.map(ToString::to_string).to_vec()
+        });
+        let store = connect(&server.url(), scripting).await;
+        recovers(&store).await;
+        let big = "x".repeat(200_000);
+        for number in 0..150 {
+            server.command::<()>(&["SET", &format!("big-{number}"), &big]);
+        }
+        server.command::<()>(&["SAVE"]);
+        server.begin_restart();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match reserve(&store, policies()[0].clone()).await {
+                Ok(_) => panic!("it was never seen to load"),
+                Err(error) if everything(&error).contains("BusyLoading") => break,
+                Err(_) => assert!(Instant::now() < deadline, "it does not load"),
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        let error = bounded(store.check(&Key::from("a"))).await;
+        assert!(error.is_err_and(|error| error.is_outage()));
+        recovers(&store).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_slots_that_nobody_holds_is_out() {
+    for (binary, scripting) in all() {
+        let server = RedisServer::start_as(binary, |_| {
+            ["--cluster-enabled", "yes"]
+                .map(ToString::to_string)
+                .to_vec()
+        });
+        let store = connect(&server.url(), scripting).await;
+        is_refused(&store, "CLUSTERDOWN", true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_enough_clients_is_out() {
+    for (binary, _) in all() {
+        let server = RedisServer::start_as(binary, |_| {
+            ["--maxclients", "1"].map(ToString::to_string).to_vec()
+        });
+        let deadline = Instant::now() + PATIENCE;
+        // Until the server has noticed that those who started it have left.
+        let occupied = loop {
+            let connection = server.client().get_connection();
+            let is_served = |mut it| redis::cmd("PING").exec(&mut it).is_ok().then_some(it);
+            if let Some(connection) = connection.ok().and_then(is_served) {
+                break connection;
+            }
+            assert!(Instant::now() < deadline, "there is no room");
+            sleep(Duration::from_millis(10)).await;
+        };
+        let error = bounded(RedisStore::connect(&server.url())).await;
+        let error = error.expect_err("no room");
+        assert!(error.is_outage(), "{}", everything(&error));
+        drop(occupied);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_operator_has_to_mend_is_no_outage() {
+    for (binary, scripting) in all() {
+        let server = RedisServer::start_as(binary.clone(), |_| Vec::new());
+        let rights = ["on", ">hunter2", "~*", "&*", "+@all", "-get", "-evalsha"];
+        server.command::<()>(&[&["ACL", "SETUSER", "limited"][..], &rights].concat());
+        let with = |before: &str, behind: &str| {
+            format!("redis://{before}127.0.0.1:{}/{behind}", server.port())
+        };
+        let limited = connect(&with("limited:hunter2@", ""), scripting).await;
+        is_refused(&limited, "NOPERM", false).await;
+        for url in [with("limited:wrong@", ""), with("", "999")] {
+            let error = bounded(RedisStore::connect(&url))
+                .await
+                .expect_err("refused");
+            assert_eq!(error.to_string(), "redis refused the connection");
+            assert!(!error.is_outage(), "{}", everything(&error));
+            assert_readable(&error);
+        }
+        server.command::<()>(&["CONFIG", "SET", "requirepass", "secret"]);
+        let error = bounded(RedisStore::connect(&with("", ""))).await;
+        let store = error.map(|it| it.timeout(PATIENCE).scripting(scripting).expect("a way"));
+        // Who sends no password learns only later that one is asked for.
+        is_refused(&store.expect("a connection"), "NOAUTH", false).await;
+
+        let server = RedisServer::start_as(binary, |_| {
+            let words = [
+                "--rename-command",
+                "EVALSHA",
+                "",
+                "--rename-command",
+                "WATCH",
+                "",
+            ];
+            words.map(ToString::to_string).to_vec()
+        });
+        let store = connect(&server.url(), scripting).await;
+        is_refused(&store, "unknown command", false).await;
+    }
+}

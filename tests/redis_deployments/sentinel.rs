@@ -1,0 +1,134 @@
+//! The primary that sentinels name, before and after a failover.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tower_throttle::store::RedisStore;
+use tower_throttle::test_util::store_contract;
+
+use crate::promises::{self, PATIENCE};
+use crate::support::errors::{assert_readable, bounded, everything};
+use crate::support::sentinel::{NAME, Sentinels};
+
+async fn connect(sentinels: &Sentinels) -> RedisStore {
+    let store = bounded(RedisStore::connect_sentinel(sentinels.urls(), NAME)).await;
+    store.expect("a connection").timeout(PATIENCE)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_sentinels_name_keeps_all_promises() {
+    let sentinels = Sentinels::start();
+    promises::keeps_all(async || connect(&sentinels).await).await;
+    let store = connect(&sentinels).await.scripting(false);
+    let store = store.expect("a way to connect");
+    store_contract(async || store.clone()).await;
+}
+
+#[tokio::test]
+async fn who_the_servers_ask_for_is_said_with_the_name() {
+    let sentinels = Sentinels::start();
+    for server in &sentinels.servers {
+        server.command::<()>(&[
+            "ACL", "SETUSER", "user", "on", ">hunter2", "~*", "&*", "+@all",
+        ]);
+    }
+    let of = |user: &str| format!("redis://{user}@{NAME}/4");
+    let right = of("user:hunter2");
+    let store = RedisStore::connect_sentinel(sentinels.urls(), &right);
+    let store = bounded(store)
+        .await
+        .expect("a connection")
+        .timeout(PATIENCE);
+    promises::limiter(&store)
+        .acquire("a")
+        .await
+        .expect("a permit");
+    let info = sentinels.servers[0].command::<String>(&["INFO", "keyspace"]);
+    assert!(info.contains("db4:keys=1,"), "{info}");
+
+    let wrong = [
+        of("user:wrong"),
+        "unknown".to_owned(),
+        "redis://[".to_owned(),
+    ];
+    for primary in wrong {
+        let store = RedisStore::connect_sentinel(sentinels.urls(), &primary);
+        let error = bounded(store).await.expect_err("no such primary");
+        assert_readable(&error);
+        assert!(
+            !everything(&error).contains("wrong"),
+            "{}",
+            everything(&error)
+        );
+    }
+    let none: [&str; 0] = [];
+    assert_readable(
+        &RedisStore::connect_sentinel(none, NAME)
+            .await
+            .expect_err("nobody to ask"),
+    );
+}
+
+/// Asks until the store answers again.
+async fn recovers(store: &RedisStore) {
+    let deadline = Instant::now() + 3 * PATIENCE;
+    let limiter = promises::limiter(store);
+    while let Err(error) = bounded(limiter.acquire("a")).await {
+        assert!(Instant::now() < deadline, "{error:?}");
+        assert_readable(&error);
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn fails_over(scripting: bool, how: impl Fn(&mut Sentinels, usize)) {
+    let mut sentinels = Sentinels::start();
+    let connect = async || {
+        let store = connect(&sentinels).await.timeout(Duration::from_secs(2));
+        store.scripting(scripting).expect("a way to connect")
+    };
+    let stores = [connect().await, connect().await];
+    for store in &stores {
+        recovers(store).await;
+    }
+    let primary = sentinels.primary();
+    how(&mut sentinels, primary);
+    sentinels.fails_over(primary);
+    for store in &stores {
+        recovers(store).await;
+    }
+    let next = sentinels.primary();
+    let info = sentinels.servers[next].command::<String>(&["INFO", "commandstats"]);
+    assert!(info.contains("cmdstat_evalsha:") || !scripting, "{info}");
+    promises::never_exceeds(&stores, &["b"]).await;
+    promises::hears_pauses(&stores).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_killed_is_replaced() {
+    fails_over(true, |sentinels, primary| {
+        sentinels.servers[primary].kill9()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_hangs_is_replaced() {
+    fails_over(true, |sentinels, primary| {
+        sentinels.servers[primary].sigstop()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_without_scripts_finds_the_new_primary() {
+    fails_over(false, |sentinels, primary| {
+        sentinels.servers[primary].kill9()
+    })
+    .await;
+}
+
+/// It stays reachable, so that nothing but its answers tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_becomes_a_replica_is_left() {
+    fails_over(true, |sentinels, _| sentinels.fail_over()).await;
+}

@@ -1,0 +1,119 @@
+//! [`Sentinels`]: a primary with two replicas, and three sentinels that watch it.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::redis_server::RedisServer;
+
+/// How long it may take until the sentinels know of each other and of all servers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the sentinels call the primary.
+pub(crate) const NAME: &str = "the-primary";
+
+/// Three servers, of which the first is the primary to begin with, and three sentinels.
+///
+/// Dropping it ends them all. All methods block the thread.
+#[derive(Debug)]
+pub(crate) struct Sentinels {
+    pub(crate) servers: Vec<RedisServer>,
+    pub(crate) sentinels: Vec<RedisServer>,
+}
+
+impl Sentinels {
+    /// Starts all, and returns once each sentinel knows of all the others.
+    pub(crate) fn start() -> Self {
+        let primary = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
+        let port = primary.port().to_string();
+        let replica = |_| {
+            let of = ["--replicaof", "127.0.0.1", &port];
+            RedisServer::start_with(&[&of[..], &["--repl-diskless-sync-delay", "0"]].concat())
+        };
+        let servers: Vec<_> = [primary].into_iter().chain((0..2).map(replica)).collect();
+        let binary = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let sentinels = (0..3).map(|_| {
+            RedisServer::start_as(&binary, |dir| {
+                let file = dir.join("sentinel.conf");
+                let text = format!(
+                    "sentinel monitor {NAME} 127.0.0.1 {port} 2\n\
+                     sentinel down-after-milliseconds {NAME} 1500\n\
+                     sentinel failover-timeout {NAME} 5000\n"
+                );
+                fs::write(&file, text).expect("a new file");
+                vec![file.display().to_string(), "--sentinel".to_owned()]
+            })
+        });
+        let all = Self {
+            sentinels: sentinels.collect(),
+            servers,
+        };
+        all.settles();
+        all
+    }
+
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(RedisServer::url).collect()
+    }
+
+    /// The server that most sentinels take for the primary.
+    pub(crate) fn primary(&self) -> usize {
+        let named = self.sentinels.iter().map(|sentinel| {
+            let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
+            let (_, port) = sentinel.command::<(String, u16)>(&words);
+            let at = |it: &RedisServer| it.port() == port;
+            self.servers.iter().position(at).expect("one of ours")
+        });
+        let named: Vec<_> = named.collect();
+        let votes = |server: &usize| named.iter().filter(|it| *it == server).count();
+        (0..3).max_by_key(votes).expect("three")
+    }
+
+    /// Makes a replica the primary, as an operator would; the old one stays, as its replica.
+    pub(crate) fn fail_over(&self) {
+        let old = &self.servers[self.primary()];
+        let deadline = Instant::now() + PATIENCE;
+        let words = ["SENTINEL", "FAILOVER", NAME];
+        // Until a replica is good enough for it.
+        while let Err(error) = self.sentinels[0].try_command::<()>(&words) {
+            assert!(Instant::now() < deadline, "{error}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        while !old
+            .command::<String>(&["INFO", "replication"])
+            .contains("role:slave")
+        {
+            assert!(Instant::now() < deadline, "the old primary stays one");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the sentinels name another primary than this one.
+    pub(crate) fn fails_over(&self, from: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.primary() == from {
+            assert!(Instant::now() < deadline, "there is no failover");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn settles(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.is_settled() {
+            assert!(Instant::now() < deadline, "the sentinels do not settle");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_settled = |sentinel: &RedisServer| {
+            let info = sentinel.try_command::<String>(&["INFO", "sentinel"]);
+            info.is_ok_and(|it| it.contains("status=ok") && it.contains("slaves=2,sentinels=3"))
+        };
+        let is_linked = |server: &RedisServer| {
+            let info = server.try_command::<String>(&["INFO", "replication"]);
+            info.is_ok_and(|it| it.contains("master_link_status:up"))
+        };
+        self.sentinels.iter().all(is_settled) && self.servers[1..].iter().all(is_linked)
+    }
+}

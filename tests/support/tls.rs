@@ -1,0 +1,79 @@
+//! [`TlsServer`]: a server with a certificate made for it.
+
+use std::env;
+use std::fs;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use redis::{Client, ClientTlsConfig, TlsCertificates};
+
+use super::redis_server::{RedisServer, spare_port};
+
+/// A server that speaks TLS on one port, and for the tests themselves nothing else on another. It asks its
+/// clients for certificates, too.
+#[derive(Debug)]
+pub(crate) struct TlsServer {
+    pub(crate) server: RedisServer,
+    tls_port: u16,
+    authority: String,
+    certificate: String,
+    key: String,
+}
+
+impl TlsServer {
+    pub(crate) fn start(extra: &[&str]) -> Self {
+        let mut params = CertificateParams::new([]).expect("no names");
+        let name = "an authority of these tests";
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_key = KeyPair::generate().expect("a key");
+        let authority = CertifiedIssuer::self_signed(params, authority_key).expect("an authority");
+        let key = KeyPair::generate().expect("a key");
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let params = CertificateParams::new(names).expect("names");
+        let certificate = params.signed_by(&key, &authority).expect("a certificate");
+        let (authority, certificate, key) =
+            (authority.pem(), certificate.pem(), key.serialize_pem());
+        let tls_port = spare_port();
+        let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let server = RedisServer::start_as(binary, |dir| {
+            let file = |name: &str, text: &str| {
+                fs::write(dir.join(name), text).expect("a new file");
+                dir.join(name).display().to_string()
+            };
+            let mut words = vec!["--tls-port".to_owned(), tls_port.to_string()];
+            for (option, name, text) in [
+                ("--tls-ca-cert-file", "ca.pem", &authority),
+                ("--tls-cert-file", "server.pem", &certificate),
+                ("--tls-key-file", "server.key", &key),
+            ] {
+                words.extend([option.to_owned(), file(name, text)]);
+            }
+            words.extend(extra.iter().map(ToString::to_string));
+            words
+        });
+        Self {
+            server,
+            tls_port,
+            authority,
+            certificate,
+            key,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("rediss://localhost:{}/", self.tls_port)
+    }
+
+    /// A client that trusts who has signed the server's certificate, and shows the same one.
+    pub(crate) fn client(&self) -> Client {
+        let client_tls = ClientTlsConfig {
+            client_cert: self.certificate.clone().into_bytes(),
+            client_key: self.key.clone().into_bytes(),
+        };
+        let certificates = TlsCertificates {
+            client_tls: Some(client_tls),
+            root_cert: Some(self.authority.clone().into_bytes()),
+        };
+        Client::build_with_tls(self.url(), certificates).expect("valid certificates")
+    }
+}
