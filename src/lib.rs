@@ -41,6 +41,7 @@
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
+//! | clusters, sentinels, TLS, rights, and what fails how | [`mod@redis`] |
 //! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
 //! | what went wrong | [`Error`], [`BuildError`] |
 //! | what goes wrong between a limiter and its Redis | [`faults`] |
@@ -60,6 +61,9 @@
 //! | `axum` | keys of axum servers: [`key::client_ip`] by the peer, [`key::matched_path`] | |
 //! | `reqwest` | [`ThrottleMiddleware`], keys of `reqwest::Request` | |
 //! | `redis` | [`store::RedisStore`] | |
+//! | `redis-cluster` | [`store::RedisStore::connect_cluster`] | |
+//! | `redis-sentinel` | [`store::RedisStore::connect_sentinel`] | |
+//! | `redis-tls` | `rediss://`, by rustls | |
 //! | `test-util` | [`test_util`]: the store contract and the history checker | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -102,6 +106,10 @@ mod policy;
 pub mod protocol {}
 mod quota;
 mod recovery;
+#[cfg(feature = "redis")]
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/redis.md")]
+pub mod redis {}
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod said;

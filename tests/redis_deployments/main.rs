@@ -9,6 +9,7 @@ mod links;
 
 mod promises;
 mod refusals;
+mod rights;
 
 mod sentinel;
 mod standalone;
