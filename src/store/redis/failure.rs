@@ -1,8 +1,9 @@
 //! Why a call failed, and what that means for who asked: [`Failure`].
 
-use redis::{ErrorKind, RedisError};
+use redis::{Client, ErrorKind, RedisError};
 use tokio::time::error::Elapsed;
 
+use super::redact;
 use crate::store::StoreError;
 
 /// Why a call has no answer.
@@ -70,21 +71,25 @@ pub(super) fn explain(error: RedisError) -> StoreError {
 pub(super) fn explain_look(error: RedisError) -> StoreError {
     if is_refused(&error) {
         let code = code(&error).unwrap_or_default();
-        return refused(&code).caused_by(error);
+        return refused(&code).caused_by(redact::cause(error));
     }
     let what = if error.is_connection_refusal() {
         "redis cannot be reached"
     } else {
         "the connection to redis was lost"
     };
-    StoreError::new(what).caused_by(error)
+    StoreError::new(what).caused_by(redact::cause(error))
 }
 
-/// Of an attempt to connect.
-pub(super) fn explain_attempt(error: RedisError) -> StoreError {
+/// Of an attempt to connect by this client, as far as it came to that.
+pub(super) fn explain_attempt(error: RedisError, client: Option<&Client>) -> StoreError {
+    let cause = |error| match client {
+        Some(client) => redact::cause_of_connecting(error, client),
+        None => redact::cause(error),
+    };
     if is_refused(&error) {
         let code = code(&error).unwrap_or_default();
-        let refused = StoreError::new("redis refused the connection").caused_by(error);
+        let refused = StoreError::new("redis refused the connection").caused_by(cause(error));
         return if is_outage(&code) {
             refused
         } else {
@@ -95,7 +100,7 @@ pub(super) fn explain_attempt(error: RedisError) -> StoreError {
         error.kind(),
         ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported
     );
-    let unreachable = unreachable().caused_by(error);
+    let unreachable = unreachable().caused_by(cause(error));
     if is_config {
         unreachable.no_outage()
     } else {

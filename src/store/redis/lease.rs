@@ -4,7 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult};
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::{Failure, explain_attempt, too_late};
+use super::failure::{Failure, too_late};
 use super::link::{Link, Wire};
 use super::source;
 use crate::store::StoreError;
@@ -84,7 +84,7 @@ async fn connect(link: &Link, deadline: Instant) -> Result<Wire, StoreError> {
     link.wire(deadline).await?;
     let connecting = source::connect(link.source());
     let connection = match timeout_at(deadline, connecting).await {
-        Ok(connection) => connection.map_err(explain_attempt),
+        Ok(connection) => connection,
         Err(elapsed) => Err(too_late().caused_by(elapsed)),
     };
     match connection {

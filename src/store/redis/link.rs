@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::failure::{self, Failure, explain_attempt, shut_down, too_late};
+use super::failure::{self, Failure, shut_down, too_late};
 use super::source::{self, Source};
 use super::{pause, server};
 use crate::store::StoreError;
@@ -276,7 +276,7 @@ impl Mending {
         let source = self.link.source();
         let connecting = timeout(patience.max(source.patience()), source::connect(source));
         let connection = match connecting.await {
-            Ok(connection) => connection.map_err(explain_attempt)?,
+            Ok(connection) => connection?,
             Err(elapsed) => return Err(failure::unreachable().caused_by(elapsed)),
         };
         let wire = Wire::new(connection);

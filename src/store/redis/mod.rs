@@ -35,6 +35,7 @@ mod names;
 mod notices;
 mod parcels;
 mod pause;
+mod redact;
 mod reply;
 mod script;
 #[cfg(feature = "redis-sentinel")]

@@ -7,6 +7,9 @@ use futures_util::future::{BoxFuture, ready};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisResult};
 
+use super::failure::explain_attempt;
+use crate::store::StoreError;
+
 /// Knows which server to connect to.
 pub(super) trait Source: Send + Sync {
     /// A client of that server, as of now. Host names are resolved only when it connects.
@@ -31,12 +34,13 @@ impl Source for Client {
 }
 
 /// A connection that leaves it to who uses it to set bounds.
-pub(super) async fn connect(source: &dyn Source) -> RedisResult<MultiplexedConnection> {
+pub(super) async fn connect(source: &dyn Source) -> Result<MultiplexedConnection, StoreError> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None);
-    let client = source.client().await?;
-    client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
+    let client = source.client().await;
+    let client = client.map_err(|error| explain_attempt(error, None))?;
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    let explain = |error| explain_attempt(error, Some(&client));
+    connecting.await.map_err(explain)
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::map::{self, Node};
 use super::slots::{self, Ranges};
 use crate::store::StoreError;
-use crate::store::redis::failure::{Failure, explain_attempt, explain_look, unreachable};
+use crate::store::redis::failure::{Failure, explain_look, unreachable};
 use crate::store::redis::server::Call;
 use crate::store::redis::source;
 
@@ -59,7 +59,7 @@ async fn known(node: Arc<Node>) -> Result<Ranges, StoreError> {
 
 async fn seed(client: Client) -> Result<Ranges, StoreError> {
     let asking = async {
-        let mut connection = source::connect(&client).await.map_err(explain_attempt)?;
+        let mut connection = source::connect(&client).await?;
         let answer = command().query_async(&mut connection).await;
         let host = map::host(client.get_connection_info()).unwrap_or_default();
         slots::read(answer.map_err(explain_look)?, host).ok_or_else(strange)
