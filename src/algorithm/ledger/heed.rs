@@ -90,6 +90,22 @@ impl Notice {
         }
     }
 
+    /// Whether a store can have said that. Not so, there may be no slot behind the pause, or none that can be
+    /// written down.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only Redis tells what others may have said")
+    )]
+    pub(crate) fn makes_sense(&self) -> bool {
+        let horizon = micros(HORIZON);
+        let is_time = |time: u64| time < END_OF_TIME - 2 * horizon;
+        let is_within_reach = |time: u64| time.saturating_sub(self.now) <= horizon;
+        is_time(self.now)
+            && is_time(self.since)
+            && is_within_reach(self.paused)
+            && (is_within_reach(self.until) || self.is_resumption() || self.is_quarantine())
+    }
+
     /// What it would have been if nobody had heard that a pause is over.
     pub(crate) fn resumption(now: u64) -> Self {
         Self {

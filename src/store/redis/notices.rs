@@ -119,7 +119,7 @@ fn parse(message: &[u8]) -> Option<(Notice, &str, &str)> {
         paused: time()?,
     };
     let (policy, key) = str::from_utf8(whom).ok()?.split_once('\0')?;
-    Some((notice, policy, key))
+    notice.makes_sense().then_some((notice, policy, key))
 }
 
 /// A connection on which something is heard.
@@ -219,10 +219,42 @@ mod tests {
             now: 1,
             since: 2,
             until: 3,
-            paused: u64::MAX,
+            paused: 3,
         };
         let message = message(&policy, &"a\0{\u{e9}".into(), notice);
         assert_eq!(parse(&message), Some((notice, "github:10/s", "a\0{\u{e9}")));
+    }
+
+    /// Else there would be no slot behind the pause.
+    #[test]
+    fn a_message_of_times_that_no_store_says_is_none() {
+        let now = 1_763_000_000_000_000;
+        let fine = Notice {
+            now,
+            since: now,
+            until: now + 10,
+            paused: now + 10,
+        };
+        let is_heard = |notice: Notice| {
+            let raw = [notice.now, notice.since, notice.until, notice.paused].map(u64::to_le_bytes);
+            parse(&[raw.as_flattened(), b"10/s\0a"].concat()).is_some()
+        };
+        assert!(is_heard(fine) && is_heard(Notice::resumption(now)));
+        for time in [1 << 53, u64::MAX / 2, u64::MAX] {
+            assert!(!is_heard(Notice { now: time, ..fine }));
+            assert!(!is_heard(Notice {
+                since: time,
+                ..fine
+            }));
+            assert!(!is_heard(Notice {
+                until: time,
+                ..fine
+            }));
+            assert!(!is_heard(Notice {
+                paused: time,
+                ..fine
+            }));
+        }
     }
 
     proptest! {
