@@ -75,6 +75,13 @@ impl Monitor {
 }
 
 impl Seen {
+    /// The same, but for what the test itself has sent by these commands.
+    pub(crate) fn without(mut self, names: &[&str]) -> Self {
+        self.commands
+            .retain(|sent| sent.by_script() || !names.contains(&sent.name.as_str()));
+        self
+    }
+
     /// How many commands clients sent, those of [`RedisServer::command`] included.
     pub(crate) fn client_commands(&self) -> usize {
         self.commands

@@ -1,0 +1,32 @@
+//! What strangers send does no harm, and what is secret stays so.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod secrets;
+mod strangers;
+mod texts;
+mod urls;
+
+use std::time::Duration;
+
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, LimiterBuilder, Quota};
+
+use crate::support::redis_server::RedisServer;
+
+/// Longer than any test.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// Two quotas, so that each key has several names.
+pub(crate) fn quotas() -> LimiterBuilder {
+    let quota = |limit| Quota::new(limit, LONG);
+    Limiter::builder().quota(quota(5)).quota(quota(7))
+}
+
+pub(crate) async fn connect(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::connect(&server.url()).await;
+    store
+        .expect("a connection")
+        .timeout(Duration::from_secs(30))
+}

@@ -1,0 +1,159 @@
+//! URLs with passwords.
+
+use std::error::Error as StdError;
+use std::fmt::Debug;
+
+use tower_throttle::store::{RedisStore, StoreError};
+use tower_throttle::{ThrottleLayer, ThrottleMiddleware};
+
+use crate::quotas;
+use crate::support::errors::{assert_readable, bounded, everything};
+use crate::support::redis_server::RedisServer;
+
+/// What stands in the URL, and what it means.
+const PASSWORDS: [(&str, &str); 5] = [
+    ("hunter2hunter2", "hunter2hunter2"),
+    ("p%40ss%2Fw%3Ard%23%3F", "p@ss/w:rd#?"),
+    ("100%25%20sure%27%22", "100% sure'\""),
+    ("%7Bb%7D%0D%0APING%0D%0A", "{b}\r\nPING\r\n"),
+    ("%C3%A4%E2%82%AC-%F0%9F%97%9D", "\u{e4}\u{20ac}-\u{1f5dd}"),
+];
+
+/// Neither as it stands in the URL nor as it is, nor as `Debug` writes it.
+#[track_caller]
+fn assert_hidden(text: &str, (encoded, password): (&str, &str)) {
+    let debug = format!("{password:?}");
+    for it in [encoded, password, debug.trim_matches('"')] {
+        assert!(!text.contains(it), "{it} in {text}");
+    }
+}
+
+async fn error(url: &str) -> StoreError {
+    let connected = bounded(RedisStore::connect(url)).await;
+    let error = connected.expect_err(url);
+    assert_readable(&error);
+    error
+}
+
+fn shown(it: &dyn Debug) -> String {
+    format!("{it:?} {it:#?}")
+}
+
+/// `redis://NOT PARSED`
+fn with_user(server: &RedisServer, encoded: &str) -> String {
+    server
+        .url()
+        .replace("redis://", &format!("redis://user:{encoded}@"))
+}
+
+#[tokio::test]
+async fn no_url_that_cannot_be_used_is_told() {
+    for password in PASSWORDS {
+        let (encoded, _) = password;
+        let urls = [
+            // No URL, or none of Redis.
+            format!("user:{encoded}@host"),
+            format!("http://user:{encoded}@host/"),
+            format!("redis:user:{encoded}@host/"),
+            format!("redis://user:{encoded}@"),
+            format!("redis://user:{encoded}@host:99999/"),
+            format!("redis://user:{encoded}@ho st/"),
+            format!("redis://user:{encoded}@host/database"),
+            format!("redis://user:{encoded}@host/-1"),
+            format!("redis://:{encoded}@host/0?protocol=resp9"),
+            format!("redis://user:%FF{encoded}@host/"),
+            // Without the feature, or without a server.
+            format!("rediss://user:{encoded}@127.0.0.1:1/"),
+            format!("redis://user:{encoded}@127.0.0.1:1/"),
+            format!("redis://user:{encoded}@nowhere.invalid/"),
+            format!("unix:///nowhere/redis.sock?user=user&pass={encoded}"),
+        ];
+        for url in urls {
+            let error = error(&url).await;
+            assert_hidden(&everything(&error), password);
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_password_that_is_refused_is_told() {
+    let server = RedisServer::start();
+    server.command::<()>(&["CONFIG", "SET", "requirepass", "another"]);
+    // As where they are switched off, or on the way through a proxy: the server quotes what it does not know.
+    let no_auth = RedisServer::start_with(&["--rename-command", "AUTH", ""]);
+    let no_hello = RedisServer::start_with(&["--rename-command", "HELLO", ""]);
+    for password in PASSWORDS {
+        let (encoded, _) = password;
+        let mut urls = vec![with_user(&no_hello, encoded) + "0?protocol=resp3"];
+        for server in [&server, &no_auth] {
+            urls.push(with_user(server, encoded));
+            urls.push(
+                server
+                    .url()
+                    .replace("redis://", &format!("redis://:{encoded}@")),
+            );
+        }
+        urls.push(with_user(&server, encoded) + "?protocol=resp3");
+        for url in urls {
+            let error = error(&url).await;
+            assert!(error.source().is_some(), "{error:?} says no cause");
+            assert_hidden(&everything(&error), password);
+        }
+    }
+}
+
+/// With the right password, for a database that there is not; and then for one that there is.
+#[tokio::test]
+async fn what_was_made_of_a_url_does_not_tell_it() {
+    for password in PASSWORDS {
+        let (encoded, plain) = password;
+        let mut server = RedisServer::start();
+        let rule = format!(">{plain}");
+        server.command::<()>(&["ACL", "SETUSER", "user", "on", &rule, "~*", "&*", "+@all"]);
+        let url = with_user(&server, encoded);
+        let no_database = error(&format!("{url}999")).await;
+        assert!(
+            everything(&no_database).contains("DB index"),
+            "{no_database:?}"
+        );
+        assert_hidden(&everything(&no_database), password);
+
+        let store = RedisStore::connect(&url).await.expect("a connection");
+        let mut says = shown(&store);
+        let without_scripts = store.clone().scripting(false).expect("a way to connect");
+        says += &shown(&without_scripts);
+        for store in [store, without_scripts] {
+            let builder = quotas().store(store);
+            says += &shown(&builder);
+            let limiter = builder.build().expect("a valid policy");
+            says += &shown(&limiter.acquire("a").await.expect("a permit"));
+            let (layer, middleware) = (
+                ThrottleLayer::new(limiter.clone()),
+                ThrottleMiddleware::new(limiter.clone()),
+            );
+            says += &(shown(&limiter) + &shown(&layer) + &shown(&middleware));
+            says += &shown(&limiter.policy());
+            // The user is gone when the connection is made anew.
+            server.restart();
+            says += &everything(&until_it_fails(&limiter).await);
+            server.command::<()>(&["ACL", "SETUSER", "user", "on", &rule, "~*", "&*", "+@all"]);
+        }
+        assert_hidden(&says, password);
+    }
+}
+
+async fn until_it_fails(limiter: &tower_throttle::Limiter) -> tower_throttle::Error {
+    bounded(async {
+        loop {
+            if let Err(error) = limiter
+                .acquire("b")
+                .max_wait(std::time::Duration::ZERO)
+                .await
+                && error.is_store()
+            {
+                return error;
+            }
+        }
+    })
+    .await
+}
