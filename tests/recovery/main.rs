@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clocks;
 mod load;
 mod losses;
 mod quiet;

@@ -1,10 +1,13 @@
 //! The calls of the scripts; what they take stands in the Lua files.
 
+use std::sync::Arc;
+
 use hashbrown::HashSet;
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use super::script::Scripts;
+use super::host_clock::HostClock;
+use super::script::{Kind, Scripts};
 use crate::algorithm::Rule;
 use crate::algorithm::state::FEW;
 use crate::key::Key;
@@ -21,6 +24,8 @@ const FAR: u64 = 1 << 53;
 pub(super) struct Asking {
     scripts: &'static Scripts,
     names: Names,
+    /// In place of the server's.
+    clock: Option<Arc<HostClock>>,
     /// Of what tells when the store was born, if there is evidence.
     born: Option<String>,
     /// What the keys of one limiter have in common.
@@ -38,14 +43,26 @@ pub(super) struct Asking {
 pub(super) struct Packed(SmallVec<[u8; 80]>);
 
 impl Asking {
-    pub(super) fn new(prefix: &str, reserve: &Reserve<'_>, peek: bool) -> Self {
+    pub(super) fn new(
+        prefix: &str,
+        reserve: &Reserve<'_>,
+        peek: bool,
+        clock: Option<Arc<HostClock>>,
+        tag: impl FnOnce(&str) -> Option<String>,
+    ) -> Self {
         let rules = reserve.policy.rules();
         // Who only looks does not put the store to the test.
         let evidence = reserve.evidence.filter(|_| !peek);
+        let kind = Kind {
+            is_strict: evidence.is_some(),
+            is_told_the_time: clock.is_some(),
+        };
+        let names = names::of(prefix, reserve.policy, reserve.key);
         Self {
-            scripts: Scripts::of(rules, evidence.is_some()),
-            names: names::of(prefix, reserve.policy, reserve.key),
-            born: evidence.map(|_| names::born(prefix)),
+            scripts: Scripts::of(rules, kind),
+            clock,
+            born: evidence.map(|_| names::born(prefix, tag(names.aside()))),
+            names,
             terms: Packed::terms(rules, &reserve.terms()),
             packed_asks: Packed::asks(reserve.not_before, evidence, reserve.asks, peek),
             asks: SmallVec::from_slice(reserve.asks),
@@ -104,7 +121,24 @@ pub(super) fn reserve(all: &[Box<Asking>], scripts: &Scripts) -> Cmd {
         call.arg(&group[0].terms.of_keys(group.len())[..]);
         call.arg(group[0].packed_asks.bytes());
     }
+    // Now, and not when they asked.
+    let clock = all.first().and_then(|asking| asking.clock.as_ref());
+    with_time(&mut call, clock.map(|it| &**it));
     call
+}
+
+/// Scripts that are told the time have it as their last argument.
+fn with_time(call: &mut Cmd, clock: Option<&HostClock>) {
+    if let Some(clock) = clock {
+        call.arg(clock.now());
+    }
+}
+
+fn told_the_time(clock: Option<&HostClock>) -> Kind {
+    Kind {
+        is_told_the_time: clock.is_some(),
+        ..Kind::default()
+    }
 }
 
 /// Whether all states are short logs, each of another key: what is read at once is not read anew after a
@@ -133,15 +167,16 @@ impl Errand {
         }
     }
 
-    pub(super) fn release(prefix: &str, release: &Release<'_>) -> Self {
+    pub(super) fn release(prefix: &str, release: &Release<'_>, clock: Option<&HostClock>) -> Self {
         let rules = release.policy.rules();
-        let scripts = Scripts::of(rules, false);
+        let scripts = Scripts::of(rules, told_the_time(clock));
         let names = names::of(prefix, release.policy, release.key);
         let mut call = redis::cmd("EVALSHA");
         call.arg(scripts.release.sha()).arg(names.len());
         call.arg(names.all());
         call.arg(Packed::rules(rules).bytes());
         call.arg(Packed::slots(release.slots).bytes());
+        with_time(&mut call, clock);
         Self::of(&names, Some(scripts), call)
     }
 
@@ -151,9 +186,10 @@ impl Errand {
         key: &Key,
         word: Word,
         channel: &str,
+        clock: Option<&HostClock>,
     ) -> Self {
         let rules = policy.rules();
-        let scripts = Scripts::of(rules, false);
+        let scripts = Scripts::of(rules, told_the_time(clock));
         let names = names::of(prefix, policy, key);
         let mut call = redis::cmd("EVALSHA");
         call.arg(scripts.heed.sha()).arg(names.len());
@@ -161,6 +197,7 @@ impl Errand {
         call.arg(Packed::rules(rules).bytes());
         call.arg(Packed::word(word).bytes());
         call.arg(channel).arg(notices::whom(policy, key));
+        with_time(&mut call, clock);
         Self::of(&names, Some(scripts), call)
     }
 

@@ -12,6 +12,7 @@ use self::calls::{Asking, Errand};
 use self::courier::Couriers;
 use self::failure::Failure;
 use self::given::Given;
+use self::host_clock::HostClock;
 use self::notices::{Ear, Notices, Subscription};
 use self::server::Server;
 use self::transaction::Transactions;
@@ -29,6 +30,7 @@ mod connect;
 mod courier;
 mod failure;
 mod given;
+mod host_clock;
 mod lease;
 mod link;
 mod names;
@@ -101,6 +103,8 @@ pub struct RedisStore {
     ear: Option<Arc<Ear>>,
     prefix: Arc<str>,
     timeout: Duration,
+    /// In place of the server's.
+    clock: Option<Arc<HostClock>>,
 }
 
 impl RedisStore {
@@ -145,9 +149,31 @@ impl RedisStore {
             let problem = "is false, which takes a store that makes its own connections";
             return Err(BuildError::new("scripting", problem));
         }
-        let transactions = || Arc::new(Transactions::new(server.clone()));
+        let transactions = || Arc::new(Transactions::new(server.clone(), self.clock.clone()));
         self.transactions = (!scripting).then(transactions);
         Ok(self)
+    }
+
+    /// Takes the time from the hosts, for servers that do not tell it: a user without `TIME`, or a proxy.
+    /// Default: `true`, from the server.
+    ///
+    /// The quotas are then as exact as the hosts' clocks: if those of any two processes that share a quota
+    /// differ by D at most, no more than N depart in any window that is shorter by D. With a
+    /// [`buffer`](crate::LimiterBuilder::buffer) of D, that is any window, at the price of the buffer. Keep the
+    /// clocks together by NTP, which makes D some milliseconds. All who share a quota have to do the same.
+    ///
+    /// Within a process, the clock never goes back: if somebody sets it back by more than the requests
+    /// wait, nothing departs until it has caught up. If it is set forward, departures that still count are
+    /// forgotten.
+    #[must_use]
+    pub fn server_time(mut self, server_time: bool) -> Self {
+        self.clock = (!server_time).then(Arc::default);
+        if self.transactions.is_some() {
+            let server = self.couriers.server().clone();
+            let transactions = Transactions::new(server, self.clock.clone());
+            self.transactions = Some(Arc::new(transactions));
+        }
+        self
     }
 
     /// Sets how long to wait for an answer. Default: 1 s.
@@ -165,6 +191,7 @@ impl RedisStore {
             ear: None,
             prefix: "throttle".into(),
             timeout: Duration::from_secs(1),
+            clock: None,
         }
     }
 
@@ -202,7 +229,10 @@ impl RedisStore {
         }
         let deadline = self.deadline();
         let Some(transactions) = self.transactions.clone() else {
-            let asking = Box::new(Asking::new(&self.prefix, reserve, peek));
+            let server = self.couriers.server();
+            let tag = |name: &str| server.tag(server.place(name));
+            let asking = Asking::new(&self.prefix, reserve, peek, self.clock.clone(), tag);
+            let asking = Box::new(asking);
             return Reply::pending(self.couriers.clone().ask(asking, deadline));
         };
         let Reserve { key, policy, .. } = *reserve;
@@ -214,13 +244,16 @@ impl RedisStore {
         };
         let (asks, rules) = (Asks::from(reserve.asks), Rules::from(policy.rules()));
         let evidence = reserve.evidence.filter(|_| !peek).cloned();
-        let born = evidence.as_ref().map(|_| names::born(&self.prefix));
-        let lane = server.lane(server.place(names.aside()));
+        let place = server.place(names.aside());
+        let tag = || server.tag(place);
+        let born = evidence.as_ref().map(|_| names::born(&self.prefix, tag()));
+        let (lane, clock) = (server.lane(place), self.clock.clone());
         Reply::pending(async move {
             let names = names.all();
-            let (reserved, clock) = if peek {
+            let (reserved, connection) = if peek {
                 let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks, false);
-                transaction::look(&*server, names, &rules, deadline, answer).await?
+                let clock = clock.as_deref();
+                transaction::look(&*server, names, &rules, clock, deadline, answer).await?
             } else {
                 let answer = |ledger: &mut Ledger, now, born| {
                     let lacks = |evidence| ledger.doubt(now, evidence, born);
@@ -232,7 +265,13 @@ impl RedisStore {
                     transactions.change_of_a_known_age(names, born, &rules, deadline, answer);
                 reserving.await?
             };
-            Ok(reserved.by_clock(lane, clock))
+            Ok(match clock {
+                Some(_) => Reserved {
+                    clock: HostClock::READING,
+                    ..reserved
+                },
+                None => reserved.by_clock(lane, connection),
+            })
         })
     }
 }
@@ -248,7 +287,8 @@ impl Store for RedisStore {
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         let Release { key, policy, slots } = *release;
         let Some(transactions) = self.transactions.clone() else {
-            return self.run(Errand::release(&self.prefix, release));
+            let clock = self.clock.as_deref();
+            return self.run(Errand::release(&self.prefix, release, clock));
         };
         let names = names::of(&self.prefix, policy, key);
         let (slots, rules, deadline) =
@@ -268,20 +308,22 @@ impl Store for RedisStore {
         let (couriers, deadline) = (self.couriers.clone(), self.deadline());
         let channel = notices::channel(&self.prefix);
         let Some(transactions) = self.transactions.clone() else {
-            let errand = Errand::heed(&self.prefix, policy, key, word, &channel);
+            let clock = self.clock.as_deref();
+            let errand = Errand::heed(&self.prefix, policy, key, word, &channel, clock);
             return Reply::pending(async move {
                 let answer = couriers.run(errand, deadline).await;
                 reply::notice(answer.map_err(Failure::explain)?)
             });
         };
         let names = names::of(&self.prefix, policy, key);
-        let (policy, key) = (policy.clone(), key.clone());
+        let (policy, key, clock) = (policy.clone(), key.clone(), self.clock.clone());
         Reply::pending(async move {
             let heed = |ledger: &mut Ledger, now| ledger.heed(now, word);
             let names = names.all();
             if word == Word::None {
                 let server = &**couriers.server();
-                let looking = transaction::look(server, names, policy.rules(), deadline, heed);
+                let (rules, clock) = (policy.rules(), clock.as_deref());
+                let looking = transaction::look(server, names, rules, clock, deadline, heed);
                 return looking.await.map(|(notice, _)| notice);
             }
             let heeding = transactions.change(names, policy.rules(), deadline, heed);

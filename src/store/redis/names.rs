@@ -52,9 +52,12 @@ pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> Names {
     Names(names)
 }
 
-/// The name of what tells since when a store knows of everything.
-pub(super) fn born(prefix: &str) -> String {
-    format!("{prefix}:born")
+/// The name of what tells since when a store, or what holds the keys of this tag, knows of everything.
+pub(super) fn born(prefix: &str, tag: Option<String>) -> String {
+    match tag {
+        None => format!("{prefix}:born"),
+        Some(tag) => format!("{prefix}:{{{tag}}}:born"),
+    }
 }
 
 /// A name that has the key between its braces, as all of its names do.

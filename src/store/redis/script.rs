@@ -9,6 +9,11 @@ use redis::Cmd;
 use crate::algorithm::Rule;
 
 const START: &str = include_str!("start.lua");
+
+/// How it ends.
+const ASK_FOR_THE_TIME: &str =
+    "local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]\n";
+
 const QUOTAS: &str = include_str!("quotas.lua");
 const BORN: &str = include_str!("born.lua");
 const DOUBT: &str = include_str!("doubt.lua");
@@ -56,8 +61,16 @@ pub(super) struct Scripts {
     pub(super) reserve: Script,
     pub(super) release: Script,
     pub(super) heed: Script,
-    /// Whether reservations come with evidence of what is recorded.
+    pub(super) kind: Kind,
+}
+
+/// What the scripts are told besides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// With a reservation, evidence of what is recorded.
     pub(super) is_strict: bool,
+    /// The time, as their last argument: they do not ask the server for it.
+    pub(super) is_told_the_time: bool,
 }
 
 /// A script and what the server calls it.
@@ -68,12 +81,12 @@ pub(super) struct Script {
 
 impl Scripts {
     /// The scripts for these rules.
-    pub(super) fn of(rules: &[Rule], is_strict: bool) -> &'static Self {
-        static KNOWN: [OnceLock<Scripts>; 2 << ALGORITHMS.len()] =
-            [const { OnceLock::new() }; 2 << ALGORITHMS.len()];
+    pub(super) fn of(rules: &[Rule], kind: Kind) -> &'static Self {
+        static KNOWN: [OnceLock<Scripts>; 4 << ALGORITHMS.len()] =
+            [const { OnceLock::new() }; 4 << ALGORITHMS.len()];
         let mixture = mixture(rules);
-        let place = 2 * mixture + usize::from(is_strict);
-        KNOWN[place].get_or_init(|| Self::new(mixture, is_strict))
+        let place = 4 * mixture + 2 * usize::from(kind.is_strict);
+        KNOWN[place + usize::from(kind.is_told_the_time)].get_or_init(|| Self::new(mixture, kind))
     }
 
     /// What loads them.
@@ -84,20 +97,22 @@ impl Scripts {
     /// The scripts, with the time as their last argument and keys that do not expire by the real one.
     #[cfg(test)]
     pub(super) fn told_the_time(rules: &[Rule]) -> Self {
-        Self::new(mixture(rules), false).tell_the_time()
+        Self::told(rules, false)
     }
 
     /// The same, which take evidence.
     #[cfg(test)]
     pub(super) fn strict_and_told_the_time(rules: &[Rule]) -> Self {
-        Self::new(mixture(rules), true).tell_the_time()
+        Self::told(rules, true)
     }
 
     #[cfg(test)]
-    fn tell_the_time(self) -> Self {
-        let mut scripts = self;
-        let time = "local now = time[1] * 1000000 + time[2]";
-        scripts.replace(time, "local now = tonumber(table.remove(ARGV))");
+    fn told(rules: &[Rule], is_strict: bool) -> Self {
+        let kind = Kind {
+            is_strict,
+            is_told_the_time: true,
+        };
+        let mut scripts = Self::new(mixture(rules), kind);
         let lifetime = "math.max(math.ceil((expires - now) / 1000), 0) + 1";
         scripts.replace(lifetime, "600000");
         scripts.replace("math.ceil(life / 1000) + 1", "600000");
@@ -129,26 +144,34 @@ impl Scripts {
         }
     }
 
-    fn new(mixture: Mixture, is_strict: bool) -> Self {
+    fn new(mixture: Mixture, kind: Kind) -> Self {
         let ledger = ledger(mixture);
         // The ledger alone knows what to do with evidence.
-        let (common_case, born, doubt) = if is_strict {
+        let (common_case, born, doubt) = if kind.is_strict {
             ("", BORN, DOUBT)
         } else {
             (common_case(mixture), "", "")
+        };
+        let start = if kind.is_told_the_time {
+            START.replace(
+                ASK_FOR_THE_TIME,
+                "local now = tonumber(table.remove(ARGV))\n",
+            )
+        } else {
+            START.to_owned()
         };
         let script = |text: &str| {
             let text = text.replace("--@common_case\n", common_case);
             let text = text.replace("--@born\n", born);
             let text = text.replace("--@doubt\n", doubt);
             let text = text.replace("--@quotas\n", QUOTAS);
-            Script::new([START, &text.replace("--@ledger\n", &ledger)].concat())
+            Script::new([&start, &*text.replace("--@ledger\n", &ledger)].concat())
         };
         Self {
             reserve: script(include_str!("reserve.lua")),
             release: script(include_str!("release.lua")),
             heed: script(include_str!("heed.lua")),
-            is_strict,
+            kind,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redis::aio::{ConnectionLike, PubSub};
-use redis::{Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::time::Instant;
 
 use super::failure::Failure;
@@ -13,11 +13,19 @@ use super::lease::Lease;
 use super::script::Scripts;
 use crate::store::StoreError;
 
+/// How often scripts are loaded for one call.
+const LOADS: usize = 8;
+
 /// A server, or those of a cluster.
 pub(super) trait Server: Send + Sync {
     /// Where the keys of this name's tag are: those of one call have to be at the same place.
     fn place(&self, _name: &str) -> u16 {
         0
+    }
+
+    /// What a name has between its braces that is to be at this place, if there are several.
+    fn tag(&self, _place: u16) -> Option<String> {
+        None
     }
 
     /// A number of the server at this place, as far as is known: what others ask of the same need not wait
@@ -109,16 +117,25 @@ impl<'a> Call<'a> {
         before: Option<&Cmd>,
         connection: &mut impl ConnectionLike,
     ) -> RedisResult<Value> {
-        const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
         let first = match before {
             None => self.command.query_async(connection).await,
             Some(_) => self.pipe(before).query_async(connection).await.map(only),
         };
         match (first, self.scripts) {
-            (Err(error), Some(scripts)) if error.kind() == UNKNOWN => {
+            (Err(error), Some(scripts)) if is_unknown(&error) => {
                 let loads = scripts.loads();
                 let pipe = self.pipe(loads.iter().chain(before));
-                pipe.query_async(connection).await.map(only)
+                let mut answer = pipe.query_async(connection).await;
+                for _ in 1..LOADS {
+                    match &answer {
+                        // Somebody has flushed them in between.
+                        Err(error) if is_unknown(error) => {
+                            answer = pipe.query_async(connection).await;
+                        }
+                        _ => break,
+                    }
+                }
+                answer.map(only)
             }
             (answer, _) => answer,
         }
@@ -132,6 +149,14 @@ impl<'a> Call<'a> {
         pipe.add_command(self.command.clone());
         pipe
     }
+}
+
+/// Whether the server does not know the script: then it has done nothing.
+fn is_unknown(error: &RedisError) -> bool {
+    const UNKNOWN: ServerErrorKind = ServerErrorKind::NoScript;
+    let errors = || error.clone().into_server_errors();
+    error.kind() == ErrorKind::Server(UNKNOWN)
+        || errors().is_some_and(|all| all.iter().any(|(_, it)| it.kind() == Some(UNKNOWN)))
 }
 
 fn only((value,): (Value,)) -> Value {

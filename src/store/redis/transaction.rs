@@ -10,6 +10,7 @@ use redis::{FromRedisValue, Pipeline, RedisResult, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::failure::{Failure, explain_look};
+use super::host_clock::HostClock;
 use super::lease::Lease;
 use super::pause;
 use super::server::Server;
@@ -35,6 +36,8 @@ const TURNS: usize = 64;
 /// take turns, so that only other processes get into their way.
 pub(super) struct Transactions {
     server: Arc<dyn Server>,
+    /// In place of the server's.
+    clock: Option<Arc<HostClock>>,
     turns: [tokio::sync::Mutex<()>; TURNS],
     hasher: RandomState,
 }
@@ -47,9 +50,10 @@ struct Snapshot {
 
 impl Transactions {
     /// On a server to which further connections can be made.
-    pub(super) fn new(server: Arc<dyn Server>) -> Self {
+    pub(super) fn new(server: Arc<dyn Server>, clock: Option<Arc<HostClock>>) -> Self {
         Self {
             server,
+            clock,
             turns: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
             hasher: RandomState::new(),
         }
@@ -95,7 +99,8 @@ impl Transactions {
                 sleep(pause::before(attempt, FIRST_PAUSE, LONGEST_PAUSE)).await;
             }
             let mut lease = opener.lease(place, deadline).await?;
-            let mut snapshot = match snapshot(&mut lease, &all, deadline).await {
+            let clock = self.clock.as_deref();
+            let mut snapshot = match snapshot(&mut lease, &all, clock, deadline).await {
                 Ok(snapshot) => snapshot,
                 Err(failure) if opener.has_moved(place, &failure) => continue,
                 // There is no harm in asking again.
@@ -139,15 +144,16 @@ pub(super) async fn look<T>(
     server: &dyn Server,
     names: &[String],
     rules: &[Rule],
+    clock: Option<&HostClock>,
     deadline: Instant,
     look: impl FnOnce(&mut Ledger, u64) -> T,
 ) -> Result<(T, u64), StoreError> {
     let mut pipe = redis::pipe();
     pipe.atomic();
-    let reads = with_reads(&mut pipe, names);
+    let reads = with_reads(&mut pipe, names, clock.is_none());
     let answer = server.look(server.place(&names[0]), reads, deadline).await;
     let answer = answer.map_err(Failure::explain_look)?;
-    let snapshot = Snapshot::of(answer.value).map_err(explain_look)?;
+    let snapshot = Snapshot::of(answer.value, clock).map_err(explain_look)?;
     let mut ledger = read(names, rules, &snapshot)?;
     Ok((look(&mut ledger, snapshot.now), answer.number))
 }
@@ -156,18 +162,26 @@ pub(super) async fn look<T>(
 async fn snapshot(
     lease: &mut Lease,
     names: &[&str],
+    clock: Option<&HostClock>,
     deadline: Instant,
 ) -> Result<Snapshot, Failure> {
     let mut pipe = redis::pipe();
     // What an earlier look watched is of no interest.
     pipe.cmd("UNWATCH").ignore();
     pipe.cmd("WATCH").arg(names).ignore();
-    let answers = lease.pipe(with_reads(&mut pipe, names), deadline).await?;
-    Snapshot::of(answers).map_err(Failure::Answered)
+    let reads = with_reads(&mut pipe, names, clock.is_none());
+    let answers = lease.pipe(reads, deadline).await?;
+    Snapshot::of(answers, clock).map_err(Failure::Answered)
 }
 
-fn with_reads<'a, N: redis::ToRedisArgs>(pipe: &'a mut Pipeline, names: &[N]) -> &'a mut Pipeline {
-    pipe.cmd("TIME");
+fn with_reads<'a, N: redis::ToRedisArgs>(
+    pipe: &'a mut Pipeline,
+    names: &[N],
+    time: bool,
+) -> &'a mut Pipeline {
+    if time {
+        pipe.cmd("TIME");
+    }
     for name in names {
         pipe.cmd("GET").arg(name);
     }
@@ -189,12 +203,18 @@ impl Snapshot {
         self.now
     }
 
-    fn of(answers: Vec<Value>) -> RedisResult<Self> {
+    fn of(answers: Vec<Value>, clock: Option<&HostClock>) -> RedisResult<Self> {
         let mut answers = answers.into_iter();
-        let time = answers.next().unwrap_or(Value::Nil);
-        let (seconds, micros) = <(u64, u64)>::from_redis_value(time)?;
+        let now = match clock {
+            Some(clock) => clock.now(),
+            None => {
+                let time = answers.next().unwrap_or(Value::Nil);
+                let (seconds, micros) = <(u64, u64)>::from_redis_value(time)?;
+                seconds * 1_000_000 + micros
+            }
+        };
         Ok(Self {
-            now: seconds * 1_000_000 + micros,
+            now,
             values: answers
                 .map(Option::from_redis_value)
                 .collect::<Result<_, _>>()?,

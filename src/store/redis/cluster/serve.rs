@@ -21,6 +21,10 @@ impl Server for Cluster {
         slots::of(name)
     }
 
+    fn tag(&self, place: u16) -> Option<String> {
+        Some(slots::tag(place))
+    }
+
     fn lane(&self, place: u16) -> u64 {
         self.0.map.read().node(place).map_or(0, |it| it.id)
     }

@@ -1,5 +1,7 @@
 //! Which server of a cluster holds what: [`Ranges`], and the slot of a name.
 
+use std::sync::OnceLock;
+
 use crc::{CRC_16_XMODEM, Crc};
 use redis::{FromRedisValue, Value};
 
@@ -25,6 +27,28 @@ pub(super) fn of(name: &str) -> u16 {
         _ => name,
     };
     SUM.checksum(hashed.as_bytes()) % SLOTS
+}
+
+/// A tag of this slot: a number, as short as there is one.
+pub(super) fn tag(slot: u16) -> String {
+    static TAGS: OnceLock<Vec<Option<u32>>> = OnceLock::new();
+    let tags = TAGS.get_or_init(|| {
+        let mut tags = vec![None; usize::from(SLOTS)];
+        let mut left = tags.len();
+        for number in 0_u32.. {
+            let tag = &mut tags[usize::from(of(&number.to_string()))];
+            if tag.is_none() {
+                *tag = Some(number);
+                left -= 1;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        tags
+    });
+    let tag = tags.get(usize::from(slot)).copied().flatten();
+    tag.unwrap_or_default().to_string()
 }
 
 /// What a server at `host` has answered to `CLUSTER SLOTS`. It leaves a host open that it does not know, as
@@ -83,6 +107,13 @@ mod tests {
             ("{user1000}.following", 3_443),
         ] {
             assert_eq!(of(name), slot, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_tag() {
+        for slot in 0..SLOTS {
+            assert_eq!(of(&format!("throttle:{{{}}}:born", tag(slot))), slot);
         }
     }
 

@@ -270,7 +270,8 @@ impl Parcel {
 
     fn asking(&self, policies: &[Policy]) -> Box<Asking> {
         let (key, policy) = (self.key(), &policies[self.place.0]);
-        Box::new(Asking::new(PREFIX, &self.reserve(&key, policy), self.peek))
+        let reserve = self.reserve(&key, policy);
+        Box::new(Asking::new(PREFIX, &reserve, self.peek, None, |_| None))
     }
 }
 

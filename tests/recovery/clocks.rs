@@ -1,0 +1,106 @@
+//! The server's clock is set, while it runs.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::load::Load;
+use super::support::redis_server::{RedisServer, redis_6_2};
+use super::{LIMIT, MAX_WAIT, WINDOW, strict};
+
+/// A server whose clock is `libfaketime`'s: that takes one which does without jemalloc, as this one does.
+struct Settable {
+    server: RedisServer,
+    dir: TempDir,
+}
+
+impl Settable {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (wrapper, clock) = (dir.path().join("server"), dir.path().join("clock"));
+        fs::write(&clock, "+0").expect("a new file");
+        let script = format!(
+            "#!/bin/sh\nexec env LD_PRELOAD={} FAKETIME_TIMESTAMP_FILE={} FAKETIME_NO_CACHE=1 \
+             FAKETIME_DONT_FAKE_MONOTONIC=1 {} \"$@\"\n",
+            libfaketime().display(),
+            clock.display(),
+            redis_6_2().display(),
+        );
+        fs::write(&wrapper, script).expect("a new file");
+        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700)).expect("our own file");
+        let server = RedisServer::start_as(wrapper, |_| Vec::new());
+        Self { server, dir }
+    }
+
+    /// So many seconds ahead of the true time, or behind it.
+    fn set(&self, seconds: i64) {
+        let (new, clock) = (self.dir.path().join("new"), self.dir.path().join("clock"));
+        fs::write(&new, format!("{seconds:+}")).expect("a new file");
+        // At once, lest the server reads half of it.
+        fs::rename(new, clock).expect("our own files");
+    }
+
+    fn seconds(&self) -> i64 {
+        let (seconds, _): (i64, i64) = self.server.command(&["TIME"]);
+        seconds
+    }
+}
+
+/// `$LIBFAKETIME`, or where Debian has it, or what `scripts/redis` has brought.
+fn libfaketime() -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/faketime/usr/lib");
+    let directories = [Path::new("/usr/lib").to_owned(), target];
+    let machines = directories.iter().filter_map(|it| fs::read_dir(it).ok());
+    let machines = machines.flatten().flatten().map(|machine| machine.path());
+    let brought = machines.map(|machine| machine.join("faketime/libfaketime.so.1"));
+    let known = env::var_os("LIBFAKETIME").map(PathBuf::from);
+    let mut all = known.into_iter().chain(brought);
+    let missing = "there is no libfaketime: set LIBFAKETIME, or let `source scripts/redis && find_others` bring it";
+    all.find(|place| place.exists()).expect(missing)
+}
+
+/// Never more than the quota allows, and never a stall longer than the longest wait and a window, but for
+/// what it takes on a busy machine.
+async fn survives(changes: &[i64]) {
+    let settable = Settable::start();
+    let mut load = Load::new();
+    for _ in 0..3 {
+        load.add(&strict(&settable.server).await);
+    }
+    load.goes_on(LIMIT as usize * 3).await;
+    let start = settable.seconds();
+    for &seconds in changes {
+        settable.set(seconds);
+        let stall = load.goes_on(1).await;
+        assert!(
+            stall < MAX_WAIT + WINDOW + Duration::from_secs(3),
+            "{stall:?}"
+        );
+        load.goes_on(LIMIT as usize * 4).await;
+    }
+    assert!(
+        (settable.seconds() - start - changes[changes.len() - 1]).abs() < 100,
+        "it was set"
+    );
+    let history = load.history().await;
+    history.assert_at_most(LIMIT.into(), WINDOW);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_by_an_hour() {
+    survives(&[-3_600, -7_200]).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_by_less_than_anybody_waits() {
+    survives(&[-1, -2, -3]).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_forward() {
+    survives(&[1, 3_600]).await;
+}
