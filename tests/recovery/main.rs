@@ -4,6 +4,7 @@
 mod support;
 
 mod clocks;
+mod deployments;
 mod load;
 mod losses;
 mod quiet;
