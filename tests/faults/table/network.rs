@@ -62,6 +62,12 @@ pub(super) const FAULTS: &[Fault] = &[
         ..Fault::PLAIN
     },
     Fault {
+        name: "half-open connections",
+        inject: |stage| stage.proxies.iter().for_each(Proxy::swallow),
+        heal: |stage| stage.proxies.iter().for_each(Proxy::heal),
+        ..Fault::PLAIN
+    },
+    Fault {
         name: "connections refused",
         inject: |stage| {
             stage.proxies.iter().for_each(Proxy::refuse);
