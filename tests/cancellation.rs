@@ -69,7 +69,7 @@ fn assert_bounded_and_busy(departed: impl IntoIterator<Item = Duration>) {
     let allowed = f64::from(LIMIT) / WINDOW.as_secs_f64();
     let share = rate / allowed;
     assert!(
-        share >= 0.95,
+        share >= 0.9,
         "{:.1}% of the rate, {} departures",
         share * 100.0,
         history.len()

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::load::{PATIENCE, Part};
 use crate::support::child::{self, Child};
+use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
 use crate::support::redis_server::RedisServer;
+use crate::support::sentinel::Sentinels;
 use crate::tally::Tally;
 use crate::upstream::{Arrival, Upstream};
 
@@ -22,6 +24,9 @@ pub(crate) struct Stage {
     pub(crate) proxies: Vec<Proxy>,
     /// Where each process connects to.
     pub(crate) urls: Vec<String>,
+    /// Servers that name or hold the primary in place of the first one, where the stage has them.
+    pub(crate) sentinels: Option<Sentinels>,
+    pub(crate) cluster: Option<Cluster>,
     /// `None` where one was killed.
     pub(crate) processes: Vec<Option<Process>>,
     /// What runs beside the load, and ends when it is put right.
@@ -47,6 +52,26 @@ impl Stage {
         Self::with(vec![RedisServer::start_with(arguments)])
     }
 
+    /// The primary that sentinels name.
+    pub(crate) fn sentinels() -> Self {
+        let sentinels = Sentinels::start();
+        Self {
+            urls: vec![sentinels.urls().join(","); PROCESSES],
+            sentinels: Some(sentinels),
+            ..Self::new(&[])
+        }
+    }
+
+    /// A cluster.
+    pub(crate) fn cluster() -> Self {
+        let cluster = Cluster::start();
+        Self {
+            urls: vec![cluster.urls().join(","); PROCESSES],
+            cluster: Some(cluster),
+            ..Self::new(&[])
+        }
+    }
+
     /// The first of these servers is the primary.
     pub(crate) fn with(servers: Vec<RedisServer>) -> Self {
         let port = servers[0].port();
@@ -55,6 +80,8 @@ impl Stage {
             urls: proxies.iter().map(Proxy::url).collect(),
             proxies,
             servers,
+            sentinels: None,
+            cluster: None,
             processes: Vec::new(),
             beside: Vec::new(),
             losses: Arc::default(),

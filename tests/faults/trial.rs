@@ -17,7 +17,7 @@ use crate::upstream::{Arrival, now};
 /// The most connections that a process may make because of a fault, and for each second of it: not one for
 /// each request that fails.
 const CONNECTIONS: usize = 10;
-const CONNECTIONS_PER_SECOND: f64 = 30.0;
+const CONNECTIONS_PER_SECOND: f64 = 10.0;
 
 /// The most calls that the line of a key may make for each second of a fault, beside one for each request.
 const CALLS_PER_SECOND: f64 = 10.0;

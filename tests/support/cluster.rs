@@ -86,6 +86,15 @@ impl Cluster {
         self.servers.iter().position(at).expect("one of ours")
     }
 
+    /// Waits until another server than this one holds a name.
+    pub(crate) fn fails_over(&self, name: &str, from: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.primary_of(name) == from {
+            assert!(Instant::now() < deadline, "there is no failover");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Names of keys, each of another primary.
     pub(crate) fn keys_of_each(&self) -> [String; 3] {
         let mut keys: Vec<(usize, String)> = Vec::new();

@@ -1,5 +1,6 @@
 //! All faults, each a few lines.
 
+mod deployments;
 mod memory;
 mod network;
 mod outage;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
         process::FAULTS,
         outage::FAULTS,
         recovery::FAULTS,
+        deployments::FAULTS,
     ]
     .into_iter()
     .flatten()

@@ -23,7 +23,7 @@ const fn strict(name: &'static str, fault: Fault) -> Fault {
     }
 }
 
-fn be_strict(limiter: LimiterBuilder) -> LimiterBuilder {
+pub(super) fn be_strict(limiter: LimiterBuilder) -> LimiterBuilder {
     limiter.recovery(Recovery::Strict)
 }
 
