@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Whether anything is to come that takes time.
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         let is_busy = |process: &Process| {
             !process.calls.is_empty()
                 || !process.answers.is_empty()

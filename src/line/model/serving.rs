@@ -66,8 +66,7 @@ impl World {
         else {
             unreachable!("only those come here");
         };
-        let policy = setup.policy();
-        let mut terms = terms(&policy, *guard, *least_guard, *round_trip, *not_before);
+        let mut terms = terms(&self.policy, *guard, *least_guard, *round_trip, *not_before);
         let margin = terms.margin;
         if setup.fault == Some(Fault::RecordsNoGuard) {
             (terms.margin, terms.least_margin) = (0, 0);
@@ -141,7 +140,7 @@ impl World {
     fn release(&mut self, setup: &Setup, p: usize, slots: &[Slot]) {
         let mut slots = slots.to_vec();
         if setup.fault == Some(Fault::RecordsNoGuard) {
-            let margin = micros(setup.policy().guard());
+            let margin = micros(self.policy.guard());
             slots.iter_mut().for_each(|slot| slot.record -= margin);
         }
         let now = self.now();

@@ -1,5 +1,6 @@
 //! The whole: [`World`], the store's ledger and the processes, and all that can happen next.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::actions::Action;
@@ -21,6 +22,7 @@ pub(super) struct World {
     pub(super) tick: u64,
     length: Duration,
     pub(super) window: u64,
+    pub(super) policy: Arc<Policy>,
     pub(super) ledger: Ledger,
     pub(super) processes: Vec<Process>,
     pub(super) left: May,
@@ -59,7 +61,7 @@ pub(super) enum Owner {
 
 impl World {
     pub(super) fn new(setup: &Setup) -> Self {
-        let policy = setup.policy();
+        let policy = Arc::new(setup.policy());
         let new = |&requests: &usize| Process::new(requests, policy.guard());
         let mut world = Self {
             tick: 0,
@@ -67,6 +69,7 @@ impl World {
             window: micros(setup.window()),
             ledger: Ledger::new(policy.rules()),
             processes: setup.requests.iter().map(new).collect(),
+            policy: policy.clone(),
             left: setup.may,
             departed: Vec::new(),
             handed: Vec::new(),
@@ -131,7 +134,8 @@ impl World {
 
     /// Whether nothing can happen any more.
     pub(super) fn is_over(&self, setup: &Setup) -> bool {
-        if !self.broken.is_empty() {
+        let can_time_pass = self.waits() && !self.is_anybody_due();
+        if !self.broken.is_empty() || can_time_pass {
             return false;
         }
         let mut actions = Vec::new();
@@ -206,7 +210,7 @@ impl World {
                 }
             }
             Action::Forget => {
-                self.ledger = Ledger::new(setup.policy().rules());
+                self.ledger = Ledger::new(self.policy.rules());
                 self.handed.clear();
             }
         }
