@@ -74,7 +74,7 @@ impl Epoch {
                 told => told,
             },
         };
-        self.hear(key, answer.map_err(Error::store)?);
+        self.hear(key, answer.map_err(Error::store)?.with_pause());
         Ok(())
     }
 

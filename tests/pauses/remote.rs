@@ -10,7 +10,7 @@ use tower_throttle::store::{
     Listen, MemoryStore, Notice, Outcome, Release, Reply, Reserve, Reserved, Slot, Store,
     StoreError, Word,
 };
-use tower_throttle::{Policy, Quota};
+use tower_throttle::{Limiter, Policy, Quota};
 
 use crate::{MS, SECOND, build, departures, line, per_second};
 
@@ -144,6 +144,24 @@ async fn a_shorter_pause_by_other_quotas_leaves_the_longer_one() {
     limiter.pause("a", start + SECOND).await.expect("a pause");
     limiter.acquire("a").await.expect("a permit");
     assert!(start.elapsed() >= SECOND * 60, "{:?}", start.elapsed());
+}
+
+/// Its own word changes nothing then, and nobody tells it of the other's.
+#[tokio::test(start_paused = true)]
+async fn who_says_to_pause_stops_also_if_another_has_said_so_before() {
+    let store = Remote::default();
+    let quota = Quota::new(1, SECOND * 2 / 5);
+    let [one, other] =
+        [(); 2].map(|()| build(Limiter::builder().quota(quota).store(store.clone())));
+    let start = Instant::now();
+    let until = start + SECOND * 12;
+    other.acquire("a").await.expect("a permit");
+    // It knows nothing of the store's clock yet: its first slot is on the way.
+    let line = line(&one, 1).await;
+    other.pause("a", until).await.expect("a pause");
+    one.pause("a", until).await.expect("a pause");
+    let departures = departures(line).await;
+    assert!(departures[0] >= until, "{:?}", departures[0] - start);
 }
 
 #[tokio::test(start_paused = true)]

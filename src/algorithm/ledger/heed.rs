@@ -106,6 +106,16 @@ impl Notice {
             && (is_within_reach(self.until) || self.is_resumption() || self.is_quarantine())
     }
 
+    /// The same for whoever has said something that changed nothing, as there is a longer pause: that concerns the
+    /// slots that it holds, and it may not have been told of it yet.
+    pub(crate) fn with_pause(self) -> Self {
+        if self.until == 0 && self.now < self.paused {
+            let until = self.paused;
+            return Self { until, ..self };
+        }
+        self
+    }
+
     /// What it would have been if nobody had heard that a pause is over.
     pub(crate) fn resumption(now: u64) -> Self {
         Self {

@@ -81,6 +81,7 @@ impl Process {
             }
             Answer::Lost(Kind::Look(of)) if of == line => self.driver.looking = false,
             Answer::Heeded(notice) => {
+                let notice = notice.with_pause();
                 self.hear(notice, at);
                 return;
             }
