@@ -16,8 +16,8 @@ use tower_throttle::test_util::store_contract;
 use crate::promises::{self, LIMIT, PATIENCE, WINDOW};
 use crate::support::cluster::Cluster;
 use crate::support::errors::{assert_readable, bounded, everything};
+use crate::support::proxy::Proxy;
 use crate::support::redis_server::RedisServer;
-use crate::support::relay::Relay;
 
 async fn connect(cluster: &Cluster) -> RedisStore {
     let store = bounded(RedisStore::connect_cluster(cluster.urls())).await;
@@ -267,13 +267,13 @@ async fn slots_that_move_are_followed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_gone_is_not_flooded() {
     let mut cluster = Cluster::start();
-    let relay = Relay::start(cluster.servers[0].port()).await;
-    let store = bounded(RedisStore::connect_cluster([relay.url()])).await;
+    let proxy = Proxy::start(cluster.servers[0].port());
+    let store = bounded(RedisStore::connect_cluster([proxy.url()])).await;
     let store = store.expect("a connection").timeout(Duration::from_secs(1));
     let key = Key::from("a");
     bounded(store.check(&key)).await.expect("an answer");
     cluster.servers.iter_mut().for_each(RedisServer::kill9);
-    let before = relay.accepted();
+    let before = proxy.made();
     let until = Instant::now() + Duration::from_secs(3);
     let mut checks = 0;
     while Instant::now() < until {
@@ -282,7 +282,7 @@ async fn a_cluster_that_is_gone_is_not_flooded() {
         checks += 1;
         sleep(Duration::from_millis(1)).await;
     }
-    let asked = relay.accepted() - before;
+    let asked = proxy.made() - before;
     assert!(asked <= 20, "{asked} times");
     assert!(
         checks > 5 * asked,

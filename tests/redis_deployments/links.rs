@@ -11,8 +11,8 @@ use tower_throttle::{Limiter, Policy, Quota};
 
 use crate::promises::PATIENCE;
 use crate::support::errors::{assert_readable, bounded};
+use crate::support::proxy::Proxy;
 use crate::support::redis_server::RedisServer;
-use crate::support::relay::{Relay, Weather};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -29,8 +29,8 @@ async fn reserve(store: &RedisStore) -> Result<Reserved, StoreError> {
     bounded(store.reserve(&Reserve::new(&key, &policy))).await
 }
 
-async fn through(relay: &Relay) -> RedisStore {
-    let store = bounded(RedisStore::connect(&relay.url())).await;
+async fn through(proxy: &Proxy) -> RedisStore {
+    let store = bounded(RedisStore::connect(&proxy.url())).await;
     store.expect("a connection").timeout(SHORT)
 }
 
@@ -56,11 +56,13 @@ async fn recovers(store: &RedisStore) -> (Reserved, Vec<StoreError>) {
 #[tokio::test]
 async fn a_connection_that_is_half_open_is_replaced() {
     let server = RedisServer::start();
-    let relay = Relay::start(server.port()).await;
-    let store = through(&relay).await;
+    let proxy = Proxy::start(server.port());
+    let store = through(&proxy).await;
     recovers(&store).await;
-    let before = relay.accepted();
-    relay.turn(Weather::HalfOpen);
+    let before = proxy.made();
+    // What there is is dead; what is made from now on is not.
+    proxy.swallow();
+    proxy.heal();
     let error = reserve(&store).await.expect_err("nothing arrives");
     assert!(error.is_outcome_unknown(), "{error:?}");
     // None of those who waited for a sign of life was sent.
@@ -69,33 +71,35 @@ async fn a_connection_that_is_half_open_is_replaced() {
         !errors.iter().any(StoreError::is_outcome_unknown),
         "{errors:?}"
     );
-    assert!(relay.accepted() > before);
+    assert!(proxy.made() > before);
 }
 
 /// Slow as it is, the connection is good, and nobody takes it for dead.
 #[tokio::test]
 async fn a_server_that_is_late_keeps_its_connection() {
     let server = RedisServer::start();
-    let relay = Relay::start(server.port()).await;
-    let store = through(&relay).await;
+    let proxy = Proxy::start(server.port());
+    let store = through(&proxy).await;
     recovers(&store).await;
-    let before = relay.accepted();
+    let before = proxy.made();
     server.sigstop();
     let error = reserve(&store).await.expect_err("no answer in time");
     assert!(error.is_outcome_unknown(), "{error:?}");
     server.sigcont();
     recovers(&store).await;
-    assert_eq!(relay.accepted(), before);
+    assert_eq!(proxy.made(), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_floods_a_server_that_is_gone() {
     let server = RedisServer::start();
-    let relay = Relay::start(server.port()).await;
-    let store = through(&relay).await;
+    let proxy = Proxy::start(server.port());
+    let store = through(&proxy).await;
     recovers(&store).await;
-    let before = relay.accepted();
-    relay.turn(Weather::Closed);
+    let before = proxy.made();
+    // Nobody listens there.
+    proxy.lead_to(1);
+    proxy.cut();
     let until = Instant::now() + Duration::from_secs(2);
     let callers = (0..20).map(|_| async {
         let mut failures = 0;
@@ -107,25 +111,25 @@ async fn nobody_floods_a_server_that_is_gone() {
         failures
     });
     let failures: usize = join_all(callers).await.into_iter().sum();
-    let attempts = relay.accepted() - before;
+    let attempts = proxy.made() - before;
     // Those of the second connection, for pauses, included.
     assert!(attempts <= 40, "{attempts} attempts");
     assert!(
         failures > 20 * attempts,
         "{failures} failures and {attempts} attempts"
     );
-    relay.turn(Weather::Fair);
+    proxy.lead_to(server.port());
     recovers(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_share_an_attempt() {
     let server = RedisServer::start();
-    let relay = Relay::start(server.port()).await;
-    let store = through(&relay).await.timeout(PATIENCE);
+    let proxy = Proxy::start(server.port());
+    let store = through(&proxy).await.timeout(PATIENCE);
     recovers(&store).await;
-    let before = relay.accepted();
-    relay.turn(Weather::Slow(Duration::from_millis(50)));
+    let before = proxy.made();
+    proxy.delay(Duration::from_millis(50));
     for _ in 0..5 {
         server.command::<usize>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
         // Some learn of it, and some connect.
@@ -134,7 +138,7 @@ async fn callers_share_an_attempt() {
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     }
     // The one for pauses is made anew now and then, as the other may lead to another server.
-    let attempts = relay.accepted() - before;
+    let attempts = proxy.made() - before;
     assert!((5..=10).contains(&attempts), "{attempts} attempts");
 }
 
@@ -142,13 +146,13 @@ async fn callers_share_an_attempt() {
 #[tokio::test]
 async fn a_call_whose_reply_is_lost_is_made_once() {
     let server = RedisServer::start();
-    let relay = Relay::start(server.port()).await;
-    let store = through(&relay).await.timeout(PATIENCE);
+    let proxy = Proxy::start(server.port());
+    let store = through(&proxy).await.timeout(PATIENCE);
     let (first, _) = recovers(&store).await;
-    relay.turn(Weather::CutReplies);
+    proxy.cut_reply(b"EVALSHA", 3);
     let error = reserve(&store).await.expect_err("half of an answer");
     assert!(error.is_outcome_unknown() && error.is_outage(), "{error:?}");
-    relay.turn(Weather::Fair);
+    assert_eq!(proxy.cut_replies(), 1);
     let (second, errors) = recovers(&store).await;
     let unknown = errors.iter().filter(|it| it.is_outcome_unknown()).count();
     let consumed = first.remaining() - second.remaining();
@@ -164,11 +168,11 @@ async fn a_call_whose_reply_is_lost_is_made_once() {
 async fn a_primary_that_became_a_replica_is_left_for_where_its_name_leads() {
     let old = RedisServer::start();
     let new = RedisServer::start();
-    let relay = Relay::start(old.port()).await;
+    let proxy = Proxy::start(old.port());
     for scripting in [true, false] {
         old.command::<()>(&["REPLICAOF", "NO", "ONE"]);
-        relay.lead_to(old.port());
-        let store = through(&relay).await.timeout(PATIENCE);
+        proxy.lead_to(old.port());
+        let store = through(&proxy).await.timeout(PATIENCE);
         let store = store.scripting(scripting).expect("a way to connect");
         recovers(&store).await;
         old.command::<()>(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
@@ -179,7 +183,7 @@ async fn a_primary_that_became_a_replica_is_left_for_where_its_name_leads() {
             error.is_outage() && !error.is_outcome_unknown(),
             "{error:?}"
         );
-        relay.lead_to(new.port());
+        proxy.lead_to(new.port());
         recovers(&store).await;
         let name = new.command::<String>(&["RANDOMKEY"]);
         assert!(name.starts_with("throttle:{a}"), "{name}");
@@ -236,9 +240,9 @@ async fn scripts_that_are_flushed_are_loaded_anew() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_far_away_is_reached_and_serves() {
     let server = RedisServer::start();
-    let relay = Relay::start(server.port()).await;
-    relay.turn(Weather::Slow(Duration::from_millis(200)));
-    let store = through(&relay).await.timeout(PATIENCE);
+    let proxy = Proxy::start(server.port());
+    proxy.delay(Duration::from_millis(200));
+    let store = through(&proxy).await.timeout(PATIENCE);
     assert!(store.is_listening());
     let limiter = Limiter::builder().quota(Quota::new(5, Duration::from_secs(1)));
     let limiter = limiter.store(store).build().expect("a valid policy");

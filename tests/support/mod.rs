@@ -11,7 +11,6 @@
 //! | [`cluster`] | three primaries with a replica each |
 //! | [`sentinel`] | a primary with two replicas, and three sentinels that watch it |
 //! | [`tls`] | a certificate, and a server that has it |
-//! | [`relay`] | what stands between a client and a server, and delays, cuts or swallows |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`slots`] | slots straight from a store |
 //! | [`faulty`] | a store with one fault, to see whether it is found |
@@ -37,7 +36,6 @@ pub(crate) mod keyspace;
 pub(crate) mod monitor;
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
-pub(crate) mod relay;
 pub(crate) mod sentinel;
 pub(crate) mod signal;
 pub(crate) mod slots;
