@@ -21,6 +21,8 @@ const TOGETHER: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub(super) struct Out {
     error: StoreError,
+    /// Whether a call was lost that may have recorded slots.
+    is_unknown: bool,
     /// Up to which arrival all have been seen to; none if somebody has come back since.
     pub(super) seen: Option<u64>,
     /// The first moment at which the bound of somebody ends who has no slot.
@@ -57,6 +59,7 @@ impl Queue {
         }
         let out = self.out.get_or_insert_with(|| Out {
             error: error.clone(),
+            is_unknown: false,
             seen: None,
             next_bound: None,
             unbound: VecDeque::new(),
@@ -103,6 +106,9 @@ impl Queue {
             }
         }
         self.out(error, leave, now, wakes);
+        if let Some(out) = &mut self.out {
+            out.is_unknown |= error.is_outcome_unknown();
+        }
     }
 
     /// Refuses those who have waited for the store as long as they would.
@@ -116,7 +122,11 @@ impl Queue {
             given_up = Some(*arrival);
             out.unbound.pop_front();
         }
-        let error = out.error.clone();
+        let error = if out.is_unknown {
+            out.error.clone().outcome_unknown()
+        } else {
+            out.error.clone()
+        };
         self.refuse_without_slot(&error, wakes, |bound, arrival| match bound {
             Bound::Now => true,
             Bound::Until(until) => until <= now,

@@ -1,9 +1,11 @@
 //! By default nothing departs, and who waits goes on when the store is back.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
+use tower_throttle::store::StoreError;
 use tower_throttle::{Limiter, Outage};
 
 use super::support::switched::{Mode, Switched};
@@ -60,6 +62,20 @@ async fn who_has_a_bound_waits_as_long_as_that() {
             });
             join_all(waiting).await;
         }
+    }
+}
+
+/// Whatever the store has said since.
+#[tokio::test(start_paused = true)]
+async fn who_was_in_a_call_that_was_lost_is_told_that_slots_may_be() {
+    for mode in MODES {
+        let store = Switched::default();
+        let limiter = denying(&store);
+        store.switch(mode);
+        let error = limiter.acquire("a").await.expect_err("it is out");
+        let source = error.source().and_then(|it| it.downcast_ref());
+        let source: &StoreError = source.expect("the store's own error");
+        assert_eq!(source.is_outcome_unknown(), mode == Mode::Hangs);
     }
 }
 

@@ -189,9 +189,8 @@ async fn fails_over(how: impl Fn(&mut RedisServer)) {
         assert!(failures < 20, "{failures} failures");
     }
     // What the replica had not got yet may be handed out once more.
-    let (most, failures) = of_failed.await;
+    let (most, _) = of_failed.await;
     assert!(most <= 2 * u64::from(LIMIT), "{most} in a window");
-    assert!(failures > 0);
     promises::hears_pauses(&stores).await;
 }
 
