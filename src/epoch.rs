@@ -199,7 +199,7 @@ impl Epoch {
         answer: &Reserved,
     ) -> (Offset, bool) {
         let read = (self.clock).observe(sent, received, answer.now, answer.clock);
-        if read.is_other && self.traces.is_some() {
+        if read.is_other && self.traces.as_ref().is_some_and(|it| it.may_test()) {
             self.each(|epoch| epoch.lines.miss());
             self.test_all();
             self.others().iter().for_each(Self::test_all);
@@ -348,6 +348,14 @@ impl Epoch {
         let later = &first.as_deref().unwrap_or(self).later;
         let known = later.known.lock();
         known.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The first epoch of the limiter, or this one if it is what stands in.
+    pub(crate) fn root(self: &Arc<Self>) -> Weak<Self> {
+        match self.first.upgrade() {
+            Some(first) => Arc::downgrade(&first),
+            None => Arc::downgrade(self),
+        }
     }
 
     /// All others that are in use.

@@ -79,7 +79,7 @@ impl Permit {
     pub fn forfeit(self) {
         self.epoch.forget_denial(&self.key);
         if let Some(traces) = &self.epoch.traces {
-            traces.forget(&self.key);
+            traces.give_back(&self.key, self.departing.slot.record);
         }
         let held = self.departing.held(self.epoch.guard.current());
         self.epoch.lines.give(&self.epoch, &self.key, held);

@@ -45,8 +45,16 @@ pub enum Recovery {
     /// The same is done if the store's clock is set, forward or back, by more than the guard and the buffer,
     /// or if another takes over whose clock differs by that.
     ///
-    /// What it costs: the scripts take up to twice as long. What it does not see: the loss of a single key's
-    /// state, by eviction or a replica that takes over, until one of those asks who know of it.
+    /// What it costs: the scripts take up to twice as long. What it does not see, so that more may depart:
+    ///
+    /// - The loss of a single key's state, by eviction or a replica that takes over, until one of those asks
+    ///   who know of it. For [`Gcra`](crate::Algorithm::Gcra) and
+    ///   [`LeakyBucket`](crate::Algorithm::LeakyBucket) that is only known for an interval after a departure,
+    ///   and for [`FixedWindow`](crate::Algorithm::FixedWindow) only of slots to come.
+    /// - Slots behind the rest that a process holds which is cut off from the store meanwhile, or is not
+    ///   [told](crate::store::Store::is_listening): bound the waits by a `max_wait`.
+    /// - Departures that count while somebody [resumes](crate::Limiter::resume) the key.
+    ///
     /// [`Limiter::reset`](crate::Limiter::reset) is a loss to all other processes that hold or have used
     /// slots of the key.
     Strict,
@@ -56,6 +64,9 @@ pub enum Recovery {
 /// subscription that is dead without a word is noticed within three seconds.
 const LONGEST_HEARING: Duration = Duration::from_secs(3);
 
+/// How often all keys are put to the test at most.
+const SELDOM: Duration = Duration::from_secs(1);
+
 /// The least number of traces for which it looks for those that are over.
 const FEW: usize = 64;
 
@@ -64,7 +75,9 @@ const FEW: usize = 64;
 pub(crate) struct Traces {
     known: Mutex<Known>,
     /// The keys whose quarantine is being declared.
-    pub(self) declared: Mutex<Vec<Key>>,
+    declared: Mutex<Vec<Key>>,
+    /// When all keys were last put to the test.
+    tested: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -77,6 +90,8 @@ struct Known {
 struct Trace {
     at: u64,
     record: u64,
+    /// The one before, should this be given back.
+    before: Option<(u64, u64)>,
     /// From when on it counts no longer, for certain.
     over: Instant,
 }
@@ -89,6 +104,7 @@ impl Traces {
                 sweep_at: FEW,
             }),
             declared: Mutex::default(),
+            tested: Mutex::default(),
         }
     }
 
@@ -101,6 +117,7 @@ impl Traces {
         let trace = Trace {
             at: slot.at,
             record: slot.record,
+            before: None,
             over: now + counts,
         };
         let mut known = self.known.lock();
@@ -109,9 +126,39 @@ impl Traces {
             known.sweep_at = FEW.max(known.traces.len() * 2);
         }
         let latest = known.traces.entry(key.clone()).or_insert(trace);
-        latest.at = latest.at.max(trace.at);
-        latest.record = latest.record.max(trace.record);
-        latest.over = latest.over.max(trace.over);
+        if latest.record < trace.record {
+            let before = Some((latest.at, latest.record));
+            *latest = Trace {
+                before,
+                over: latest.over.max(trace.over),
+                ..trace
+            };
+        }
+    }
+
+    /// A slot that was to be used is given back.
+    pub(crate) fn give_back(&self, key: &Key, record: u64) {
+        let mut known = self.known.lock();
+        let Some(latest) = known.traces.get_mut(key) else {
+            return;
+        };
+        if latest.record != record {
+            return;
+        }
+        match latest.before.take() {
+            Some((at, record)) => (latest.at, latest.record) = (at, record),
+            None => drop(known.traces.remove(key)),
+        }
+    }
+
+    /// Whether it is a while ago that all were put to the test; if so, they are now.
+    pub(crate) fn may_test(&self) -> bool {
+        let mut tested = self.tested.lock();
+        let may = tested.is_none_or(|at| at.elapsed() >= SELDOM);
+        if may {
+            *tested = Some(Instant::now());
+        }
+        may
     }
 
     /// Nothing is known of a key any more: what was used was given back, or has been forgotten everywhere.

@@ -218,15 +218,11 @@ impl Queue {
         self.clear_behind();
     }
 
-    /// The store has answered, but not by what was known before: nobody gets these slots.
-    pub(crate) fn spoiled(&mut self, reserved: Reserved) {
+    /// The store has answered, but not by what was known before: nobody gets these slots, and they are not
+    /// given back, as what they were taken from is about to be forgotten.
+    pub(crate) fn spoiled(&mut self) {
         self.asking = false;
         self.out = None;
-        for outcome in reserved.outcomes {
-            if let Outcome::Granted(slot) = outcome {
-                self.surplus.push(slot);
-            }
-        }
     }
 
     /// The store has not answered: those who asked will get no slot.

@@ -79,7 +79,11 @@ impl Driver {
             state.driver = DriverState::Asleep(cx.waker().clone());
             state.queue.looks_again = false;
             // Under the lock, so that whoever finds that the store is back finds this line waiting for it.
-            if let Some(error) = epoch.outage(&self.line.key) {
+            let is_open = !epoch.circuit.is_closed();
+            if let Some(error) = is_open
+                .then(|| epoch.known_outage(&self.line.key))
+                .flatten()
+            {
                 // What would be given back stays reserved until its time has passed.
                 state.queue.take_surplus();
                 state
@@ -96,6 +100,9 @@ impl Driver {
             let looks = !is_looking && state.queue.looks(now, is_told);
             (asked, surplus, looks, state.queue.plan())
         });
+        if !epoch.circuit.is_closed() {
+            epoch.see_to_probe(&self.line.key);
+        }
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
             let epoch = &self.line.epoch;
@@ -203,7 +210,7 @@ impl Driver {
         };
         let (offset, is_set) = epoch.read_clock(sent, received, &reserved);
         if epoch.traces.is_some() && (is_set || reserved.is_lost) {
-            self.line.locked(|state, _| state.queue.spoiled(reserved));
+            self.line.locked(|state, _| state.queue.spoiled());
             if is_set {
                 epoch.quarantine_all();
                 let others = epoch.others();

@@ -35,7 +35,13 @@ impl Queue {
                 |held: &Held| notice.is_quarantine() || notice.voids(held.slot.at, held.reserved);
             let void = segment.void(&mut self.nodes, is_void);
             is_any_void |= !void.is_empty();
-            self.surplus.extend(void.into_iter().map(|held| held.slot));
+            if !notice.is_quarantine() {
+                self.surplus.extend(void.into_iter().map(|held| held.slot));
+            }
+        }
+        if notice.is_quarantine() {
+            // The store has forgotten them: given back, they would be handed out uncharged.
+            self.surplus.clear();
         }
         if is_any_void {
             for place in 0..self.segments.len() {

@@ -18,7 +18,9 @@ impl Epoch {
         if self.circuit.is_closed() {
             return None;
         }
-        self.look_out(key)
+        let error = self.known_outage(key)?;
+        self.see_to_probe(key);
+        Some(error)
     }
 
     /// A call about this key was answered, or has failed: whether that is an outage.
@@ -39,24 +41,32 @@ impl Epoch {
         }
     }
 
+    /// The same, but leaves it to the caller to [see to](Self::see_to_probe) the signs of life, as that must
+    /// not be done under the lock of a line: a runtime that shuts down drops the task then and there, and who
+    /// waits is told.
     #[cold]
-    fn look_out(self: &Arc<Self>, key: &Key) -> Option<StoreError> {
+    pub(crate) fn known_outage(&self, key: &Key) -> Option<StoreError> {
+        self.circuit.error(self.store.part(key))
+    }
+
+    /// Sees to it that the part of the store that holds this key is asked for signs of life, if it is out.
+    #[cold]
+    pub(crate) fn see_to_probe(self: &Arc<Self>, key: &Key) {
         let part = self.store.part(key);
-        let error = self.circuit.error(part)?;
         if let Ok(runtime) = Handle::try_current()
             && self.circuit.wants_probe(part)
         {
             let probe = Probe {
                 circuit: self.circuit.clone(),
                 store: self.store.clone(),
-                epoch: Arc::downgrade(self),
+                // Which lives as long as the limiter, whatever quotas are set.
+                epoch: self.root(),
                 part,
                 key: key.clone(),
                 is_done: false,
             };
             runtime.spawn(probe.run());
         }
-        Some(error)
     }
 }
 

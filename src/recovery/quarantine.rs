@@ -13,8 +13,8 @@ use crate::epoch::Epoch;
 use crate::key::Key;
 use crate::store::{Notice, Reserve, Word};
 
-/// How often it is declared until it is left to who asks next, and the pause in between.
-const ATTEMPTS: u32 = 20;
+/// For how long it is declared at least until it is left to who asks next, and the pause in between.
+const LONG: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How many keys are put to the test at once.
@@ -113,7 +113,8 @@ struct Declaring {
 impl Declaring {
     async fn insist(self, epoch: Arc<Epoch>) {
         let span = micros(rest(&epoch.policy));
-        for _ in 0..ATTEMPTS {
+        let until = Instant::now() + LONG.max(rest(&epoch.policy));
+        while Instant::now() < until {
             let word = Word::Quarantine { span };
             match epoch.store.heed(&self.key, &epoch.policy, word).await {
                 Ok(notice) => return epoch.hear(&self.key, notice),
