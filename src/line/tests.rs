@@ -100,7 +100,7 @@ struct World {
     now: Instant,
     in_flight: Option<(Asked, Instant, Duration)>,
     waiting: Vec<(WaiterId, u32, Option<Instant>, Instant)>,
-    /// Whether the store is out, and since when nobody has got a slot from it.
+    /// Whether the store is out, and when it was first: who was refused then may look much later.
     is_out: bool,
     out_since: Option<Instant>,
     arrivals: u64,
@@ -240,7 +240,7 @@ impl World {
         // But not before what it did last.
         let at = (self.store_time() - half).max(self.served);
         self.served = at;
-        (self.is_out, self.out_since) = (false, None);
+        self.is_out = false;
         let terms = Terms {
             not_before: asked.not_before,
             ..self.terms(guard)
