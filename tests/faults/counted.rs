@@ -8,7 +8,7 @@ use tower_throttle::store::{
     Listen, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Word,
 };
 
-use crate::tally::{Count, Tally};
+use crate::support::tally::{Count, Tally};
 
 /// Counts, and leaves everything to the store within. It has to pass on all there is to a store, also
 /// what has a default.

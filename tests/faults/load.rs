@@ -1,20 +1,19 @@
 //! The load: a process with callers who ask for permits again and again, and what comes of it.
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout_at};
-use tower_throttle::store::StoreError;
 use tower_throttle::{Error, Limiter, Quota};
 
 use crate::counted::Counted;
 use crate::fault::Fault;
+use crate::stage::{PATIENCE, Part};
 use crate::support::child;
+use crate::support::tally::{Count, Tally};
 use crate::table;
-use crate::tally::{Count, Tally};
 use crate::upstream::{Way, now};
 
 /// At most so many of a key in any window, by all processes together.
@@ -41,20 +40,8 @@ const TAKES: Duration = Duration::from_millis(20);
 /// The pause of a caller that got an error.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a request may take after the load was told to stop; one that takes longer is lost.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
 /// How long the store waits for an answer, unless a fault says otherwise.
 const TIMEOUT: Duration = Duration::from_millis(500);
-
-/// What a process is told to be.
-#[derive(Debug, Clone)]
-pub(crate) struct Part {
-    pub(crate) number: usize,
-    pub(crate) upstream: u16,
-    pub(crate) redis: String,
-    pub(crate) fault: String,
-}
 
 /// What the callers of a process have in common.
 struct Load {
@@ -74,7 +61,7 @@ pub(crate) fn play(part: &Part) {
     runtime.block_on(async {
         let tally = Arc::new(Tally::default());
         let load = Arc::new(Load {
-            limiter: limiter(table::find(&part.fault), &part.redis, tally.clone()).await,
+            limiter: limiter(table::find(&part.script), &part.redis, tally.clone()).await,
             way: Way::new(part.upstream, part.number),
             tally,
             stops: AtomicBool::new(false),
@@ -130,7 +117,7 @@ impl Load {
             match answer {
                 Ok(()) => sleep(TAKES).await,
                 Err(error) => {
-                    self.tally.one(kind(&error));
+                    self.tally.one(Count::of_error(&error));
                     sleep(PAUSE).await;
                 }
             }
@@ -154,39 +141,6 @@ impl Load {
             }
             permit.forfeit();
             self.tally.one(Count::Expired);
-        }
-    }
-}
-
-fn kind(error: &Error) -> Count {
-    let store: Option<&StoreError> = error.source().and_then(|it| it.downcast_ref());
-    match store {
-        Some(store) if error.is_store() && store.is_outcome_unknown() => Count::Unknown,
-        Some(_) if error.is_store() => Count::Out,
-        None if error.is_limited() => Count::Limited,
-        _ => Count::Other,
-    }
-}
-
-impl Part {
-    /// For [`Part::parse`] in another process.
-    pub(crate) fn text(&self) -> String {
-        let Self {
-            number,
-            upstream,
-            redis,
-            fault,
-        } = self;
-        format!("{number} {upstream} {redis} {fault}")
-    }
-
-    pub(crate) fn parse(text: &str) -> Self {
-        let words: Vec<_> = text.splitn(4, ' ').collect();
-        Self {
-            number: words[0].parse().expect("a number"),
-            upstream: words[1].parse().expect("a port"),
-            redis: words[2].to_owned(),
-            fault: words[3].to_owned(),
         }
     }
 }

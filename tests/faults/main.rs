@@ -17,7 +17,6 @@ mod load;
 mod report;
 mod stage;
 mod table;
-mod tally;
 mod trial;
 mod upstream;
 
@@ -32,6 +31,7 @@ use rand::seq::SliceRandom as _;
 
 use fault::Fault;
 use support::child;
+use support::errors::panic_text;
 use trial::Row;
 
 /// How many trials run at a time: each is idle for most of it.
@@ -89,7 +89,7 @@ fn no_fault_breaks_the_bound_or_loses_a_request() {
 /// One row; or, if that cannot be had, why.
 fn attempt(fault: &'static Fault) -> Result<Row, String> {
     let row = catch_unwind(AssertUnwindSafe(|| trial::run(fault)));
-    row.map_err(|panic| format!("{}: {}", fault.name, trial::panic_text(panic)))
+    row.map_err(|panic| format!("{}: {}", fault.name, panic_text(panic)))
 }
 
 #[test]
@@ -102,5 +102,5 @@ fn the_documentation_has_a_row_for_each_fault_and_no_others() {
 #[ignore = "started by another test as a process of its own"]
 fn process() {
     let Some(role) = child::role() else { return };
-    load::play(&load::Part::parse(&role));
+    load::play(&stage::Part::parse(&role));
 }

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::support::tally::Count;
 use crate::table;
-use crate::tally::Count;
 use crate::trial::Row;
 
 /// What stands around the rows in the page.

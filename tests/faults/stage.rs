@@ -5,17 +5,20 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::load::{PATIENCE, Part};
 use crate::support::child::{self, Child};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
 use crate::support::redis_server::RedisServer;
 use crate::support::sentinel::Sentinels;
-use crate::tally::Tally;
+use crate::support::tally::Tally;
 use crate::upstream::{Arrival, Upstream};
 
 /// How many processes share the quota.
 pub(crate) const PROCESSES: usize = 3;
+
+/// How long a request may take after the load was told to stop; one that takes longer is lost. And whatever
+/// a fault brings about.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a fault befalls: each process reaches the first server through a proxy of its own.
 #[derive(Debug)]
@@ -34,9 +37,20 @@ pub(crate) struct Stage {
     /// How often the state of the key that lost it most was lost, as far as a fault counts that.
     pub(crate) losses: Arc<AtomicUsize>,
     upstream: Upstream,
-    fault: &'static str,
+    script: String,
     /// How many processes there have ever been.
     numbers: usize,
+}
+
+/// What a process is told to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) number: usize,
+    /// The port of the upstream.
+    pub(crate) upstream: u16,
+    /// Where to connect to.
+    pub(crate) redis: String,
+    pub(crate) script: String,
 }
 
 /// A process of the load.
@@ -86,7 +100,7 @@ impl Stage {
             beside: Vec::new(),
             losses: Arc::default(),
             upstream: Upstream::start(),
-            fault: "",
+            script: String::new(),
             numbers: 0,
         }
     }
@@ -118,9 +132,9 @@ impl Stage {
         &self.upstream
     }
 
-    /// Starts the load.
-    pub(crate) fn play(&mut self, fault: &'static str) {
-        self.fault = fault;
+    /// Starts the load, which is told what it is to do.
+    pub(crate) fn play(&mut self, script: &str) {
+        script.clone_into(&mut self.script);
         for place in 0..PROCESSES {
             let process = self.spawn(place);
             self.processes.push(Some(process));
@@ -139,7 +153,7 @@ impl Stage {
             number,
             upstream: self.upstream.port(),
             redis: self.urls[place].clone(),
-            fault: self.fault.to_owned(),
+            script: self.script.clone(),
         };
         let child = child::spawn("process", &part.text(), &[]);
         Process { child, number }
@@ -166,6 +180,29 @@ impl Stage {
     /// All that arrived, once the load has stopped.
     pub(crate) fn arrivals(self) -> Vec<Arrival> {
         self.upstream.finish()
+    }
+}
+
+impl Part {
+    /// For [`Part::parse`] in another process.
+    pub(crate) fn text(&self) -> String {
+        let Self {
+            number,
+            upstream,
+            redis,
+            script,
+        } = self;
+        format!("{number} {upstream} {redis} {script}")
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
+        let words: Vec<_> = text.splitn(4, ' ').collect();
+        Self {
+            number: words[0].parse().expect("a number"),
+            upstream: words[1].parse().expect("a port"),
+            redis: words[2].to_owned(),
+            script: words[3].to_owned(),
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! One fault under load, and the judgment: [`run`].
 
-use std::any::Any;
 use std::panic::catch_unwind;
 use std::thread;
 use std::time::Duration;
@@ -8,10 +7,11 @@ use std::time::Duration;
 use tower_throttle::test_util::history::History;
 
 use crate::fault::{Fault, Lasts};
-use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, PATIENCE, WINDOW};
-use crate::stage::PROCESSES;
+use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, WINDOW};
+use crate::stage::{PATIENCE, PROCESSES};
+use crate::support::errors::panic_text;
 use crate::support::proxy::Proxy;
-use crate::tally::{Count, Tally};
+use crate::support::tally::{Count, Tally};
 use crate::upstream::{Arrival, now};
 
 /// The most connections that a process may make because of a fault, and for each second of it: not one for
@@ -220,14 +220,4 @@ fn longest_gap(arrivals: &[Arrival], since: Duration) -> Duration {
         pairs.map(|pair| pair[1] - pair[0]).max()
     });
     gaps.max().unwrap_or_default()
-}
-
-pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
-    match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => panic
-            .downcast_ref::<&str>()
-            .unwrap_or(&"a panic")
-            .to_string(),
-    }
 }

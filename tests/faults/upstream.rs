@@ -80,9 +80,9 @@ impl Upstream {
         self.port
     }
 
-    /// All that have arrived so far.
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
-        self.arrivals.lock().clone()
+    /// All that have arrived so far, and were not taken before.
+    pub(crate) fn take(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *self.arrivals.lock())
     }
 
     /// Waits until those that have arrived are enough; `false` if they are not within that time.
@@ -100,12 +100,12 @@ impl Upstream {
         true
     }
 
-    /// All that ever arrived, once those who sent have ended.
+    /// All that arrived and were not taken, once those who sent have ended.
     pub(crate) fn finish(mut self) -> Vec<Arrival> {
         for reader in self.end() {
             reader.join().expect("requests that can be read");
         }
-        self.arrivals()
+        self.take()
     }
 
     fn end(&mut self) -> Vec<JoinHandle<()>> {

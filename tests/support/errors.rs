@@ -1,5 +1,6 @@
-//! What errors say, and that they come in time.
+//! What errors and panics say, and that they come in time.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::future::Future;
@@ -58,5 +59,16 @@ pub(crate) fn assert_readable(error: &(dyn StdError + 'static)) {
                 "{message}: {source}"
             );
         }
+    }
+}
+
+/// What somebody said who panicked.
+pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic
+            .downcast_ref::<&str>()
+            .unwrap_or(&"a panic")
+            .to_string(),
     }
 }

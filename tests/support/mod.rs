@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`redis_server`] | a `redis-server` of the test's own, to start, kill, stop, freeze |
 //! | [`command_stats`] | how many calls a server has counted, script calls above all |
-//! | [`errors`] | what errors say, all the way down, and that they come in time |
+//! | [`errors`] | what errors and panics say, all the way down, and that they come in time |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and lead elsewhere |
 //! | [`child`] | a test that runs in several operating system processes |
@@ -16,6 +16,7 @@
 //! | [`faulty`] | a store with one fault, to see whether it is found |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
 //! | [`switched`] | a store that can be switched off |
+//! | [`tally`] | what came of the requests of a process, told from one process to another |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |
 //!
 //! Nothing here skips: what a test needs and cannot have is a panic that says what to do. Every
@@ -40,5 +41,6 @@ pub(crate) mod sentinel;
 pub(crate) mod signal;
 pub(crate) mod slots;
 pub(crate) mod switched;
+pub(crate) mod tally;
 pub(crate) mod tls;
 pub(crate) mod upstream;

@@ -122,6 +122,14 @@ impl RedisServer {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut connection)
     }
 
+    /// How many bytes its data, its connections and all else take.
+    pub(crate) fn used_memory(&self) -> u64 {
+        let info: String = self.command(&["INFO", "memory"]);
+        let mut lines = info.lines();
+        let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
+        used.expect("a line").trim().parse().expect("a number")
+    }
+
     /// Ends the server as an operator would: it closes its connections and exits.
     pub(crate) fn stop(&mut self) {
         signal::terminate(self.pid());

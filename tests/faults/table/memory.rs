@@ -10,8 +10,16 @@ use crate::load::{KEYS, LIMIT};
 use crate::stage::{Stage, refusal, wait_until};
 use crate::support::redis_server::RedisServer;
 
+/// The values of those that fill the memory, a megabyte each.
+const LARGE: [&str; 5] = ["filler:a", "filler:b", "filler:c", "filler:d", "filler:e"];
+
 /// Where the server says what becomes of keys of the limiter's.
 const KEYSPACE: &str = "__keyspace@0__:throttle:*";
+
+/// Takes away what was written until state was evicted.
+const UNFILL: &str = "for _, name in ipairs(redis.call('KEYS', 'filler:*')) do
+      redis.call('UNLINK', name)
+    end";
 
 /// Said there by the test, in the end.
 const END: &str = "__keyspace@0__:throttle:end";
@@ -41,7 +49,11 @@ pub(super) const EVICTION: Fault = Fault {
     inject: evict,
     lasts: Lasts::UntilDeparted(LIMIT as usize),
     heal: |stage| {
-        limit_memory(stage.server(), 0);
+        let server = stage.server();
+        limit_memory(server, 0);
+        server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        server.command::<()>(&["CONFIG", "SET", "notify-keyspace-events", ""]);
+        server.command::<()>(&["EVAL", UNFILL, "0"]);
         let heard: usize = stage.server().command(&["PUBLISH", END, "evicted"]);
         assert_eq!(heard, 1);
     },
@@ -57,29 +69,24 @@ pub(super) const FAULTS: &[Fault] = &[
         inject: |stage| {
             let server = stage.server();
             let value = "x".repeat(1_000_000);
-            for name in ["a", "b", "c", "d", "e"] {
+            for name in LARGE {
                 server.command::<()>(&["SET", name, &value]);
             }
             // Whatever of this memory is needed to read commands, the rest is too much.
-            limit_memory(server, used_memory(server) - 2_000_000);
+            limit_memory(server, server.used_memory() - 2_000_000);
             assert_eq!(refusal(server, &["SET", "f", ""]).as_deref(), Some("OOM"));
         },
         heal: |stage| {
             let refusal = refusal(stage.server(), &["SET", "f", ""]);
             assert_eq!(refusal.as_deref(), Some("OOM"), "all the time");
             limit_memory(stage.server(), 0);
+            let words = [&["UNLINK"], &LARGE[..]].concat();
+            assert_eq!(stage.server().command::<usize>(&words), LARGE.len());
         },
         ..Fault::PLAIN
     },
     EVICTION,
 ];
-
-fn used_memory(server: &RedisServer) -> u64 {
-    let info: String = server.command(&["INFO", "memory"]);
-    let mut lines = info.lines();
-    let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
-    used.expect("a line").trim().parse().expect("a number")
-}
 
 /// 0 for as much as there is.
 fn limit_memory(server: &RedisServer, most: u64) {
@@ -88,6 +95,7 @@ fn limit_memory(server: &RedisServer, most: u64) {
 
 /// Writes keys that nobody needs until the server has evicted the state of one that is needed.
 fn evict(stage: &mut Stage) {
+    stage.losses.store(0, Ordering::SeqCst);
     let server = &stage.servers[0];
     server.command::<()>(&["CONFIG", "SET", "notify-keyspace-events", "Ke"]);
     server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
@@ -114,7 +122,7 @@ fn evict(stage: &mut Stage) {
         }
     }));
     is_ready.recv().expect("a subscription");
-    limit_memory(server, used_memory(server) + 1_000_000);
+    limit_memory(server, server.used_memory() + 1_000_000);
     let mut connection = server.client().get_connection().expect("a connection");
     let mut number = 0;
     wait_until("state is evicted", || {

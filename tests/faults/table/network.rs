@@ -109,12 +109,13 @@ fn wait_for_connections(stage: &Stage) {
 
 /// One after the other by each of the proxies, of commands that take slots.
 fn cut_replies(stage: &mut Stage, command: &[u8]) {
+    let cut: Vec<_> = stage.proxies.iter().map(Proxy::cut_replies).collect();
     for (before, after) in CUT_AFTER.into_iter().enumerate() {
         let proxies = stage.proxies.iter();
         proxies.for_each(|it| it.cut_reply(command, after));
         wait_until("replies are cut", || {
-            let mut proxies = stage.proxies.iter();
-            proxies.all(|it| it.cut_replies() > before)
+            let mut proxies = stage.proxies.iter().zip(&cut);
+            proxies.all(|(it, cut)| it.cut_replies() > cut + before)
         });
     }
 }

@@ -1,7 +1,11 @@
 //! [`Tally`]: what came of the requests of a process, and what it took.
 
+use std::error::Error as _;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use tower_throttle::Error;
+use tower_throttle::store::StoreError;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,8 +14,14 @@ pub(crate) enum Count {
     Asked,
     /// Those that got a permit and departed with it.
     Departed,
-    /// Permits that had expired; whoever got one asked again.
+    /// Permits that had expired.
     Expired,
+    /// Permits that were given back.
+    Forfeited,
+    /// Requests that their callers dropped.
+    Dropped,
+    /// Those that were not to wait, and would have had to.
+    Refused,
     /// Errors that say that the wait would be longer than the caller's bound.
     Limited,
     /// Errors of the store that say that nothing was consumed.
@@ -31,6 +41,19 @@ pub(crate) enum Count {
 }
 
 const COUNTS: usize = Count::LostSlots as usize + 1;
+
+impl Count {
+    /// What a request is counted as that got this error.
+    pub(crate) fn of_error(error: &Error) -> Self {
+        let store: Option<&StoreError> = error.source().and_then(|it| it.downcast_ref());
+        match store {
+            Some(store) if error.is_store() && store.is_outcome_unknown() => Self::Unknown,
+            Some(_) if error.is_store() => Self::Out,
+            None if error.is_limited() => Self::Limited,
+            _ => Self::Other,
+        }
+    }
+}
 
 /// Counts that grow, from whatever thread.
 #[derive(Debug, Default)]
