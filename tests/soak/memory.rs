@@ -1,0 +1,85 @@
+//! Memory over time: [`Series`], which must not grow.
+
+use std::fs;
+use std::time::Duration;
+
+/// One number per second.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Series {
+    samples: Vec<u64>,
+}
+
+/// A shorter one tells nothing: half of it, and more, is warming up.
+const LEAST: usize = 120;
+
+/// A run of this length shows enough of whoever lives through it, though not every second is looked at.
+pub(crate) const LONG: Duration = Duration::from_secs(240);
+
+/// What the last quarter may be above the second, by its median: a tenth, and this for what the allocator does.
+const SLACK: u64 = 4 << 20;
+
+impl Series {
+    pub(crate) fn push(&mut self, bytes: u64) {
+        self.samples.push(bytes);
+    }
+
+    /// The medians of the second quarter and of the last; `None` where there is too little.
+    pub(crate) fn medians(&self) -> Option<[u64; 2]> {
+        let quarter = self.samples.len() / 4;
+        let median = |from: usize| {
+            let mut samples = self.samples[from * quarter..(from + 1) * quarter].to_vec();
+            samples.sort_unstable();
+            samples[quarter / 2]
+        };
+        (self.samples.len() >= LEAST).then(|| [1, 3].map(median))
+    }
+
+    pub(crate) fn grows(&self) -> bool {
+        self.medians()
+            .is_some_and(|[early, late]| late > early + early / 10 + SLACK)
+    }
+}
+
+/// What a process has in memory, in bytes; `None` once it has ended.
+///
+/// As Linux says; nothing else is looked at.
+pub(crate) fn resident(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes = line.trim().strip_suffix(" kB").expect("kilobytes");
+    Some(kilobytes.parse::<u64>().expect("a number") << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    fn series(of: impl Fn(u64) -> u64) -> Series {
+        Series {
+            samples: (0..600).map(of).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_filled_at_first_and_swings_is_flat() {
+        let swings = series(|second| 20 * MB + second.min(100) * MB / 10 + second % 30 * MB / 5);
+        assert!(!swings.grows(), "{:?}", swings.medians());
+        let leaps_at_last = series(|second| if second > 590 { 90 * MB } else { 20 * MB });
+        assert!(!leaps_at_last.grows());
+    }
+
+    #[test]
+    fn what_never_stops_is_found() {
+        let per_second = series(|second| 20 * MB + second * (30 << 10));
+        assert!(per_second.grows(), "{:?}", per_second.medians());
+    }
+
+    #[test]
+    fn what_this_process_has_is_known() {
+        let resident = resident(std::process::id()).expect("it runs");
+        assert!((MB..100_000 * MB).contains(&resident), "{resident}");
+    }
+}
