@@ -274,33 +274,18 @@ impl Wait {
         since: Instant,
         waker: &Waker,
     ) -> Answer {
-        let Some(stand_in) = epoch.stand_in.clone() else {
-            if patience.waits() {
+        let Some(stand_in) = epoch.stand_in_for(self.cost) else {
+            if epoch.stand_in.is_none() && patience.waits() {
                 return self.join(&epoch, patience, since, None, waker);
             }
             return Answer::Failed(Error::store(error));
         };
-        if self.cost > stand_in.policy.largest_cost() {
-            return Answer::Failed(Error::store(error));
-        }
         self.home = Some(epoch);
         let verdict = match &stand_in.embedded {
             Some(store) => stand_in.ask_embedded(store, &self.key, self.cost, since),
             None => Verdict::Unknown,
         };
         self.conclude(stand_in, verdict, patience, since, waker)
-    }
-
-    /// Waits elsewhere, in its order of arrival.
-    #[cold]
-    fn move_to(
-        &mut self,
-        epoch: &Arc<Epoch>,
-        begun: Begun,
-        patience: &Patience,
-        waker: &Waker,
-    ) -> Answer {
-        self.join(epoch, patience, begun.since, Some(begun.arrival), waker)
     }
 
     /// Whether the request would be refused, as far as that is known without asking the store.
@@ -398,8 +383,7 @@ impl Wait {
         };
         let (answer, now) = ready!(line.poll(*id, cx));
         let (epoch, since, arrival) = (line.epoch().clone(), *since, id.arrival());
-        let begun = Begun { since, arrival };
-        self.stage = Stage::Done(Some(begun));
+        self.stage = Stage::Done(Some(Begun { since, arrival }));
         Poll::Ready(match answer {
             Ok(held) => {
                 if let Some(traces) = &epoch.traces {
@@ -418,18 +402,17 @@ impl Wait {
                 }
                 Answer::Limited(refused.limited)
             }
-            Err(Refusal::Store(error)) => match epoch.stand_in.clone() {
-                Some(stand_in)
-                    if error.is_outage() && self.cost <= stand_in.policy.largest_cost() =>
-                {
+            // Elsewhere, in its order of arrival.
+            Err(Refusal::Store(error)) => match epoch.stand_in_for(self.cost) {
+                Some(stand_in) if error.is_outage() => {
                     self.home = Some(epoch);
-                    self.move_to(&stand_in, begun, patience, cx.waker())
+                    self.join(&stand_in, patience, since, Some(arrival), cx.waker())
                 }
                 _ => Answer::Failed(Error::store(error)),
             },
             Err(Refusal::Evicted) => {
                 let home = self.home.take().unwrap_or(epoch);
-                self.move_to(&home, begun, patience, cx.waker())
+                self.join(&home, patience, since, Some(arrival), cx.waker())
             }
         })
     }

@@ -52,10 +52,8 @@ pub(crate) struct Epoch {
     pub(crate) is_counted: bool,
     /// Serves requests while the store is out, if anything does.
     pub(crate) stand_in: Option<Arc<Self>>,
-    /// The first epoch, unless this is it.
+    /// The first epoch, which may be this. What stands in has none.
     first: Weak<Self>,
-    /// Itself, of the first.
-    this: Weak<Self>,
     /// Of the first one.
     later: Later,
 }
@@ -83,7 +81,7 @@ impl Epochs {
         let policy = parts.clone().build()?;
         let denials = if store.is_local() { 0 } else { denials };
         let lines = Lines::default();
-        let stand_in = Epoch::stand_in(&parts, &lines, MemoryStore::new())?;
+        let stand_in = Epoch::make_stand_in(&parts, &lines, None)?;
         let first = Arc::new_cyclic(|this| Epoch {
             denials: Denials::new(denials),
             embedded: store.as_embedded().cloned(),
@@ -96,8 +94,7 @@ impl Epochs {
             guard: Arc::new(Guard::new(policy.guard())),
             clock: Arc::new(StoreClock::new()),
             pauses: Arc::default(),
-            first: Weak::new(),
-            this: this.clone(),
+            first: this.clone(),
             policy: Arc::new(policy),
             later: Later {
                 parts,
@@ -200,9 +197,8 @@ impl Epoch {
     ) -> (Offset, bool) {
         let read = (self.clock).observe(sent, received, answer.now, answer.clock);
         if read.is_other && self.traces.as_ref().is_some_and(|it| it.may_test()) {
-            self.each(|epoch| epoch.lines.miss());
-            self.test_all();
-            self.others().iter().for_each(Self::test_all);
+            self.put_to_the_test();
+            self.others().iter().for_each(Self::put_to_the_test);
         }
         (read.offset, read.gap > tolerance(&self.policy))
     }
@@ -223,11 +219,19 @@ impl Epoch {
         }
     }
 
-    /// What stands in for quotas of these parts, beside these lines.
-    fn stand_in(
+    /// What serves requests of this cost while the store is out, if anything does.
+    pub(crate) fn stand_in_for(&self, cost: u32) -> Option<Arc<Self>> {
+        let stand_in = self.stand_in.as_ref();
+        stand_in
+            .filter(|it| cost <= it.policy.largest_cost())
+            .cloned()
+    }
+
+    /// What stands in for quotas of these parts, beside these lines; in the store of what did before.
+    fn make_stand_in(
         parts: &PolicyParts,
         lines: &Lines,
-        store: MemoryStore,
+        store: Option<MemoryStore>,
     ) -> Result<Option<Arc<Self>>, BuildError> {
         let outage = parts.outage;
         let Some(parts) = outage.stand_in(parts)? else {
@@ -235,6 +239,7 @@ impl Epoch {
         };
         let policy = parts.build();
         let policy = policy.map_err(|error| BuildError::new("outage", error.to_string()))?;
+        let store = store.unwrap_or_default();
         Ok(Some(Arc::new(Self {
             denials: None,
             embedded: Some(store.clone()),
@@ -248,7 +253,6 @@ impl Epoch {
             is_counted: outage != Outage::Allow,
             stand_in: None,
             first: Weak::new(),
-            this: Weak::new(),
             policy: Arc::new(policy),
             later: Later::default(),
         })))
@@ -270,13 +274,12 @@ impl Epoch {
             circuit: self.circuit.clone(),
             traces: traces(parts.recovery, self.store.is_local()),
             is_counted: true,
-            stand_in: Self::stand_in(parts, &lines, embedded.unwrap_or_default())?,
+            stand_in: Self::make_stand_in(parts, &lines, embedded)?,
             lines,
             guard: Arc::new(self.guard.with_floor(policy.guard())),
             clock: self.clock.clone(),
             pauses: self.pauses.clone(),
             first,
-            this: Weak::new(),
             policy: Arc::new(policy),
             later: Later::default(),
         })
@@ -313,15 +316,12 @@ impl Listen for Epoch {
     }
 
     fn gap(&self) {
-        self.each(|epoch| {
+        for epoch in self.everyone() {
             if let Some(denials) = &epoch.denials {
                 denials.forget_all();
             }
-            epoch.lines.miss();
-        });
-        let mut all = self.family();
-        all.extend(self.this.upgrade());
-        all.iter().for_each(Self::test_all);
+            epoch.put_to_the_test();
+        }
     }
 
     fn is_waiting(&self) -> bool {
@@ -350,20 +350,32 @@ impl Epoch {
         known.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The first epoch of the limiter, or this one if it is what stands in.
-    pub(crate) fn root(self: &Arc<Self>) -> Weak<Self> {
+    /// The first epoch of the limiter, which lives as long as that; or this one if it is what stands in.
+    pub(crate) fn first(self: &Arc<Self>) -> Weak<Self> {
         match self.first.upgrade() {
             Some(first) => Arc::downgrade(&first),
             None => Arc::downgrade(self),
         }
     }
 
-    /// All others that are in use.
-    pub(crate) fn others(&self) -> Vec<Arc<Self>> {
+    /// All that are in use, for who is one of those that have a first.
+    fn everyone(&self) -> Vec<Arc<Self>> {
         let mut all = self.family();
         all.extend(self.first.upgrade());
+        all
+    }
+
+    /// All others that are in use.
+    pub(crate) fn others(&self) -> Vec<Arc<Self>> {
+        let mut all = self.everyone();
         all.retain(|epoch| !std::ptr::eq(&**epoch, self));
         all
+    }
+
+    /// Something may have been said or lost that nobody was told of.
+    fn put_to_the_test(self: &Arc<Self>) {
+        self.lines.miss();
+        self.test_all();
     }
 
     /// All epochs of the limiter that are in use.

@@ -76,6 +76,7 @@ mod algorithm;
 #[doc = include_str!("docs/algorithms.md")]
 pub mod algorithms {}
 mod alone;
+mod backoff;
 mod clock;
 mod denial;
 mod departure;

@@ -42,10 +42,8 @@ impl Peek {
         let mut epoch = self.epochs.clone().current();
         check(&epoch.policy, &self.key, self.cost)?;
         if let Some(error) = epoch.outage(&self.key) {
-            let stand_in = epoch.stand_in.clone();
-            epoch = stand_in
-                .filter(|it| self.cost <= it.policy.largest_cost())
-                .ok_or_else(|| Error::store(error))?;
+            let stand_in = epoch.stand_in_for(self.cost);
+            epoch = stand_in.ok_or_else(|| Error::store(error))?;
         }
         let ask = Ask {
             count: 1,

@@ -30,7 +30,7 @@ pub(crate) struct Asked {
     pub(super) waiters: Vec<(WaiterId, u64)>,
     pub(crate) asks: SmallVec<[Ask; 2]>,
     pub(crate) not_before: u64,
-    /// The time and the record of the last slot that is held.
+    /// The time and the record of the last slot that is held, where recovery is strict.
     pub(crate) held: Option<(u64, u64)>,
     /// Which call of the queue's it is.
     pub(super) number: u64,
@@ -51,12 +51,12 @@ impl Asked {
 impl Queue {
     /// What the next call is to ask for, if anything. Until its answer is in, no other may be made.
     ///
-    /// If it may be a test, it may ask for nothing.
-    pub(crate) fn ask(&mut self, now: Instant, may_test: bool) -> Option<Asked> {
+    /// Where recovery is strict, it may be a test that asks for nothing.
+    pub(crate) fn ask(&mut self, now: Instant, is_strict: bool) -> Option<Asked> {
         if self.asking {
             return None;
         }
-        let is_test = std::mem::take(&mut self.tests) && may_test && self.last_slot().is_some();
+        let is_test = std::mem::take(&mut self.tests) && is_strict && self.last_slot().is_some();
         self.drop_empty_segments();
         if (self.settles(now) || self.is_put_off(now)) && !is_test {
             return None;
@@ -71,7 +71,7 @@ impl Queue {
             waiters: Vec::new(),
             asks: SmallVec::new(),
             not_before: 0,
-            held: self.held(),
+            held: if is_strict { self.held() } else { None },
             number: self.calls + 1,
         };
         for (place, segment) in self.segments.iter().enumerate() {

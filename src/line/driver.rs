@@ -72,18 +72,14 @@ impl Driver {
         let may_release = self.releasing.is_none();
         let is_told = self.line.epoch.store.is_listening();
         let is_looking = self.looking.is_some();
-        let epoch = self.line.epoch.clone();
+        let Line { key, epoch, .. } = &*self.line;
         let (asked, surplus, looks, alarm) = self.line.locked(|state, wakes| {
             let now = Instant::now();
             state.queue.advance(now, wakes);
             state.driver = DriverState::Asleep(cx.waker().clone());
             state.queue.looks_again = false;
             // Under the lock, so that whoever finds that the store is back finds this line waiting for it.
-            let is_open = !epoch.circuit.is_closed();
-            if let Some(error) = is_open
-                .then(|| epoch.known_outage(&self.line.key))
-                .flatten()
-            {
+            if let Some(error) = epoch.known_outage(key) {
                 // What would be given back stays reserved until its time has passed.
                 state.queue.take_surplus();
                 state
@@ -101,7 +97,7 @@ impl Driver {
             (asked, surplus, looks, state.queue.plan())
         });
         if !epoch.circuit.is_closed() {
-            epoch.see_to_probe(&self.line.key);
+            epoch.see_to_probe(key);
         }
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
@@ -213,8 +209,7 @@ impl Driver {
             self.line.locked(|state, _| state.queue.spoiled());
             if is_set {
                 epoch.quarantine_all();
-                let others = epoch.others();
-                others.iter().for_each(|epoch| epoch.quarantine_all());
+                epoch.others().iter().for_each(|it| it.quarantine_all());
             }
             epoch.quarantine(key);
             return;

@@ -1,7 +1,5 @@
 //! Which parts of the store are out: [`Circuit`].
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Health;
+use crate::backoff;
 use crate::store::StoreError;
 
 /// The longest pause after the second sign of life that was not given; it doubles with each.
@@ -51,9 +50,6 @@ impl Circuit {
 
     /// Why nobody is to ask this part of the store, if so.
     pub(crate) fn error(&self, part: u64) -> Option<StoreError> {
-        if self.is_closed() {
-            return None;
-        }
         let mut parts = self.parts.lock();
         let out = parts.get_mut(&part).filter(|out| !out.is_alive)?;
         out.is_wanted = true;
@@ -83,15 +79,8 @@ impl Circuit {
     }
 
     /// A call was answered, in a part of the store that was out until a moment ago.
-    #[inline]
-    pub(crate) fn answer(&self, part: u64) {
-        if !self.is_closed() {
-            self.close(part);
-        }
-    }
-
     #[cold]
-    fn close(&self, part: u64) {
+    pub(crate) fn answer(&self, part: u64) {
         let mut parts = self.parts.lock();
         if parts.get(&part).is_some_and(|out| out.is_alive) {
             parts.remove(&part);
@@ -160,15 +149,10 @@ impl Out {
 
 /// None before the first sign of life; then at random, so that replicas do not ask at the same time.
 fn pause(failures: u32) -> Duration {
-    let Some(doublings) = failures.checked_sub(1) else {
+    if failures == 0 {
         return Duration::ZERO;
-    };
-    let longest = FIRST_PAUSE
-        .saturating_mul(1 << doublings.min(16))
-        .min(LONGEST_PAUSE);
-    // Each of these states has its own random seed.
-    let random = RandomState::new().hash_one(failures);
-    longest.mul_f64(0.5 + random as f64 / u64::MAX as f64 / 2.0)
+    }
+    backoff::half_before(failures, FIRST_PAUSE, LONGEST_PAUSE)
 }
 
 #[cfg(test)]

@@ -15,12 +15,20 @@ impl Epoch {
     /// for signs of life.
     #[inline]
     pub(crate) fn outage(self: &Arc<Self>, key: &Key) -> Option<StoreError> {
-        if self.circuit.is_closed() {
-            return None;
-        }
         let error = self.known_outage(key)?;
         self.see_to_probe(key);
         Some(error)
+    }
+
+    /// The same, but leaves it to the caller to [see to](Self::see_to_probe) the signs of life, as that must
+    /// not be done under the lock of a line: a runtime that shuts down drops the task then and there, and who
+    /// waits is told.
+    #[inline]
+    pub(crate) fn known_outage(&self, key: &Key) -> Option<StoreError> {
+        if self.circuit.is_closed() {
+            return None;
+        }
+        self.circuit.error(self.store.part(key))
     }
 
     /// A call about this key was answered, or has failed: whether that is an outage.
@@ -41,14 +49,6 @@ impl Epoch {
         }
     }
 
-    /// The same, but leaves it to the caller to [see to](Self::see_to_probe) the signs of life, as that must
-    /// not be done under the lock of a line: a runtime that shuts down drops the task then and there, and who
-    /// waits is told.
-    #[cold]
-    pub(crate) fn known_outage(&self, key: &Key) -> Option<StoreError> {
-        self.circuit.error(self.store.part(key))
-    }
-
     /// Sees to it that the part of the store that holds this key is asked for signs of life, if it is out.
     #[cold]
     pub(crate) fn see_to_probe(self: &Arc<Self>, key: &Key) {
@@ -60,7 +60,7 @@ impl Epoch {
                 circuit: self.circuit.clone(),
                 store: self.store.clone(),
                 // Which lives as long as the limiter, whatever quotas are set.
-                epoch: self.root(),
+                epoch: self.first(),
                 part,
                 key: key.clone(),
                 is_done: false,

@@ -30,6 +30,8 @@ pub(crate) struct Stage {
     /// Servers that name or hold the primary in place of the first one, where the stage has them.
     pub(crate) sentinels: Option<Sentinels>,
     pub(crate) cluster: Option<Cluster>,
+    /// Which of their servers was killed.
+    pub(crate) killed: Option<usize>,
     /// `None` where one was killed.
     pub(crate) processes: Vec<Option<Process>>,
     /// What runs beside the load, and ends when it is put right.
@@ -96,6 +98,7 @@ impl Stage {
             servers,
             sentinels: None,
             cluster: None,
+            killed: None,
             processes: Vec::new(),
             beside: Vec::new(),
             losses: Arc::default(),

@@ -78,6 +78,15 @@ async fn wait_in_line(limiter: &Limiter) -> JoinHandle<Result<Permit, Error>> {
     waiting
 }
 
+/// A store that hears, a limiter on it, and what its policy is called.
+async fn listening(server: &RedisServer) -> (RedisStore, Limiter, String) {
+    let store = connect(server).await;
+    let limiter = quotas().store(store.clone()).build();
+    let limiter = limiter.expect("a valid policy");
+    let id = limiter.policy().id().to_owned();
+    (store, limiter, id)
+}
+
 /// Whether the limiter hears what others say: another one pauses.
 async fn assert_hears(limiter: &Limiter, store: &RedisStore, other: &RedisStore) {
     assert!(store.is_listening());
@@ -96,12 +105,7 @@ async fn assert_hears(limiter: &Limiter, store: &RedisStore, other: &RedisStore)
 #[tokio::test]
 async fn what_strangers_publish_pauses_nobody_whom_it_does_not_name() {
     let server = RedisServer::start();
-    let store = connect(&server).await;
-    let limiter = quotas()
-        .store(store.clone())
-        .build()
-        .expect("a valid policy");
-    let id = limiter.policy().id().to_owned();
+    let (store, limiter, id) = listening(&server).await;
     let mut runner = TestRunner::deterministic();
     let mut messages: Vec<_> = (0..500)
         .map(|_| strange().new_tree(&mut runner).expect("a value").current())
@@ -131,12 +135,7 @@ async fn what_strangers_publish_pauses_nobody_whom_it_does_not_name() {
 #[tokio::test]
 async fn times_that_make_no_sense_cause_no_panic_and_are_over_with_the_pause() {
     let server = RedisServer::start();
-    let store = connect(&server).await;
-    let limiter = quotas()
-        .store(store.clone())
-        .build()
-        .expect("a valid policy");
-    let id = limiter.policy().id().to_owned();
+    let (store, limiter, id) = listening(&server).await;
     let numbers = [
         0,
         1,

@@ -12,6 +12,7 @@
 //! | [`sentinel`] | a primary with two replicas, and three sentinels that watch it |
 //! | [`tls`] | a certificate, and a server that has it |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
+//! | [`rights`] | all that a store ever does, for users whose rights are limited |
 //! | [`slots`] | slots straight from a store |
 //! | [`faulty`] | a store with one fault, to see whether it is found |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
@@ -37,6 +38,7 @@ pub(crate) mod keyspace;
 pub(crate) mod monitor;
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
+pub(crate) mod rights;
 pub(crate) mod sentinel;
 pub(crate) mod signal;
 pub(crate) mod slots;

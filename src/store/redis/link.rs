@@ -13,8 +13,9 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::failure::{self, Failure, shut_down, too_late};
+use super::server;
 use super::source::{self, Source};
-use super::{pause, server};
+use crate::backoff;
 use crate::store::StoreError;
 
 /// The pause after the second setback in a row; it doubles with each.
@@ -202,7 +203,7 @@ impl Link {
         match self.0.setbacks.fetch_add(1, Ordering::Relaxed) {
             // It has answered before.
             0 => Duration::ZERO,
-            before => FIRST_PAUSE / 2 + pause::before(before, FIRST_PAUSE, LONGEST_PAUSE),
+            before => FIRST_PAUSE / 2 + backoff::before(before, FIRST_PAUSE, LONGEST_PAUSE),
         }
     }
 

@@ -36,7 +36,6 @@ mod link;
 mod names;
 mod notices;
 mod parcels;
-mod pause;
 mod redact;
 mod reply;
 mod script;

@@ -125,17 +125,14 @@ impl<'a> Call<'a> {
             (Err(error), Some(scripts)) if is_unknown(&error) => {
                 let loads = scripts.loads();
                 let pipe = self.pipe(loads.iter().chain(before));
-                let mut answer = pipe.query_async(connection).await;
-                for _ in 1..LOADS {
-                    match &answer {
+                let mut loads = 1;
+                loop {
+                    match pipe.query_async(connection).await {
                         // Somebody has flushed them in between.
-                        Err(error) if is_unknown(error) => {
-                            answer = pipe.query_async(connection).await;
-                        }
-                        _ => break,
+                        Err(error) if is_unknown(&error) && loads < LOADS => loads += 1,
+                        answer => return answer.map(only),
                     }
                 }
-                answer.map(only)
             }
             (answer, _) => answer,
         }

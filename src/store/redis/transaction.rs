@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::failure::{Failure, explain_look};
 use super::host_clock::HostClock;
 use super::lease::Lease;
-use super::pause;
 use super::server::Server;
 use crate::algorithm::ledger::Ledger;
 use crate::algorithm::{Rule, state};
+use crate::backoff;
 use crate::quota::HORIZON;
 use crate::store::StoreError;
 
@@ -96,7 +96,7 @@ impl Transactions {
         let opener = self.server.opener().ok_or_else(no_way)?;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
-                sleep(pause::before(attempt, FIRST_PAUSE, LONGEST_PAUSE)).await;
+                sleep(backoff::before(attempt, FIRST_PAUSE, LONGEST_PAUSE)).await;
             }
             let mut lease = opener.lease(place, deadline).await?;
             let clock = self.clock.as_deref();

@@ -1,7 +1,5 @@
 //! Servers that take the place of others.
 
-use std::sync::atomic::Ordering;
-
 use tower_throttle::store::RedisStore;
 
 use super::recovery::be_strict;
@@ -26,12 +24,12 @@ pub(super) const FAULTS: &[Fault] = &[
             let cluster = stage.cluster.as_mut().expect("the stage has one");
             let primary = cluster.primary_of("throttle:{key-0}:");
             cluster.servers[primary].kill9();
-            // Which one it was, for later.
-            stage.losses.store(primary, Ordering::SeqCst);
+            stage.killed = Some(primary);
         },
         heal: |stage| {
             let cluster = stage.cluster.as_ref().expect("the stage has one");
-            cluster.fails_over("throttle:{key-0}:", stage.losses.load(Ordering::SeqCst));
+            let killed = stage.killed.expect("it was injected");
+            cluster.fails_over("throttle:{key-0}:", killed);
         },
         ..Fault::FORGETS
     },
@@ -47,11 +45,11 @@ const SENTINELS: Fault = Fault {
         let sentinels = stage.sentinels.as_mut().expect("the stage has them");
         let primary = sentinels.primary();
         sentinels.servers[primary].kill9();
-        stage.losses.store(primary, Ordering::SeqCst);
+        stage.killed = Some(primary);
     },
     heal: |stage| {
         let sentinels = stage.sentinels.as_ref().expect("the stage has them");
-        sentinels.fails_over(stage.losses.load(Ordering::SeqCst));
+        sentinels.fails_over(stage.killed.expect("it was injected"));
     },
     ..Fault::FORGETS
 };

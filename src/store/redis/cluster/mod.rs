@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 use self::map::{Map, Node};
 use self::redirect::{Redirect, is_final};
 use super::failure::{Failure, shut_down, too_late};
-use super::pause;
 use super::server::{Answer, Call};
+use crate::backoff;
 use crate::store::StoreError;
 
 mod ask;
@@ -171,7 +171,7 @@ impl Cluster {
         }
         let (sender, outcome) = watch::channel(None);
         renewing.outcome = outcome.clone();
-        let pause = pause::before(renewing.setbacks + 1, LEAST_AGE, LONGEST_AGE);
+        let pause = backoff::before(renewing.setbacks + 1, LEAST_AGE, LONGEST_AGE);
         renewing.not_before = now + LEAST_AGE / 2 + pause;
         let home = renewing.home.clone();
         drop(renewing);
