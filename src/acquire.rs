@@ -386,9 +386,6 @@ impl Wait {
         self.stage = Stage::Done(Some(Begun { since, arrival }));
         Poll::Ready(match answer {
             Ok(held) => {
-                if let Some(traces) = &epoch.traces {
-                    traces.depart(&self.key, &epoch.policy, &held.slot);
-                }
                 let permit = Permit::new(epoch, self.key.clone(), held.into(), now - since);
                 Answer::Granted(permit)
             }

@@ -42,6 +42,12 @@ pub(crate) struct Reading {
     pub(crate) connection: u64,
 }
 
+/// A connection that does not tell when it is made anew, maybe to another server.
+pub(crate) const UNTOLD: u64 = u64::MAX;
+
+/// When more servers than this have been read, those are forgotten that were not for long.
+const MANY: usize = 64;
+
 #[derive(Debug, Default)]
 struct Known {
     connection: u64,
@@ -118,7 +124,7 @@ impl StoreClock {
         let expected = expected.map(|it| it.offset.aged(it.updated, received));
         let gap = expected.map_or(Duration::ZERO, |expected| call.gap(expected));
         let is_other = expected.is_some() && known.connection != reading.connection;
-        if is_other || expected.is_none() {
+        if is_other || expected.is_none() || reading.connection == UNTOLD {
             *generations += 1;
             *known = Known {
                 connection: reading.connection,
@@ -127,6 +133,9 @@ impl StoreClock {
             };
         }
         let offset = known.read(call, received, generations);
+        if servers.len() > MANY {
+            servers.retain(|_, known| known.is_recent(received));
+        }
         Read {
             offset,
             gap,
@@ -136,6 +145,11 @@ impl StoreClock {
 }
 
 impl Known {
+    fn is_recent(&self, now: Instant) -> bool {
+        let is_recent = |period: Period| now.saturating_duration_since(period.updated) < 2 * PERIOD;
+        self.current.is_some_and(is_recent)
+    }
+
     fn read(&mut self, call: Offset, received: Instant, generations: &mut u64) -> Offset {
         if let Some(period) = self.current
             && received.saturating_duration_since(period.start) >= PERIOD

@@ -46,7 +46,7 @@ pub(crate) struct Epoch {
     /// Of all epochs.
     pub(crate) pauses: Arc<Pauses>,
     pub(crate) circuit: Arc<Circuit>,
-    /// What the store has to know, if recovery is strict.
+    /// What the store has to know, if recovery is strict; of all epochs.
     pub(crate) traces: Option<Arc<Traces>>,
     /// Whether departures count.
     pub(crate) is_counted: bool,
@@ -172,7 +172,7 @@ impl Epoch {
     /// Something was said of a key under the quotas of this epoch: whoever waits for it keeps to that,
     /// whatever quotas were set when it came.
     pub(crate) fn hear(&self, key: &Key, notice: Notice) {
-        self.forget_trace(key, notice);
+        let notice = self.news(key, notice);
         self.pauses.note(key, &self.policy, notice);
         self.each(|epoch| {
             epoch.forget_denial(key);
@@ -182,9 +182,17 @@ impl Epoch {
 
     /// The same, but for those who hold slots.
     pub(crate) fn note(&self, key: &Key, notice: Notice) {
-        self.forget_trace(key, notice);
         self.pauses.note(key, &self.policy, notice);
         self.forget_denial(key);
+    }
+
+    /// Less what is known already.
+    fn news(&self, key: &Key, notice: Notice) -> Notice {
+        let is_news = |traces: &Arc<Traces>| traces.hear(key, &self.policy, notice);
+        if notice.is_quarantine() && !self.traces.as_ref().is_none_or(is_news) {
+            return Notice { until: 0, ..notice };
+        }
+        notice
     }
 
     /// What an answer has shown of the store's clock, and whether that was set. If it is another's, that store
@@ -201,15 +209,6 @@ impl Epoch {
             self.others().iter().for_each(Self::put_to_the_test);
         }
         (read.offset, read.gap > tolerance(&self.policy))
-    }
-
-    /// What was recorded before a quarantine is missed by nobody.
-    fn forget_trace(&self, key: &Key, notice: Notice) {
-        if let Some(traces) = &self.traces
-            && notice.is_quarantine()
-        {
-            traces.forget(key);
-        }
     }
 
     /// A slot of this key is given back, or all are: what was known of it holds no longer.
@@ -272,7 +271,7 @@ impl Epoch {
             embedded: self.embedded.clone(),
             denials: self.denials.as_ref().and_then(Denials::successor),
             circuit: self.circuit.clone(),
-            traces: traces(parts.recovery, self.store.is_local()),
+            traces: self.traces.clone(),
             is_counted: true,
             stand_in: Self::make_stand_in(parts, &lines, embedded)?,
             lines,

@@ -254,7 +254,8 @@ impl Limiter {
     /// [pause](Self::pause) is forgotten, too.
     ///
     /// Requests that hold a slot already, here or in other processes, keep it and depart besides, or give
-    /// it to others. Only the quotas that are set now start anew, see [`set_quotas`](Self::set_quotas).
+    /// it to others; where [recovery](crate::Recovery::Strict) is strict, they ask anew. Only the quotas that are
+    /// set now start anew, see [`set_quotas`](Self::set_quotas).
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -283,7 +284,7 @@ impl Limiter {
             let reply = stand_in.store.reset(&key, &stand_in.policy).await;
             reply.map_err(Error::store)?;
         }
-        let reply = epoch.store.reset(&key, &epoch.policy).await;
+        let reply = epoch.forget(&key).await;
         epoch.forget_denial(&key);
         reply.map_err(Error::store)
     }

@@ -78,8 +78,11 @@ impl Permit {
     /// reserved until its time has passed.
     pub fn forfeit(self) {
         self.epoch.forget_denial(&self.key);
-        if let Some(traces) = &self.epoch.traces {
-            traces.give_back(&self.key, self.departing.slot.record);
+        let (policy, at) = (&self.epoch.policy, self.departing.slot.at);
+        if let Some(traces) = &self.epoch.traces
+            && traces.is_former(&self.key, policy, at)
+        {
+            return;
         }
         let held = self.departing.held(self.epoch.guard.current());
         self.epoch.lines.give(&self.epoch, &self.key, held);

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::algorithm::{Rule, micros};
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::{Evidence, Slot};
+use crate::store::{Evidence, Life, Notice, Reserved};
 
 mod quarantine;
 
@@ -32,11 +33,12 @@ pub enum Recovery {
     /// The key rests until whatever departed before counts no longer, so that the upstream never sees more
     /// than the quota allows.
     ///
-    /// Each process remembers which slots it holds and has used, for as long as they count: some 100 bytes for
-    /// each key of the last window. It tells the store with each call. A store that does not know of them has
-    /// lost them: then everybody gives back the slots that are held, nothing departs for a window and the
-    /// time that it takes until all have been told, up to 3 s or the
-    /// [longest wait](crate::LimiterBuilder::max_wait) where that is shorter, and all go on in their order.
+    /// The state of each key has a [life](crate::store::Life). Each process remembers under which it got its
+    /// slots, for as long as any of them counts: some 100 bytes for each key of the last window. It tells the store
+    /// with each call. A store that does not know of that life has lost it. Then another begins: everybody drops the
+    /// slots of the former, nothing departs for a window and the time that it takes until all have been told, up to
+    /// 3 s or the [longest wait](crate::LimiterBuilder::max_wait) where that is shorter, and all go on in their
+    /// order.
     ///
     /// A store that knows of nothing at all writes down when it was born, and lets nothing depart for the
     /// same time from then on: so a process that knows of nothing either, as it has just started, cannot run
@@ -45,24 +47,21 @@ pub enum Recovery {
     /// The same is done if the store's clock is set, forward or back, by more than the guard and the buffer,
     /// or if another takes over whose clock differs by that.
     ///
-    /// What it costs: the scripts take up to twice as long. What it does not see, so that more may depart:
+    /// A process that has been cut off from the store, or stopped, for 3 s does not use the slots that it holds,
+    /// as it may have missed the word: it asks anew.
     ///
-    /// - The loss of a single key's state, by eviction or a replica that takes over, until one of those asks
-    ///   who know of it. For [`Gcra`](crate::Algorithm::Gcra) and
-    ///   [`LeakyBucket`](crate::Algorithm::LeakyBucket) that is only known for an interval after a departure,
-    ///   and for [`FixedWindow`](crate::Algorithm::FixedWindow) only of slots to come.
-    /// - Slots behind the rest that a process holds which is cut off from the store meanwhile, or is not
-    ///   [told](crate::store::Store::is_listening): bound the waits by a `max_wait`.
-    /// - Departures that count while somebody [resumes](crate::Limiter::resume) the key.
+    /// What it costs: the scripts take up to twice as long, and each key has a value of some 50 bytes besides its
+    /// quotas' for about three windows. What it does not see, so that more may depart: the loss of a single key's
+    /// state, by eviction or a replica that takes over, until one of those asks who know of it. What departs
+    /// until then under other lives or versions is not counted.
     ///
-    /// [`Limiter::reset`](crate::Limiter::reset) is a loss to all other processes that hold or have used
-    /// slots of the key.
+    /// [`Limiter::reset`](crate::Limiter::reset) begins another life at once, without a rest.
     Strict,
 }
 
 /// How long it takes at most until all who hold slots have heard that they are not to be used: a
 /// subscription that is dead without a word is noticed within three seconds.
-const LONGEST_HEARING: Duration = Duration::from_secs(3);
+pub(crate) const LONGEST_HEARING: Duration = Duration::from_secs(3);
 
 /// How often all keys are put to the test at most.
 const SELDOM: Duration = Duration::from_secs(1);
@@ -70,30 +69,44 @@ const SELDOM: Duration = Duration::from_secs(1);
 /// The least number of traces for which it looks for those that are over.
 const FEW: usize = 64;
 
-/// The slots that were used, and still count: the last of each key.
+/// The lives of the keys of which slots were handed out to this process that still count.
 #[derive(Debug)]
 pub(crate) struct Traces {
     known: Mutex<Known>,
-    /// The keys whose quarantine is being declared.
-    declared: Mutex<Vec<Key>>,
+    /// The keys, under these policies, whose loss is being declared.
+    declared: Mutex<Vec<(u64, Key)>>,
     /// When all keys were last put to the test.
     tested: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
 struct Known {
-    traces: HashMap<Key, Trace>,
+    /// Under each policy.
+    traces: HashMap<Key, SmallVec<[Trace; 1]>>,
     sweep_at: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Trace {
-    at: u64,
-    record: u64,
-    /// The one before, should this be given back.
-    before: Option<(u64, u64)>,
-    /// From when on it counts no longer, for certain.
+    policy: u64,
+    life: Life,
+    /// On the store's clock: slots before are of a former life.
+    after: u64,
+    /// By whose clock.
+    server: u64,
+    /// From when on nothing counts any more, for certain.
     over: Instant,
+}
+
+/// What an answer tells of the life of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Learnt {
+    /// It is the one that is known, if any is.
+    Same,
+    /// It is another: nothing is to be used that was handed out before.
+    Another,
+    /// The answer is older than what is known: nothing of it is to be used.
+    Over,
 }
 
 impl Traces {
@@ -108,47 +121,86 @@ impl Traces {
         }
     }
 
-    /// A request departs by this slot.
-    pub(crate) fn depart(&self, key: &Key, policy: &Policy, slot: &Slot) {
-        let now = Instant::now();
-        let late = slot.record.saturating_sub(slot.at);
-        // Twice, whatever the clocks do.
-        let counts = Duration::from_micros(2 * (memory(policy.rules()) + late));
-        let trace = Trace {
-            at: slot.at,
-            record: slot.record,
-            before: None,
-            over: now + counts,
+    /// An answer of this server has come by slots of this life, or without any. What it handed out counts until
+    /// `over`.
+    pub(crate) fn learn(
+        &self,
+        key: &Key,
+        policy: &Policy,
+        answer: &Reserved,
+        over: Option<Instant>,
+    ) -> Learnt {
+        let Some(life) = answer.life else {
+            return Learnt::Same;
         };
+        let server = answer.clock.server;
+        let now = Instant::now();
         let mut known = self.known.lock();
-        if known.traces.len() >= known.sweep_at {
-            known.traces.retain(|_, trace| now < trace.over);
-            known.sweep_at = FEW.max(known.traces.len() * 2);
+        let Some(trace) = known.find(key, policy, now) else {
+            if let Some(over) = over {
+                let after = 0;
+                known.add(key, Trace::new(policy, life, after, server, over), now);
+            }
+            return Learnt::Same;
+        };
+        trace.server = server;
+        if life.start < trace.life.start {
+            return Learnt::Over;
         }
-        let latest = known.traces.entry(key.clone()).or_insert(trace);
-        if latest.record < trace.record {
-            let before = Some((latest.at, latest.record));
-            *latest = Trace {
-                before,
-                over: latest.over.max(trace.over),
-                ..trace
-            };
+        let is_same = life.start == trace.life.start;
+        if is_same {
+            trace.life.version = trace.life.version.max(life.version);
+            trace.over = trace.over.max(over.unwrap_or(now));
+            return Learnt::Same;
         }
+        let span = rest(policy);
+        let after = life.start.min(answer.now) + micros(span);
+        let over = over.unwrap_or(now + span);
+        *trace = Trace::new(policy, life, after, server, over);
+        Learnt::Another
     }
 
-    /// A slot that was to be used is given back.
-    pub(crate) fn give_back(&self, key: &Key, record: u64) {
+    /// Somebody says that another life began then; whether that is news.
+    pub(crate) fn hear(&self, key: &Key, policy: &Policy, notice: Notice) -> bool {
+        let start = notice.since;
+        let now = Instant::now();
         let mut known = self.known.lock();
-        let Some(latest) = known.traces.get_mut(key) else {
-            return;
+        let Some(trace) = known.find(key, policy, now) else {
+            return true;
         };
-        if latest.record != record {
-            return;
+        if start <= trace.life.start {
+            return false;
         }
-        match latest.before.take() {
-            Some((at, record)) => (latest.at, latest.record) = (at, record),
-            None => drop(known.traces.remove(key)),
-        }
+        let span = rest(policy);
+        let after = start + micros(span);
+        *trace = Trace::new(
+            policy,
+            Life::new(start, start),
+            after,
+            trace.server,
+            now + span,
+        );
+        true
+    }
+
+    /// The life of a key, while anything of it counts here.
+    pub(crate) fn life(&self, key: &Key, policy: &Policy) -> Option<Life> {
+        let mut known = self.known.lock();
+        let trace = known.find(key, policy, Instant::now());
+        trace.map(|trace| trace.life)
+    }
+
+    /// Whether a slot at this time is of a former life than the one that is known.
+    pub(crate) fn is_former(&self, key: &Key, policy: &Policy, at: u64) -> bool {
+        let mut known = self.known.lock();
+        let trace = known.find(key, policy, Instant::now());
+        trace.is_some_and(|trace| at < trace.after)
+    }
+
+    /// What a store has to know of a key.
+    pub(crate) fn evidence(&self, key: &Key, policy: &Policy) -> Evidence {
+        let life = self.life(key, policy);
+        Evidence::new(life, micros(rest(policy)), micros(tolerance(policy)))
     }
 
     /// Whether it is a while ago that all were put to the test; if so, they are now.
@@ -161,38 +213,51 @@ impl Traces {
         may
     }
 
-    /// Nothing is known of a key any more: what was used was given back, or has been forgotten everywhere.
-    pub(crate) fn forget(&self, key: &Key) {
-        self.known.lock().traces.remove(key);
-    }
-
-    /// What a store has to know of a key of which this slot is held.
-    pub(crate) fn evidence(
-        &self,
-        key: &Key,
-        policy: &Policy,
-        held: Option<(u64, u64)>,
-    ) -> Evidence {
-        let rules = policy.rules();
-        let mut evidence = Evidence::none(rules.len(), micros(rest(policy)));
-        let used = self
-            .known
-            .lock()
-            .traces
-            .get(key)
-            .map(|it| (it.at, it.record));
-        for (at, record) in used.into_iter().chain(held) {
-            evidence.add(rules, at, record);
-        }
-        evidence
-    }
-
-    /// The keys of which slots were used that still count.
-    fn keys(&self) -> Vec<Key> {
+    /// The keys of which something counts under this policy, of this server or of all.
+    fn keys(&self, policy: &Policy, server: Option<u64>) -> Vec<Key> {
         let now = Instant::now();
+        let is_meant = |trace: &Trace| {
+            let is_there = server.is_none_or(|server| server == trace.server);
+            now < trace.over && trace.policy == policy.id_hash() && is_there
+        };
         let known = self.known.lock();
-        let counting = known.traces.iter().filter(|(_, trace)| now < trace.over);
-        counting.map(|(key, _)| key.clone()).collect()
+        let keys = known.traces.iter();
+        let keys = keys.filter(|(_, traces)| traces.iter().any(is_meant));
+        keys.map(|(key, _)| key.clone()).collect()
+    }
+}
+
+impl Known {
+    fn find(&mut self, key: &Key, policy: &Policy, now: Instant) -> Option<&mut Trace> {
+        let traces = self.traces.get_mut(key)?.iter_mut();
+        let policy = policy.id_hash();
+        let mut traces = traces.filter(|trace| trace.policy == policy && now < trace.over);
+        traces.next()
+    }
+
+    fn add(&mut self, key: &Key, trace: Trace, now: Instant) {
+        if self.traces.len() >= self.sweep_at {
+            self.traces.retain(|_, traces| {
+                traces.retain(|trace| now < trace.over);
+                !traces.is_empty()
+            });
+            self.sweep_at = FEW.max(self.traces.len() * 2);
+        }
+        let traces = self.traces.entry_ref(key).or_default();
+        traces.retain(|it| now < it.over && it.policy != trace.policy);
+        traces.push(trace);
+    }
+}
+
+impl Trace {
+    fn new(policy: &Policy, life: Life, after: u64, server: u64, over: Instant) -> Self {
+        Self {
+            policy: policy.id_hash(),
+            life,
+            after,
+            server,
+            over,
+        }
     }
 }
 
@@ -200,11 +265,12 @@ impl Traces {
 fn rest(policy: &Policy) -> Duration {
     let hearing = policy.max_wait().unwrap_or(LONGEST_HEARING);
     let late = policy.guard() + policy.buffer();
-    Duration::from_micros(memory(policy.rules())) + hearing.min(LONGEST_HEARING) + 2 * late
+    Duration::from_micros(memory(policy)) + hearing.min(LONGEST_HEARING) + 2 * late
 }
 
-fn memory(rules: &[Rule]) -> u64 {
-    rules.iter().map(Rule::memory).max().unwrap_or(0)
+/// For how long a departure counts at most, in microseconds, from when it is recorded on.
+pub(crate) fn memory(policy: &Policy) -> u64 {
+    policy.rules().iter().map(Rule::memory).max().unwrap_or(0)
 }
 
 /// By how much a clock has to be off until it was set: less may be drift.
@@ -212,7 +278,7 @@ pub(crate) fn tolerance(policy: &Policy) -> Duration {
     policy.guard() + policy.buffer()
 }
 
-/// The traces of a policy, if it wants any.
+/// The traces of a limiter, if it wants any.
 pub(crate) fn traces(recovery: Recovery, is_local: bool) -> Option<Arc<Traces>> {
     // What is in this process is lost with it.
     (recovery == Recovery::Strict && !is_local).then(|| Arc::new(Traces::new()))

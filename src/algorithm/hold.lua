@@ -1,46 +1,73 @@
--- What an upstream has said, twin of hold.rs.
+-- What an upstream has said, and which life of the key it is: twin of hold.rs and ledger/life.rs.
 --
--- State, ahead of the free slots: a byte; then for a pause and for an allowance until when it holds, since
--- when, and what is left of it, in numbers of 8 bytes; all zero where there is none. The byte makes the
--- length odd: without a hold, there is nothing ahead of the free slots.
-
-local HOLDS = 49
+-- State, ahead of the free slots: a byte, 1 if anything was said, 2 if there is a life, or 3; then, in numbers of
+-- 8 bytes, if anything was said, for a pause and for an allowance until when it holds, since when, and what is
+-- left of it, all zero where there is none; and of a life when it began, its version, until when the key rests or
+-- did, for how long to remember all this, and for each quota until when its state counts. The byte makes the length
+-- odd: without a hold or a life, there is nothing ahead of the free slots.
 
 local hold = { receipts = 0 }
 hold.__index = hold
 
--- By kind: pause, allowance.
+-- By kind: rest, pause, allowance; and the life.
 local holds
 
--- Reads what stands in the value of this name, if there is one; returns what is behind the holds.
-function hold.load(raw, key, now)
+-- Reads what stands in the value of this name, if there is one, of a key with so many quotas; returns what is
+-- behind.
+function hold.load(raw, key, now, quotas)
   holds = { touched = false }
   if not raw then return '' end
   if raw == '' then refuse(key) end
   if #raw % 8 ~= 1 then return raw end
-  if #raw < HOLDS or string.byte(raw) ~= 1 then refuse(key) end
-  local numbers = { struct.unpack('<xI8I8I8I8I8I8', raw) }
-  for i, kind in ipairs({ 'pause', 'allowance' }) do
-    local stop, since, left = numbers[3 * i - 2], numbers[3 * i - 1], numbers[3 * i]
-    check(stop, key, now)
-    check(since, key, now)
-    if left >= 2 ^ 32 then refuse(key) end
-    if stop > now then hold.set(kind, stop, since, left) end
-    if stop > 0 and stop <= now then holds.touched = true end
+  local has, place = string.byte(raw), 2
+  if has < 1 or has > 3 then refuse(key) end
+  local function take(count)
+    if place + 8 * count > #raw + 1 then refuse(key) end
+    local numbers = { struct.unpack('<' .. string.rep('I8', count), raw, place) }
+    place = place + 8 * count
+    return numbers
   end
-  return string.sub(raw, HOLDS + 1)
+  if has % 2 == 1 then
+    local numbers = take(6)
+    for i, kind in ipairs({ 'pause', 'allowance' }) do
+      local stop, since, left = numbers[3 * i - 2], numbers[3 * i - 1], numbers[3 * i]
+      check(stop, key, now)
+      check(since, key, now)
+      if left >= 2 ^ 32 then refuse(key) end
+      if stop > now then hold.set(kind, stop, since, left) end
+      if stop > 0 and stop <= now then holds.touched = true end
+    end
+  end
+  if has >= 2 then
+    local numbers = take(4 + quotas)
+    for i = 1, 4 + quotas do check(numbers[i], key, now) end
+    local life = { start = numbers[1], version = numbers[2], rest = numbers[3], keep = numbers[4], counts = {} }
+    for i = 1, quotas do life.counts[i] = numbers[4 + i] end
+    if life.rest > now then hold.set('rest', life.rest, life.start, 0) end
+    if life.keep >= now then holds.life = life else holds.touched = true end
+  end
+  return string.sub(raw, place)
 end
 
 function hold.set(kind, stop, since, left)
   holds[kind] = setmetatable({ stop = stop, since = since, left = left }, hold)
 end
 
-function hold.packed()
-  if not holds.pause and not holds.allowance then return '' end
-  local none = { stop = 0, since = 0, left = 0 }
-  local pause, allowance = holds.pause or none, holds.allowance or none
-  return struct.pack('<BI8I8I8I8I8I8', 1, pause.stop, pause.since, pause.left, allowance.stop,
-    allowance.since, allowance.left)
+-- Of quotas that count until then.
+function hold.packed(counters, quotas)
+  local has, numbers, life = 0, {}, holds.life
+  if holds.pause or holds.allowance then
+    local none = { stop = 0, since = 0, left = 0 }
+    local pause, allowance = holds.pause or none, holds.allowance or none
+    has = 1
+    numbers = { pause.stop, pause.since, pause.left, allowance.stop, allowance.since, allowance.left }
+  end
+  if life then
+    has = has + 2
+    for _, number in ipairs({ life.start, life.version, life.rest, life.keep }) do numbers[#numbers + 1] = number end
+    for i = 1, quotas do numbers[#numbers + 1] = counters[i]:expires() end
+  end
+  return has > 0 and struct.pack('<B' .. string.rep('I8', #numbers), has, unpack(numbers)) or ''
 end
 
 function hold:earliest(x, _, cost)

@@ -16,8 +16,10 @@ pub(crate) struct Hold {
     pub(super) left: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
+    /// The state is not what it was: see [`Lived`](super::ledger::Lived). Nobody can take that back.
+    Rest,
     Pause,
     Allowance,
 }

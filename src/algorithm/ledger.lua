@@ -46,8 +46,9 @@ function ledger.load(states, aside, quotas, now)
   ledger.states, ledger.rules = states, quotas
   ledger.size = size  -- of a slot, its receipt included
   ledger.burst_at, ledger.burst_size = 0, 0
-  free.load(hold.load(redis.call('GET', aside), aside, now), aside, size, now)
+  free.load(hold.load(redis.call('GET', aside), aside, now, #quotas), aside, size, now)
   ledger.join_holds()
+  holds.is_torn = holds.life and ledger.is_torn()
   local past = free.take_past()
   if #past > 0 then ledger.give_back_all(past) end
   ledger.forget_lost()
@@ -62,10 +63,14 @@ end
 
 -- Counts by what the upstream has said, behind the quotas.
 function ledger.join_holds()
-  local counters, quotas = ledger.counters, ledger.quotas
-  counters[quotas + 1], counters[quotas + 2] = nil, nil
-  counters[quotas + 1] = holds.pause or holds.allowance
-  if holds.pause then counters[quotas + 2] = holds.allowance end
+  local counters, place = ledger.counters, ledger.quotas
+  for i = place + 1, place + 3 do counters[i] = nil end
+  for _, kind in ipairs({ 'rest', 'pause', 'allowance' }) do
+    if holds[kind] then
+      place = place + 1
+      counters[place] = holds[kind]
+    end
+  end
 end
 
 -- The first time, not before x, at which what was said lets requests worth `cost` go.
@@ -85,30 +90,75 @@ function ledger.clear()
   free.clear()
 end
 
--- Lets nothing depart until then.
-function ledger.rest(stop)
-  hold.set('pause', stop, ledger.now, 0)
-  holds.touched = true
+-- Another life begins, after the one that did at `known`: if that was by a clock which has been set back, this is
+-- said to begin later than it does.
+function ledger.begin(known)
+  local now, before = ledger.now, holds.life
+  local start = math.max(now, (before and before.start or 0) + 1, known + 1)
+  local keep = math.max(before and before.keep or 0, now)
+  holds.life = { start = start, version = now, rest = 0, keep = keep, counts = {} }
+  holds.rest = nil
+end
+
+-- The life that has begun rests until then.
+function ledger.set_rest(rest)
+  local now, life = ledger.now, holds.life
+  life.rest, life.keep = rest, math.min(math.max(life.keep, rest + (rest - now)), now + SANE)
+  if rest > now then hold.set('rest', rest, life.start, 0) end
   ledger.join_holds()
 end
 
--- Whether the state lacks something of which there is evidence: that each quota is influenced until then at
--- least; or is one of a store that knows of nothing before `born`. If so, nothing departs for the span.
-function ledger.doubt(evidence, span, born)
-  local now = ledger.now
-  local from, is_lost = math.max(now, holds.pause and holds.pause.stop or 0), false
-  for i, stop in ipairs(evidence) do
-    is_lost = is_lost or stop > from and ledger.counters[i]:expires() < stop
+-- Whether less is recorded of a quota than was when the life was written.
+function ledger.is_torn()
+  for i = 1, ledger.quotas do
+    local counts = holds.life.counts[i]
+    if counts > ledger.now and ledger.counters[i]:expires() < counts then return true end
   end
-  local stop = (is_lost and now or math.min(born, now)) + span
-  if stop <= from then return false end
-  if is_lost then ledger.clear() end
-  ledger.rest(stop)
-  return true
+  return false
+end
+
+-- Whether the state lacks something of which there is evidence, the start and the version of a life, or was
+-- written by a clock that was set back by more than is tolerated. If so, another life begins, in which nothing
+-- departs for the span; as it does where the store knows of nothing from before `born`. Whoever gets slots
+-- in the same call knows of the life.
+function ledger.doubt(start, version, span, tolerance, born)
+  local now, life = ledger.now, holds.life
+  local is_lost
+  if not life then
+    is_lost = start > 0
+  elseif life.version > now + tolerance or holds.is_torn then
+    is_lost = true
+  elseif start == 0 then
+    is_lost = false
+  elseif life.start == start then
+    is_lost = life.version < version
+  else
+    -- Where it began as something was missed, nobody has to miss that again.
+    is_lost = life.rest == 0 or life.start < start
+  end
+  if is_lost then
+    ledger.clear()
+    ledger.begin(start)
+    ledger.set_rest(now + span)
+  elseif not life then
+    ledger.begin(0)
+    local rest = math.min(born, now) + span
+    if rest > now then ledger.set_rest(rest) end
+  end
+  ledger.span = span
+  return is_lost
+end
+
+-- Slots are handed out, to those who know of this life until nothing counts any more.
+function ledger.live()
+  local life, now = holds.life, ledger.now
+  life.version = math.max(now, life.version + 1)
+  life.keep = math.min(math.max(life.keep, ledger.expires() + 2 * ledger.span), now + SANE)
 end
 
 -- Heeds a word: 0 none; 1 a pause of a span, said to a request that departed then; 2 no more than so many
--- for a span; 3 resume; 4 a quarantine for a span. Returns since when, until when, and how long there is a pause: see Notice.
+-- for a span; 3 resume; 4 a quarantine for a span, as the life that began then is lost. Returns since when, until
+-- when, and how long there is a pause: see Notice.
 function ledger.heed(word, span, number)
   local now, until_when = ledger.now, 0
   local stop, pause, allowance = now + math.min(span, HORIZON), holds.pause, holds.allowance
@@ -124,22 +174,27 @@ function ledger.heed(word, span, number)
     hold.set('allowance', math.max(stop, allowance.stop), allowance.since, number)
     holds.touched = true
   elseif word == 3 and (pause or allowance) then
-    holds = { touched = true }
+    holds.pause, holds.allowance, holds.touched = nil, nil, true
     until_when = 2 ^ 53 - 1
   elseif word == 4 then
-    ledger.clear()
-    stop = math.max(stop, pause and pause.stop or 0)
-    if stop > now then ledger.rest(stop) end
+    local life = holds.life
+    if span == 0 or not (life and life.rest > 0 and life.start > number) then
+      ledger.clear()
+      ledger.begin(number)
+      ledger.set_rest(stop)
+    end
     until_when = 2 ^ 53 - 2
   end
   ledger.join_holds()
-  local since = until_when > 0 and now or 0
+  local since, paused = until_when > 0 and now or 0, 0
   for i = ledger.quotas + 1, #ledger.counters do
     local counter = ledger.counters[i]
     since = math.max(since, counter.since)
     if word == 0 then until_when = math.max(until_when, counter.stop) end
+    if counter ~= holds.allowance then paused = math.max(paused, counter.stop) end
   end
-  return since, until_when, holds.pause and holds.pause.stop or 0
+  if word == 4 then since = holds.life.start end
+  return since, until_when, paused
 end
 
 -- For those that ask: what the margin is, with which a free slot is of use, and which the policy asks for
@@ -156,14 +211,17 @@ end
 
 function ledger.save()
   ledger.forget_lost()
-  local has_aside = free.pages[1] ~= nil or ledger.counters[ledger.quotas + 1] ~= nil
+  local kept = holds.life
+  local has_aside = kept ~= nil or free.pages[1] ~= nil or ledger.counters[ledger.quotas + 1] ~= nil
   -- As long as any state: slots whose time has passed are still to be taken out of the logs.
-  local life = lifetime(ledger.expires(), ledger.now)
+  local life = lifetime(math.max(ledger.expires(), kept and kept.keep or 0), ledger.now)
   for _, counter in ipairs(ledger.counters) do counter:save(has_aside, life) end
   if not has_aside then
     if free.touched or holds.touched then redis.call('DEL', ledger.aside) end
-  elseif free.touched or holds.touched then
-    redis.call('PSETEX', ledger.aside, life, hold.packed() .. free.packed())
+  elseif kept or free.touched or holds.touched then
+    -- What it says of the quotas is true of what they have just saved.
+    local raw = hold.packed(ledger.counters, ledger.quotas) .. free.packed()
+    redis.call('PSETEX', ledger.aside, life, raw)
   else
     redis.call('PEXPIRE', ledger.aside, life)
   end
@@ -233,6 +291,11 @@ function ledger.alike(slot, count, held_up)
     return math.min(count, math.floor(held_up / stagger) + 1), 0
   end
   return count, stagger
+end
+
+-- Whether slots that were handed out under the life which began then may be given back; or under any if that is 0.
+function ledger.takes_back(start)
+  return start == 0 or not holds.life or holds.life.start == start
 end
 
 function ledger.release(slot)

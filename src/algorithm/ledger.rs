@@ -12,16 +12,17 @@
 //! from its middle: there, such a slot stays charged, which costs one interval once.)
 
 mod alone;
-mod doubt;
 mod heed;
+mod life;
 #[cfg(test)]
 mod tests;
 
 use smallvec::SmallVec;
 
 pub(crate) use self::alone::AtOnce;
-pub use self::doubt::Evidence;
 pub use self::heed::{Notice, Word};
+pub(super) use self::life::Lived;
+pub use self::life::{Evidence, Life};
 pub use super::receipt::Receipt;
 use super::{Count, Counter, Rule, Taken, micros};
 use crate::quota::HORIZON;
@@ -139,6 +140,8 @@ pub(crate) struct Ledger {
     pub(super) counters: SmallVec<[Counter; 1]>,
     /// In the order in which they were handed out, so that the last one may leave.
     pub(super) free: Vec<Slot>,
+    /// Where recovery is strict.
+    pub(super) lived: Option<Box<Lived>>,
 }
 
 impl Ledger {
@@ -146,6 +149,7 @@ impl Ledger {
         Self {
             counters: rules.iter().map(Rule::start).collect(),
             free: Vec::new(),
+            lived: None,
         }
     }
 
@@ -175,7 +179,17 @@ impl Ledger {
                 }
             }
         }
+        let is_granted = |outcome: &Outcome| matches!(outcome, Outcome::Granted(_));
+        self.live(now, outcomes.iter().any(is_granted));
         outcomes
+    }
+
+    /// Takes back slots that will not be used and that were handed out under the life which began then, or under
+    /// any if that is 0: what was forgotten since is not to be handed out again.
+    pub(crate) fn release_under(&mut self, now: u64, life: u64, slots: &[Slot]) {
+        if life == 0 || self.is_of(now, life) {
+            self.release(now, slots);
+        }
     }
 
     /// Takes back slots that will not be used.
@@ -293,6 +307,7 @@ impl Ledger {
             counter.trim(now);
         }
         self.drop_holds(now);
+        self.outlive(now);
         if self.free.is_empty() {
             return;
         }

@@ -160,6 +160,11 @@ impl Count for Counter {
     }
 }
 
-pub(crate) fn micros(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+pub(crate) const fn micros(duration: std::time::Duration) -> u64 {
+    let micros = duration.as_micros();
+    if micros > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        micros as u64
+    }
 }

@@ -122,19 +122,6 @@ impl Rule {
         }
     }
 
-    /// Until when a departure is counted at least, whatever departs besides.
-    pub(crate) fn counts_until(&self, at: u64, record: u64) -> u64 {
-        match *self {
-            Self::SlidingLog { window, .. } | Self::SlidingBuckets { window, .. } => {
-                record + window
-            }
-            Self::Spacing { interval }
-            | Self::LeakyBucket { interval, .. }
-            | Self::Gcra { interval, .. } => record + interval,
-            Self::FixedWindow { .. } => at,
-        }
-    }
-
     /// For how long a departure is counted at most, from when it is recorded on.
     pub(crate) fn memory(&self) -> u64 {
         match *self {

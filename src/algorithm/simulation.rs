@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::Rule;
-use super::ledger::{Ask, DRIFT, Evidence, Ledger, Notice, Outcome, Slot, Terms, Word};
+use super::ledger::{Ask, DRIFT, Evidence, Ledger, Life, Notice, Outcome, Slot, Terms, Word};
 
 /// One call, and how much time passes before it.
 #[derive(Debug, Clone)]
@@ -24,15 +24,36 @@ pub(crate) enum Action {
     },
     /// Gives back slots that are held, by their place.
     Release { places: Vec<prop::sample::Index> },
-    /// Says a word; of a pause, to a request that departed so long ago.
-    Heed { word: Word, ago: u64 },
-    /// Tells that each quota is influenced for so long, at least, by what was recorded; to a store that was
-    /// born so long ago.
-    Doubt {
-        evidence: [Option<u64>; 8],
-        span: u64,
-        born: u64,
+    /// The same, that were handed out under this life.
+    ReleaseUnder {
+        known: Known,
+        places: Vec<prop::sample::Index>,
     },
+    /// Says a word; of a pause, to a request that departed so long ago; of a quarantine, as this life is lost.
+    Heed { word: Word, ago: u64, known: Known },
+    /// Asks with evidence of this life: the last that it was told, if any, or one that differs; of a store
+    /// that was born so long ago, and may just have lost what stands aside, and these quotas' states.
+    Strict {
+        lost: Option<(bool, [bool; 5])>,
+        known: Known,
+        span: u64,
+        tolerance: u64,
+        born: u64,
+        asks: Vec<Ask>,
+    },
+}
+
+/// Which life is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Known {
+    None,
+    Last,
+    /// The one before.
+    Former,
+    /// The last, of a version that is not there yet.
+    Later,
+    /// One that began later.
+    Another,
 }
 
 /// The time before which no slot may lie.
@@ -54,26 +75,69 @@ pub(crate) trait Side {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer;
     fn release(&mut self, now: u64, slots: &[Slot]);
     fn heed(&mut self, now: u64, word: Word) -> Notice;
-    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool;
+
+    /// Reserves with evidence; also tells whether the state is lost, and the life.
+    fn reserve_strictly(
+        &mut self,
+        _now: u64,
+        _terms: &Terms,
+        _asks: &[Ask],
+        _evidence: &Evidence,
+        _born: u64,
+    ) -> (Answer, bool, Life) {
+        unreachable!("it knows of no lives")
+    }
+
+    /// Gives back slots that were handed out under this life.
+    fn release_under(&mut self, _now: u64, _life: u64, _slots: &[Slot]) {
+        unreachable!("it knows of no lives")
+    }
+
+    fn lose(&mut self, _aside: bool, _quotas: &[bool]) {
+        unreachable!("it loses nothing")
+    }
 }
 
 impl Side for Ledger {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
         let outcomes = Self::reserve(self, now, terms, asks);
+        self.mend();
         let reset = self.expires().saturating_sub(now);
         (outcomes.into_vec(), self.remaining(now, terms), reset)
     }
 
     fn release(&mut self, now: u64, slots: &[Slot]) {
-        Self::release(self, now, slots);
+        Side::release_under(self, now, 0, slots);
     }
 
     fn heed(&mut self, now: u64, word: Word) -> Notice {
-        Self::heed(self, now, word)
+        let notice = Self::heed(self, now, word);
+        if word != Word::None {
+            self.mend();
+        }
+        notice
     }
 
-    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
-        Self::doubt(self, now, evidence, born)
+    fn reserve_strictly(
+        &mut self,
+        now: u64,
+        terms: &Terms,
+        asks: &[Ask],
+        evidence: &Evidence,
+        born: u64,
+    ) -> (Answer, bool, Life) {
+        let is_lost = self.doubt(now, evidence, born);
+        let answer = Side::reserve(self, now, terms, asks);
+        (answer, is_lost, self.life().unwrap())
+    }
+
+    fn release_under(&mut self, now: u64, life: u64, slots: &[Slot]) {
+        Self::release_under(self, now, life, slots);
+        self.mend();
+    }
+
+    fn lose(&mut self, aside: bool, quotas: &[bool]) {
+        Self::lose(self, aside, quotas);
     }
 }
 
@@ -103,83 +167,125 @@ pub(crate) fn run_staggered(
     let mut held: Vec<Kept> = Vec::new();
     let mut last = 0;
     let mut set_back = 0;
+    let mut lives = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         now = now.saturating_add_signed(step.advance);
         set_back += step.advance.min(0).unsigned_abs();
+        let terms = |margin: u64, not_before| Terms {
+            margin,
+            least_margin: margin / 3,
+            floor: margin / 2,
+            not_before,
+            round_trip: margin / 3,
+            stagger: stagger(margin),
+            peek: false,
+        };
+        let last_slot = last;
+        let mut keep = |outcomes| {
+            for outcome in outcomes {
+                if let Outcome::Granted(slot) = outcome {
+                    last = slot.at;
+                    held.push(Kept {
+                        lateness: slot.record - slot.at - (slot.at - now) / DRIFT,
+                        slot,
+                        set_back,
+                    });
+                }
+            }
+        };
         match &step.action {
             Action::Reserve {
                 margin,
                 not_before,
                 asks,
             } => {
-                let terms = Terms {
-                    margin: *margin,
-                    least_margin: margin / 3,
-                    floor: margin / 2,
-                    not_before: match not_before {
-                        NotBefore::Now => 0,
-                        NotBefore::Last => last,
-                        NotBefore::After(pause) => now + pause,
-                    },
-                    round_trip: margin / 3,
-                    stagger: stagger(*margin),
-                    peek: false,
+                let not_before = match not_before {
+                    NotBefore::Now => 0,
+                    NotBefore::Last => last_slot,
+                    NotBefore::After(pause) => now + pause,
                 };
+                let terms = terms(*margin, not_before);
                 let answer = left.reserve(now, &terms, asks);
                 let other = right.reserve(now, &terms, asks);
                 assert_eq!(answer, other, "step {number}, {step:?}");
-                for outcome in answer.0 {
-                    if let Outcome::Granted(slot) = outcome {
-                        last = slot.at;
-                        held.push(Kept {
-                            lateness: slot.record - slot.at - (slot.at - now) / DRIFT,
-                            slot,
-                            set_back,
-                        });
-                    }
-                }
+                keep(answer.0);
             }
             Action::Release { places } => {
-                let mut slots = Vec::new();
-                for place in places.iter().take(held.len()) {
-                    slots.push(held.remove(place.index(held.len())).slot);
-                }
+                let slots = chosen(&mut held, places);
                 left.release(now, &slots);
                 right.release(now, &slots);
             }
-            Action::Heed { word, ago } => {
+            Action::ReleaseUnder { known, places } => {
+                let slots = chosen(&mut held, places);
+                let life = known.of(&lives).map_or(0, |life| life.start);
+                left.release_under(now, life, &slots);
+                right.release_under(now, life, &slots);
+            }
+            Action::Heed { word, ago, known } => {
                 let word = match *word {
                     Word::Pause { span, .. } => Word::Pause {
                         span,
                         departed: now - ago,
+                    },
+                    Word::Quarantine { span, .. } => Word::Quarantine {
+                        span,
+                        known: known.of(&lives).map_or(0, |life| life.start),
                     },
                     word => word,
                 };
                 let (notice, other) = (left.heed(now, word), right.heed(now, word));
                 assert_eq!(notice, other, "step {number}, {step:?}");
             }
-            Action::Doubt {
-                evidence,
+            Action::Strict {
+                lost,
+                known,
                 span,
+                tolerance,
                 born,
+                asks,
             } => {
-                let until = evidence
-                    .iter()
-                    .map(|span| span.map_or(0, |span| now + span));
-                let evidence = Evidence {
-                    until: until.collect(),
-                    span: *span,
-                };
-                let born = now - born;
-                let (is_lost, other) = (
-                    left.doubt(now, &evidence, born),
-                    right.doubt(now, &evidence, born),
-                );
-                assert_eq!(is_lost, other, "step {number}, {step:?}");
+                if let Some((aside, quotas)) = lost {
+                    left.lose(*aside, quotas);
+                    right.lose(*aside, quotas);
+                }
+                let evidence = Evidence::new(known.of(&lives), *span, *tolerance);
+                let (terms, born) = (terms(10_000, 0), now - born);
+                let answer = left.reserve_strictly(now, &terms, asks, &evidence, born);
+                let other = right.reserve_strictly(now, &terms, asks, &evidence, born);
+                assert_eq!(answer, other, "step {number}, {step:?}, {evidence:?}");
+                let (answer, _, life) = answer;
+                keep(answer.0);
+                lives.push(life);
             }
         }
     }
     held
+}
+
+/// Takes some of the slots that are held.
+fn chosen(held: &mut Vec<Kept>, places: &[prop::sample::Index]) -> Vec<Slot> {
+    let mut slots = Vec::new();
+    for place in places.iter().take(held.len()) {
+        slots.push(held.remove(place.index(held.len())).slot);
+    }
+    slots
+}
+
+impl Known {
+    fn of(self, lives: &[Life]) -> Option<Life> {
+        let last = *lives.last()?;
+        match self {
+            Self::None => None,
+            Self::Last => Some(last),
+            Self::Former => lives
+                .iter()
+                .rev()
+                .find(|it| it.start != last.start)
+                .copied(),
+            Self::Later => Some(Life::new(last.start, last.version + 1)),
+            Self::Another => Some(Life::new(last.start + 1, last.version + 1)),
+        }
+    }
 }
 
 /// Histories of so many steps, in which times are multiples of `unit` or close to them.
@@ -241,17 +347,40 @@ pub(crate) fn steps_with_words(
         3 => span().prop_map(|span| Word::Pause { span, departed: 0 }),
         4 => (0..=9_u32, span()).prop_map(|(left, span)| Word::Allow { left, span }),
         1 => Just(Word::Resume),
-        1 => span().prop_map(|span| Word::Quarantine { span }),
+        1 => span().prop_map(|span| Word::Quarantine { span, known: 0 }),
     ];
-    let heed = (word, span()).prop_map(|(word, ago)| Action::Heed { word, ago });
-    let known = prop_oneof![2 => Just(None), 1 => span().prop_map(Some)];
-    let doubt = (prop::array::uniform8(known), span(), span());
-    let doubt = doubt.prop_map(|(evidence, span, born)| Action::Doubt {
-        evidence,
-        span,
-        born,
+    let known = || {
+        prop_oneof![
+            2 => Just(Known::None),
+            12 => Just(Known::Last),
+            2 => Just(Known::Former),
+            1 => Just(Known::Later),
+            1 => Just(Known::Another),
+        ]
+    };
+    let heed = (word, span(), known());
+    let heed = heed.prop_map(|(word, ago, known)| Action::Heed { word, ago, known });
+    let ask = (1..=3_u32, prop_oneof![2 => Just(u64::MAX), 1 => Just(0)]);
+    let asks = ask.prop_map(|(count, max_wait)| Ask {
+        count,
+        cost: 1,
+        max_wait,
     });
-    let heed = prop_oneof![3 => heed, 1 => doubt];
+    let lost = proptest::option::weighted(0.2, any::<(bool, [bool; 5])>());
+    let strict = (lost, known(), span(), span(), span(), vec(asks, 0..3));
+    let strict = strict.prop_map(
+        |(lost, known, span, tolerance, born, asks)| Action::Strict {
+            lost,
+            known,
+            span,
+            tolerance,
+            born,
+            asks,
+        },
+    );
+    let release = (known(), vec(any::<prop::sample::Index>(), 1..6));
+    let release = release.prop_map(|(known, places)| Action::ReleaseUnder { known, places });
+    let heed = prop_oneof![3 => heed, 3 => strict, 1 => release];
     let advance = (0..=unit).prop_map(u64::cast_signed);
     let said = (advance, heed).prop_map(|(advance, action)| Step { advance, action });
     let others = steps(count, unit, largest_cost);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::fixed_window::{FixedWindow, Window};
 use super::hold::{Hold, Kind};
-use super::ledger::{Ledger, Slot};
+use super::ledger::{Ledger, Life, Lived, Slot};
 use super::number::Number;
 use super::sliding_buckets::{Bucket, SlidingBuckets};
 use super::sliding_log::SlidingLog;
@@ -22,8 +22,9 @@ const MARK: u8 = 64;
 /// What the mark of a log stands on that has no record.
 const NO_RECORD: u8 = 128;
 
-/// The bytes of the holds, which make the length odd.
-const HOLDS: usize = 49;
+/// The bits of the byte before holds and life, which makes the length odd.
+const HAS_HOLDS: u8 = 1;
+const HAS_LIFE: u8 = 2;
 
 /// The bytes of a record in a ring, and of all before the first.
 const ENTRY: usize = 8;
@@ -56,55 +57,82 @@ impl Ledger {
             }
         }
         if let Some(raw) = aside {
-            let raw = ledger.read_holds(raw, now).map_err(|_| Foreign(0))?;
+            let slots = ledger.read_aside(raw, now);
+            let slots = slots.map_err(|_| Foreign(0))?;
             let size = (3 + rules.iter().map(Rule::receipts).sum::<usize>()) * ENTRY;
-            if !raw.len().is_multiple_of(size) {
+            if !slots.len().is_multiple_of(size) {
                 return Err(Foreign(0));
             }
-            let slots = raw.chunks_exact(size).map(|raw| read_slot(raw, now));
+            let slots = slots.chunks_exact(size).map(|raw| read_slot(raw, now));
             ledger.free = slots.collect::<Read<_>>().map_err(|_| Foreign(0))?;
         }
         Ok(ledger)
     }
 
-    /// What is behind the holds.
-    fn read_holds<'a>(&mut self, raw: &'a [u8], now: u64) -> Read<&'a [u8]> {
-        match raw.len() % ENTRY {
-            1 => {}
+    /// Reads holds and life, and yields what is behind them.
+    fn read_aside<'a>(&mut self, raw: &'a [u8], now: u64) -> Read<&'a [u8]> {
+        let (&has, raw) = match raw.len() % ENTRY {
+            1 => raw.split_first().ok_or(Strange)?,
             _ if raw.is_empty() => return Err(Strange),
             _ => return Ok(raw),
-        }
-        let (holds, rest) = raw.split_at_checked(HOLDS).ok_or(Strange)?;
-        let [1, numbers @ ..] = holds else {
-            return Err(Strange);
         };
-        for (kind, raw) in KINDS.into_iter().zip(numbers.chunks_exact(3 * ENTRY)) {
-            let [until, since, left] =
-                [0, 1, 2].map(|place| little(&raw[place * ENTRY..][..ENTRY]));
-            let hold = Hold {
-                kind,
-                until: check(until, now)?,
-                since: check(since, now)?,
-                left: u32::try_from(left).map_err(|_| Strange)?,
-            };
-            if until > 0 {
-                self.counters.push(Counter::Hold(hold));
+        let mut numbers = raw.chunks_exact(ENTRY).map(little);
+        let mut number = || numbers.next().ok_or(Strange);
+        if has == 0 || has > HAS_HOLDS + HAS_LIFE {
+            return Err(Strange);
+        }
+        if has & HAS_HOLDS > 0 {
+            for kind in KINDS {
+                let [until, since, left] = [number()?, number()?, number()?];
+                let hold = Hold {
+                    kind,
+                    until: check(until, now)?,
+                    since: check(since, now)?,
+                    left: u32::try_from(left).map_err(|_| Strange)?,
+                };
+                if until > 0 {
+                    self.counters.push(Counter::Hold(hold));
+                }
             }
         }
-        Ok(rest)
+        if has & HAS_LIFE > 0 {
+            let mut time = || check(number()?, now);
+            let life = Life::new(time()?, time()?);
+            let mut lived = Lived::new(life, time()?, time()?);
+            for counter in self.counters.iter().filter(|counter| !counter.is_hold()) {
+                let counts_until = time()?;
+                if counter.expires() < counts_until {
+                    lived.torn = lived.torn.max(counts_until);
+                }
+            }
+            self.lived = Some(Box::new(lived));
+            self.rest(now);
+        }
+        let left = numbers.count() * ENTRY;
+        Ok(&raw[raw.len() - left..])
     }
 
-    fn written_holds(&self) -> Vec<u8> {
-        if self.holds().next().is_none() {
-            return Vec::new();
+    fn written_aside(&self) -> Vec<u8> {
+        let (mut has, mut numbers) = (0, Vec::new());
+        if self.is_anything_said() {
+            has += HAS_HOLDS;
+            for kind in KINDS {
+                let hold = self.hold(kind);
+                numbers.extend(hold.map_or([0; 3], |it| [it.until, it.since, it.left.into()]));
+            }
         }
-        let numbers = KINDS.into_iter().flat_map(|kind| {
-            let hold = self.hold(kind);
-            hold.map_or([0; 3], |hold| [hold.until, hold.since, hold.left.into()])
-        });
-        std::iter::once(1)
-            .chain(numbers.flat_map(u64::to_le_bytes))
-            .collect()
+        if let Some(lived) = &self.lived {
+            has += HAS_LIFE;
+            numbers.extend([lived.life.start, lived.life.version, lived.rest, lived.keep]);
+            let quotas = self.counters.iter().filter(|counter| !counter.is_hold());
+            numbers.extend(quotas.map(Count::expires));
+        }
+        let raw = numbers.into_iter().flat_map(u64::to_le_bytes);
+        (has > 0).then_some(has).into_iter().chain(raw).collect()
+    }
+
+    fn is_anything_said(&self) -> bool {
+        KINDS.iter().any(|&kind| self.hold(kind).is_some())
     }
 
     /// The values of what stands aside and of each quota.
@@ -113,9 +141,9 @@ impl Ledger {
             let numbers = [slot.at, slot.record, slot.cost.into()].into_iter();
             numbers.chain(slot.receipt.as_slice().iter().copied())
         });
-        let mut aside = self.written_holds();
+        let mut aside = self.written_aside();
         aside.extend(free.flat_map(u64::to_le_bytes));
-        let expires = self.expires();
+        let expires = self.lasts();
         let has_aside = !aside.is_empty();
         let mut values = vec![has_aside.then_some((aside, expires))];
         for counter in &self.counters {
@@ -180,7 +208,7 @@ impl Counter {
     }
 }
 
-/// In the order in which they stand.
+/// What is said, in the order in which it stands.
 const KINDS: [Kind; 2] = [Kind::Pause, Kind::Allowance];
 
 /// No record lies further ahead than a wait, a window and some more.

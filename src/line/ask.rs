@@ -30,8 +30,6 @@ pub(crate) struct Asked {
     pub(super) waiters: Vec<(WaiterId, u64)>,
     pub(crate) asks: SmallVec<[Ask; 2]>,
     pub(crate) not_before: u64,
-    /// The time and the record of the last slot that is held, where recovery is strict.
-    pub(crate) held: Option<(u64, u64)>,
     /// Which call of the queue's it is.
     pub(super) number: u64,
 }
@@ -52,11 +50,12 @@ impl Queue {
     /// What the next call is to ask for, if anything. Until its answer is in, no other may be made.
     ///
     /// Where recovery is strict, it may be a test that asks for nothing.
-    pub(crate) fn ask(&mut self, now: Instant, is_strict: bool) -> Option<Asked> {
+    pub(crate) fn ask(&mut self, now: Instant) -> Option<Asked> {
         if self.asking {
             return None;
         }
-        let is_test = std::mem::take(&mut self.tests) && is_strict && self.last_slot().is_some();
+        let is_test =
+            std::mem::take(&mut self.tests) && self.is_strict && self.last_slot().is_some();
         self.drop_empty_segments();
         if (self.settles(now) || self.is_put_off(now)) && !is_test {
             return None;
@@ -71,7 +70,6 @@ impl Queue {
             waiters: Vec::new(),
             asks: SmallVec::new(),
             not_before: 0,
-            held: if is_strict { self.held() } else { None },
             number: self.calls + 1,
         };
         for (place, segment) in self.segments.iter().enumerate() {
@@ -106,14 +104,6 @@ impl Queue {
         self.asking = is_test || !asked.waiters.is_empty();
         self.calls += u64::from(self.asking);
         self.asking.then_some(asked)
-    }
-
-    /// The time and the record of the last slot that is held: those whose slots have come are about to use
-    /// them.
-    fn held(&self) -> Option<(u64, u64)> {
-        let due = self.due_slots.iter().map(|(_, held)| held);
-        let all = due.chain(self.last_slot());
-        all.map(|held| (held.slot.at, held.slot.record)).max()
     }
 
     /// Whether the next call is for those alone who have long to wait, and may wait for others to share it.
@@ -163,6 +153,7 @@ impl Queue {
         self.guard
             .measured(call.received - call.sent, call.offset.uncertainty());
         self.read_by(&call.offset);
+        self.heard_from(call.sent);
         let Reserved {
             now,
             outcomes,

@@ -11,6 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::ask::Asked;
 use super::held::Call;
 use super::{DriverState, Line, Lone};
+use crate::recovery::{LONGEST_HEARING, Learnt};
 use crate::store::{Notice, Release, Reply, Reserve, Reserved, StoreError, Word};
 
 /// Serves a line until nobody waits in it.
@@ -70,11 +71,15 @@ impl Driver {
     /// under one lock, so that no change is missed. Yields when to wake again.
     fn look(&mut self, cx: &Context<'_>) -> Option<Instant> {
         let may_release = self.releasing.is_none();
-        let is_told = self.line.epoch.store.is_listening();
+        let store = &self.line.epoch.store;
+        let is_told = store.is_listening();
+        let traces = self.line.epoch.traces.as_ref();
+        let told = traces.and_then(|_| store.told_until());
         let is_looking = self.looking.is_some();
         let Line { key, epoch, .. } = &*self.line;
         let (asked, surplus, looks, alarm) = self.line.locked(|state, wakes| {
             let now = Instant::now();
+            state.queue.assure(told, now, wakes);
             state.queue.advance(now, wakes);
             state.driver = DriverState::Asleep(cx.waker().clone());
             state.queue.looks_again = false;
@@ -87,7 +92,7 @@ impl Driver {
                     .out(&error, epoch.stand_in.is_some(), now, wakes);
                 return (None, Vec::new(), false, state.queue.plan());
             }
-            let asked = state.queue.ask(now, epoch.traces.is_some());
+            let asked = state.queue.ask(now);
             let surplus = if may_release {
                 state.queue.take_surplus()
             } else {
@@ -102,7 +107,12 @@ impl Driver {
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
             let epoch = &self.line.epoch;
-            let release = Release::new(&self.line.key, &epoch.policy, &surplus);
+            let traces = epoch.traces.as_ref();
+            let life = traces.and_then(|it| it.life(&self.line.key, &epoch.policy));
+            let release = Release {
+                life: life.map_or(0, |life| life.start),
+                ..Release::new(&self.line.key, &epoch.policy, &surplus)
+            };
             self.releasing = Some(epoch.store.release(&release));
         }
         if let Some(asked) = asked {
@@ -122,7 +132,7 @@ impl Driver {
         let evidence = epoch
             .traces
             .as_ref()
-            .map(|traces| traces.evidence(&self.line.key, &epoch.policy, asked.held));
+            .map(|traces| traces.evidence(&self.line.key, &epoch.policy));
         let sent = Instant::now();
         let reply = epoch.store.reserve(&Reserve {
             key: &self.line.key,
@@ -205,14 +215,19 @@ impl Driver {
             }
         };
         let (offset, is_set) = epoch.read_clock(sent, received, &reserved);
-        if epoch.traces.is_some() && (is_set || reserved.is_lost) {
-            self.line.locked(|state, _| state.queue.spoiled());
-            if is_set {
-                epoch.quarantine_all();
-                epoch.others().iter().for_each(|it| it.quarantine_all());
-            }
-            epoch.quarantine(key);
-            return;
+        let learnt = epoch.learn(key, &reserved, Some(&offset));
+        if is_set {
+            let server = reserved.clock.server;
+            epoch.quarantine_all(server);
+            epoch
+                .others()
+                .iter()
+                .for_each(|it| it.quarantine_all(server));
+        }
+        // Of a life that has just begun, slots are as good as its clock.
+        let is_doubtful = is_set && learnt == Learnt::Same || received - sent > LONGEST_HEARING;
+        if learnt == Learnt::Over || is_doubtful && epoch.traces.is_some() {
+            return self.line.locked(|state, _| state.queue.spoiled());
         }
         let call = Call {
             sent,
@@ -222,6 +237,9 @@ impl Driver {
             offset,
         };
         self.line.locked(|state, wakes| {
+            if learnt == Learnt::Another {
+                state.queue.recall(received, wakes);
+            }
             state.queue.answered(&asked, reserved, call, wakes);
         });
     }

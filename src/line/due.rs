@@ -9,7 +9,7 @@ use super::segment::{Phase, Segment};
 impl Queue {
     /// Lets those go whose slots have come.
     pub(crate) fn advance(&mut self, now: Instant, wakes: &mut Wakes) {
-        loop {
+        while !self.is_deaf(now) {
             self.drop_empty_segments();
             let Some(front) = self.segments.front_mut() else {
                 break;

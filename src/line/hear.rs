@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::held::Held;
 use super::queue::{Queue, Wakes};
+use crate::recovery::LONGEST_HEARING;
 use crate::store::Notice;
 
 /// How often to look whether something was said, where the store does not tell: other processes are to stop
@@ -21,7 +22,11 @@ pub(crate) const SETTLING: Duration = Duration::from_millis(150);
 
 impl Queue {
     /// Gives back the slots that are not to be used. Who waits keeps its place, and asks anew.
-    pub(crate) fn hear(&mut self, notice: Notice, now: Instant, wakes: &mut Wakes) {
+    pub(crate) fn hear(&mut self, mut notice: Notice, now: Instant, wakes: &mut Wakes) {
+        if notice.is_quarantine() {
+            // A life may be said to begin later than it does.
+            notice.since = notice.since.min(notice.now);
+        }
         self.heard = self.heard.and(notice);
         if notice.until > 0 {
             self.heard_at = self.calls;
@@ -49,6 +54,42 @@ impl Queue {
             }
             self.clear_behind();
         }
+    }
+
+    /// The slots that are held are of a life that is over: nobody uses them, or gives them back.
+    pub(crate) fn recall(&mut self, now: Instant, wakes: &mut Wakes) {
+        self.surplus.clear();
+        for segment in &mut self.segments {
+            drop(segment.void(&mut self.nodes, |_| true));
+        }
+        for place in 0..self.segments.len() {
+            self.settle(place, now, wakes);
+        }
+        self.clear_behind();
+    }
+
+    /// Where recovery is strict, nobody uses what is held who has not heard from the store for long. This was told
+    /// of all that was said until then.
+    pub(crate) fn assure(&mut self, told: Option<Instant>, now: Instant, wakes: &mut Wakes) {
+        if let Some(told) = told {
+            self.heard_from(told);
+        }
+        if self.is_deaf(now) {
+            self.recall(now, wakes);
+            self.assured = None;
+        }
+    }
+
+    /// The store has been heard from, as late as that.
+    pub(super) fn heard_from(&mut self, at: Instant) {
+        if self.is_strict {
+            self.assured = self.assured.max(Some(at));
+        }
+    }
+
+    /// Whether all may be void that is held, and nobody here was told.
+    pub(super) fn is_deaf(&self, now: Instant) -> bool {
+        self.assured.is_some_and(|at| now > at + LONGEST_HEARING)
     }
 
     /// A look has shown how the key stands.

@@ -122,13 +122,6 @@ impl Lines {
         }
     }
 
-    /// The keys for which somebody waits.
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        let of_shard =
-            |shard: &Mutex<HashMap<Key, _>>| shard.lock().keys().cloned().collect::<Vec<_>>();
-        self.shards.iter().flat_map(of_shard).collect()
-    }
-
     /// Something may have been said of any key.
     pub(crate) fn miss(&self) {
         self.each(|_| true, |queue, _| queue.miss());

@@ -121,6 +121,7 @@ impl Line {
     fn new(key: Key, epoch: Arc<Epoch>) -> Self {
         let mut queue = Queue::new(epoch.guard.clone());
         queue.settling = epoch.pauses.settling(&key);
+        queue.is_strict = epoch.traces.is_some();
         Self {
             key,
             epoch,

@@ -62,6 +62,10 @@ pub(crate) struct Queue {
     pub(super) looks_again: bool,
     /// Whether the store is to be put to the test, if it may have lost anything.
     pub(super) tests: bool,
+    /// Whether recovery is strict: then nobody uses what is held who has not heard from the store for long; and
+    /// when it was heard from last.
+    pub(super) is_strict: bool,
+    pub(super) assured: Option<Instant>,
     /// The last arrival.
     pub(super) newest: Option<u64>,
     /// By which of the store's clocks slots are read, and how closely it was known when all of them were.
@@ -124,6 +128,8 @@ impl Queue {
             out: None,
             looks_again: false,
             tests: false,
+            is_strict: false,
+            assured: None,
             newest: None,
             clock: 0,
             known: Duration::MAX,

@@ -159,7 +159,7 @@ impl World {
                 self.queue.out(&lost(), false, self.now, &mut Wakes::new());
             }
             Step::Ask if self.in_flight.is_none() => {
-                if let Some(asked) = self.queue.ask(self.now, false) {
+                if let Some(asked) = self.queue.ask(self.now) {
                     self.in_flight = Some((asked, self.now, self.guard.current()));
                 }
             }

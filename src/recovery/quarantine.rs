@@ -1,4 +1,4 @@
-//! Lets a key rest, here and everywhere.
+//! Lets all know that a life of a key is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::{Traces, rest};
+use super::{Learnt, Traces, memory, rest};
 use crate::algorithm::micros;
+use crate::clock::Offset;
 use crate::epoch::Epoch;
 use crate::key::Key;
-use crate::store::{Notice, Reserve, Word};
+use crate::store::{Notice, Outcome, Reserve, Reserved, StoreError, Word};
 
 /// For how long it is declared at least until it is left to who asks next, and the pause in between.
 const LONG: Duration = Duration::from_secs(60);
@@ -21,46 +22,66 @@ const PAUSE: Duration = Duration::from_millis(250);
 const TOGETHER: usize = 64;
 
 impl Epoch {
-    /// What the store has recorded for this key cannot be relied on: nobody uses what is held, and nothing
-    /// departs until all that departed counts no longer.
-    pub(crate) fn quarantine(self: &Arc<Self>, key: &Key) {
-        let Some(traces) = self.traces.clone() else {
-            return;
+    /// What an answer tells of the life of this key. If it began as the store has found something lacking, all
+    /// are told.
+    pub(crate) fn learn(
+        self: &Arc<Self>,
+        key: &Key,
+        answer: &Reserved,
+        offset: Option<&Offset>,
+    ) -> Learnt {
+        let Some(traces) = &self.traces else {
+            return Learnt::Same;
         };
-        self.stop_all(key);
-        {
-            let mut declared = traces.declared.lock();
-            if declared.contains(key) {
-                return;
-            }
-            declared.push(key.clone());
+        let known = traces.life(key, &self.policy).map_or(0, |life| life.start);
+        let records = answer.outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::Granted(slot) => Some(slot.record),
+            Outcome::Refused { .. } => None,
+        });
+        let last = records.max().zip(offset);
+        let over = last.map(|(last, offset)| offset.latest(last + memory(&self.policy)));
+        let learnt = traces.learn(key, &self.policy, answer, over);
+        if answer.is_lost && learnt != Learnt::Over {
+            self.declare(key, known);
         }
-        let declaring = Declaring {
-            traces,
-            key: key.clone(),
-        };
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(declaring.insist(self.clone()));
+        learnt
+    }
+
+    /// Somebody has set this server's clock: nothing that is known by it holds.
+    pub(crate) fn quarantine_all(self: &Arc<Self>, server: u64) {
+        let Some(traces) = &self.traces else { return };
+        for key in traces.keys(&self.policy, Some(server)) {
+            if let Some(life) = traces.life(&key, &self.policy) {
+                // Here, before anybody else knows.
+                self.forget_denial(&key);
+                self.lines.hear(&key, Notice::quarantine(0, 0, 0));
+                self.declare(&key, life.start);
+            }
         }
     }
 
-    /// Somebody has set the store's clock, or it is another's: nothing that is known by the former holds.
-    pub(crate) fn quarantine_all(self: &Arc<Self>) {
-        let Some(traces) = &self.traces else { return };
-        let mut keys = traces.keys();
-        keys.extend(self.lines.keys());
-        keys.sort_unstable();
-        keys.dedup();
-        keys.iter().for_each(|key| self.quarantine(key));
+    /// Lets the store forget all that it has recorded of this key. Where recovery is strict, that is no loss.
+    pub(crate) async fn forget(&self, key: &Key) -> Result<(), StoreError> {
+        let Some(traces) = &self.traces else {
+            return self.store.reset(key, &self.policy).await;
+        };
+        let life = traces.life(key, &self.policy);
+        let word = Word::Quarantine {
+            span: 0,
+            known: life.map_or(0, |life| life.start),
+        };
+        let notice = self.store.heed(key, &self.policy, word).await?;
+        self.hear(key, notice);
+        Ok(())
     }
 
     /// The store may have lost state and nobody was told: it is put to the test for each key of which slots
-    /// were used. Those who wait do so themselves.
+    /// count. Those who wait do so themselves.
     pub(crate) fn test_all(self: &Arc<Self>) {
         let (Some(traces), Ok(runtime)) = (&self.traces, Handle::try_current()) else {
             return;
         };
-        let keys = traces.keys();
+        let keys = traces.keys(&self.policy, None);
         if keys.is_empty() {
             return;
         }
@@ -77,47 +98,67 @@ impl Epoch {
         });
     }
 
-    /// Here, before anybody else knows.
-    fn stop_all(&self, key: &Key) {
-        let at = Instant::now();
-        let Some(now) = self.clock.shows(at) else {
+    /// Tells all that the life is over that began then.
+    fn declare(self: &Arc<Self>, key: &Key, known: u64) {
+        let Some(traces) = self.traces.clone() else {
             return;
         };
-        let paused = now + micros(rest(&self.policy));
-        let notice = Notice::quarantine(now, paused);
-        self.pauses.note_unconfirmed(key, &self.policy, notice);
-        self.forget_denial(key);
-        self.lines.hear(key, notice);
+        let whose = (self.policy.id_hash(), key.clone());
+        {
+            let mut declared = traces.declared.lock();
+            if declared.contains(&whose) {
+                return;
+            }
+            declared.push(whose.clone());
+        }
+        let declaring = Declaring {
+            traces,
+            whose,
+            known,
+        };
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(declaring.insist(self.clone()));
+        }
     }
 }
 
 async fn test(epoch: Arc<Epoch>, key: Key) {
     let Some(traces) = &epoch.traces else { return };
-    let evidence = traces.evidence(&key, &epoch.policy, None);
+    let evidence = traces.evidence(&key, &epoch.policy);
     let answer = epoch.store.reserve(&Reserve {
         asks: &[],
         evidence: Some(&evidence),
         ..Reserve::new(&key, &epoch.policy)
     });
-    if answer.await.is_ok_and(|answer| answer.is_lost()) {
-        epoch.quarantine(&key);
+    if let Ok(answer) = answer.await
+        && epoch.learn(&key, &answer, None) == Learnt::Another
+    {
+        let start = answer.life.map_or(0, |life| life.start);
+        epoch.forget_denial(&key);
+        let notice = Notice::quarantine(answer.now, start, 0);
+        epoch.lines.hear(&key, notice);
     }
 }
 
 /// Tells the store, until it knows.
 struct Declaring {
     traces: Arc<Traces>,
-    key: Key,
+    whose: (u64, Key),
+    known: u64,
 }
 
 impl Declaring {
     async fn insist(self, epoch: Arc<Epoch>) {
-        let span = micros(rest(&epoch.policy));
-        let until = Instant::now() + LONG.max(rest(&epoch.policy));
+        let (_, key) = &self.whose;
+        let span = rest(&epoch.policy);
+        let word = Word::Quarantine {
+            span: micros(span),
+            known: self.known,
+        };
+        let until = Instant::now() + LONG.max(span);
         while Instant::now() < until {
-            let word = Word::Quarantine { span };
-            match epoch.store.heed(&self.key, &epoch.policy, word).await {
-                Ok(notice) => return epoch.hear(&self.key, notice),
+            match epoch.store.heed(key, &epoch.policy, word).await {
+                Ok(notice) => return epoch.hear(key, notice),
                 Err(_) => sleep(PAUSE).await,
             }
         }
@@ -126,6 +167,7 @@ impl Declaring {
 
 impl Drop for Declaring {
     fn drop(&mut self) {
-        self.traces.declared.lock().retain(|key| *key != self.key);
+        let mut declared = self.traces.declared.lock();
+        declared.retain(|whose| *whose != self.whose);
     }
 }

@@ -199,14 +199,19 @@ impl Store for MemoryStore {
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
-        let Release { key, policy, slots } = *release;
+        let Release {
+            key,
+            policy,
+            slots,
+            life,
+        } = *release;
         let hash = self.hash(policy, key);
         let mut shard = self.shard(hash).lock();
         let now = shard.tick(self.now());
         let is_it = |entry: &Entry| entry.is(policy, key);
         if let Ok(mut entry) = shard.entries.find_entry(hash, is_it) {
-            entry.get_mut().ledger.release(now, slots);
-            if entry.get().ledger.expires() <= now {
+            entry.get_mut().ledger.release_under(now, life, slots);
+            if entry.get().ledger.lasts() <= now {
                 entry.remove();
             }
         }
@@ -282,7 +287,7 @@ fn insert<'a>(
 ) -> &'a mut Ledger {
     let hash = |entry: &Entry| entry.hash;
     if entries.len() >= *sweep_at {
-        entries.retain(|entry| entry.ledger.expires() > now);
+        entries.retain(|entry| entry.ledger.lasts() > now);
         *sweep_at = SMALL.max(entries.len() * 2);
         entries.shrink_to(*sweep_at, hash);
     }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::algorithm::micros;
 use crate::clock::Reading;
 use crate::key::Key;
@@ -21,7 +23,7 @@ mod redis;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
 pub use self::{error::StoreError, listen::Listen, memory::MemoryStore};
-pub use crate::algorithm::ledger::{Ask, Evidence, Notice, Outcome, Receipt, Slot, Word};
+pub use crate::algorithm::ledger::{Ask, Evidence, Life, Notice, Outcome, Receipt, Slot, Word};
 
 use crate::algorithm::ledger::Ledger;
 pub(crate) use crate::algorithm::ledger::{DRIFT, Outcomes, Terms};
@@ -79,6 +81,13 @@ pub trait Store: Any + fmt::Debug + Send + Sync {
     /// twice a second for each key of which somebody holds a slot far ahead. Default: `false`.
     fn is_listening(&self) -> bool {
         false
+    }
+
+    /// Until when listeners have been told of all such words for certain, if they are at present. Where recovery is
+    /// [strict](crate::Recovery::Strict), nobody uses what is held who has been told of nothing for 3 s. Default:
+    /// until now.
+    fn told_until(&self) -> Option<Instant> {
+        self.is_listening().then(Instant::now)
     }
 
     /// Asks whether the part of the store that holds this key answers at all, and records nothing. The limiter
@@ -148,6 +157,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).is_listening()
     }
 
+    fn told_until(&self) -> Option<Instant> {
+        (**self).told_until()
+    }
+
     fn check(&self, key: &Key) -> Reply<()> {
         (**self).check(key)
     }
@@ -182,8 +195,9 @@ pub struct Reserve<'a> {
     /// evidence is of interest.
     pub asks: &'a [Ask],
     /// What the store has to know of this key, where recovery is [strict](crate::Recovery::Strict). If it does
-    /// not, or has not known of everything for as long as the evidence's span, nothing departs for that span,
-    /// and the answer [says so](Reserved::is_lost).
+    /// not, another [`Life`] begins, in which nothing departs for the evidence's span, and the answer
+    /// [says so](Reserved::is_lost). The same holds, but for that, where the store has not known of everything for
+    /// so long.
     pub evidence: Option<&'a Evidence>,
 }
 
@@ -252,13 +266,21 @@ pub struct Release<'a> {
     pub policy: &'a Policy,
     /// The slots.
     pub slots: &'a [Slot],
+    /// [When the life began](Life::start) under which they were handed out, or 0: under another, the store has
+    /// forgotten them, and is not to take them back.
+    pub life: u64,
 }
 
 impl<'a> Release<'a> {
     /// These slots of this key.
     #[must_use]
     pub fn new(key: &'a Key, policy: &'a Policy, slots: &'a [Slot]) -> Self {
-        Self { key, policy, slots }
+        Self {
+            key,
+            policy,
+            slots,
+            life: 0,
+        }
     }
 }
 
@@ -267,6 +289,7 @@ impl<'a> Release<'a> {
 pub struct Reserved {
     pub(crate) now: u64,
     pub(crate) clock: Reading,
+    pub(crate) life: Option<Life>,
     pub(crate) is_lost: bool,
     pub(crate) outcomes: Outcomes,
     pub(crate) remaining: u32,
@@ -286,6 +309,7 @@ impl Reserved {
         Self {
             now,
             clock: Reading::default(),
+            life: None,
             is_lost: false,
             outcomes: outcomes.into_iter().collect(),
             remaining,
@@ -294,20 +318,26 @@ impl Reserved {
     }
 
     /// Sets by which clock `now` is, for a store that has several: of which of its servers, and on which
-    /// connection to it, as that may lead to another server the next time. What is known of one clock says nothing
-    /// of another. Default: 0 and 0, the only one.
+    /// connection to it, as that may lead to another server the next time; `u64::MAX` for one that does not tell when
+    /// it does. What is known of one clock says nothing of another. Default: 0 and 0, the only one.
     #[must_use]
     pub fn by_clock(mut self, server: u64, connection: u64) -> Self {
         self.clock = Reading { server, connection };
         self
     }
 
-    /// Sets whether the store has found that it lacks what there is [evidence](Reserve::evidence) of, and lets
-    /// nothing depart for the span of that. Default: `false`.
+    /// Sets under which life slots are handed out, where there is [evidence](Reserve::evidence), and whether it began
+    /// because the store lacks what there is evidence of. Default: none.
     #[must_use]
-    pub fn lost(mut self, is_lost: bool) -> Self {
-        self.is_lost = is_lost;
+    pub fn under(mut self, life: Life, is_lost: bool) -> Self {
+        (self.life, self.is_lost) = (Some(life), is_lost);
         self
+    }
+
+    /// Under which life slots were handed out, where there was evidence.
+    #[must_use]
+    pub fn life(&self) -> Option<Life> {
+        self.life
     }
 
     /// Whether the store has found that it lacks what there is evidence of.
@@ -354,6 +384,7 @@ impl Ledger {
         Reserved {
             now,
             clock: Reading::default(),
+            life: self.life(),
             is_lost,
             outcomes,
             remaining: self.remaining(now, terms),

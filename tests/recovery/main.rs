@@ -4,10 +4,12 @@
 mod support;
 
 mod clocks;
+mod cut_off;
 mod deployments;
 mod load;
 mod losses;
 mod quiet;
+mod traces;
 
 use std::time::Duration;
 

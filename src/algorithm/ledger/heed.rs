@@ -35,21 +35,25 @@ pub enum Word {
     /// Whatever was said holds no longer.
     Resume,
     /// What is recorded cannot be relied on: it is forgotten, nobody uses what was handed out before, and
-    /// nothing may depart for so long.
+    /// nothing may depart for so long. Another [`Life`](super::Life) begins.
     Quarantine {
-        /// How long, in microseconds: until whatever departed before counts no longer.
+        /// How long, in microseconds: until whatever departed before counts no longer, or 0 to begin anew at
+        /// once.
         span: u64,
+        /// [When the life began](super::Life::start) that is lost, or 0. If another has begun since as something
+        /// was lost, this changes nothing, but for a span of 0.
+        known: u64,
     },
 }
 
 /// Of whatever was reserved before: but for this number, that there is nothing to be told.
-pub(super) const EVERYTHING: u64 = END_OF_TIME - 1;
+const EVERYTHING: u64 = END_OF_TIME - 1;
 
 /// What those who hold slots have to know of a [`Word`].
 ///
 /// Slots before `until` that were not reserved after `since` are not to be used. Where `until` is close to the
-/// end of time, 2^53, nothing is to be used that is held already. All times are in
-/// microseconds on the store's clock.
+/// end of time, 2^53, nothing is to be used that is held already; of a [quarantine](Word::Quarantine), `since` is
+/// when the new life began. All times are in microseconds on the store's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Notice {
     /// The store's time.
@@ -81,10 +85,10 @@ impl Notice {
     }
 
     /// What those hear who hold slots of a key that is to rest until then.
-    pub(crate) fn quarantine(now: u64, paused: u64) -> Self {
+    pub(crate) fn quarantine(now: u64, since: u64, paused: u64) -> Self {
         Self {
             now,
-            since: now,
+            since,
             until: EVERYTHING,
             paused,
         }
@@ -145,7 +149,7 @@ impl Notice {
 }
 
 impl Counter {
-    pub(super) fn is_hold(&self) -> bool {
+    pub(in super::super) fn is_hold(&self) -> bool {
         matches!(self, Self::Hold(_))
     }
 }
@@ -164,7 +168,14 @@ impl Ledger {
             Word::Pause { span, departed } => self.pause(now, after(span), departed),
             Word::Allow { left, span } => self.allow(now, left, after(span)),
             Word::Resume => self.resume(),
-            Word::Quarantine { span } => self.quarantine(now, after(span)),
+            Word::Quarantine { span, known } => {
+                let since = self.quarantine(now, known, span.min(micros(HORIZON)));
+                return Notice {
+                    since,
+                    until: EVERYTHING,
+                    ..self.notice(now)
+                };
+            }
         };
         let notice = self.notice(now);
         Notice {
@@ -187,8 +198,8 @@ impl Ledger {
         for hold in self.holds().filter(|hold| now < hold.until) {
             notice.since = notice.since.max(hold.since);
             notice.until = notice.until.max(hold.until);
-            if hold.kind == Kind::Pause {
-                notice.paused = hold.until;
+            if hold.kind != Kind::Allowance {
+                notice.paused = notice.paused.max(hold.until);
             }
         }
         notice
@@ -238,7 +249,9 @@ impl Ledger {
 
     fn resume(&mut self) -> u64 {
         let before = self.counters.len();
-        self.counters.retain(|counter| !counter.is_hold());
+        let is_said =
+            |counter: &Counter| matches!(counter, Counter::Hold(it) if it.kind != Kind::Rest);
+        self.counters.retain(|counter| !is_said(counter));
         let is_over = self.counters.len() < before;
         if is_over { END_OF_TIME } else { 0 }
     }
@@ -249,9 +262,10 @@ impl Ledger {
         self.counters.retain(|counter| !of_kind(counter));
         self.counters.push(Counter::Hold(hold));
         // In one order, whatever was said first.
-        self.counters.sort_by_key(
-            |counter| matches!(counter, Counter::Hold(it) if it.kind == Kind::Allowance),
-        );
+        self.counters.sort_by_key(|counter| match counter {
+            Counter::Hold(hold) => Some(hold.kind),
+            _ => None,
+        });
     }
 
     pub(in super::super) fn holds(&self) -> impl Iterator<Item = &Hold> {

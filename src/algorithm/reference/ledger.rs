@@ -1,6 +1,6 @@
 //! A ledger over the models: it tries one time after the other until all allow it.
 
-use super::super::ledger::{Ask, Evidence, Ledger, Notice, Outcome, Receipt, Slot, Terms, Word};
+use super::super::ledger::{Ask, Ledger, Notice, Outcome, Receipt, Slot, Terms, Word};
 use super::super::simulation::{Answer, Side};
 use super::super::{Rule, Taken};
 use super::model::Model;
@@ -187,10 +187,6 @@ impl Side for Naive {
     fn heed(&mut self, _: u64, word: Word) -> Notice {
         unreachable!("it knows the quotas alone, and was told {word:?}")
     }
-
-    fn doubt(&mut self, _: u64, evidence: &Evidence, _: u64) -> bool {
-        unreachable!("it knows the quotas alone, and was told {evidence:?}")
-    }
 }
 
 /// The real ledger, with receipts that are only numbers, as they mean nothing to others.
@@ -230,9 +226,5 @@ impl Side for Real {
 
     fn heed(&mut self, now: u64, word: Word) -> Notice {
         self.ledger.heed(now, word)
-    }
-
-    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
-        self.ledger.doubt(now, evidence, born)
     }
 }

@@ -50,6 +50,8 @@ fn clone(queue: &Queue, guard: Arc<Guard>) -> Queue {
         out: queue.out.clone(),
         looks_again: queue.looks_again,
         tests: queue.tests,
+        is_strict: queue.is_strict,
+        assured: queue.assured,
         newest: queue.newest,
         clock: queue.clock,
         known: queue.known,

@@ -98,7 +98,7 @@ impl Process {
         self.driver.is_called = false;
         let mut wakes = Wakes::new();
         self.queue.advance(at.now, &mut wakes);
-        let asked = self.queue.ask(at.now, false);
+        let asked = self.queue.ask(at.now);
         let surplus = if self.driver.releasing {
             Vec::new()
         } else {

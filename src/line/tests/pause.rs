@@ -17,7 +17,7 @@ fn slot(at: u64) -> Outcome {
 fn what_was_asked_for_before_a_pause_does_not_depart_in_it() {
     let mut world = World::new();
     world.join(1, None);
-    let asked = world.queue.ask(world.now, false).unwrap();
+    let asked = world.queue.ask(world.now).unwrap();
     let (sent, since) = (world.now, world.store_time());
     let until = since + micros(WINDOW);
     let pause = Notice {
@@ -50,7 +50,7 @@ fn what_was_asked_for_before_a_pause_does_not_depart_in_it() {
     assert_eq!(world.queue.take_surplus().len(), 1);
 
     // It asks again, now that the pause is known: what it gets then it keeps.
-    let asked = world.queue.ask(world.now, false).unwrap();
+    let asked = world.queue.ask(world.now).unwrap();
     let second = call(&world);
     world
         .queue

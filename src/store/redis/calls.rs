@@ -12,7 +12,7 @@ use crate::algorithm::Rule;
 use crate::algorithm::state::FEW;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::{Ask, Evidence, Release, Reserve, Slot, Terms, Word};
+use crate::store::{Ask, Evidence, Life, Release, Reserve, Slot, Terms, Word};
 
 use super::names::{self, Names};
 use super::notices;
@@ -175,7 +175,7 @@ impl Errand {
         call.arg(scripts.release.sha()).arg(names.len());
         call.arg(names.all());
         call.arg(Packed::rules(rules).bytes());
-        call.arg(Packed::slots(release.slots).bytes());
+        call.arg(Packed::slots(release.life, release.slots).bytes());
         with_time(&mut call, clock);
         Self::of(&names, Some(scripts), call)
     }
@@ -268,8 +268,9 @@ impl Packed {
         let mut packed = Self::new();
         packed.push(not_before);
         if let Some(evidence) = evidence {
-            packed.push(evidence.span);
-            evidence.until.iter().for_each(|&until| packed.push(until));
+            let Life { start, version } = evidence.life.unwrap_or_default();
+            let numbers = [start, version, evidence.span, evidence.tolerance];
+            numbers.into_iter().for_each(|it| packed.push(it.min(FAR)));
         }
         // The scripts count on at least one request in each run.
         for ask in asks.iter().filter(|ask| ask.count > 0) {
@@ -284,8 +285,10 @@ impl Packed {
         packed
     }
 
-    pub(super) fn slots(slots: &[Slot]) -> Self {
+    /// Slots that were handed out under the life that began then.
+    pub(super) fn slots(life: u64, slots: &[Slot]) -> Self {
         let mut packed = Self::new();
+        packed.push(life);
         for slot in slots {
             packed.push(slot.at);
             packed.push(slot.record);
@@ -303,7 +306,7 @@ impl Packed {
             Word::Pause { span, departed } => (1, [span, departed]),
             Word::Allow { left, span } => (2, [span, left.into()]),
             Word::Resume => (3, [0, 0]),
-            Word::Quarantine { span } => (4, [span, 0]),
+            Word::Quarantine { span, known } => (4, [span, known]),
         };
         let mut packed = Self::new();
         packed.0.push(kind);

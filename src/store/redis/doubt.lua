@@ -1,8 +1,3 @@
-          do
-            local span
-            span, position = struct.unpack('<I8', asks, position)
-            local evidence = { struct.unpack('<' .. string.rep('I8', #quotas), asks, position) }
-            position = table.remove(evidence)
-            place = place + 1
-            answer[place] = ledger.doubt(evidence, span, born) and 1 or 0
-          end
+          local start, version, span, tolerance
+          start, version, span, tolerance, position = struct.unpack('<I8I8I8I8', asks, position)
+          local is_lost = ledger.doubt(start, version, span, tolerance, born)

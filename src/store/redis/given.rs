@@ -8,19 +8,19 @@ use tokio::time::{Instant, timeout_at};
 
 use super::failure::Failure;
 use super::server::{Answer, Call, Server, next_number};
+use crate::clock::UNTOLD;
 
 /// A connection that somebody else looks after, or nobody.
 pub(super) struct Given<C> {
     connection: C,
-    /// If all answers are by the same server's clock.
-    number: Option<u64>,
+    number: u64,
 }
 
 impl Given<MultiplexedConnection> {
     pub(super) fn multiplexed(connection: MultiplexedConnection) -> Self {
         Self {
             connection,
-            number: Some(next_number()),
+            number: next_number(),
         }
     }
 }
@@ -30,7 +30,7 @@ impl Given<ConnectionManager> {
     pub(super) fn manager(connection: ConnectionManager) -> Self {
         Self {
             connection,
-            number: None,
+            number: UNTOLD,
         }
     }
 }
@@ -43,7 +43,7 @@ impl<C: ConnectionLike + Clone + Send + Sync> Given<C> {
     ) -> Result<Answer<T>, Failure> {
         let answer = timeout_at(deadline, answer).await;
         let value = answer.map_err(Failure::Late)?.map_err(Failure::Answered)?;
-        let number = self.number.unwrap_or_else(next_number);
+        let number = self.number;
         Ok(Answer { value, number })
     }
 }

@@ -3,8 +3,8 @@
 -- KEYS     what stands aside, then the state of each quota
 -- ARGV     the quotas, for each the name of its algorithm and three numbers; the word, a byte and two numbers
 --          of 8 bytes: 0 none; 1 a pause, its span, when the request departed that was answered so; 2 an
---          allowance, its span, how much; 3 resume; 4 a quarantine, its span; then the channel, and whom it is
---          about
+--          allowance, its span, how much; 3 resume; 4 a quarantine, its span, when the life began that is lost;
+--          then the channel, and whom it is about
 -- Returns  the server's time, since and until when slots are void, until when there is a pause
 
 --@ledger

@@ -35,10 +35,6 @@ impl Lease {
         })
     }
 
-    pub(super) fn number(&self) -> u64 {
-        self.wire.number
-    }
-
     /// Whether it may have broken since it was used last.
     pub(super) fn is_used(&self) -> bool {
         self.is_used

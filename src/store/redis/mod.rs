@@ -19,6 +19,7 @@ use self::transaction::Transactions;
 use super::listen::Listen;
 use super::{Ask, Notice, Release, Reply, Reserve, Reserved, Store, Terms, Word};
 use crate::algorithm::{Rule, ledger::Ledger};
+use crate::clock::UNTOLD;
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::policy::{Policy, check_name};
@@ -227,6 +228,15 @@ impl RedisStore {
             return Reply::ready(Err(error));
         }
         let deadline = self.deadline();
+        // The clocks of several hosts tell nothing of one that was set back.
+        let evidence = reserve.evidence.map(|evidence| match self.clock {
+            Some(_) => evidence.whatever_the_clock(),
+            None => *evidence,
+        });
+        let reserve = &Reserve {
+            evidence: evidence.as_ref(),
+            ..*reserve
+        };
         let Some(transactions) = self.transactions.clone() else {
             let server = self.couriers.server();
             let tag = |name: &str| server.tag(server.place(name));
@@ -242,17 +252,18 @@ impl RedisStore {
             ..reserve.terms()
         };
         let (asks, rules) = (Asks::from(reserve.asks), Rules::from(policy.rules()));
-        let evidence = reserve.evidence.filter(|_| !peek).cloned();
+        let evidence = evidence.filter(|_| !peek);
         let place = server.place(names.aside());
         let tag = || server.tag(place);
         let born = evidence.as_ref().map(|_| names::born(&self.prefix, tag()));
         let (lane, clock) = (server.lane(place), self.clock.clone());
         Reply::pending(async move {
             let names = names.all();
-            let (reserved, connection) = if peek {
+            let reserved = if peek {
                 let answer = |ledger: &mut Ledger, now| ledger.answer(now, &terms, &asks, false);
                 let clock = clock.as_deref();
-                transaction::look(&*server, names, &rules, clock, deadline, answer).await?
+                let looking = transaction::look(&*server, names, &rules, clock, deadline, answer);
+                looking.await?
             } else {
                 let answer = |ledger: &mut Ledger, now, born| {
                     let lacks = |evidence| ledger.doubt(now, evidence, born);
@@ -269,7 +280,8 @@ impl RedisStore {
                     clock: HostClock::READING,
                     ..reserved
                 },
-                None => reserved.by_clock(lane, connection),
+                // Each has a connection of its own, made who knows when.
+                None => reserved.by_clock(lane, UNTOLD),
             })
         })
     }
@@ -284,7 +296,12 @@ impl Store for RedisStore {
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
-        let Release { key, policy, slots } = *release;
+        let Release {
+            key,
+            policy,
+            slots,
+            life,
+        } = *release;
         let Some(transactions) = self.transactions.clone() else {
             let clock = self.clock.as_deref();
             return self.run(Errand::release(&self.prefix, release, clock));
@@ -293,9 +310,9 @@ impl Store for RedisStore {
         let (slots, rules, deadline) =
             (slots.to_vec(), Rules::from(policy.rules()), self.deadline());
         Reply::pending(async move {
-            let give_back = |ledger: &mut Ledger, now| ledger.release(now, &slots);
+            let give_back = |ledger: &mut Ledger, now| ledger.release_under(now, life, &slots);
             let releasing = transactions.change(names.all(), &rules, deadline, give_back);
-            releasing.await.map(drop)
+            releasing.await
         })
     }
 
@@ -323,10 +340,10 @@ impl Store for RedisStore {
                 let server = &**couriers.server();
                 let (rules, clock) = (policy.rules(), clock.as_deref());
                 let looking = transaction::look(server, names, rules, clock, deadline, heed);
-                return looking.await.map(|(notice, _)| notice);
+                return looking.await;
             }
             let heeding = transactions.change(names, policy.rules(), deadline, heed);
-            let (notice, _) = heeding.await?;
+            let notice = heeding.await?;
             if notice.until > 0 {
                 let message = notices::message(&policy, &key, notice);
                 let publish = Errand::publish(names[0].clone(), &channel, message);
@@ -343,6 +360,10 @@ impl Store for RedisStore {
 
     fn is_listening(&self) -> bool {
         self.notices.are_heard()
+    }
+
+    fn told_until(&self) -> Option<Instant> {
+        self.notices.told_until()
     }
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {

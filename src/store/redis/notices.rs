@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use redis::aio::PubSub;
 use redis::{RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::server::{Opener, Server};
 use crate::key::Key;
@@ -17,8 +18,7 @@ use crate::policy::Policy;
 use crate::store::Notice;
 use crate::store::listen::Listeners;
 
-/// How long it may be silent until it is asked whether it is still there: while somebody waits, and while
-/// nobody does; and how long it may take to say so. A connection that is closed is noticed at once; this is
+/// How often it is asked whether it is still there: while somebody waits, and while nobody does; and how long it may take to say so. A connection that is closed is noticed at once; this is
 /// for one that is dead and does not say so.
 const SILENCE: Duration = Duration::from_secs(2);
 const LONG_SILENCE: Duration = Duration::from_secs(6);
@@ -33,6 +33,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Notices {
     pub(super) listeners: Listeners,
     is_listening: AtomicBool,
+    /// Until when all was heard for certain.
+    told: Mutex<Option<Instant>>,
 }
 
 /// Listens until it is dropped.
@@ -48,9 +50,10 @@ impl Ear {
         connection: Option<Subscription>,
         notices: Arc<Notices>,
     ) -> Self {
-        notices
-            .is_listening
-            .store(connection.is_some(), Ordering::Release);
+        if let Some(connection) = &connection {
+            notices.told(connection.since);
+            notices.is_listening.store(true, Ordering::Release);
+        }
         // Should the runtime shut down, nobody hears any more.
         let deaf = Deaf(notices.clone());
         let task = home.spawn(async move {
@@ -72,6 +75,16 @@ impl Drop for Ear {
 impl Notices {
     pub(super) fn are_heard(&self) -> bool {
         self.is_listening.load(Ordering::Acquire)
+    }
+
+    /// Until when, if anything is.
+    pub(super) fn told_until(&self) -> Option<Instant> {
+        let told = *self.told.lock();
+        told.filter(|_| self.are_heard())
+    }
+
+    fn told(&self, until: Instant) {
+        *self.told.lock() = Some(until);
     }
 
     fn hear(&self, message: &[u8]) {
@@ -127,19 +140,23 @@ pub(super) struct Subscription {
     connection: PubSub,
     /// As it was before.
     generation: u64,
+    /// When it was asked for.
+    since: Instant,
 }
 
 pub(super) async fn subscribe(opener: &dyn Opener, channel: &str) -> Option<Subscription> {
-    let generation = opener.generation();
+    let (generation, since) = (opener.generation(), Instant::now());
     let subscribing = async {
         let mut connection = opener.subscribe().await?;
         connection.subscribe(channel).await?;
         RedisResult::Ok(connection)
     };
     let connection = timeout(opener.patience(), subscribing).await.ok()?.ok()?;
+    // Nothing that was said before it was there is heard.
     Some(Subscription {
         connection,
         generation,
+        since,
     })
 }
 
@@ -164,7 +181,8 @@ async fn listen(
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
         subscription = subscribe(opener, channel).await;
-        if subscription.is_some() {
+        if let Some(subscription) = &subscription {
+            notices.told(subscription.since);
             notices.is_listening.store(true, Ordering::Release);
             notices.listeners.gap();
         }
@@ -174,19 +192,26 @@ async fn listen(
 /// Until the connection is lost, or may be to the wrong server; whether it is lost.
 async fn hear(subscription: Subscription, opener: &dyn Opener, notices: &Notices) -> bool {
     let (mut sink, mut messages) = subscription.connection.split();
-    let mut heard = Instant::now();
+    let mut asked = Instant::now();
+    let mut next = asked + SILENCE;
     loop {
-        match timeout(SILENCE, messages.next()).await {
+        match timeout_at(next, messages.next()).await {
             Ok(Some(message)) => notices.hear(message.get_payload_bytes()),
             Ok(None) => return true,
             Err(_) if opener.generation() != subscription.generation => return false,
-            Err(_) if heard.elapsed() < LONG_SILENCE && !notices.listeners.wait() => continue,
-            Err(_) => match timeout(PING, sink.ping::<Value>()).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(_)) | Err(_) => return true,
-            },
+            Err(_) if asked.elapsed() < LONG_SILENCE && !notices.listeners.wait() => {
+                next = Instant::now() + SILENCE;
+            }
+            Err(_) => {
+                asked = Instant::now();
+                match timeout(PING, sink.ping::<Value>()).await {
+                    // Whatever was said before comes before this.
+                    Ok(Ok(_)) => notices.told(asked),
+                    Ok(Err(_)) | Err(_) => return true,
+                }
+                next = Instant::now() + SILENCE;
+            }
         }
-        heard = Instant::now();
     }
 }
 

@@ -2,14 +2,16 @@
 --
 -- KEYS     what stands aside, then the state of each quota
 -- ARGV     the quotas, for each the name of its algorithm and three numbers; then the slots: at, record,
---          cost, receipt... of each, in numbers of 8 bytes
+--          cost, receipt... of each, in numbers of 8 bytes; behind when the life began under which they were
+--          handed out, or 0
 -- Returns  nothing
 
 --@ledger
 --@quotas
 ledger.load({ unpack(KEYS, 2) }, KEYS[1], quotas, now)
 local size, past, others = ledger.size, {}, {}
-local numbers = unpack_all('I8', 8, ARGV[2], 1, math.floor(#ARGV[2] / 8))
+if not ledger.takes_back(struct.unpack('<I8', ARGV[2])) then return end
+local numbers = unpack_all('I8', 8, ARGV[2], 9, math.floor(#ARGV[2] / 8) - 1)
 
 for i = 1, #numbers, size do
   local slot = { unpack(numbers, i, i + size - 1) }

@@ -6,7 +6,7 @@ use redis::{FromRedisValue, Value};
 
 use super::failure::{code_in, refused};
 use crate::clock::Reading;
-use crate::store::{Ask, Notice, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
+use crate::store::{Ask, Life, Notice, Outcome, Outcomes, Receipt, Reserved, Slot, StoreError};
 
 /// The answers to all that shared a call, in their order: for each its asks, and how many numbers a
 /// receipt of it holds.
@@ -90,6 +90,11 @@ impl Items {
         }
         let reset = self.number()?;
         let is_lost = is_strict && self.number()? > 0;
+        let life = if is_strict {
+            Some(Life::new(self.number()?, self.number()?))
+        } else {
+            None
+        };
         let mut outcomes = Outcomes::new();
         for ask in asks {
             self.outcomes(ask, numbers, &mut outcomes)?;
@@ -97,6 +102,7 @@ impl Items {
         Some(Ok(Reserved {
             now,
             clock: Reading::default(),
+            life,
             is_lost,
             outcomes,
             remaining: u32::try_from(remaining).ok()?,

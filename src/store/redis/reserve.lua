@@ -6,12 +6,12 @@
 --          that have them in common, terms and asks. The terms: how many keys they are; the margin, the
 --          least margin with which a free slot is of use, what the policy asks of it at least, how long the
 --          answer takes, how much the margin grows within a burst; for each quota the name of its algorithm
---          and three numbers. The asks: the time before which no slot may lie; of a strict policy, how long a
---          key is to rest whose state was lost, and until when each quota is influenced by what is known to
---          be recorded, at least; then for each run of like
+--          and three numbers. The asks: the time before which no slot may lie; of a strict policy, when the life
+--          began that is known, and its version, or zeros, how long a key is to rest whose state was lost, and by
+--          how much the clock has to be set back for that; then for each run of like
 --          requests how many, the cost of each, the longest wait; one of -1 asks only how long it would be
 -- Returns  the server's time; then for each key how many more may depart now, the time until all may, of a
---          strict policy 1 if its state was lost, else 0, and runs of
+--          strict policy 1 if its state was lost, else 0, when its life began and the version, and runs of
 --            n > 0, at, record, step, receipt...  n requests have this slot; each is recorded a step later
 --                                                 than the one before. No step if n is 1
 --            n < 0, wait                          -n requests would have to wait so long
@@ -58,7 +58,7 @@ while keys_left > 0 do
 --@ledger
         function reserve(states, aside, asks)
           ledger.load(states, aside, quotas, now)
-          local place = size + 2
+          local place, is_granted = size + @head, false
           local x, position = struct.unpack('<I8', asks)
 --@doubt
           ledger.agree(margin, least_margin, floor, earliest, stagger)
@@ -74,7 +74,7 @@ while keys_left > 0 do
                 place = place + 2
                 break
               end
-              x, count = slot[1], count - taken
+              x, count, is_granted = slot[1], count - taken, true
               answer[place + 1], answer[place + 2], answer[place + 3] = taken, x, slot[2]
               place = place + 3
               if taken > 1 then
@@ -87,6 +87,7 @@ while keys_left > 0 do
               end
             end
           end
+--@live
           ledger.save()
           answer[size + 1], answer[size + 2] = ledger.remaining(), ledger.expires() - now
           size = place

@@ -17,6 +17,7 @@ const ASK_FOR_THE_TIME: &str =
 const QUOTAS: &str = include_str!("quotas.lua");
 const BORN: &str = include_str!("born.lua");
 const DOUBT: &str = include_str!("doubt.lua");
+const LIVE: &str = include_str!("live.lua");
 const STATE: &str = include_str!("state.lua");
 const LEDGER: &str = concat!(
     include_str!("../../algorithm/hold.lua"),
@@ -147,10 +148,10 @@ impl Scripts {
     fn new(mixture: Mixture, kind: Kind) -> Self {
         let ledger = ledger(mixture);
         // The ledger alone knows what to do with evidence.
-        let (common_case, born, doubt) = if kind.is_strict {
-            ("", BORN, DOUBT)
+        let (common_case, born, doubt, live, head) = if kind.is_strict {
+            ("", BORN, DOUBT, LIVE, "5")
         } else {
-            (common_case(mixture), "", "")
+            (common_case(mixture), "", "", "", "2")
         };
         let start = if kind.is_told_the_time {
             START.replace(
@@ -164,6 +165,7 @@ impl Scripts {
             let text = text.replace("--@common_case\n", common_case);
             let text = text.replace("--@born\n", born);
             let text = text.replace("--@doubt\n", doubt);
+            let text = text.replace("--@live\n", live).replace("@head", head);
             let text = text.replace("--@quotas\n", QUOTAS);
             Script::new([&start, &*text.replace("--@ledger\n", &ledger)].concat())
         };

@@ -9,11 +9,12 @@ use super::calls::Packed;
 use super::reply;
 use super::script::Scripts;
 use crate::algorithm::Rule;
-use crate::algorithm::ledger::{Ask, Evidence, Ledger, Notice, Outcome, Slot, Terms, Word};
+use crate::algorithm::ledger::{Ask, Evidence, Ledger, Life, Notice, Outcome, Slot, Terms, Word};
 use crate::algorithm::micros;
 use crate::algorithm::simulation::{
     Action, Answer, NotBefore, Side, Step, rules, run, steps_with_words,
 };
+use crate::store::Reserved;
 
 #[path = "../../../tests/support/mod.rs"]
 mod support;
@@ -35,7 +36,7 @@ struct Lua<'a> {
     release: redis::Script,
     heed: redis::Script,
     /// Reserves with evidence.
-    doubt: redis::Script,
+    strict: redis::Script,
 }
 
 impl<'a> Lua<'a> {
@@ -57,7 +58,7 @@ impl<'a> Lua<'a> {
             reserve: redis::Script::new(scripts.reserve.text()),
             release: redis::Script::new(scripts.release.text()),
             heed: redis::Script::new(scripts.heed.text()),
-            doubt: redis::Script::new(strict.reserve.text()),
+            strict: redis::Script::new(strict.reserve.text()),
         }
     }
 
@@ -73,11 +74,30 @@ impl<'a> Lua<'a> {
         for place in 0..self.rules.len() {
             call.key(place);
         }
-        if script.get_hash() == self.doubt.get_hash() {
+        if script.get_hash() == self.strict.get_hash() {
             call.key("born");
         }
         call.arg(args).arg(now);
         call.invoke(&mut self.connection).unwrap()
+    }
+
+    fn ask(
+        &mut self,
+        script: impl Fn(&Self) -> &redis::Script,
+        now: u64,
+        terms: &Terms,
+        asks: &[Ask],
+        evidence: Option<&Evidence>,
+    ) -> Reserved {
+        let packed_terms = Packed::terms(self.rules, terms).of_keys(1);
+        let packed_asks = Packed::asks(terms.not_before, evidence, asks, terms.peek);
+        let args: [&[u8]; 4] = [b"1", b"0", &packed_terms, packed_asks.bytes()];
+        let answer = self.call(script, now, &args);
+        let receipts = self.rules.iter().map(Rule::receipts).sum();
+        let mut answers = reply::read(answer, [(asks, receipts)], evidence.is_some()).unwrap();
+        let reserved = answers.remove(0).unwrap();
+        assert_eq!(reserved.now, now);
+        reserved
     }
 
     fn forget(&mut self) {
@@ -85,50 +105,52 @@ impl<'a> Lua<'a> {
     }
 }
 
+fn answer(reserved: &Reserved) -> Answer {
+    let outcomes = reserved.outcomes.to_vec();
+    (outcomes, reserved.remaining, micros(reserved.reset))
+}
+
 impl Side for Lua<'_> {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
-        let packed_terms = Packed::terms(self.rules, terms).of_keys(1);
-        let packed_asks = Packed::asks(terms.not_before, None, asks, terms.peek);
-        let answer = self.call(
-            |it| &it.reserve,
-            now,
-            &[b"1", b"0", &packed_terms, packed_asks.bytes()],
-        );
-        let receipts = self.rules.iter().map(Rule::receipts).sum();
-        let mut answers = reply::read(answer, [(asks, receipts)], false).unwrap();
-        let reserved = answers.remove(0).unwrap();
-        assert_eq!(reserved.now, now);
-        (
-            reserved.outcomes.into_vec(),
-            reserved.remaining,
-            micros(reserved.reset),
-        )
+        answer(&self.ask(|it| &it.reserve, now, terms, asks, None))
     }
 
     fn release(&mut self, now: u64, slots: &[Slot]) {
-        let args = [Packed::rules(self.rules), Packed::slots(slots)];
+        self.release_under(now, 0, slots);
+    }
+
+    fn release_under(&mut self, now: u64, life: u64, slots: &[Slot]) {
+        let args = [Packed::rules(self.rules), Packed::slots(life, slots)];
         self.call(|it| &it.release, now, &[args[0].bytes(), args[1].bytes()]);
     }
 
-    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
+    fn reserve_strictly(
+        &mut self,
+        now: u64,
+        terms: &Terms,
+        asks: &[Ask],
+        evidence: &Evidence,
+        born: u64,
+    ) -> (Answer, bool, Life) {
         let set = redis::cmd("SET").arg("born").arg(born).clone();
         set.exec(&mut self.connection).unwrap();
-        let terms = Terms {
-            margin: 0,
-            least_margin: 0,
-            floor: 0,
-            not_before: 0,
-            round_trip: 0,
-            stagger: 0,
-            peek: false,
-        };
-        let evidence = evidence.of(self.rules.len());
-        let packed_terms = Packed::terms(self.rules, &terms).of_keys(1);
-        let packed_asks = Packed::asks(0, Some(&evidence), &[], false);
-        let args: [&[u8]; 4] = [b"1", b"0", &packed_terms, packed_asks.bytes()];
-        let answer = self.call(|it| &it.doubt, now, &args);
-        let mut answers = reply::read(answer, [(&[][..], 0)], true).unwrap();
-        answers.remove(0).unwrap().is_lost
+        let reserved = self.ask(|it| &it.strict, now, terms, asks, Some(evidence));
+        let life = reserved.life.unwrap();
+        (answer(&reserved), reserved.is_lost, life)
+    }
+
+    fn lose(&mut self, aside: bool, quotas: &[bool]) {
+        let quotas = quotas.iter().take(self.rules.len()).enumerate();
+        let lost = quotas
+            .filter(|(_, is_lost)| **is_lost)
+            .map(|(place, _)| place.to_string());
+        let aside = aside.then(|| "free".to_owned());
+        for name in lost.chain(aside) {
+            redis::cmd("DEL")
+                .arg(name)
+                .exec(&mut self.connection)
+                .unwrap();
+        }
     }
 
     fn heed(&mut self, now: u64, word: Word) -> Notice {
@@ -181,17 +203,34 @@ impl Side for Mixed<'_> {
     }
 
     fn release(&mut self, now: u64, slots: &[Slot]) {
-        if self.is_scripts() {
-            return self.lua.release(now, slots);
-        }
-        self.change(now, |ledger| ledger.release(now, slots));
+        self.release_under(now, 0, slots);
     }
 
-    fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
+    fn release_under(&mut self, now: u64, life: u64, slots: &[Slot]) {
         if self.is_scripts() {
-            return self.lua.doubt(now, evidence, born);
+            return self.lua.release_under(now, life, slots);
         }
-        self.change(now, |ledger| ledger.doubt(now, evidence, born))
+        self.change(now, |ledger| ledger.release_under(now, life, slots));
+    }
+
+    fn reserve_strictly(
+        &mut self,
+        now: u64,
+        terms: &Terms,
+        asks: &[Ask],
+        evidence: &Evidence,
+        born: u64,
+    ) -> (Answer, bool, Life) {
+        if self.is_scripts() {
+            return self.lua.reserve_strictly(now, terms, asks, evidence, born);
+        }
+        self.change(now, |ledger| {
+            Side::reserve_strictly(ledger, now, terms, asks, evidence, born)
+        })
+    }
+
+    fn lose(&mut self, aside: bool, quotas: &[bool]) {
+        self.lua.lose(aside, quotas);
     }
 
     fn heed(&mut self, now: u64, word: Word) -> Notice {
@@ -213,6 +252,7 @@ fn compare<S: Side>(
         let mut runner = TestRunner::new(Config {
             cases,
             failure_persistence: None,
+            max_shrink_iters: 2_000,
             ..Config::default()
         });
         let rules: &'static [Rule] = rules.leak();

@@ -59,15 +59,14 @@ impl Transactions {
         }
     }
 
-    /// Changes what stands under the names, those of the free slots and of each rule's state. Answers by
-    /// which connection it did so, too.
+    /// Changes what stands under the names, those of the free slots and of each rule's state.
     pub(super) async fn change<T>(
         &self,
         names: &[String],
         rules: &[Rule],
         deadline: Instant,
         mut change: impl FnMut(&mut Ledger, u64) -> T,
-    ) -> Result<(T, u64), StoreError> {
+    ) -> Result<T, StoreError> {
         let change = |ledger: &mut Ledger, now, _born| change(ledger, now);
         self.change_of_a_known_age(names, None, rules, deadline, change)
             .await
@@ -82,7 +81,7 @@ impl Transactions {
         rules: &[Rule],
         deadline: Instant,
         mut change: impl FnMut(&mut Ledger, u64, u64) -> T,
-    ) -> Result<(T, u64), StoreError> {
+    ) -> Result<T, StoreError> {
         let all: Vec<&str> = names.iter().map(String::as_str).chain(born).collect();
         let turn = &self.turns[self.hasher.hash_one(names) as usize % TURNS];
         let turn = timeout_at(deadline, turn.lock()).await;
@@ -123,10 +122,9 @@ impl Transactions {
                     Err(failure) => return Err(failure.explain()),
                 }
             };
-            let number = lease.number();
             lease.give_back();
             if written {
-                return Ok((answer, number));
+                return Ok(answer);
             }
         }
         Err(StoreError::new("others changed the same key too often").no_outage())
@@ -147,7 +145,7 @@ pub(super) async fn look<T>(
     clock: Option<&HostClock>,
     deadline: Instant,
     look: impl FnOnce(&mut Ledger, u64) -> T,
-) -> Result<(T, u64), StoreError> {
+) -> Result<T, StoreError> {
     let mut pipe = redis::pipe();
     pipe.atomic();
     let reads = with_reads(&mut pipe, names, clock.is_none());
@@ -155,7 +153,7 @@ pub(super) async fn look<T>(
     let answer = answer.map_err(Failure::explain_look)?;
     let snapshot = Snapshot::of(answer.value, clock).map_err(explain_look)?;
     let mut ledger = read(names, rules, &snapshot)?;
-    Ok((look(&mut ledger, snapshot.now), answer.number))
+    Ok(look(&mut ledger, snapshot.now))
 }
 
 /// Reads on a connection that watches from then on.

@@ -198,7 +198,7 @@ impl World {
         call.arg(self.scripts.release.sha()).arg(names.len());
         call.arg(&names);
         call.arg(Packed::rules(rules).bytes());
-        call.arg(Packed::slots(slots).bytes());
+        call.arg(Packed::slots(0, slots).bytes());
         self.run(call);
     }
 

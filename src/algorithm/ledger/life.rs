@@ -1,0 +1,459 @@
+//! Whether a state is still the one that it was: a key has a [`Life`], which ends where its state is lost.
+
+use super::super::hold::{Hold, Kind};
+use super::super::{Count, micros};
+use super::{Counter, Ledger};
+use crate::quota::HORIZON;
+
+/// Nothing is remembered for longer.
+const FAR: u64 = 3 * micros(HORIZON);
+
+/// Which state of a key it is, where recovery is [strict](crate::Recovery::Strict), and how far that has come.
+///
+/// What was handed out under one life is not to be used under the next, nor to be given back to it. Both numbers
+/// are times on the store's clock, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Life {
+    /// When it began, or later: than any that is known to have begun before.
+    pub start: u64,
+    /// Grows with each call that hands out slots: when the last one did, or later.
+    pub version: u64,
+}
+
+impl Life {
+    /// The one that began then, at this version.
+    #[must_use]
+    pub fn new(start: u64, version: u64) -> Self {
+        Self { start, version }
+    }
+}
+
+/// What a process knows of a key that its store has to know as well, unless it has lost it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Evidence {
+    /// The last that is known, while anything counts that was handed out under it.
+    pub life: Option<Life>,
+    /// How long nothing may depart if the store does not know of it, in microseconds: until whatever departed
+    /// before counts no longer.
+    pub span: u64,
+    /// By how much a clock has to have been set back for that to be a loss, in microseconds.
+    pub tolerance: u64,
+}
+
+impl Evidence {
+    /// Nothing is known, or that there was this life.
+    #[must_use]
+    pub fn new(life: Option<Life>, span: u64, tolerance: u64) -> Self {
+        Self {
+            life,
+            span,
+            tolerance,
+        }
+    }
+
+    /// The same, of a store that has several clocks.
+    #[cfg(feature = "redis")]
+    pub(crate) fn whatever_the_clock(self) -> Self {
+        Self {
+            tolerance: FAR,
+            ..self
+        }
+    }
+}
+
+/// A life as the state has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Lived {
+    pub(in super::super) life: Life,
+    /// Until when nothing departs, or departed, as another life was lost; 0 if none was.
+    pub(in super::super) rest: u64,
+    /// For how long to remember it.
+    pub(in super::super) keep: u64,
+    /// Until when what a quota had recorded would have counted that is gone.
+    pub(in super::super) torn: u64,
+    /// How long a key rests, in a call with evidence.
+    span: Option<u64>,
+}
+
+impl Lived {
+    pub(in super::super) fn new(life: Life, rest: u64, keep: u64) -> Self {
+        Self {
+            life,
+            rest,
+            keep,
+            torn: 0,
+            span: None,
+        }
+    }
+}
+
+impl Ledger {
+    /// Whether the state lacks something of which there is evidence, or was written by a clock that has been set
+    /// back. If so, another life begins, in which nothing departs for the span; as it does where the store knows of
+    /// nothing from before `born`. Whoever gets slots in the same call knows of the life.
+    pub(crate) fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
+        self.refresh(now);
+        let known = evidence.life;
+        let is_lost = match (self.lived.as_deref(), known) {
+            (None, _) => known.is_some(),
+            (Some(lived), _) if lived.life.version > now + evidence.tolerance => true,
+            (Some(lived), _) if lived.torn > now => true,
+            (Some(_), None) => false,
+            (Some(lived), Some(known)) if lived.life.start == known.start => {
+                lived.life.version < known.version
+            }
+            // Where it began as something was missed, nobody has to miss that again.
+            (Some(lived), Some(known)) => lived.rest == 0 || lived.life.start < known.start,
+        };
+        if is_lost {
+            self.clear();
+            self.begin(now, known.map_or(0, |known| known.start));
+            self.set_rest(now, now + evidence.span);
+        } else if self.lived.is_none() {
+            self.begin(now, 0);
+            let until = born.min(now) + evidence.span;
+            if until > now {
+                self.set_rest(now, until);
+            }
+        }
+        if let Some(lived) = &mut self.lived {
+            lived.span = Some(evidence.span);
+        }
+        is_lost
+    }
+
+    /// Which life it is, if recovery is strict.
+    pub(crate) fn life(&self) -> Option<Life> {
+        self.lived.as_ref().map(|lived| lived.life)
+    }
+
+    /// Whether it is the life that began then, as far as is known.
+    pub(super) fn is_of(&self, now: u64, start: u64) -> bool {
+        let lived = self.lived.as_deref().filter(|lived| now <= lived.keep);
+        lived.is_none_or(|lived| lived.life.start == start)
+    }
+
+    /// Until when anything is to be remembered.
+    pub(crate) fn lasts(&self) -> u64 {
+        let keep = self.lived.as_ref().map_or(0, |lived| lived.keep);
+        self.expires().max(keep)
+    }
+
+    /// Lets another life begin, which rests for so long; unless one does since the one that is known to be lost.
+    /// Returns when it did.
+    pub(super) fn quarantine(&mut self, now: u64, known: u64, span: u64) -> u64 {
+        let is_heeded = |lived: &Lived| span > 0 && lived.rest > 0 && lived.life.start > known;
+        if !self.lived.as_deref().is_some_and(is_heeded) {
+            self.clear();
+            self.begin(now, known);
+            self.set_rest(now, now + span);
+        }
+        self.life().map_or(now, |life| life.start)
+    }
+
+    /// Slots are handed out, to those who know of this life until nothing counts any more.
+    pub(super) fn live(&mut self, now: u64, is_any_granted: bool) {
+        let expires = self.expires();
+        let Some(lived) = &mut self.lived else { return };
+        if let Some(span) = lived.span.take()
+            && is_any_granted
+        {
+            lived.life.version = now.max(lived.life.version + 1);
+            lived.keep = lived.keep.max(expires + 2 * span).min(now + FAR);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.counters.iter_mut().for_each(Count::clear);
+        self.free.clear();
+    }
+
+    /// After the one that began at `known`, if any did: if that was by a clock which has been set back, this is
+    /// said to begin later than it does.
+    fn begin(&mut self, now: u64, known: u64) {
+        let before = self.lived.as_deref();
+        let last = before.map_or(0, |before| before.life.start).max(known);
+        let keep = before.map_or(now, |before| before.keep.max(now));
+        let start = now.max(last + 1);
+        self.lived = Some(Box::new(Lived::new(Life::new(start, now), 0, keep)));
+    }
+
+    /// The life that has begun rests until then.
+    fn set_rest(&mut self, now: u64, rest: u64) {
+        if let Some(lived) = &mut self.lived {
+            lived.rest = rest;
+            lived.keep = lived.keep.max(rest + (rest - now)).min(now + FAR);
+        }
+        self.rest(now);
+    }
+
+    /// Lets nothing depart while the key rests.
+    pub(in super::super) fn rest(&mut self, now: u64) {
+        let is_rest =
+            |counter: &Counter| matches!(counter, Counter::Hold(it) if it.kind == Kind::Rest);
+        self.counters.retain(|counter| !is_rest(counter));
+        if let Some(lived) = &self.lived
+            && lived.rest > now
+        {
+            self.set(Hold {
+                kind: Kind::Rest,
+                until: lived.rest,
+                since: lived.life.start,
+                left: 0,
+            });
+        }
+    }
+
+    /// Forgets the life if nobody knows anything of it any more. Until then it rests, even if the clock was set
+    /// back since.
+    pub(super) fn outlive(&mut self, now: u64) {
+        if self.lived.as_ref().is_some_and(|lived| lived.keep < now) {
+            self.lived = None;
+        }
+        if self.lived.is_some() {
+            self.rest(now);
+        }
+    }
+
+    /// What stands aside is gone, or the states of these quotas.
+    #[cfg(test)]
+    pub(in super::super) fn lose(&mut self, aside: bool, quotas: &[bool]) {
+        let counters = self.counters.iter_mut().filter(|it| !it.is_hold());
+        for (counter, _) in counters.zip(quotas).filter(|(_, is_lost)| **is_lost) {
+            if let Some(lived) = &mut self.lived {
+                lived.torn = lived.torn.max(counter.expires());
+            }
+            counter.clear();
+        }
+        if aside {
+            self.counters.retain(|counter| !counter.is_hold());
+            self.free.clear();
+            self.lived = None;
+        }
+    }
+
+    /// It is written anew as it is.
+    #[cfg(test)]
+    pub(in super::super) fn mend(&mut self) {
+        if let Some(lived) = &mut self.lived {
+            lived.torn = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::simulation::{Action, Step, rules, steps};
+    use super::super::{Ask, Outcome, Slot, Terms};
+    use super::*;
+    use crate::algorithm::Rule;
+
+    const START: u64 = 1_763_000_000_000_000;
+    const SPAN: u64 = 3_000_000;
+    const TOLERANCE: u64 = 10_000;
+
+    fn terms(margin: u64) -> Terms {
+        Terms {
+            margin,
+            least_margin: margin / 3,
+            floor: margin / 2,
+            not_before: 0,
+            round_trip: 0,
+            stagger: 0,
+            peek: false,
+        }
+    }
+
+    /// A process, and what it knows.
+    #[derive(Default)]
+    struct Process {
+        known: Option<Life>,
+        /// When nothing counts any more that it was handed out.
+        over: u64,
+        held: Vec<Slot>,
+    }
+
+    impl Process {
+        fn evidence(&self, now: u64) -> Evidence {
+            Evidence::new(self.known.filter(|_| now < self.over), SPAN, TOLERANCE)
+        }
+
+        /// Whether the state is said to be lost.
+        fn ask(
+            &mut self,
+            ledger: &mut Ledger,
+            rules: &[Rule],
+            now: u64,
+            margin: u64,
+            asks: &[Ask],
+        ) -> bool {
+            let is_lost = ledger.doubt(now, &self.evidence(now), 0);
+            let outcomes = ledger.reserve(now, &terms(margin), asks);
+            let life = ledger.life().unwrap();
+            let memory = rules.iter().map(Rule::memory).max().unwrap();
+            for outcome in outcomes {
+                if let Outcome::Granted(slot) = outcome {
+                    self.over = self.over.max(slot.record + memory);
+                    self.held.push(slot);
+                }
+            }
+            if self.known.is_some_and(|known| known.start != life.start) || self.over > now {
+                self.known = Some(life);
+            }
+            is_lost
+        }
+    }
+
+    /// Two processes in turn; `then` sees the state after each step, and both.
+    fn take(
+        rules: &[Rule],
+        largest_cost: u32,
+        steps: &[Step],
+        mut then: impl FnMut(u64, &[Process; 2], &Ledger),
+    ) {
+        let mut now = START;
+        let mut processes = [Process::default(), Process::default()];
+        let mut ledger = Ledger::new(rules);
+        for (turn, step) in steps.iter().enumerate() {
+            now += step.advance.unsigned_abs();
+            let process = &mut processes[turn % 2];
+            match &step.action {
+                Action::Reserve { margin, asks, .. } => {
+                    let mut asks = asks.clone();
+                    asks.iter_mut()
+                        .for_each(|ask| ask.cost = ask.cost.min(largest_cost));
+                    let is_lost = process.ask(&mut ledger, rules, now, *margin, &asks);
+                    assert!(!is_lost, "nothing was lost");
+                }
+                Action::Release { places } => {
+                    let mut back = Vec::new();
+                    for place in places.iter().take(process.held.len()) {
+                        back.push(process.held.remove(place.index(process.held.len())));
+                    }
+                    let life = process.known.map_or(0, |known| known.start);
+                    ledger.release_under(now, life, &back);
+                }
+                _ => {}
+            }
+            // As an expiry does it.
+            if ledger.lasts() <= now {
+                ledger = Ledger::new(rules);
+            }
+            then(now, &processes, &ledger);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(30))]
+
+        #[test]
+        fn what_is_known_is_missed_only_where_it_is_lost(steps in steps(60, 1_000_000, 3)) {
+            for (name, rules, largest_cost) in rules(1_000_000) {
+                let mut before = Ledger::new(&rules);
+                take(&rules, largest_cost, &steps, |now, processes, ledger| {
+                    for process in processes {
+                        let evidence = process.evidence(now);
+                        assert!(!ledger.clone().doubt(now, &evidence, 0), "{name}: nothing is");
+                        let mut emptied = Ledger::new(&rules);
+                        let is_lost = emptied.doubt(now, &evidence, 0);
+                        assert_eq!(is_lost, evidence.life.is_some(), "{name}: all of it is");
+                        let mut older = before.clone();
+                        let was_granted = evidence.life.is_some_and(|known| {
+                            older.life().is_none_or(|life| life.version < known.version)
+                        });
+                        assert_eq!(older.doubt(now, &evidence, 0), was_granted, "{name}: the last is");
+                        for lost in [emptied, older].iter_mut().filter(|_| was_granted) {
+                            let ask = Ask { count: 1, cost: 1, max_wait: u64::MAX };
+                            let outcomes = lost.reserve(now, &terms(0), &[ask]);
+                            let [Outcome::Granted(slot)] = &outcomes[..] else {
+                                panic!("{name}: it waits");
+                            };
+                            assert!(slot.at >= now + SPAN, "{name}: it rests");
+                            // Whoever knows of the former life has nothing to add.
+                            assert!(!lost.doubt(now, &evidence, 0), "{name}");
+                        }
+                    }
+                    before = ledger.clone();
+                });
+            }
+        }
+
+        #[test]
+        fn what_comes_back_from_a_former_life_changes_nothing(steps in steps(30, 1_000_000, 3)) {
+            for (name, rules, largest_cost) in rules(1_000_000) {
+                take(&rules, largest_cost, &steps, |now, processes, ledger| {
+                    let mut ledger = ledger.clone();
+                    let before = processes[0].known.map_or(1, |known| known.start);
+                    let word = super::super::Word::Quarantine { span: SPAN, known: before };
+                    let notice = ledger.heed(now, word);
+                    assert!(notice.is_quarantine() && notice.paused == now + SPAN, "{name}");
+                    let asks = [Ask { count: 2, cost: 1, max_wait: u64::MAX }];
+                    ledger.reserve(now, &terms(0), &asks);
+                    let after = ledger.clone();
+                    ledger.release_under(now, before, &processes[0].held);
+                    assert_eq!(ledger, after, "{name}");
+                });
+            }
+        }
+    }
+
+    fn log() -> [Rule; 1] {
+        [Rule::SlidingLog {
+            limit: 2,
+            window: 1_000_000,
+        }]
+    }
+
+    #[test]
+    fn a_store_that_was_born_just_now_lets_nothing_depart_for_the_span() {
+        let mut ledger = Ledger::new(&log());
+        let nothing = Evidence::new(None, SPAN, TOLERANCE);
+        assert!(!ledger.doubt(START, &nothing, START));
+        assert_eq!(ledger.remaining(START, &terms(0)), 0);
+        assert_eq!(ledger.remaining(START + SPAN, &terms(0)), 2);
+        let mut grown = Ledger::new(&log());
+        assert!(!grown.doubt(START + SPAN, &nothing, START));
+        assert_eq!(grown.remaining(START + SPAN, &terms(0)), 2);
+    }
+
+    /// Also if nobody is left who knows of it.
+    #[test]
+    fn a_clock_that_was_set_back_is_a_loss() {
+        let (log, mut ledger) = (log(), Ledger::new(&log()));
+        let asks = [Ask {
+            count: 3,
+            cost: 1,
+            max_wait: u64::MAX,
+        }];
+        let mut first = Process::default();
+        assert!(!first.ask(&mut ledger, &log, START, 0, &asks));
+        let hour = 3_600_000_000;
+        let (little, back) = (START - TOLERANCE / 2, START - hour);
+        assert!(!first.ask(&mut ledger, &log, little, 0, &asks));
+        let mut second = Process::default();
+        assert!(second.ask(&mut ledger, &log, back, 0, &asks));
+        // It rests by the clock as it is, and is a later life all the same.
+        let last = second.held.last().unwrap();
+        assert_eq!(last.at / 1_000, (back + SPAN + 1_000_000) / 1_000);
+        let (before, after) = (first.known.unwrap(), second.known.unwrap());
+        assert!(before.start < after.start);
+        assert!(!first.ask(&mut ledger, &log, back + 1, 0, &asks));
+        assert_eq!(first.known.unwrap().start, after.start);
+        assert!(!second.ask(&mut ledger, &log, back + 2, 0, &asks));
+    }
+
+    #[test]
+    fn nobody_ends_a_rest_by_a_word() {
+        let mut ledger = Ledger::new(&log());
+        let span = SPAN;
+        ledger.heed(START, super::super::Word::Quarantine { span, known: 0 });
+        ledger.heed(START, super::super::Word::Resume);
+        let notice = ledger.heed(START, super::super::Word::None);
+        assert_eq!(notice.paused, START + SPAN);
+        assert_eq!(ledger.remaining(START, &terms(0)), 0);
+    }
+}
