@@ -215,8 +215,8 @@ impl Driver {
             }
         };
         let (offset, is_set) = epoch.read_clock(sent, received, &reserved);
-        let learnt = epoch.learn(key, &reserved, Some(&offset));
         if is_set {
+            // First, lest a life is declared to be lost that has begun since.
             let server = reserved.clock.server;
             epoch.quarantine_all(server);
             epoch
@@ -224,6 +224,7 @@ impl Driver {
                 .iter()
                 .for_each(|it| it.quarantine_all(server));
         }
+        let learnt = epoch.learn(key, &reserved, Some(&offset));
         // Of a life that has just begun, slots are as good as its clock.
         let is_doubtful = is_set && learnt == Learnt::Same || received - sent > LONGEST_HEARING;
         if learnt == Learnt::Over || is_doubtful && epoch.traces.is_some() {

@@ -264,8 +264,10 @@ async fn serve(
                 let number = state.made.fetch_add(1, Ordering::SeqCst);
                 state.open.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();
+                // Now, lest it begins after a cut that waits for it.
+                let cuts = state.weather.borrow().cuts;
                 connections.spawn(async move {
-                    pump::connect(&client, number, &state).await;
+                    pump::connect(&client, number, cuts, &state).await;
                     drop(client);
                     state.open.fetch_sub(1, Ordering::SeqCst);
                 });

@@ -22,10 +22,9 @@ enum End {
 
 type Chunk = (Instant, Vec<u8>);
 
-/// Serves a connection until it is over.
-pub(super) async fn connect(client: &TcpStream, number: usize, state: &State) {
+/// Serves a connection, which was made after so many cuts, until it is over.
+pub(super) async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &State) {
     let mut weather = state.weather.subscribe();
-    let cuts = weather.borrow_and_update().cuts;
     let target = weather.borrow().target;
     let is_cut = async {
         // The other end of the channel lives as long as the proxy.
