@@ -50,10 +50,10 @@ pub enum Recovery {
     /// A process that has been cut off from the store, or stopped, for 3 s does not use the slots that it holds,
     /// as it may have missed the word: it asks anew.
     ///
-    /// What it costs: the scripts take up to twice as long, and each key has a value of some 50 bytes besides its
-    /// quotas' for about three windows. What it does not see, so that more may depart: the loss of a single key's
-    /// state, by eviction or a replica that takes over, until one of those asks who know of it. What departs
-    /// until then under other lives or versions is not counted.
+    /// What it costs: the scripts take up to three times as long, and each key has one more value of some 50
+    /// bytes, which lives for about three windows and six seconds. What it does not see, so that more may depart:
+    /// the loss of a single key's state, by eviction or a replica that takes over, until one of those asks who know
+    /// of it.
     ///
     /// [`Limiter::reset`](crate::Limiter::reset) begins another life at once, without a rest.
     Strict,
