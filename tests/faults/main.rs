@@ -35,7 +35,7 @@ use support::errors::panic_text;
 use trial::Row;
 
 /// How many trials run at a time: each is idle for most of it.
-const LANES: usize = 2;
+const LANES: usize = 4;
 
 #[test]
 fn no_fault_breaks_the_bound_or_loses_a_request() {

@@ -66,7 +66,6 @@ fn soak() {
 }
 
 #[test]
-#[ignore = "strict recovery does not see all that is lost yet; scripts/soak runs this for longer"]
 fn a_phase_of_each_kind_breaks_nothing() {
     let ended = run(&Plan {
         befalls: befalls::BRIEF,
