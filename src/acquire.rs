@@ -164,6 +164,8 @@ struct Wait {
     is_forgetful: bool,
     /// Where it waits once the store is back, while it is where something stands in.
     home: Option<Arc<Epoch>>,
+    /// How many signs of life there had been when it went back last.
+    went_back: Option<u64>,
     stage: Stage,
 }
 
@@ -204,6 +206,7 @@ impl Wait {
             keeps_place: false,
             is_forgetful: false,
             home: None,
+            went_back: None,
             stage: Stage::Start(Some(epochs)),
         }
     }
@@ -370,9 +373,20 @@ impl Wait {
         match epoch.lines.join(epoch, &self.key, newcomer, waker) {
             Ok(Joined { line, id, is_alone }) => {
                 self.stage = Stage::InLine(line, id, since);
+                self.look_home();
                 Answer::InLine { is_alone }
             }
             Err(waiting) => Answer::Failed(Error::line_full(waiting)),
+        }
+    }
+
+    /// Where something stands in: those whose store came back before they were there have to go back, too. Nobody
+    /// does so twice by one sign of life, lest it goes to and fro.
+    fn look_home(&self) {
+        if let Some(home) = &self.home
+            && self.went_back != Some(home.circuit.signs_of_life())
+        {
+            home.send_back(&self.key);
         }
     }
 
@@ -409,6 +423,7 @@ impl Wait {
             },
             Err(Refusal::Evicted) => {
                 let home = self.home.take().unwrap_or(epoch);
+                self.went_back = Some(home.circuit.signs_of_life());
                 self.join(&home, patience, since, Some(arrival), cx.waker())
             }
         })

@@ -291,6 +291,15 @@ impl Epoch {
         is_anybody.get()
     }
 
+    /// If the store is back, those who wait for this key where something stands in go back to its line.
+    pub(crate) fn send_back(&self, key: &Key) {
+        if let Some(stand_in) = &self.stand_in
+            && self.known_outage(key).is_none()
+        {
+            stand_in.lines.evict_from(key);
+        }
+    }
+
     /// This part of the store may be back: all who wait for it look. If it is, those who wait for what stood
     /// in go back to its lines.
     pub(crate) fn go_on(&self, part: u64, is_back: bool) {

@@ -137,6 +137,14 @@ impl Lines {
         self.each(keys, Queue::evict);
     }
 
+    /// All who wait for this key are to go elsewhere.
+    pub(crate) fn evict_from(&self, key: &Key) {
+        let line = self.shard(key).lock().get(key).cloned();
+        if let Some(line) = line {
+            line.change_open(Who::Other, Queue::evict);
+        }
+    }
+
     fn each(&self, keys: impl Fn(&Key) -> bool, change: impl Fn(&mut Queue, &mut Wakes)) {
         for shard in &self.shards {
             let shard = shard.lock();

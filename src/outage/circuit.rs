@@ -1,6 +1,6 @@
 //! Which parts of the store are out: [`Circuit`].
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -22,6 +22,8 @@ pub(crate) struct Circuit {
     /// So that nobody takes a lock to find that all is well.
     is_open: AtomicBool,
     parts: Mutex<HashMap<u64, Out>>,
+    /// How many signs of life any of them has given.
+    signs_of_life: AtomicU64,
 }
 
 /// A part of the store that is out, or was until a moment ago.
@@ -88,6 +90,11 @@ impl Circuit {
         }
     }
 
+    /// How many there have been after which others were to ask.
+    pub(crate) fn signs_of_life(&self) -> u64 {
+        self.signs_of_life.load(Ordering::Acquire)
+    }
+
     pub(crate) fn health(&self) -> Health {
         let parts = self.parts.lock();
         let out = parts.values().filter(|out| !out.is_alive);
@@ -128,6 +135,7 @@ impl Circuit {
         if let Some(out) = self.parts.lock().get_mut(&part) {
             out.is_alive = true;
             out.is_probed = false;
+            self.signs_of_life.fetch_add(1, Ordering::Release);
         }
     }
 

@@ -1,9 +1,11 @@
 //! Each process counts by itself, with its share.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::poll;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_throttle::test_util::history::History;
@@ -104,6 +106,56 @@ async fn who_waits_goes_back_to_the_store_in_order_of_arrival() {
     // By their share alone, it would take the last of them ten seconds more.
     let last = departed.last().expect("there are some").0;
     assert!(last - back < Duration::from_secs(6), "{:?}", last - back);
+}
+
+/// Three to one: by its share, nobody departs for a while after the first.
+async fn with_share_spent(store: &Switched) -> Limiter {
+    let quota = Quota::new(3, Duration::from_secs(60));
+    let limiter = Limiter::builder().quota(quota).outage(LOCAL);
+    let limiter = limiter.store(store.clone()).build();
+    let limiter = limiter.expect("a valid policy");
+    store.switch(Mode::Refuses);
+    limiter.acquire("a").await.expect("its share");
+    limiter
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_learns_of_an_outage_when_it_is_over_waits_for_the_store() {
+    let store = Switched::default();
+    let limiter = with_share_spent(&store).await;
+    store.switch(Mode::Works);
+    while limiter.health().is_out() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let start = Instant::now();
+    store.switch(Mode::Refuses);
+    // The second makes a task serve the line, so that it is refused without being polled.
+    let mut first = pin!(limiter.acquire("a"));
+    let mut second = pin!(limiter.acquire("a"));
+    assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
+    while !limiter.health().is_out() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    store.switch(Mode::Works);
+    while limiter.health().is_out() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    first.await.expect("a slot of the store");
+    second.await.expect("a slot of the store");
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_goes_to_and_fro_between_a_store_that_panics_and_its_share() {
+    let store = Switched::default();
+    let limiter = with_share_spent(&store).await;
+    store.switch(Mode::Panics);
+    while limiter.health().is_out() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    limiter.acquire("a").await.expect("its share");
+    let (_, asked) = store.asked();
+    assert!(asked < 10, "{asked} calls");
 }
 
 #[tokio::test(start_paused = true)]

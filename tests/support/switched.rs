@@ -1,6 +1,6 @@
 //! A store that can be switched off, wholly or in part: [`Switched`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ use tower_throttle::store::{
 const LATENCY: Duration = Duration::from_millis(1);
 const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// More often than anybody who does not look without end asks whether it tells.
+const OFTEN: u64 = 10_000;
+
 /// What it does when it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -25,6 +28,8 @@ pub(crate) enum Mode {
     Hangs,
     /// It gives signs of life, and refuses everything else.
     IsReadOnly,
+    /// It gives signs of life, and panics at the first hundred other calls.
+    Panics,
 }
 
 /// An embedded store that is asked as if it were far away. Keys that start with `other` are in a part of
@@ -38,11 +43,21 @@ struct Inner {
     mode: Mutex<Option<Mode>>,
     checks: AtomicU64,
     asked: AtomicU64,
+    is_quiet: AtomicBool,
+    seen_to: AtomicU64,
 }
 
 impl Switched {
     pub(crate) fn switch(&self, mode: Mode) {
         *self.0.mode.lock().expect("no panic") = Some(mode);
+    }
+
+    /// Does not tell what is said of keys, and minds how often it is asked whether it does: whoever serves a line
+    /// asks each time that it wakes.
+    pub(crate) fn quiet() -> Self {
+        let store = Self::default();
+        store.0.is_quiet.store(true, Ordering::Relaxed);
+        store
     }
 
     /// How often it was asked for a sign of life, and for anything else.
@@ -65,10 +80,11 @@ impl Switched {
         key: &Key,
         call: impl FnOnce(&MemoryStore) -> Reply<T>,
     ) -> Reply<T> {
-        self.0.asked.fetch_add(1, Ordering::Relaxed);
+        let asked = self.0.asked.fetch_add(1, Ordering::Relaxed);
         let mode = self.mode(key);
+        assert!(mode != Mode::Panics || asked >= 100, "as it was told to");
         let answer = match mode {
-            Mode::Works | Mode::Hangs => Some(call(&self.0.store)),
+            Mode::Works | Mode::Hangs | Mode::Panics => Some(call(&self.0.store)),
             Mode::Refuses | Mode::IsReadOnly => None,
         };
         Reply::pending(async move {
@@ -107,7 +123,13 @@ impl Store for Switched {
     }
 
     fn is_listening(&self) -> bool {
-        true
+        if !self.0.is_quiet.load(Ordering::Relaxed) {
+            return true;
+        }
+        // In a time that is paused, nothing else would ever end it.
+        let seen_to = self.0.seen_to.fetch_add(1, Ordering::Relaxed);
+        assert!(seen_to < OFTEN, "somebody looks without end");
+        false
     }
 
     fn check(&self, key: &Key) -> Reply<()> {
@@ -115,7 +137,7 @@ impl Store for Switched {
         let mode = self.mode(key);
         Reply::pending(async move {
             match mode {
-                Mode::Works | Mode::IsReadOnly => {
+                Mode::Works | Mode::IsReadOnly | Mode::Panics => {
                     sleep(LATENCY).await;
                     Ok(())
                 }
