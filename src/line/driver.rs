@@ -87,6 +87,7 @@ impl Driver {
             if let Some(error) = epoch.known_outage(key) {
                 // What would be given back stays reserved until its time has passed.
                 state.queue.take_surplus();
+                state.queue.looks(now, is_told, false);
                 state
                     .queue
                     .out(&error, epoch.stand_in.is_some(), now, wakes);
@@ -98,7 +99,7 @@ impl Driver {
             } else {
                 Vec::new()
             };
-            let looks = !is_looking && state.queue.looks(now, is_told);
+            let looks = state.queue.looks(now, is_told, !is_looking);
             (asked, surplus, looks, state.queue.plan())
         });
         if !epoch.circuit.is_closed() {

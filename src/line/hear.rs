@@ -113,8 +113,9 @@ impl Queue {
         self.next_look = None;
     }
 
-    /// Whether to look now; if not, plans when. Slots that come soon are not worth it.
-    pub(crate) fn looks(&mut self, now: Instant, is_told: bool) -> bool {
+    /// Whether to look now; if not, plans when. Slots that come soon are not worth it. Who cannot look now, as
+    /// the store is out or has not answered the last look, does so later.
+    pub(crate) fn looks(&mut self, now: Instant, is_told: bool, can_look: bool) -> bool {
         if !self.missed && (is_told || self.last_slot().is_none_or(|held| held.due <= now + LOOK)) {
             self.next_look = None;
             return false;
@@ -123,9 +124,9 @@ impl Queue {
         if is_time {
             let pause = if self.missed { LOOK_AGAIN } else { LOOK };
             self.next_look = Some(now + pause);
-            self.tests = true;
+            self.tests |= can_look;
         }
-        is_time
+        is_time && can_look
     }
 
     /// Whether others still give slots back, and nobody is to be answered at once.

@@ -53,6 +53,7 @@ impl Queue {
     pub(crate) fn out(&mut self, error: &StoreError, leave: bool, now: Instant, wakes: &mut Wakes) {
         self.gathering = None;
         self.put_off_since = None;
+        self.settles(now);
         if leave {
             self.refuse_without_slot(error, wakes, |_, _| true);
             return;

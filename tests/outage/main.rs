@@ -7,6 +7,7 @@ mod allow;
 mod deny;
 mod local;
 mod probes;
+mod rest;
 
 use std::time::Duration;
 

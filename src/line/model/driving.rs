@@ -104,7 +104,7 @@ impl Process {
         } else {
             self.queue.take_surplus()
         };
-        let looks = !self.driver.looking && self.queue.looks(at.now, true);
+        let looks = self.queue.looks(at.now, true, !self.driver.looking);
         self.queue.plan();
         self.ring(wakes, at);
         let line = self.driver.line;
