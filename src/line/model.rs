@@ -158,18 +158,33 @@ fn the_promise_holds_when_somebody_is_late() {
 }
 
 #[test]
-fn the_promise_holds_when_processes_crash_and_calls_are_lost() {
+fn the_promise_holds_when_processes_crash() {
+    let may = May {
+        late: 1,
+        cancelled: 1,
+        crashed: 1,
+        ..NOTHING
+    };
+    let events = [Event::Departs, Event::Expires, Event::IsLost];
+    let setup = of("crash", [1, 1], may);
+    assert_holds(&setup, &events);
+    assert_holds(&two(&setup), &events);
+}
+
+#[test]
+fn the_promise_holds_when_calls_are_lost() {
     let may = May {
         late: 1,
         cancelled: 1,
         lost: 1,
-        crashed: 1,
         ..NOTHING
     };
-    let events = [Event::Departs, Event::Expires, Event::IsLost, Event::Fails];
-    let setup = of("all but pauses", [1, 1], may);
+    let events = [Event::Departs, Event::IsLost, Event::OutlastsAnOutage];
+    let setup = of("lost", [1, 1], may);
     assert_holds(&setup, &events);
     assert_holds(&two(&setup), &events);
+    let twice = May { lost: 2, ..NOTHING };
+    assert_holds(&of("lost twice", [2, 0], twice), &events);
 }
 
 #[test]
@@ -198,6 +213,24 @@ fn the_promise_holds_when_a_process_does_not_hear_of_a_pause() {
         ..of("missed", [0, 1], may)
     };
     assert_holds(&exhausted(&setup), &[Event::Departs, Event::IsVoid]);
+}
+
+/// While the store is out, or a look takes long, a driver waits for that, and not for a moment that has passed.
+#[test]
+fn the_promise_holds_when_the_store_is_out_after_a_pause_was_missed() {
+    let may = May {
+        lost: 1,
+        paused: 1,
+        missed: 1,
+        ..NOTHING
+    };
+    let setup = Setup {
+        tick: Duration::from_millis(100),
+        requests: vec![1],
+        ..of("missed, then out", [0, 1], may)
+    };
+    let events = [Event::Departs, Event::IsVoid, Event::OutlastsAnOutage];
+    assert_holds(&exhausted(&setup), &events);
 }
 
 /// More of all, for whoever changes the protocol.
@@ -236,12 +269,36 @@ mod wide {
             ..NOTHING
         };
         assert_holds(&of("crash", [2, 1], crash), DEPARTS);
-        let twice = May {
-            late: 2,
+        let all = May {
             cancelled: 1,
             ..crash
         };
+        assert_holds(&of("all but pauses", [1, 1], all), DEPARTS);
+        let twice = May { late: 2, ..all };
         assert_holds(&two(&of("late twice", [1, 1], twice)), DEPARTS);
+    }
+
+    #[test]
+    #[ignore = "takes some minutes: cargo test --lib line::model::wide -- --ignored --nocapture"]
+    fn the_promise_holds_when_the_store_is_out() {
+        let events = [Event::Departs, Event::IsLost, Event::OutlastsAnOutage];
+        let lost = May {
+            cancelled: 1,
+            lost: 1,
+            ..NOTHING
+        };
+        assert_holds(&of("lost", [2, 1], lost), &events);
+        let missed = May {
+            lost: 1,
+            paused: 1,
+            missed: 1,
+            ..NOTHING
+        };
+        let setup = Setup {
+            tick: Duration::from_millis(100),
+            ..of("missed, then out", [0, 1], missed)
+        };
+        assert_holds(&exhausted(&setup), &events);
     }
 
     #[test]
@@ -304,6 +361,7 @@ fn every_fault_breaks_what_it_should() {
         paused: 1,
         ..NOTHING
     };
+    let lost = May { lost: 1, ..NOTHING };
     for fault in Fault::ALL {
         let (requests, may) = match fault {
             Fault::RecordsNoGuard | Fault::ForgetsEverything | Fault::WakesNobody => {
@@ -315,6 +373,7 @@ fn every_fault_breaks_what_it_should() {
             Fault::KeepsWhatTheCancelledHeld => ([1, 1], cancelled),
             Fault::MovesUpInTheWrongOrder => ([3, 0], cancelled),
             Fault::LeavesHeldSlotsInAPause => ([1, 1], paused),
+            Fault::DropsWhoAskedInVain | Fault::NeverLooksAgain => ([1, 1], lost),
         };
         let fault = Some(fault);
         let setup = Setup {

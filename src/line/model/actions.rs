@@ -1,6 +1,7 @@
 //! What can happen next: [`Action`].
 
 use super::fault::Fault;
+use super::messages::Answer;
 use super::process::{Process, Request};
 use super::setup::Setup;
 use super::world::World;
@@ -28,6 +29,8 @@ pub(super) enum Action {
     /// The process gets the oldest answer.
     Answer(usize),
     LoseAnswer(usize),
+    /// The process gets a sign of life from the store that it takes to be out.
+    Revive(usize),
     /// The process hears the oldest notice.
     Hear(usize),
     /// The channel was broken for a moment.
@@ -54,11 +57,14 @@ impl World {
             if process.has_crashed {
                 continue;
             }
-            if !process.answers.is_empty() {
+            if let Some((_, answer)) = process.answers.front() {
                 actions.push(Action::Answer(p));
-                if self.left.lost > 0 {
+                if self.left.lost > 0 && !matches!(answer, Answer::Lost(_)) {
                     actions.push(Action::LoseAnswer(p));
                 }
+            }
+            if process.out.is_some() {
+                actions.push(Action::Revive(p));
             }
             if !process.notices.is_empty() {
                 actions.push(Action::Hear(p));

@@ -19,13 +19,17 @@ impl Process {
             Request::ToCome | Request::Over => false,
         };
         let requests = self.requests.iter().filter(acts).count() as u32;
-        is_old(calls) + is_old(answers) + is_old(notices) + u32::from(alarm) + requests
+        let messages = is_old(calls) + is_old(answers) + is_old(notices);
+        messages + is_old(self.out) + u32::from(alarm) + requests
     }
 
     /// Whether each request that waits is told, or has a slot for which the driver wakes, or is asked for by a
-    /// call that is under way, or will be when the driver wakes.
+    /// call that is under way, or will be when the driver wakes or the store gives a sign of life. That it is going
+    /// to give up does not count.
     pub(super) fn serves_all(&self) -> bool {
         let queue = &self.queue;
+        let is_planned = queue.planned.is_some() && queue.planned != queue.next_to_give_up();
+        let is_to_go_on = self.out.is_some() && queue.out.is_some();
         let served = |request: &Request| {
             let Request::Waiting(waiting) = request else {
                 return true;
@@ -41,7 +45,8 @@ impl Process {
                     } => {
                         is_asked_for()
                             || queue.asking && self.driver.reserving.is_some()
-                            || queue.planned.is_some()
+                            || is_planned
+                            || is_to_go_on
                             || self.driver.is_called
                     }
                     Phase::Waiting { .. } => {
@@ -69,6 +74,12 @@ impl Process {
                 matches!(answer, Answer::Reserved(..) | Answer::Lost(Kind::Reserve))
             });
         is_heard && self.requests.iter().all(served)
+    }
+
+    /// Whether somebody waits who has no slot.
+    pub(super) fn is_anybody_without_slot(&self) -> bool {
+        let mut waiting = self.requests.iter().filter_map(Request::waiting);
+        waiting.any(|waiting| self.queue.is_without_slot(waiting.id))
     }
 
     /// Whether somebody who came before this request still waits, and was never late.

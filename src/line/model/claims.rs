@@ -13,15 +13,17 @@ use crate::store::{Outcome, Slot};
 pub(super) enum Claim {
     /// In any half-open interval of the window's length, no more depart than the limit.
     NeverMore,
-    /// Whoever waits departs, and in bounded time; nobody fails unless a call is lost.
+    /// Whoever waits departs, and in bounded time; nobody fails, whatever is lost. An outage is shorter here than
+    /// anybody's patience.
     NeverDropped,
     /// Slots are handed out in the order of the calls, but for those that were given back; and in a
     /// process who comes first departs first, unless it is late.
     InOrder,
-    /// A request is asked for once, and once more for each time that somebody was late or told to pause.
+    /// A request is asked for once, and once more for each time that somebody was late or told to pause, or a call
+    /// was lost that asked for slots. A driver that has looked does so again only when something has happened.
     OneRoundTrip,
-    /// What the store has charged is somebody's; in the end nothing is left. What a process gives back it can
-    /// have again.
+    /// What the store has charged is somebody's, or was lost with a process or a call, or not given back in an
+    /// outage; in the end nothing is left. What a process gives back it can have again.
     NothingLeaks,
     /// Nothing departs in a pause that its process has heard of, but what was about to. The store hands out
     /// no slot in one.
@@ -58,7 +60,9 @@ impl Claim {
                     && (!world.is_over(setup) || world.nobody_waits())
             },
             Self::InOrder => |_, world| !world.has_broken(Self::InOrder),
-            Self::OneRoundTrip => |_, world| asks_are_bounded(world),
+            Self::OneRoundTrip => |_, world| {
+                asks_are_bounded(world) && world.processes.iter().all(|it| !it.is_restless)
+            },
             Self::NothingLeaks => |setup, world| {
                 !world.has_broken(Self::NothingLeaks)
                     && whatever_is_charged_is_somebodys(world)
@@ -85,7 +89,7 @@ fn asks_are_bounded(world: &World) -> bool {
 }
 
 /// Every record in the store's log is that of a departure, of a slot that is held or on offer, or one that
-/// was lost with its process.
+/// was lost.
 fn whatever_is_charged_is_somebodys(world: &World) -> bool {
     let counts = |record: &u64| record + world.window > world.now();
     let free = world.ledger.free().iter().map(|slot| slot.record);

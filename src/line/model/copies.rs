@@ -22,7 +22,9 @@ impl Clone for Process {
             heard: self.heard.clone(),
             ahead: self.ahead,
             has_crashed: self.has_crashed,
-            has_lost: self.has_lost,
+            out: self.out,
+            forsaken: self.forsaken.clone(),
+            is_restless: self.is_restless,
             excuses: self.excuses,
         }
     }

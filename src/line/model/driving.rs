@@ -34,6 +34,9 @@ impl Process {
     /// The answer to its oldest call.
     pub(super) fn answered(&mut self, answer: Answer, at: At) {
         let line = self.driver.line;
+        if let Answer::Lost(kind) = &answer {
+            self.heard_of(*kind, at);
+        }
         match answer {
             Answer::Reserved(now, outcomes) => {
                 let Some(Reserving { asked, sent, guard }) = self.driver.reserving.take() else {
@@ -63,7 +66,12 @@ impl Process {
                 if let Some(Reserving { asked, .. }) = self.driver.reserving.take() {
                     let error = StoreError::new("lost").outcome_unknown();
                     let mut wakes = Wakes::new();
-                    self.queue.failed(&asked, &error, at.now, &mut wakes);
+                    if at.fault == Some(Fault::DropsWhoAskedInVain) {
+                        self.queue.failed(&asked, &error, at.now, &mut wakes);
+                    } else {
+                        let queue = &mut self.queue;
+                        queue.lost(&asked, &error, false, at.now, &mut wakes);
+                    }
                     self.ring(wakes, at);
                 }
             }
@@ -93,11 +101,43 @@ impl Process {
         self.close();
     }
 
+    /// Who was asked for in a call that is lost is asked for once more.
+    pub(super) fn lose(&mut self, kind: Kind) {
+        self.excuses += u32::from(kind == Kind::Reserve);
+    }
+
+    /// As [`Epoch::heard_of`](crate::epoch::Epoch::heard_of): the store is out. What a line looked for that is
+    /// closed, nobody hears.
+    fn heard_of(&mut self, kind: Kind, at: At) {
+        if !matches!(kind, Kind::Look(line) if line != self.driver.line) {
+            self.out.get_or_insert(at.tick);
+        }
+    }
+
+    /// As [`Epoch::go_on`](crate::epoch::Epoch::go_on), after a sign of life.
+    pub(super) fn revive(&mut self, at: At) {
+        self.out = None;
+        if self.queue.is_idle() || at.fault == Some(Fault::NeverLooksAgain) {
+            return;
+        }
+        self.queue.look_again();
+        self.changed(Wakes::new(), at);
+    }
+
     /// As [`Driver::look`](super::super::driver) does.
     fn drive(&mut self, at: At) {
         self.driver.is_called = false;
         let mut wakes = Wakes::new();
         self.queue.advance(at.now, &mut wakes);
+        self.queue.looks_again = false;
+        if self.out.is_some() {
+            let surplus = self.queue.take_surplus();
+            self.forsaken.extend(surplus);
+            let error = StoreError::new("out");
+            self.queue.looks(at.now, true, false);
+            self.queue.out(&error, false, at.now, &mut wakes);
+            return self.rest(wakes, at);
+        }
         let asked = self.queue.ask(at.now);
         let surplus = if self.driver.releasing {
             Vec::new()
@@ -105,8 +145,7 @@ impl Process {
             self.queue.take_surplus()
         };
         let looks = self.queue.looks(at.now, true, !self.driver.looking);
-        self.queue.plan();
-        self.ring(wakes, at);
+        self.rest(wakes, at);
         let line = self.driver.line;
         let mut given_back = surplus.clone();
         for (_, call) in &self.calls {
@@ -122,6 +161,13 @@ impl Process {
         let calls = [release, reserve, look];
         let calls = calls.into_iter().flatten().map(|call| (at.tick, call));
         self.calls.extend(calls);
+    }
+
+    /// The driver has seen to all, and sleeps until something happens, or its alarm goes off.
+    fn rest(&mut self, wakes: Wakes, at: At) {
+        let planned = self.queue.plan();
+        self.is_restless |= planned.is_some_and(|planned| planned <= at.now);
+        self.ring(wakes, at);
     }
 
     fn reserve(&mut self, asked: Asked, given_back: Vec<Slot>, at: At) -> Call {

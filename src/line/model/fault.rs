@@ -25,10 +25,14 @@ pub(super) enum Fault {
     WakesNobody,
     /// A process asks for new slots whenever one has come.
     AsksAnewWhenItWakes,
+    /// A process whose call was lost lets those fail for whom it has asked.
+    DropsWhoAskedInVain,
+    /// A process that gets a sign of life does not ask for those who wait.
+    NeverLooksAgain,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::RecordsNoGuard,
         Self::DepartsHoweverLate,
         Self::ReadsAnswersAsIfTheyTookNoTime,
@@ -39,6 +43,8 @@ impl Fault {
         Self::LeavesHeldSlotsInAPause,
         Self::WakesNobody,
         Self::AsksAnewWhenItWakes,
+        Self::DropsWhoAskedInVain,
+        Self::NeverLooksAgain,
     ];
 
     /// The claim that it breaks.
@@ -48,7 +54,9 @@ impl Fault {
             | Self::DepartsHoweverLate
             | Self::ReadsAnswersAsIfTheyTookNoTime
             | Self::ForgetsEverything => Claim::NeverMore,
-            Self::WakesNobody => Claim::NeverDropped,
+            Self::WakesNobody | Self::DropsWhoAskedInVain | Self::NeverLooksAgain => {
+                Claim::NeverDropped
+            }
             Self::MovesUpInTheWrongOrder => Claim::InOrder,
             Self::AsksAnewWhenItWakes => Claim::OneRoundTrip,
             Self::KeepsWhatTheCancelledHeld | Self::LetsCallsOvertakeReleases => {

@@ -33,6 +33,9 @@ impl Process {
             span: micros(span),
             departed: u64::MAX,
         };
+        if self.out.is_some() {
+            return;
+        }
         self.calls.push_back((at.tick, Call::Heed(word)));
     }
 

@@ -30,7 +30,7 @@ pub(super) enum Answer {
     Released(u64),
     Looked(u64, Notice),
     Heeded(Notice),
-    /// The call was lost, or its answer was.
+    /// None, as the call was lost, or its answer was.
     Lost(Kind),
 }
 

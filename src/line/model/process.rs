@@ -16,8 +16,8 @@ use crate::guard::Guard;
 use crate::line::ask::Asked;
 use crate::line::bound::Bound;
 use crate::line::held::Held;
-use crate::line::queue::{Queue, Refusal, WaiterId, Wakes};
-use crate::store::Notice;
+use crate::line::queue::{Queue, WaiterId, Wakes};
+use crate::store::{Notice, Slot};
 
 /// A process, its requests, and what is under way between it and the store.
 #[derive(Debug)]
@@ -39,9 +39,13 @@ pub(super) struct Process {
     /// How far ahead the store's clock may be of what it is, as far as is known here.
     pub(super) ahead: Option<u64>,
     pub(super) has_crashed: bool,
-    /// Whether a call of its was lost, ever.
-    pub(super) has_lost: bool,
-    /// How often something here was late, or it was told to pause.
+    /// Since which tick it takes the store to be out: since a call of its was lost.
+    pub(super) out: Option<u64>,
+    /// What it has just not given back, as the store is out.
+    pub(super) forsaken: Vec<Slot>,
+    /// Whether its driver has looked, and is to look again at once although nothing has happened.
+    pub(super) is_restless: bool,
+    /// How often something here was late, or it was told to pause, or a call that asks for slots was lost.
     pub(super) excuses: u32,
 }
 
@@ -98,7 +102,7 @@ pub(super) struct Pause {
 pub(super) enum Found {
     Nothing,
     Slot,
-    Refused(Refusal),
+    Refused,
 }
 
 impl Request {
@@ -126,7 +130,9 @@ impl Process {
             heard: Vec::new(),
             ahead: None,
             has_crashed: false,
-            has_lost: false,
+            out: None,
+            forsaken: Vec::new(),
+            is_restless: false,
             excuses: 0,
         }
     }
@@ -195,9 +201,9 @@ impl Process {
                 self.requests[request] = Request::Permitted(held, waiting);
                 Found::Slot
             }
-            Poll::Ready(Err(refusal)) => {
+            Poll::Ready(Err(_)) => {
                 self.requests[request] = Request::Over;
-                Found::Refused(refusal)
+                Found::Refused
             }
         };
         self.changed(wakes, at);
@@ -235,6 +241,7 @@ impl Process {
         self.known = None;
         self.heard.clear();
         self.ahead = None;
+        self.out = None;
         self.close();
     }
 

@@ -20,8 +20,8 @@ pub(super) enum Event {
     IsLost,
     /// A slot that is held, or comes, lies in a pause.
     IsVoid,
-    /// A request fails, as its call was lost.
-    Fails,
+    /// A request without a slot waits for a store that is out, until that gives a sign of life.
+    OutlastsAnOutage,
 }
 
 impl Event {
@@ -31,7 +31,7 @@ impl Event {
         Self::Expires,
         Self::IsLost,
         Self::IsVoid,
-        Self::Fails,
+        Self::OutlastsAnOutage,
     ];
 }
 

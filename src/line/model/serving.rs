@@ -183,7 +183,7 @@ impl World {
             Call::Look(line) => Kind::Look(line),
             Call::Heed(_) => Kind::Heed,
         };
-        self.processes[p].has_lost = true;
+        self.processes[p].lose(kind);
         self.processes[p]
             .answers
             .push_back((sent, Answer::Lost(kind)));
@@ -209,7 +209,7 @@ impl World {
             Answer::Heeded(_) => Kind::Heed,
             Answer::Lost(kind) => kind,
         };
-        self.processes[p].has_lost = true;
+        self.processes[p].lose(kind);
         self.processes[p]
             .answers
             .push_front((sent, Answer::Lost(kind)));

@@ -42,7 +42,7 @@ pub(super) struct May {
 impl May {
     /// Each lets a request be asked for once more.
     pub(super) fn troubles(&self) -> u32 {
-        self.late + self.paused + self.missed
+        self.late + self.lost + self.paused + self.missed
     }
 }
 

@@ -190,12 +190,13 @@ impl Words {
 
     fn process(&mut self, process: &Process, may_pause: bool) {
         self.push(process.has_crashed.into());
-        self.push(process.has_lost.into());
         self.push(process.excuses.into());
         if process.has_crashed {
             // What it has learnt is gone.
             return self.calls(process);
         }
+        self.push(process.out.map_or(END, |since| self.tick - since));
+        self.push(process.is_restless.into());
         for word in process.guard.learnt() {
             self.push(word);
         }
@@ -279,9 +280,17 @@ impl Words {
         for instant in [queue.patience, queue.gathering, queue.put_off_since] {
             self.some_instant(instant);
         }
-        for instant in [queue.settling, queue.next_look, queue.planned] {
+        for instant in [queue.settling, queue.next_look] {
             self.some_instant(instant);
         }
+        match queue.planned {
+            // How much patience is left is no concern of a model in which it does not end.
+            Some(_) if queue.planned == queue.next_to_give_up() => self.push(END - 1),
+            planned => self.some_instant(planned),
+        }
+        self.push(queue.out.is_some().into());
+        self.push(queue.is_unseen().into());
+        self.push(queue.looks_again.into());
         self.each(queue.surplus.iter(), Self::slot);
         self.push(queue.asking.into());
         self.push(queue.gathered as u64);

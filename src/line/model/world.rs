@@ -12,7 +12,6 @@ use super::seen::Event;
 use super::setup::{EPOCH, May, START, Setup};
 use crate::algorithm::ledger::Ledger;
 use crate::algorithm::micros;
-use crate::line::Refusal;
 use crate::policy::Policy;
 use crate::store::{Ask, Outcome, Slot};
 
@@ -55,7 +54,7 @@ pub(super) enum Owner {
     Process(usize),
     /// It was used.
     Departure,
-    /// It is lost, with a process or a call.
+    /// It is lost, with a process or a call, or was not given back in an outage.
     Nobody,
 }
 
@@ -165,12 +164,12 @@ impl World {
                 self.processes[p].cancel(r, at);
             }
             Action::Look(p, r) => {
-                self.look(setup, p, r, at);
+                self.look(p, r, at);
                 if let Request::Permitted(..) = self.processes[p].requests[r] {
                     self.depart(setup, p, r, at);
                 }
             }
-            Action::Hold(p, r) => self.look(setup, p, r, at),
+            Action::Hold(p, r) => self.look(p, r, at),
             Action::Depart(p, r) => self.depart(setup, p, r, at),
             Action::Forfeit(p, r) => {
                 self.left.cancelled -= 1;
@@ -185,6 +184,12 @@ impl World {
                 }
             }
             Action::LoseAnswer(p) => self.lose_answer(setup, p),
+            Action::Revive(p) => {
+                if self.processes[p].is_anybody_without_slot() {
+                    setup.seen.note(Event::OutlastsAnOutage);
+                }
+                self.processes[p].revive(at);
+            }
             Action::Hear(p) => {
                 if let Some((_, notice)) = self.processes[p].notices.pop_front() {
                     self.processes[p].hear(notice, at);
@@ -212,6 +217,17 @@ impl World {
             Action::Forget => {
                 self.ledger = Ledger::new(self.policy.rules());
                 self.handed.clear();
+            }
+        }
+        self.forsake(setup);
+    }
+
+    /// What is not given back stays charged until its time has passed.
+    fn forsake(&mut self, setup: &Setup) {
+        for p in 0..self.processes.len() {
+            for slot in std::mem::take(&mut self.processes[p].forsaken) {
+                self.give_to(slot.at, slot.record, p, Owner::Nobody);
+                setup.seen.note(Event::IsLost);
             }
         }
     }
@@ -244,7 +260,7 @@ impl World {
         }
     }
 
-    fn look(&mut self, setup: &Setup, p: usize, r: usize, at: At) {
+    fn look(&mut self, p: usize, r: usize, at: At) {
         match self.processes[p].look(r, at) {
             Found::Nothing => {}
             Found::Slot => {
@@ -252,10 +268,7 @@ impl World {
                     self.broken.push(Claim::InOrder);
                 }
             }
-            Found::Refused(Refusal::Store(_)) if self.processes[p].has_lost => {
-                setup.seen.note(Event::Fails);
-            }
-            Found::Refused(_) => self.broken.push(Claim::NeverDropped),
+            Found::Refused => self.broken.push(Claim::NeverDropped),
         }
     }
 
