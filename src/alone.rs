@@ -106,6 +106,7 @@ impl Epoch {
                     guard,
                     buffer: self.policy.buffer(),
                     offset: Offset::of_call(sent, sent, received, now),
+                    life: 0,
                 };
                 let departing = Departing::from(hold(slot, now, remaining, reset, call));
                 if departing.is_over(Some(received)) {

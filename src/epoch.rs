@@ -204,9 +204,9 @@ impl Epoch {
         answer: &Reserved,
     ) -> (Offset, bool) {
         let read = (self.clock).observe(sent, received, answer.now, answer.clock);
-        if read.is_other && self.traces.as_ref().is_some_and(|it| it.may_test()) {
-            self.put_to_the_test();
-            self.others().iter().for_each(Self::put_to_the_test);
+        if read.is_other && self.traces.is_some() {
+            self.everyone().iter().for_each(|epoch| epoch.lines.miss());
+            self.test_all();
         }
         (read.offset, read.gap > tolerance(&self.policy))
     }
@@ -328,7 +328,10 @@ impl Listen for Epoch {
             if let Some(denials) = &epoch.denials {
                 denials.forget_all();
             }
-            epoch.put_to_the_test();
+            epoch.lines.miss();
+        }
+        if let Some(first) = self.first.upgrade() {
+            first.test_all();
         }
     }
 
@@ -367,7 +370,7 @@ impl Epoch {
     }
 
     /// All that are in use, for who is one of those that have a first.
-    fn everyone(&self) -> Vec<Arc<Self>> {
+    pub(crate) fn everyone(&self) -> Vec<Arc<Self>> {
         let mut all = self.family();
         all.extend(self.first.upgrade());
         all
@@ -378,12 +381,6 @@ impl Epoch {
         let mut all = self.everyone();
         all.retain(|epoch| !std::ptr::eq(&**epoch, self));
         all
-    }
-
-    /// Something may have been said or lost that nobody was told of.
-    fn put_to_the_test(self: &Arc<Self>) {
-        self.lines.miss();
-        self.test_all();
     }
 
     /// All epochs of the limiter that are in use.

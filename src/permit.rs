@@ -78,12 +78,6 @@ impl Permit {
     /// reserved until its time has passed.
     pub fn forfeit(self) {
         self.epoch.forget_denial(&self.key);
-        let (policy, at) = (&self.epoch.policy, self.departing.slot.at);
-        if let Some(traces) = &self.epoch.traces
-            && traces.is_former(&self.key, policy, at)
-        {
-            return;
-        }
         let held = self.departing.held(self.epoch.guard.current());
         self.epoch.lines.give(&self.epoch, &self.key, held);
     }

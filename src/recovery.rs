@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -42,18 +42,27 @@ pub enum Recovery {
     ///
     /// A store that knows of nothing at all writes down when it was born, and lets nothing depart for the
     /// same time from then on: so a process that knows of nothing either, as it has just started, cannot run
-    /// ahead. That also holds for a store that has never been used.
+    /// ahead. That also holds for a store that has never been used; in a cluster, for each hash slot.
     ///
     /// The same is done if the store's clock is set, forward or back, by more than the guard and the buffer,
     /// or if another takes over whose clock differs by that.
     ///
-    /// A process that has been cut off from the store, or stopped, for 3 s does not use the slots that it holds,
-    /// as it may have missed the word: it asks anew.
+    /// A process that has heard nothing from the store for 3 s, as it was cut off or stopped, does not use the slots
+    /// that it holds, as it may have missed the word, until the store has confirmed them.
     ///
-    /// What it costs: the scripts take up to three times as long, and each key has one more value of some 50
-    /// bytes, which lives for about three windows and six seconds. What it does not see, so that more may depart:
-    /// the loss of a single key's state, by eviction or a replica that takes over, until one of those asks who know
-    /// of it.
+    /// What it costs: the scripts take up to three times as long, and each key has one more value of some 50 bytes.
+    /// Both that and the state stay for three windows and some 12 s after the last departure.
+    ///
+    /// What it does not see, so that more may depart:
+    ///
+    /// - The loss of a single key's state, by eviction or a replica that takes over, until one of those asks who
+    ///   know of it.
+    /// - In a cluster, what was said by another node than the one that the subscription is to, while the nodes are
+    ///   cut off from one another.
+    /// - Slots that a process holds for longer than another thinks it may: all that share a key need the same
+    ///   `max_wait`, guard and recovery.
+    ///
+    /// A host whose own clock stops while it sleeps, such as a laptop's, takes the store's for one that was set.
     ///
     /// [`Limiter::reset`](crate::Limiter::reset) begins another life at once, without a rest.
     Strict,
@@ -63,9 +72,6 @@ pub enum Recovery {
 /// subscription that is dead without a word is noticed within three seconds.
 pub(crate) const LONGEST_HEARING: Duration = Duration::from_secs(3);
 
-/// How often all keys are put to the test at most.
-const SELDOM: Duration = Duration::from_secs(1);
-
 /// The least number of traces for which it looks for those that are over.
 const FEW: usize = 64;
 
@@ -74,9 +80,18 @@ const FEW: usize = 64;
 pub(crate) struct Traces {
     known: Mutex<Known>,
     /// The keys, under these policies, whose loss is being declared.
-    declared: Mutex<Vec<(u64, Key)>>,
-    /// When all keys were last put to the test.
-    tested: Mutex<Option<Instant>>,
+    declared: Mutex<HashSet<(u64, Key)>>,
+    /// Whether all keys are being put to the test.
+    sweep: Mutex<Sweep>,
+}
+
+/// Whether all keys are being put to the test, and have to be once more afterwards.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Sweep {
+    #[default]
+    Idle,
+    Once,
+    Again,
 }
 
 #[derive(Debug)]
@@ -90,10 +105,9 @@ struct Known {
 struct Trace {
     policy: u64,
     life: Life,
-    /// On the store's clock: slots before are of a former life.
-    after: u64,
-    /// By whose clock.
+    /// Which server said so, and by which clock: another, once somebody has set it; none if others said so.
     server: u64,
+    clock: Option<u64>,
     /// From when on nothing counts any more, for certain.
     over: Instant,
 }
@@ -117,7 +131,7 @@ impl Traces {
                 sweep_at: FEW,
             }),
             declared: Mutex::default(),
-            tested: Mutex::default(),
+            sweep: Mutex::default(),
         }
     }
 
@@ -128,7 +142,7 @@ impl Traces {
         key: &Key,
         policy: &Policy,
         answer: &Reserved,
-        over: Option<Instant>,
+        (clock, over): (Option<u64>, Option<Instant>),
     ) -> Learnt {
         let Some(life) = answer.life else {
             return Learnt::Same;
@@ -138,25 +152,23 @@ impl Traces {
         let mut known = self.known.lock();
         let Some(trace) = known.find(key, policy, now) else {
             if let Some(over) = over {
-                let after = 0;
-                known.add(key, Trace::new(policy, life, after, server, over), now);
+                known.add(key, Trace::new(policy, life, (server, clock), over), now);
             }
             return Learnt::Same;
         };
-        trace.server = server;
         if life.start < trace.life.start {
             return Learnt::Over;
         }
+        trace.server = server;
+        trace.clock = clock.or(trace.clock);
         let is_same = life.start == trace.life.start;
         if is_same {
             trace.life.version = trace.life.version.max(life.version);
             trace.over = trace.over.max(over.unwrap_or(now));
             return Learnt::Same;
         }
-        let span = rest(policy);
-        let after = life.start.min(answer.now) + micros(span);
-        let over = over.unwrap_or(now + span);
-        *trace = Trace::new(policy, life, after, server, over);
+        let over = over.unwrap_or(now + rest(policy));
+        *trace = Trace::new(policy, life, (server, clock), over);
         Learnt::Another
     }
 
@@ -171,15 +183,8 @@ impl Traces {
         if start <= trace.life.start {
             return false;
         }
-        let span = rest(policy);
-        let after = start + micros(span);
-        *trace = Trace::new(
-            policy,
-            Life::new(start, start),
-            after,
-            trace.server,
-            now + span,
-        );
+        let over = now + rest(policy);
+        *trace = Trace::new(policy, Life::new(start, 0), (trace.server, None), over);
         true
     }
 
@@ -190,40 +195,21 @@ impl Traces {
         trace.map(|trace| trace.life)
     }
 
-    /// Whether a slot at this time is of a former life than the one that is known.
-    pub(crate) fn is_former(&self, key: &Key, policy: &Policy, at: u64) -> bool {
-        let mut known = self.known.lock();
-        let trace = known.find(key, policy, Instant::now());
-        trace.is_some_and(|trace| at < trace.after)
-    }
-
     /// What a store has to know of a key.
     pub(crate) fn evidence(&self, key: &Key, policy: &Policy) -> Evidence {
         let life = self.life(key, policy);
         Evidence::new(life, micros(rest(policy)), micros(tolerance(policy)))
     }
 
-    /// Whether it is a while ago that all were put to the test; if so, they are now.
-    pub(crate) fn may_test(&self) -> bool {
-        let mut tested = self.tested.lock();
-        let may = tested.is_none_or(|at| at.elapsed() >= SELDOM);
-        if may {
-            *tested = Some(Instant::now());
-        }
-        may
-    }
-
-    /// The keys of which something counts under this policy, of this server or of all.
-    fn keys(&self, policy: &Policy, server: Option<u64>) -> Vec<Key> {
+    /// The keys of which something counts under this policy, and when their lives began.
+    fn keys(&self, policy: &Policy, is_meant: impl Fn(&Trace) -> bool) -> Vec<(Key, u64)> {
         let now = Instant::now();
-        let is_meant = |trace: &Trace| {
-            let is_there = server.is_none_or(|server| server == trace.server);
-            now < trace.over && trace.policy == policy.id_hash() && is_there
-        };
+        let counts = |it: &&Trace| it.policy == policy.id_hash() && now < it.over && is_meant(it);
         let known = self.known.lock();
         let keys = known.traces.iter();
-        let keys = keys.filter(|(_, traces)| traces.iter().any(is_meant));
-        keys.map(|(key, _)| key.clone()).collect()
+        let keys = keys.filter_map(|(key, traces)| Some((key, traces.iter().find(counts)?)));
+        keys.map(|(key, trace)| (key.clone(), trace.life.start))
+            .collect()
     }
 }
 
@@ -250,12 +236,17 @@ impl Known {
 }
 
 impl Trace {
-    fn new(policy: &Policy, life: Life, after: u64, server: u64, over: Instant) -> Self {
+    fn new(
+        policy: &Policy,
+        life: Life,
+        (server, clock): (u64, Option<u64>),
+        over: Instant,
+    ) -> Self {
         Self {
             policy: policy.id_hash(),
             life,
-            after,
             server,
+            clock,
             over,
         }
     }

@@ -65,7 +65,8 @@ function hold.packed(counters, quotas)
   if life then
     has = has + 2
     for _, number in ipairs({ life.start, life.version, life.rest, life.keep }) do numbers[#numbers + 1] = number end
-    for i = 1, quotas do numbers[#numbers + 1] = counters[i]:expires() end
+    -- What is gone is missed until somebody notices who minds.
+    for i = 1, quotas do numbers[#numbers + 1] = math.max(counters[i]:expires(), life.counts[i]) end
   end
   return has > 0 and struct.pack('<B' .. string.rep('I8', #numbers), has, unpack(numbers)) or ''
 end

@@ -7,6 +7,9 @@
 -- how late it is.
 local PATIENCE = 64
 
+-- For how much longer a life is remembered than anything can count: calls may be under way for long.
+local SLACK = 6000000
+
 local ledger = {}
 
 function ledger.is_last(slot)
@@ -48,7 +51,7 @@ function ledger.load(states, aside, quotas, now)
   ledger.burst_at, ledger.burst_size = 0, 0
   free.load(hold.load(redis.call('GET', aside), aside, now, #quotas), aside, size, now)
   ledger.join_holds()
-  holds.is_torn = holds.life and ledger.is_torn()
+  if holds.life then ledger.note_torn() end
   local past = free.take_past()
   if #past > 0 then ledger.give_back_all(past) end
   ledger.forget_lost()
@@ -97,6 +100,7 @@ function ledger.begin(known)
   local start = math.max(now, (before and before.start or 0) + 1, known + 1)
   local keep = math.max(before and before.keep or 0, now)
   holds.life = { start = start, version = now, rest = 0, keep = keep, counts = {} }
+  for i = 1, ledger.quotas do holds.life.counts[i] = 0 end
   holds.rest = nil
 end
 
@@ -108,25 +112,33 @@ function ledger.set_rest(rest)
   ledger.join_holds()
 end
 
--- Whether less is recorded of a quota than was when the life was written.
-function ledger.is_torn()
+-- Keeps in mind of which quotas less is recorded than was when the life was written, and until when that would
+-- have counted.
+function ledger.note_torn()
+  local life = holds.life
   for i = 1, ledger.quotas do
-    local counts = holds.life.counts[i]
-    if counts > ledger.now and ledger.counters[i]:expires() < counts then return true end
+    if ledger.counters[i]:expires() >= life.counts[i] then life.counts[i] = 0 end
+  end
+end
+
+-- Whether anything that is gone would still count then.
+function ledger.is_torn(now)
+  for i = 1, ledger.quotas do
+    if holds.life.counts[i] > now then return true end
   end
   return false
 end
 
 -- Whether the state lacks something of which there is evidence, the start and the version of a life, or was
--- written by a clock that was set back by more than is tolerated. If so, another life begins, in which nothing
--- departs for the span; as it does where the store knows of nothing from before `born`. Whoever gets slots
--- in the same call knows of the life.
+-- written by a clock that was set back by more than is tolerated; or whether the store knows of nothing from before
+-- `born`, not long ago. If so, another life begins, in which nothing departs for the span, and all have to be told.
+-- Whoever gets slots in the same call knows of the life.
 function ledger.doubt(start, version, span, tolerance, born)
   local now, life = ledger.now, holds.life
   local is_lost
   if not life then
     is_lost = start > 0
-  elseif life.version > now + tolerance or holds.is_torn then
+  elseif life.version > now + tolerance or ledger.is_torn(now + tolerance) then
     is_lost = true
   elseif start == 0 then
     is_lost = false
@@ -136,6 +148,7 @@ function ledger.doubt(start, version, span, tolerance, born)
     -- Where it began as something was missed, nobody has to miss that again.
     is_lost = life.rest == 0 or life.start < start
   end
+  local is_young = false
   if is_lost then
     ledger.clear()
     ledger.begin(start)
@@ -143,17 +156,22 @@ function ledger.doubt(start, version, span, tolerance, born)
   elseif not life then
     ledger.begin(0)
     local rest = math.min(born, now) + span
-    if rest > now then ledger.set_rest(rest) end
+    is_young = rest > now
+    if is_young then
+      free.clear()
+      ledger.set_rest(rest)
+    end
   end
   ledger.span = span
-  return is_lost
+  return is_lost or is_young
 end
 
 -- Slots are handed out, to those who know of this life until nothing counts any more.
 function ledger.live()
   local life, now = holds.life, ledger.now
   life.version = math.max(now, life.version + 1)
-  life.keep = math.min(math.max(life.keep, ledger.expires() + 2 * ledger.span), now + SANE)
+  local keep = ledger.expires() + 2 * ledger.span + SLACK
+  life.keep = math.min(math.max(life.keep, keep), now + SANE)
 end
 
 -- Heeds a word: 0 none; 1 a pause of a span, said to a request that departed then; 2 no more than so many
@@ -295,7 +313,7 @@ end
 
 -- Whether slots that were handed out under the life which began then may be given back; or under any if that is 0.
 function ledger.takes_back(start)
-  return start == 0 or not holds.life or holds.life.start == start
+  return start == 0 or holds.life and holds.life.start == start
 end
 
 function ledger.release(slot)

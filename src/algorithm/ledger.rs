@@ -303,6 +303,7 @@ impl Ledger {
     }
 
     fn refresh(&mut self, now: u64) {
+        self.heal();
         for counter in &mut self.counters {
             counter.trim(now);
         }

@@ -101,7 +101,6 @@ pub(crate) trait Side {
 impl Side for Ledger {
     fn reserve(&mut self, now: u64, terms: &Terms, asks: &[Ask]) -> Answer {
         let outcomes = Self::reserve(self, now, terms, asks);
-        self.mend();
         let reset = self.expires().saturating_sub(now);
         (outcomes.into_vec(), self.remaining(now, terms), reset)
     }
@@ -111,11 +110,7 @@ impl Side for Ledger {
     }
 
     fn heed(&mut self, now: u64, word: Word) -> Notice {
-        let notice = Self::heed(self, now, word);
-        if word != Word::None {
-            self.mend();
-        }
-        notice
+        Self::heed(self, now, word)
     }
 
     fn reserve_strictly(
@@ -133,7 +128,6 @@ impl Side for Ledger {
 
     fn release_under(&mut self, now: u64, life: u64, slots: &[Slot]) {
         Self::release_under(self, now, life, slots);
-        self.mend();
     }
 
     fn lose(&mut self, aside: bool, quotas: &[bool]) {

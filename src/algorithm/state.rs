@@ -101,9 +101,8 @@ impl Ledger {
             let mut lived = Lived::new(life, time()?, time()?);
             for counter in self.counters.iter().filter(|counter| !counter.is_hold()) {
                 let counts_until = time()?;
-                if counter.expires() < counts_until {
-                    lived.torn = lived.torn.max(counts_until);
-                }
+                let is_torn = counter.expires() < counts_until;
+                lived.torn.push(if is_torn { counts_until } else { 0 });
             }
             self.lived = Some(Box::new(lived));
             self.rest(now);
@@ -125,7 +124,9 @@ impl Ledger {
             has += HAS_LIFE;
             numbers.extend([lived.life.start, lived.life.version, lived.rest, lived.keep]);
             let quotas = self.counters.iter().filter(|counter| !counter.is_hold());
-            numbers.extend(quotas.map(Count::expires));
+            // What is gone is missed until somebody notices who minds.
+            let gone = lived.torn.iter().copied().chain(std::iter::repeat(0));
+            numbers.extend(quotas.zip(gone).map(|(it, gone)| it.expires().max(gone)));
         }
         let raw = numbers.into_iter().flat_map(u64::to_le_bytes);
         (has > 0).then_some(has).into_iter().chain(raw).collect()

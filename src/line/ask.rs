@@ -150,6 +150,15 @@ impl Queue {
     ) {
         self.asking = false;
         self.out = None;
+        if call.life > self.life {
+            self.recall(call.life, call.received, wakes);
+        } else if call.life < self.life {
+            // It was under way when another began.
+            return;
+        }
+        if asked.number > self.missed_at {
+            self.is_untested = false;
+        }
         self.guard
             .measured(call.received - call.sent, call.offset.uncertainty());
         self.read_by(&call.offset);
@@ -189,12 +198,12 @@ impl Queue {
                 at < self.heard.paused || self.heard.voids(at, now)
             };
             if asked.number <= self.heard_at && is_void() {
-                self.surplus.push(held.slot);
+                self.give_back(held);
                 continue;
             }
             if held.due >= held.expires {
                 self.guard.forfeited(held.guard());
-                self.surplus.push(held.slot);
+                self.give_back(held);
                 continue;
             }
             // Who asked may have left, and others may stand there now.
@@ -209,7 +218,7 @@ impl Queue {
         self.clear_behind();
     }
 
-    /// The store has answered, but not by what was known before: nobody gets these slots, and they are not
+    /// The store has answered, but by a clock that was set: nobody gets these slots, and they are not
     /// given back, as what they were taken from is about to be forgotten.
     pub(crate) fn spoiled(&mut self) {
         self.asking = false;

@@ -12,6 +12,8 @@ use crate::store::Slot;
 #[derive(Debug)]
 pub(crate) struct Departing {
     pub(crate) slot: Slot,
+    /// When the life of the state began that it was taken from, where recovery is strict.
+    life: u64,
     /// When its slot came, at the earliest.
     came: Instant,
     /// How much later than that it may depart, in microseconds.
@@ -33,6 +35,7 @@ impl Departing {
         reset: u64,
     ) -> Self {
         Self {
+            life: 0,
             came: sent,
             recorded: saturated(slot.record.saturating_sub(slot.at + buffer)),
             remaining: saturated(remaining),
@@ -63,6 +66,7 @@ impl Departing {
             due: self.came,
             expires: self.expires(),
             at_once: true,
+            life: self.life,
             // None reads it anew.
             clock: u64::MAX,
             reserved: self.slot.at,
@@ -83,6 +87,7 @@ impl From<Held> for Departing {
             .expires
             .checked_sub(Duration::from_micros(recorded.into()));
         Self {
+            life: held.life,
             came: came.unwrap_or(held.due),
             recorded,
             remaining: held.remaining,

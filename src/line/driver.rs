@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::ask::Asked;
 use super::held::Call;
 use super::{DriverState, Line, Lone};
-use crate::recovery::{LONGEST_HEARING, Learnt};
+use crate::recovery::Learnt;
 use crate::store::{Notice, Release, Reply, Reserve, Reserved, StoreError, Word};
 
 /// Serves a line until nobody waits in it.
@@ -77,21 +77,22 @@ impl Driver {
         let told = traces.and_then(|_| store.told_until());
         let is_looking = self.looking.is_some();
         let Line { key, epoch, .. } = &*self.line;
-        let (asked, surplus, looks, alarm) = self.line.locked(|state, wakes| {
+        let (asked, (surplus, life), looks, alarm) = self.line.locked(|state, wakes| {
             let now = Instant::now();
-            state.queue.assure(told, now, wakes);
+            state.queue.assure(told);
             state.queue.advance(now, wakes);
             state.driver = DriverState::Asleep(cx.waker().clone());
             state.queue.looks_again = false;
             // Under the lock, so that whoever finds that the store is back finds this line waiting for it.
             if let Some(error) = epoch.known_outage(key) {
                 // What would be given back stays reserved until its time has passed.
+                state.queue.give_up_if_deaf(now, wakes);
                 state.queue.take_surplus();
                 state.queue.looks(now, is_told, false);
                 state
                     .queue
                     .out(&error, epoch.stand_in.is_some(), now, wakes);
-                return (None, Vec::new(), false, state.queue.plan());
+                return (None, (Vec::new(), 0), false, state.queue.plan());
             }
             let asked = state.queue.ask(now);
             let surplus = if may_release {
@@ -100,6 +101,7 @@ impl Driver {
                 Vec::new()
             };
             let looks = state.queue.looks(now, is_told, !is_looking);
+            let surplus = (surplus, state.queue.life);
             (asked, surplus, looks, state.queue.plan())
         });
         if !epoch.circuit.is_closed() {
@@ -108,10 +110,8 @@ impl Driver {
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
             let epoch = &self.line.epoch;
-            let traces = epoch.traces.as_ref();
-            let life = traces.and_then(|it| it.life(&self.line.key, &epoch.policy));
             let release = Release {
-                life: life.map_or(0, |life| life.start),
+                life,
                 ..Release::new(&self.line.key, &epoch.policy, &surplus)
             };
             self.releasing = Some(epoch.store.release(&release));
@@ -219,16 +219,16 @@ impl Driver {
         if is_set {
             // First, lest a life is declared to be lost that has begun since.
             let server = reserved.clock.server;
-            epoch.quarantine_all(server);
-            epoch
-                .others()
+            let clock = offset.clock();
+            epoch.quarantine_all(server, clock);
+            let others = epoch.others();
+            others
                 .iter()
-                .for_each(|it| it.quarantine_all(server));
+                .for_each(|it| it.quarantine_all(server, clock));
         }
         let learnt = epoch.learn(key, &reserved, Some(&offset));
         // Of a life that has just begun, slots are as good as its clock.
-        let is_doubtful = is_set && learnt == Learnt::Same || received - sent > LONGEST_HEARING;
-        if learnt == Learnt::Over || is_doubtful && epoch.traces.is_some() {
+        if is_set && learnt == Learnt::Same && epoch.traces.is_some() {
             return self.line.locked(|state, _| state.queue.spoiled());
         }
         let call = Call {
@@ -237,11 +237,12 @@ impl Driver {
             guard,
             buffer: epoch.policy.buffer(),
             offset,
+            life: match &epoch.traces {
+                Some(_) => reserved.life.map_or(0, |life| life.start),
+                None => 0,
+            },
         };
         self.line.locked(|state, wakes| {
-            if learnt == Learnt::Another {
-                state.queue.recall(received, wakes);
-            }
             state.queue.answered(&asked, reserved, call, wakes);
         });
     }

@@ -20,7 +20,7 @@ impl Queue {
             if next.expires <= now {
                 if let Some(late) = front.forfeit(&mut self.nodes) {
                     self.guard.forfeited(late.guard());
-                    self.surplus.push(late.slot);
+                    self.give_back(late);
                 }
                 self.clear_behind();
                 continue;
@@ -96,7 +96,7 @@ impl Queue {
         }
         if now >= held.expires {
             self.guard.forfeited(held.guard());
-            self.surplus.push(held.slot);
+            self.give_back(held);
             return None;
         }
         Some(held)

@@ -16,6 +16,10 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The same, until a look has been answered that has to be.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
+/// How long the store may be silent, where recovery is strict, until it is put to the test: long before all that is
+/// held is of no use.
+const LONG_SILENCE: Duration = Duration::from_millis(1_500);
+
 /// When a pause is over before its time, how long to wait until all processes have given back the slots that
 /// lay behind it: who asks sooner gets one behind those.
 pub(crate) const SETTLING: Duration = Duration::from_millis(150);
@@ -24,8 +28,15 @@ impl Queue {
     /// Gives back the slots that are not to be used. Who waits keeps its place, and asks anew.
     pub(crate) fn hear(&mut self, mut notice: Notice, now: Instant, wakes: &mut Wakes) {
         if notice.is_quarantine() {
+            let life = notice.since;
+            if life > 0 && life <= self.life {
+                // It is known already, but for how long it rests.
+                notice.until = 0;
+            } else {
+                self.recall(self.life.max(life), now, wakes);
+            }
             // A life may be said to begin later than it does.
-            notice.since = notice.since.min(notice.now);
+            notice.since = life.min(notice.now);
         }
         self.heard = self.heard.and(notice);
         if notice.until > 0 {
@@ -36,17 +47,10 @@ impl Queue {
         }
         let mut is_any_void = false;
         for segment in &mut self.segments {
-            let is_void =
-                |held: &Held| notice.is_quarantine() || notice.voids(held.slot.at, held.reserved);
+            let is_void = |held: &Held| notice.voids(held.slot.at, held.reserved);
             let void = segment.void(&mut self.nodes, is_void);
             is_any_void |= !void.is_empty();
-            if !notice.is_quarantine() {
-                self.surplus.extend(void.into_iter().map(|held| held.slot));
-            }
-        }
-        if notice.is_quarantine() {
-            // The store has forgotten them: given back, they would be handed out uncharged.
-            self.surplus.clear();
+            self.surplus.extend(void.into_iter().map(|held| held.slot));
         }
         if is_any_void {
             for place in 0..self.segments.len() {
@@ -56,8 +60,10 @@ impl Queue {
         }
     }
 
-    /// The slots that are held are of a life that is over: nobody uses them, or gives them back.
-    pub(crate) fn recall(&mut self, now: Instant, wakes: &mut Wakes) {
+    /// Another life has begun: nobody uses what was taken from the former, or gives it back, as it would be handed
+    /// out uncharged.
+    pub(crate) fn recall(&mut self, life: u64, now: Instant, wakes: &mut Wakes) {
+        self.life = life;
         self.surplus.clear();
         for segment in &mut self.segments {
             drop(segment.void(&mut self.nodes, |_| true));
@@ -68,15 +74,13 @@ impl Queue {
         self.clear_behind();
     }
 
-    /// Where recovery is strict, nobody uses what is held who has not heard from the store for long. This was told
-    /// of all that was said until then.
-    pub(crate) fn assure(&mut self, told: Option<Instant>, now: Instant, wakes: &mut Wakes) {
-        if let Some(told) = told {
+    /// Where recovery is strict: this was told of all that was said until then. It says nothing of what was said
+    /// while nobody was told, until that has been tested.
+    pub(crate) fn assure(&mut self, told: Option<Instant>) {
+        if let Some(told) = told
+            && !self.is_untested
+        {
             self.heard_from(told);
-        }
-        if self.is_deaf(now) {
-            self.recall(now, wakes);
-            self.assured = None;
         }
     }
 
@@ -87,9 +91,25 @@ impl Queue {
         }
     }
 
-    /// Whether all may be void that is held, and nobody here was told.
+    /// Whether all may be void that is held, and nobody here was told: nobody uses it before the next answer.
     pub(super) fn is_deaf(&self, now: Instant) -> bool {
         self.assured.is_some_and(|at| now > at + LONGEST_HEARING)
+    }
+
+    /// The store is out. Whoever has not heard from it for long cannot wait until it has, for what is held.
+    pub(crate) fn give_up_if_deaf(&mut self, now: Instant, wakes: &mut Wakes) {
+        if self.is_deaf(now) {
+            self.recall(self.life, now, wakes);
+            self.assured = None;
+        }
+    }
+
+    /// When the store is to be put to the test if it has not been heard from until then.
+    pub(super) fn next_test(&self) -> Option<Instant> {
+        let is_planned = self.next_look.is_some() || self.last_slot().is_none();
+        self.assured
+            .filter(|_| !is_planned)
+            .map(|at| at + LONG_SILENCE)
     }
 
     /// A look has shown how the key stands.
@@ -110,19 +130,24 @@ impl Queue {
     pub(crate) fn miss(&mut self) {
         self.missed = self.last_slot().is_some();
         self.tests = self.missed;
+        self.is_untested = self.is_strict;
+        self.missed_at = self.calls;
         self.next_look = None;
     }
 
     /// Whether to look now; if not, plans when. Slots that come soon are not worth it. Who cannot look now, as
     /// the store is out or has not answered the last look, does so later.
     pub(crate) fn looks(&mut self, now: Instant, is_told: bool, can_look: bool) -> bool {
-        if !self.missed && (is_told || self.last_slot().is_none_or(|held| held.due <= now + LOOK)) {
+        let is_silent = self.next_test().is_some_and(|at| now >= at) || self.is_deaf(now);
+        let comes_soon = || self.last_slot().is_none_or(|held| held.due <= now + LOOK);
+        if !self.missed && !is_silent && (is_told || comes_soon()) {
             self.next_look = None;
             return false;
         }
         let is_time = self.next_look.is_none_or(|at| at <= now);
         if is_time {
-            let pause = if self.missed { LOOK_AGAIN } else { LOOK };
+            let is_urgent = self.missed || is_silent;
+            let pause = if is_urgent { LOOK_AGAIN } else { LOOK };
             self.next_look = Some(now + pause);
             self.tests |= can_look;
         }

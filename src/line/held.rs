@@ -22,6 +22,8 @@ pub(crate) struct Held {
     pub(crate) at_once: bool,
     /// By which of the store's clocks.
     pub(super) clock: u64,
+    /// When the life of the state began that it was taken from, where recovery is strict.
+    pub(crate) life: u64,
     /// When it was reserved, by the store.
     pub(super) reserved: u64,
     /// Its time by the store, with half of what the clocks may drift apart until then.
@@ -72,6 +74,8 @@ pub(crate) struct Call {
     /// What a departure is recorded later for besides.
     pub(crate) buffer: Duration,
     pub(crate) offset: Offset,
+    /// When the life of the state began, where recovery is strict.
+    pub(crate) life: u64,
 }
 
 /// Brings a slot to the local clock: nothing departs before the slot has come for certain, nor after
@@ -91,6 +95,7 @@ pub(crate) fn hold(slot: Slot, now: u64, remaining: u32, reset: Duration, call: 
         expires: call.received,
         at_once: wait == 0,
         clock: call.offset.clock(),
+        life: call.life,
         reserved: now,
         at: slot.at + drift / 2,
         recorded,

@@ -121,7 +121,11 @@ impl Line {
     fn new(key: Key, epoch: Arc<Epoch>) -> Self {
         let mut queue = Queue::new(epoch.guard.clone());
         queue.settling = epoch.pauses.settling(&key);
-        queue.is_strict = epoch.traces.is_some();
+        if let Some(traces) = &epoch.traces {
+            queue.is_strict = true;
+            let life = traces.life(&key, &epoch.policy);
+            queue.life = life.map_or(0, |life| life.start);
+        }
         Self {
             key,
             epoch,

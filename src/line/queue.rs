@@ -37,6 +37,8 @@ pub(crate) struct Queue {
     /// Until when the first of them may keep the others behind it: for a third of the guard.
     pub(super) patience: Option<Instant>,
     pub(super) surplus: Vec<Slot>,
+    /// When the life of the state began that all of them were taken from which are held, where recovery is strict.
+    pub(super) life: u64,
     /// Whether a call that asks for slots is in flight.
     pub(super) asking: bool,
     /// Until when the next is put off, so that more share it.
@@ -66,6 +68,9 @@ pub(crate) struct Queue {
     /// when it was heard from last.
     pub(super) is_strict: bool,
     pub(super) assured: Option<Instant>,
+    /// Whether something may have been lost that nobody was told of, since that many calls.
+    pub(super) is_untested: bool,
+    pub(super) missed_at: u64,
     /// The last arrival.
     pub(super) newest: Option<u64>,
     /// By which of the store's clocks slots are read, and how closely it was known when all of them were.
@@ -115,6 +120,7 @@ impl Queue {
             due_slots: Slab::new(),
             patience: None,
             surplus: Vec::new(),
+            life: 0,
             asking: false,
             gathering: None,
             gathered: 0,
@@ -130,6 +136,8 @@ impl Queue {
             tests: false,
             is_strict: false,
             assured: None,
+            is_untested: false,
+            missed_at: 0,
             newest: None,
             clock: 0,
             known: Duration::MAX,
@@ -291,11 +299,23 @@ impl Queue {
         let is_void =
             held.slot.at < self.heard.paused && self.heard.voids(held.slot.at, held.reserved);
         match self.segments.front_mut() {
-            Some(front) if front.cost == held.slot.cost && now < held.expires && !is_void => {
+            Some(front)
+                if front.cost == held.slot.cost
+                    && now < held.expires
+                    && !is_void
+                    && held.life == self.life =>
+            {
                 front.add_slot(held);
                 self.settle(0, now, wakes);
             }
-            _ => self.surplus.push(held.slot),
+            _ => self.give_back(held),
+        }
+    }
+
+    /// Gives a slot back, unless what it was taken from is no more.
+    pub(super) fn give_back(&mut self, held: Held) {
+        if held.life == self.life {
+            self.surplus.push(held.slot);
         }
     }
 
@@ -342,6 +362,7 @@ impl Queue {
             self.patience,
             self.gathering,
             self.next_look,
+            self.next_test(),
             self.settling,
             self.next_to_give_up(),
         ];

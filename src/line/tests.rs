@@ -248,6 +248,7 @@ impl World {
         let outcomes = self.ledger.reserve(at, &terms, &asked.asks);
         let reserved = Reserved::new(at, outcomes, 0, Duration::ZERO);
         let call = Call {
+            life: 0,
             sent,
             received: self.now,
             guard,

@@ -1,25 +1,27 @@
 //! Lets all know that a life of a key is over.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::{Learnt, Traces, memory, rest};
+use super::{Learnt, Sweep, Traces, memory, rest};
 use crate::algorithm::micros;
 use crate::clock::Offset;
 use crate::epoch::Epoch;
 use crate::key::Key;
+use crate::policy::Policy;
 use crate::store::{Notice, Outcome, Reserve, Reserved, StoreError, Word};
 
 /// For how long it is declared at least until it is left to who asks next, and the pause in between.
 const LONG: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How many keys are put to the test at once.
+/// How many calls there are at once, and how long it takes at least until all keys are put to the test again.
 const TOGETHER: usize = 64;
+const SELDOM: Duration = Duration::from_secs(1);
 
 impl Epoch {
     /// What an answer tells of the life of this key. If it began as the store has found something lacking, all
@@ -40,23 +42,32 @@ impl Epoch {
         });
         let last = records.max().zip(offset);
         let over = last.map(|(last, offset)| offset.latest(last + memory(&self.policy)));
-        let learnt = traces.learn(key, &self.policy, answer, over);
+        let clock = offset.map(Offset::clock);
+        let learnt = traces.learn(key, &self.policy, answer, (clock, over));
         if answer.is_lost && learnt != Learnt::Over {
             self.declare(key, known);
         }
         learnt
     }
 
-    /// Somebody has set this server's clock: nothing that is known by it holds.
-    pub(crate) fn quarantine_all(self: &Arc<Self>, server: u64) {
-        let Some(traces) = &self.traces else { return };
-        for key in traces.keys(&self.policy, Some(server)) {
-            if let Some(life) = traces.life(&key, &self.policy) {
-                // Here, before anybody else knows.
-                self.forget_denial(&key);
-                self.lines.hear(&key, Notice::quarantine(0, 0, 0));
-                self.declare(&key, life.start);
-            }
+    /// Somebody has set this server's clock, which is this one now: nothing that is known by another holds.
+    pub(crate) fn quarantine_all(self: &Arc<Self>, server: u64, clock: u64) {
+        let (Some(traces), Ok(runtime)) = (&self.traces, Handle::try_current()) else {
+            return;
+        };
+        let keys = traces.keys(&self.policy, |trace| {
+            trace.server == server && trace.clock.is_some_and(|it| it != clock)
+        });
+        let mut all = Vec::new();
+        for (key, known) in keys {
+            // Here, before anybody else knows.
+            self.forget_denial(&key);
+            self.lines.hear(&key, Notice::quarantine(0, 0, 0));
+            all.extend(Declaring::of(traces, &self.policy, &key, known));
+        }
+        if !all.is_empty() {
+            let all = all.into_iter().map(|it| it.insist(self.clone())).collect();
+            runtime.spawn(few_at_a_time(all));
         }
     }
 
@@ -81,49 +92,74 @@ impl Epoch {
         let (Some(traces), Ok(runtime)) = (&self.traces, Handle::try_current()) else {
             return;
         };
-        let keys = traces.keys(&self.policy, None);
-        if keys.is_empty() {
-            return;
+        let mut sweep = traces.sweep.lock();
+        let is_idle = *sweep == Sweep::Idle;
+        *sweep = if is_idle { Sweep::Once } else { Sweep::Again };
+        if is_idle {
+            let (traces, epoch) = (traces.clone(), Arc::downgrade(self));
+            runtime.spawn(Sweeping(traces).go(epoch));
         }
-        let epoch = self.clone();
-        runtime.spawn(async move {
-            let mut tests = JoinSet::new();
-            for key in keys {
-                if tests.len() >= TOGETHER {
-                    tests.join_next().await;
-                }
-                tests.spawn(test(epoch.clone(), key));
-            }
-            while tests.join_next().await.is_some() {}
-        });
     }
 
     /// Tells all that the life is over that began then.
     fn declare(self: &Arc<Self>, key: &Key, known: u64) {
-        let Some(traces) = self.traces.clone() else {
+        let (Some(traces), Ok(runtime)) = (&self.traces, Handle::try_current()) else {
             return;
         };
-        let whose = (self.policy.id_hash(), key.clone());
-        {
-            let mut declared = traces.declared.lock();
-            if declared.contains(&whose) {
-                return;
-            }
-            declared.push(whose.clone());
-        }
-        let declaring = Declaring {
-            traces,
-            whose,
-            known,
-        };
-        if let Ok(runtime) = Handle::try_current() {
+        if let Some(declaring) = Declaring::of(traces, &self.policy, key, known) {
             runtime.spawn(declaring.insist(self.clone()));
         }
     }
 }
 
+/// Puts all keys of a limiter to the test, now and then.
+struct Sweeping(Arc<Traces>);
+
+impl Sweeping {
+    async fn go(self, epoch: Weak<Epoch>) {
+        loop {
+            let Some(one) = epoch.upgrade() else { return };
+            *self.0.sweep.lock() = Sweep::Once;
+            for epoch in one.everyone() {
+                let keys = self.0.keys(&epoch.policy, |_| true).into_iter();
+                let tests = keys.map(|(key, _)| test(epoch.clone(), key)).collect();
+                few_at_a_time(tests).await;
+            }
+            drop(one);
+            sleep(SELDOM).await;
+            let mut sweep = self.0.sweep.lock();
+            if *sweep == Sweep::Once {
+                *sweep = Sweep::Idle;
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Sweeping {
+    /// Should the runtime shut down.
+    fn drop(&mut self) {
+        *self.0.sweep.lock() = Sweep::Idle;
+    }
+}
+
+async fn few_at_a_time<F: Future<Output = ()> + Send + 'static>(all: Vec<F>) {
+    let mut running = JoinSet::new();
+    for one in all {
+        if running.len() >= TOGETHER {
+            running.join_next().await;
+        }
+        running.spawn(one);
+    }
+    while running.join_next().await.is_some() {}
+}
+
 async fn test(epoch: Arc<Epoch>, key: Key) {
     let Some(traces) = &epoch.traces else { return };
+    if epoch.known_outage(&key).is_some() {
+        // Once it is back, that is by another connection.
+        return;
+    }
     let evidence = traces.evidence(&key, &epoch.policy);
     let answer = epoch.store.reserve(&Reserve {
         asks: &[],
@@ -148,6 +184,17 @@ struct Declaring {
 }
 
 impl Declaring {
+    /// Unless it is being declared.
+    fn of(traces: &Arc<Traces>, policy: &Policy, key: &Key, known: u64) -> Option<Self> {
+        let whose = (policy.id_hash(), key.clone());
+        let is_new = traces.declared.lock().insert(whose.clone());
+        is_new.then(|| Self {
+            traces: traces.clone(),
+            whose,
+            known,
+        })
+    }
+
     async fn insist(self, epoch: Arc<Epoch>) {
         let (_, key) = &self.whose;
         let span = rest(&epoch.policy);
@@ -167,7 +214,6 @@ impl Declaring {
 
 impl Drop for Declaring {
     fn drop(&mut self) {
-        let mut declared = self.traces.declared.lock();
-        declared.retain(|whose| *whose != self.whose);
+        self.traces.declared.lock().remove(&self.whose);
     }
 }

@@ -84,8 +84,8 @@ pub trait Store: Any + fmt::Debug + Send + Sync {
     }
 
     /// Until when listeners have been told of all such words for certain, if they are at present. Where recovery is
-    /// [strict](crate::Recovery::Strict), nobody uses what is held who has been told of nothing for 3 s. Default:
-    /// until now.
+    /// [strict](crate::Recovery::Strict), nobody uses what is held who knows of nothing of the last 3 s. After
+    /// a gap, this is no earlier than its end: what was said meanwhile, the limiter asks for. Default: until now.
     fn told_until(&self) -> Option<Instant> {
         self.is_listening().then(Instant::now)
     }

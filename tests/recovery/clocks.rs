@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
 
 use super::load::Load;
 use super::support::redis_server::{RedisServer, redis_6_2};
@@ -103,4 +104,35 @@ async fn a_clock_that_is_set_back_by_less_than_anybody_waits() {
 #[tokio::test]
 async fn a_clock_that_is_set_forward() {
     survives(&[1, 3_600]).await;
+}
+
+/// Who notices later has nothing to add.
+#[tokio::test]
+async fn a_clock_that_many_find_to_be_set_rests_a_key_once() {
+    let settable = Settable::start();
+    let mut limiters = Vec::new();
+    for _ in 0..4 {
+        limiters.push(strict(&settable.server).await);
+    }
+    while limiters[0].acquire("a").await.is_err() {}
+    for limiter in &limiters {
+        let decision = limiter.try_acquire("a").await.expect("an answer");
+        assert!(decision.is_granted());
+    }
+    settable.set(3_600);
+    let start = Instant::now();
+    let first = limiters[0].clone();
+    let served = tokio::spawn(async move {
+        while !(first.try_acquire("a").await).is_ok_and(|decision| decision.is_granted()) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        start.elapsed()
+    });
+    // Each a moment before the key would have rested enough.
+    for limiter in &limiters[1..] {
+        sleep((MAX_WAIT + WINDOW) * 4 / 5).await;
+        let _ = limiter.try_acquire("another").await;
+    }
+    let waited = served.await.expect("no panic");
+    assert!(waited < (MAX_WAIT + WINDOW) * 5 / 2, "{waited:?}");
 }

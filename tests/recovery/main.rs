@@ -6,6 +6,7 @@ mod support;
 mod clocks;
 mod cut_off;
 mod deployments;
+mod held;
 mod load;
 mod losses;
 mod quiet;

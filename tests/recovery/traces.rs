@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Quota, Recovery, WindowStart};
 
@@ -109,6 +109,23 @@ async fn a_loss_and_somebody_who_resumes() {
         departed
     })
     .await;
+}
+
+/// Not even if somebody else writes it anew who does not mind.
+#[tokio::test]
+async fn a_log_that_is_gone_while_the_rest_is_there() {
+    let server = RedisServer::start();
+    let (known, newcomer) = (
+        limiter(&server, quota(LIMIT)).await,
+        limiter(&server, quota(LIMIT)).await,
+    );
+    assert_eq!(depart(&known, LIMIT).await, LIMIT);
+    let name = format!("throttle:{{a}}:{}", known.policy().id());
+    assert_eq!(server.command::<i64>(&["DEL", &name]), 1);
+    let moment = Instant::now() + Duration::from_millis(5);
+    known.pause("a", moment).await.expect("an answer");
+    sleep_until(moment).await;
+    assert_eq!(depart(&newcomer, LIMIT).await, 0);
 }
 
 /// That is no loss, to nobody.

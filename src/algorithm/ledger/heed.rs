@@ -105,7 +105,7 @@ impl Notice {
         let is_time = |time: u64| time < END_OF_TIME - 2 * horizon;
         let is_within_reach = |time: u64| time.saturating_sub(self.now) <= horizon;
         is_time(self.now)
-            && is_time(self.since)
+            && is_within_reach(self.since)
             && is_within_reach(self.paused)
             && (is_within_reach(self.until) || self.is_resumption() || self.is_quarantine())
     }

@@ -1,9 +1,14 @@
 //! Whether a state is still the one that it was: a key has a [`Life`], which ends where its state is lost.
 
+use smallvec::SmallVec;
+
 use super::super::hold::{Hold, Kind};
 use super::super::{Count, micros};
 use super::{Counter, Ledger};
 use crate::quota::HORIZON;
+
+/// For how much longer a life is remembered than anything can count: calls may be under way for long.
+const SLACK: u64 = 6_000_000;
 
 /// Nothing is remembered for longer.
 const FAR: u64 = 3 * micros(HORIZON);
@@ -71,8 +76,8 @@ pub(in super::super) struct Lived {
     pub(in super::super) rest: u64,
     /// For how long to remember it.
     pub(in super::super) keep: u64,
-    /// Until when what a quota had recorded would have counted that is gone.
-    pub(in super::super) torn: u64,
+    /// For each quota of which less is recorded than was, until when that would have counted; else 0.
+    pub(in super::super) torn: SmallVec<[u64; 1]>,
     /// How long a key rests, in a call with evidence.
     span: Option<u64>,
 }
@@ -83,23 +88,29 @@ impl Lived {
             life,
             rest,
             keep,
-            torn: 0,
+            torn: SmallVec::new(),
             span: None,
         }
+    }
+
+    /// Whether anything that is gone would still count then.
+    fn is_torn(&self, now: u64) -> bool {
+        self.torn.iter().any(|&until| until > now)
     }
 }
 
 impl Ledger {
     /// Whether the state lacks something of which there is evidence, or was written by a clock that has been set
-    /// back. If so, another life begins, in which nothing departs for the span; as it does where the store knows of
-    /// nothing from before `born`. Whoever gets slots in the same call knows of the life.
+    /// back; or whether the store knows of nothing from before `born`, not long ago. If so, another life begins, in
+    /// which nothing departs for the span, and all have to be told. Whoever gets slots in the same call knows of the
+    /// life.
     pub(crate) fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
         self.refresh(now);
         let known = evidence.life;
         let is_lost = match (self.lived.as_deref(), known) {
             (None, _) => known.is_some(),
             (Some(lived), _) if lived.life.version > now + evidence.tolerance => true,
-            (Some(lived), _) if lived.torn > now => true,
+            (Some(lived), _) if lived.is_torn(now + evidence.tolerance) => true,
             (Some(_), None) => false,
             (Some(lived), Some(known)) if lived.life.start == known.start => {
                 lived.life.version < known.version
@@ -111,17 +122,21 @@ impl Ledger {
             self.clear();
             self.begin(now, known.map_or(0, |known| known.start));
             self.set_rest(now, now + evidence.span);
-        } else if self.lived.is_none() {
+        }
+        let mut is_young = false;
+        if self.lived.is_none() {
             self.begin(now, 0);
             let until = born.min(now) + evidence.span;
-            if until > now {
+            is_young = until > now;
+            if is_young {
+                self.free.clear();
                 self.set_rest(now, until);
             }
         }
         if let Some(lived) = &mut self.lived {
             lived.span = Some(evidence.span);
         }
-        is_lost
+        is_lost || is_young
     }
 
     /// Which life it is, if recovery is strict.
@@ -129,10 +144,10 @@ impl Ledger {
         self.lived.as_ref().map(|lived| lived.life)
     }
 
-    /// Whether it is the life that began then, as far as is known.
+    /// Whether it is the life that began then.
     pub(super) fn is_of(&self, now: u64, start: u64) -> bool {
         let lived = self.lived.as_deref().filter(|lived| now <= lived.keep);
-        lived.is_none_or(|lived| lived.life.start == start)
+        lived.is_some_and(|lived| lived.life.start == start)
     }
 
     /// Until when anything is to be remembered.
@@ -161,7 +176,8 @@ impl Ledger {
             && is_any_granted
         {
             lived.life.version = now.max(lived.life.version + 1);
-            lived.keep = lived.keep.max(expires + 2 * span).min(now + FAR);
+            let keep = expires + 2 * span + SLACK;
+            lived.keep = lived.keep.max(keep).min(now + FAR);
         }
     }
 
@@ -206,6 +222,16 @@ impl Ledger {
         }
     }
 
+    /// What is recorded may have grown to what it was.
+    pub(super) fn heal(&mut self) {
+        let Some(lived) = &mut self.lived else { return };
+        for (until, counter) in lived.torn.iter_mut().zip(&self.counters) {
+            if counter.expires() >= *until {
+                *until = 0;
+            }
+        }
+    }
+
     /// Forgets the life if nobody knows anything of it any more. Until then it rests, even if the clock was set
     /// back since.
     pub(super) fn outlive(&mut self, now: u64) {
@@ -221,9 +247,13 @@ impl Ledger {
     #[cfg(test)]
     pub(in super::super) fn lose(&mut self, aside: bool, quotas: &[bool]) {
         let counters = self.counters.iter_mut().filter(|it| !it.is_hold());
-        for (counter, _) in counters.zip(quotas).filter(|(_, is_lost)| **is_lost) {
+        for (place, counter) in counters.enumerate() {
+            if !quotas[place] {
+                continue;
+            }
             if let Some(lived) = &mut self.lived {
-                lived.torn = lived.torn.max(counter.expires());
+                lived.torn.resize(lived.torn.len().max(place + 1), 0);
+                lived.torn[place] = lived.torn[place].max(counter.expires());
             }
             counter.clear();
         }
@@ -231,14 +261,6 @@ impl Ledger {
             self.counters.retain(|counter| !counter.is_hold());
             self.free.clear();
             self.lived = None;
-        }
-    }
-
-    /// It is written anew as it is.
-    #[cfg(test)]
-    pub(in super::super) fn mend(&mut self) {
-        if let Some(lived) = &mut self.lived {
-            lived.torn = 0;
         }
     }
 }
@@ -412,6 +434,7 @@ mod tests {
     fn a_store_that_was_born_just_now_lets_nothing_depart_for_the_span() {
         let mut ledger = Ledger::new(&log());
         let nothing = Evidence::new(None, SPAN, TOLERANCE);
+        assert!(ledger.doubt(START, &nothing, START));
         assert!(!ledger.doubt(START, &nothing, START));
         assert_eq!(ledger.remaining(START, &terms(0)), 0);
         assert_eq!(ledger.remaining(START + SPAN, &terms(0)), 2);

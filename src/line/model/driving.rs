@@ -51,6 +51,7 @@ impl Process {
                 let shows = now + 1 + micros(at.now - sent);
                 self.ahead = Some(shows - at.store());
                 let call = Answered {
+                    life: 0,
                     sent,
                     received,
                     guard,

@@ -39,6 +39,7 @@ fn slot(epoch: &Epoch, key: &Key) -> Held {
     };
     let now = Instant::now();
     let call = Call {
+        life: 0,
         sent: now,
         received: now,
         guard: GUARD,

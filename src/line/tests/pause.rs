@@ -32,6 +32,7 @@ fn what_was_asked_for_before_a_pause_does_not_depart_in_it() {
     let reserved_at = world.store_time() - 1;
     let answer = |at| Reserved::new(reserved_at, [slot(at)], 0, Duration::ZERO);
     let call = |world: &World| Call {
+        life: 0,
         sent,
         received: world.now,
         guard: GUARD,

@@ -228,6 +228,9 @@ impl RedisStore {
             return Reply::ready(Err(error));
         }
         let deadline = self.deadline();
+        if reserve.evidence.is_some() {
+            self.notices.be_strict();
+        }
         // The clocks of several hosts tell nothing of one that was set back.
         let evidence = reserve.evidence.map(|evidence| match self.clock {
             Some(_) => evidence.whatever_the_clock(),

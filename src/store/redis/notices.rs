@@ -18,9 +18,11 @@ use crate::policy::Policy;
 use crate::store::Notice;
 use crate::store::listen::Listeners;
 
-/// How often it is asked whether it is still there: while somebody waits, and while nobody does; and how long it may take to say so. A connection that is closed is noticed at once; this is
+/// How often it is asked whether it is still there: while somebody waits, and where that somebody may not use slots
+/// if it has not been told for long; while nobody does; and how long it may take to say so. A connection that is closed is noticed at once; this is
 /// for one that is dead and does not say so.
 const SILENCE: Duration = Duration::from_secs(2);
+const SHORT_SILENCE: Duration = Duration::from_secs(1);
 const LONG_SILENCE: Duration = Duration::from_secs(6);
 const PING: Duration = Duration::from_secs(1);
 
@@ -35,6 +37,8 @@ pub(super) struct Notices {
     is_listening: AtomicBool,
     /// Until when all was heard for certain.
     told: Mutex<Option<Instant>>,
+    /// Whether anybody may not use slots that has not been told for long.
+    is_strict: AtomicBool,
 }
 
 /// Listens until it is dropped.
@@ -81,6 +85,22 @@ impl Notices {
     pub(super) fn told_until(&self) -> Option<Instant> {
         let told = *self.told.lock();
         told.filter(|_| self.are_heard())
+    }
+
+    /// From now on, it matters until when all was heard.
+    pub(super) fn be_strict(&self) {
+        if !self.is_strict.load(Ordering::Relaxed) {
+            self.is_strict.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// How often to ask for a sign of life while somebody waits.
+    fn silence(&self) -> Duration {
+        if self.is_strict.load(Ordering::Relaxed) {
+            SHORT_SILENCE
+        } else {
+            SILENCE
+        }
     }
 
     fn told(&self, until: Instant) {
@@ -183,8 +203,9 @@ async fn listen(
         subscription = subscribe(opener, channel).await;
         if let Some(subscription) = &subscription {
             notices.told(subscription.since);
-            notices.is_listening.store(true, Ordering::Release);
+            // In this order, lest anybody relies on it before what was missed is looked for.
             notices.listeners.gap();
+            notices.is_listening.store(true, Ordering::Release);
         }
     }
 }
@@ -193,14 +214,14 @@ async fn listen(
 async fn hear(subscription: Subscription, opener: &dyn Opener, notices: &Notices) -> bool {
     let (mut sink, mut messages) = subscription.connection.split();
     let mut asked = Instant::now();
-    let mut next = asked + SILENCE;
+    let mut next = asked + notices.silence();
     loop {
         match timeout_at(next, messages.next()).await {
             Ok(Some(message)) => notices.hear(message.get_payload_bytes()),
             Ok(None) => return true,
             Err(_) if opener.generation() != subscription.generation => return false,
             Err(_) if asked.elapsed() < LONG_SILENCE && !notices.listeners.wait() => {
-                next = Instant::now() + SILENCE;
+                next = Instant::now() + notices.silence();
             }
             Err(_) => {
                 asked = Instant::now();
@@ -209,7 +230,7 @@ async fn hear(subscription: Subscription, opener: &dyn Opener, notices: &Notices
                     Ok(Ok(_)) => notices.told(asked),
                     Ok(Err(_)) | Err(_) => return true,
                 }
-                next = Instant::now() + SILENCE;
+                next = Instant::now() + notices.silence();
             }
         }
     }

@@ -68,7 +68,7 @@ pub(super) struct Scripts {
 /// What the scripts are told besides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// With a reservation, evidence of what is recorded.
+    /// With a reservation, evidence of the state's life.
     pub(super) is_strict: bool,
     /// The time, as their last argument: they do not ask the server for it.
     pub(super) is_told_the_time: bool,

@@ -1,0 +1,125 @@
+//! Slots that are held while the state is lost, by a process that has nothing to ask.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tower_throttle::store::RedisStore;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Limiter, Quota, Recovery};
+
+use super::support::redis_server::RedisServer;
+
+const LIMIT: u32 = 2;
+const WINDOW: Duration = Duration::from_secs(1);
+
+async fn limiter(url: &str, quota: Quota) -> Limiter {
+    let store = RedisStore::connect(url).await.expect("a connection");
+    let builder = Limiter::builder().store(store.timeout(Duration::from_secs(20)));
+    let limiter = builder.recovery(Recovery::Strict).quota(quota).build();
+    limiter.expect("a valid policy")
+}
+
+/// As if it had been in use for long.
+fn grown() -> RedisServer {
+    let server = RedisServer::start();
+    server.command::<()>(&["SET", "throttle:born", "1"]);
+    server
+}
+
+/// One request each, so that nobody asks once all hold slots.
+fn wait(callers: &mut JoinSet<Duration>, limiter: &Limiter, count: usize, start: Instant) {
+    for _ in 0..count {
+        let limiter = limiter.clone();
+        callers.spawn(async move {
+            loop {
+                let permit = limiter.acquire("a").await.expect("a permit");
+                let at = start.elapsed();
+                if permit.is_valid() {
+                    return at;
+                }
+                permit.forfeit();
+            }
+        });
+    }
+}
+
+/// A process waits, the store loses its state, and another comes that knows of nothing.
+async fn holds(user: &str, lose: impl FnOnce(&RedisServer)) {
+    let server = grown();
+    server.command::<()>(&["ACL", "SETUSER", "user", "on", ">pw", "~*", "&*", "+@all"]);
+    let quota = Quota::new(LIMIT, WINDOW);
+    let url = format!("redis://{user}127.0.0.1:{}/", server.port());
+    let (first, second) = (
+        limiter(&url, quota).await,
+        limiter(&server.url(), quota).await,
+    );
+    let (mut callers, start) = (JoinSet::new(), Instant::now());
+    wait(&mut callers, &first, 24, start);
+    sleep(WINDOW * 3 / 2).await;
+    lose(&server);
+    wait(&mut callers, &second, 8, start);
+    let mut history = Vec::new();
+    let until = Instant::now() + WINDOW * 10;
+    while let Ok(Some(at)) = tokio::time::timeout_at(until, callers.join_next()).await {
+        history.push(at.expect("no panic"));
+    }
+    assert!(history.len() >= 10, "they go on: {history:?}");
+    let history: History = history.into_iter().map(|at| (at, 1)).collect();
+    history.assert_at_most(LIMIT.into(), WINDOW);
+}
+
+#[tokio::test]
+async fn somebody_else_finds_the_store_empty() {
+    holds("", |server| server.command(&["FLUSHALL"])).await;
+}
+
+/// Its subscription comes back, but tells nothing of what was said meanwhile; and its tests fail.
+#[tokio::test]
+async fn who_may_ask_no_more_uses_nothing_for_long() {
+    holds("user:pw@", |server| {
+        server.command::<()>(&["ACL", "SETUSER", "user", "-evalsha"]);
+        server.command::<()>(&["FLUSHALL"]);
+        server.command::<()>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    })
+    .await;
+}
+
+/// A moment of silence is no loss: the line goes on as it stood.
+#[tokio::test]
+async fn a_store_that_hangs_for_a_moment_costs_nobody_its_slot() {
+    let server = grown();
+    let limiter = limiter(&server.url(), Quota::per_second(5)).await;
+    let (mut callers, start) = (JoinSet::new(), Instant::now());
+    wait(&mut callers, &limiter, 40, start);
+    sleep(Duration::from_secs(2)).await;
+    server.sigstop();
+    sleep(Duration::from_millis(1_300)).await;
+    server.sigcont();
+    let mut last = Duration::ZERO;
+    while let Some(at) = callers.join_next().await {
+        let at = at.expect("no panic");
+        // Those who asked anew behind slots that nobody uses would wait until the end of these, at 8 s.
+        assert!(
+            at.saturating_sub(last) < Duration::from_secs(5),
+            "{last:?} to {at:?}"
+        );
+        last = last.max(at);
+    }
+}
+
+/// After that, a permit that is given back is of the life that has begun.
+#[tokio::test]
+async fn a_permit_that_is_given_back_after_a_reset_serves_the_next() {
+    let server = grown();
+    let limiter = limiter(&server.url(), Quota::new(1, WINDOW * 20)).await;
+    let granted = async || limiter.try_acquire("a").await.expect("an answer").permit();
+    assert!(granted().await.is_some());
+    limiter.reset("a").await.expect("an answer");
+    granted().await.expect("a permit").forfeit();
+    // It goes back by a call of its own.
+    let start = Instant::now();
+    while granted().await.is_none() {
+        assert!(start.elapsed() < WINDOW * 10, "it is not handed out again");
+    }
+}
