@@ -32,6 +32,7 @@ mod process;
 mod seen;
 mod serving;
 mod setup;
+mod wide;
 mod words;
 mod world;
 
@@ -173,18 +174,17 @@ fn the_promise_holds_when_processes_crash() {
 
 #[test]
 fn the_promise_holds_when_calls_are_lost() {
-    let may = May {
-        late: 1,
-        cancelled: 1,
-        lost: 1,
-        ..NOTHING
-    };
     let events = [Event::Departs, Event::IsLost, Event::OutlastsAnOutage];
-    let setup = of("lost", [1, 1], may);
+    let lost = May { lost: 1, ..NOTHING };
+    let cancelled = May {
+        cancelled: 1,
+        ..lost
+    };
+    let setup = of("lost", [1, 1], cancelled);
     assert_holds(&setup, &events);
     assert_holds(&two(&setup), &events);
-    let twice = May { lost: 2, ..NOTHING };
-    assert_holds(&of("lost twice", [2, 0], twice), &events);
+    assert_holds(&of("lost", [1, 1], May { late: 1, ..lost }), &events);
+    assert_holds(&of("lost twice", [2, 0], May { lost: 2, ..lost }), &events);
 }
 
 #[test]
@@ -215,141 +215,6 @@ fn the_promise_holds_when_a_process_does_not_hear_of_a_pause() {
     assert_holds(&exhausted(&setup), &[Event::Departs, Event::IsVoid]);
 }
 
-/// While the store is out, or a look takes long, a driver waits for that, and not for a moment that has passed.
-#[test]
-fn the_promise_holds_when_the_store_is_out_after_a_pause_was_missed() {
-    let may = May {
-        lost: 1,
-        paused: 1,
-        missed: 1,
-        ..NOTHING
-    };
-    let setup = Setup {
-        tick: Duration::from_millis(100),
-        requests: vec![1],
-        ..of("missed, then out", [0, 1], may)
-    };
-    let events = [Event::Departs, Event::IsVoid, Event::OutlastsAnOutage];
-    assert_holds(&exhausted(&setup), &events);
-}
-
-/// More of all, for whoever changes the protocol.
-mod wide {
-    use super::*;
-
-    const DEPARTS: &[Event] = &[Event::Departs];
-    const AGAIN: &[Event] = &[Event::Departs, Event::IsHandedOutAgain];
-
-    #[test]
-    #[ignore = "takes some minutes: cargo test --lib line::model::wide -- --ignored --nocapture"]
-    fn the_promise_holds_when_requests_are_cancelled() {
-        let may = May {
-            cancelled: 1,
-            ..NOTHING
-        };
-        let setup = of("cancelled", [2, 1], may);
-        assert_holds(&exhausted(&setup), AGAIN);
-        assert_holds(&exhausted(&two(&setup)), DEPARTS);
-        assert_holds(&of("cancelled", [2, 2], may), AGAIN);
-    }
-
-    #[test]
-    #[ignore = "takes some minutes: cargo test --lib line::model::wide -- --ignored --nocapture"]
-    fn the_promise_holds_when_processes_are_late_and_crash() {
-        let late = May {
-            late: 1,
-            cancelled: 1,
-            ..NOTHING
-        };
-        assert_holds(&of("late", [2, 1], late), DEPARTS);
-        let crash = May {
-            late: 1,
-            lost: 1,
-            crashed: 1,
-            ..NOTHING
-        };
-        assert_holds(&of("crash", [2, 1], crash), DEPARTS);
-        let all = May {
-            cancelled: 1,
-            ..crash
-        };
-        assert_holds(&of("all but pauses", [1, 1], all), DEPARTS);
-        let twice = May { late: 2, ..all };
-        assert_holds(&two(&of("late twice", [1, 1], twice)), DEPARTS);
-    }
-
-    #[test]
-    #[ignore = "takes some minutes: cargo test --lib line::model::wide -- --ignored --nocapture"]
-    fn the_promise_holds_when_the_store_is_out() {
-        let events = [Event::Departs, Event::IsLost, Event::OutlastsAnOutage];
-        let lost = May {
-            cancelled: 1,
-            lost: 1,
-            ..NOTHING
-        };
-        assert_holds(&of("lost", [2, 1], lost), &events);
-        let missed = May {
-            lost: 1,
-            paused: 1,
-            missed: 1,
-            ..NOTHING
-        };
-        let setup = Setup {
-            tick: Duration::from_millis(100),
-            ..of("missed, then out", [0, 1], missed)
-        };
-        assert_holds(&exhausted(&setup), &events);
-    }
-
-    #[test]
-    #[ignore = "takes some minutes: cargo test --lib line::model::wide -- --ignored --nocapture"]
-    fn the_promise_holds_when_somebody_says_to_pause() {
-        let may = May {
-            paused: 1,
-            ..NOTHING
-        };
-        assert_holds(&two(&of("paused", [1, 1], may)), DEPARTS);
-        assert_holds(&of("paused", [2, 1], may), AGAIN);
-    }
-
-    #[test]
-    #[ignore = "takes some minutes: cargo test --lib line::model::wide -- --ignored --nocapture"]
-    fn the_promise_holds_when_somebody_says_to_pause_twice() {
-        let may = May {
-            paused: 2,
-            ..NOTHING
-        };
-        assert_holds(&exhausted(&of("paused twice", [0, 1], may)), DEPARTS);
-    }
-
-    #[test]
-    #[ignore = "takes some minutes: cargo test --lib line::model::wide -- --ignored --nocapture"]
-    fn the_promise_holds_when_somebody_is_late_in_a_pause() {
-        let may = May {
-            late: 1,
-            paused: 1,
-            ..NOTHING
-        };
-        assert_holds(&of("late in a pause", [1, 1], may), DEPARTS);
-    }
-
-    #[test]
-    #[ignore = "takes some minutes: cargo test --lib line::model::wide -- --ignored --nocapture"]
-    fn the_promise_holds_when_a_process_does_not_hear_of_a_pause() {
-        let may = May {
-            cancelled: 1,
-            paused: 1,
-            missed: 1,
-            ..NOTHING
-        };
-        let setup = Setup {
-            tick: Duration::from_millis(100),
-            ..of("missed", [1, 1], may)
-        };
-        assert_holds(&setup, DEPARTS);
-    }
-}
-
 #[test]
 fn every_fault_breaks_what_it_should() {
     let late = May { late: 2, ..NOTHING };
@@ -362,6 +227,10 @@ fn every_fault_breaks_what_it_should() {
         ..NOTHING
     };
     let lost = May { lost: 1, ..NOTHING };
+    let missed = May {
+        missed: 1,
+        ..paused
+    };
     for fault in Fault::ALL {
         let (requests, may) = match fault {
             Fault::RecordsNoGuard | Fault::ForgetsEverything | Fault::WakesNobody => {
@@ -373,13 +242,19 @@ fn every_fault_breaks_what_it_should() {
             Fault::KeepsWhatTheCancelledHeld => ([1, 1], cancelled),
             Fault::MovesUpInTheWrongOrder => ([3, 0], cancelled),
             Fault::LeavesHeldSlotsInAPause => ([1, 1], paused),
+            Fault::WakesForWhatHasPassed => ([0, 1], missed),
             Fault::DropsWhoAskedInVain | Fault::NeverLooksAgain => ([1, 1], lost),
         };
         let fault = Some(fault);
-        let setup = Setup {
+        let mut setup = Setup {
             fault,
             ..of("faulty", requests, may)
         };
+        if may.missed > 0 {
+            // As long as it takes until the next look.
+            setup.tick = Duration::from_millis(100);
+            setup = exhausted(&setup);
+        }
         let broken = broken(&setup);
         let claims: Vec<_> = broken.iter().map(|(claim, _)| *claim).collect();
         println!("{fault:?} breaks {claims:?}");

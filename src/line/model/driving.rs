@@ -145,7 +145,8 @@ impl Process {
         } else {
             self.queue.take_surplus()
         };
-        let looks = self.queue.looks(at.now, true, !self.driver.looking);
+        let is_blind = at.fault == Some(Fault::WakesForWhatHasPassed) && self.driver.looking;
+        let looks = !is_blind && self.queue.looks(at.now, true, !self.driver.looking);
         self.rest(wakes, at);
         let line = self.driver.line;
         let mut given_back = surplus.clone();

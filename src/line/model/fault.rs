@@ -29,10 +29,12 @@ pub(super) enum Fault {
     DropsWhoAskedInVain,
     /// A process that gets a sign of life does not ask for those who wait.
     NeverLooksAgain,
+    /// A driver whose look is not answered when the next one is due wakes for that without end.
+    WakesForWhatHasPassed,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::RecordsNoGuard,
         Self::DepartsHoweverLate,
         Self::ReadsAnswersAsIfTheyTookNoTime,
@@ -45,6 +47,7 @@ impl Fault {
         Self::AsksAnewWhenItWakes,
         Self::DropsWhoAskedInVain,
         Self::NeverLooksAgain,
+        Self::WakesForWhatHasPassed,
     ];
 
     /// The claim that it breaks.
@@ -58,7 +61,7 @@ impl Fault {
                 Claim::NeverDropped
             }
             Self::MovesUpInTheWrongOrder => Claim::InOrder,
-            Self::AsksAnewWhenItWakes => Claim::OneRoundTrip,
+            Self::AsksAnewWhenItWakes | Self::WakesForWhatHasPassed => Claim::OneRoundTrip,
             Self::KeepsWhatTheCancelledHeld | Self::LetsCallsOvertakeReleases => {
                 Claim::NothingLeaks
             }
