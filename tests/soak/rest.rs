@@ -56,19 +56,30 @@ impl Phases<'_> {
         }
     }
 
-    /// No key outlives what counts: the windows of slots that lie as far ahead as the longest line reaches.
+    /// No key outlives what counts: the windows of slots that lie as far ahead as the longest line reaches. Where
+    /// recovery is strict, it is remembered for longer.
     fn wait_until_expired(&mut self) -> Option<String> {
         let start = Instant::now();
-        let most = REACH + 2 * LONGEST;
+        let most = |name: &str| {
+            let counts = REACH + 2 * LONGEST;
+            let is_strict = name.contains(":strict:");
+            counts
+                + if is_strict {
+                    2 * LONGEST + 12_000 * MS
+                } else {
+                    Duration::ZERO
+                }
+        };
         loop {
             let names = keyspace::names(&self.stage.servers[0]);
             let mut left = names.iter().filter(|name| *name != BORN);
-            let Some(name) = left.next() else {
+            let mut late = left.clone().filter(|name| start.elapsed() > most(name));
+            if left.next().is_none() {
                 self.stayed = self.stayed.max(start.elapsed());
                 return None;
-            };
-            if start.elapsed() > most {
-                let count = left.count() + 1;
+            }
+            if let Some(name) = late.next() {
+                let count = late.count() + 1;
                 return Some(format!("{count} keys are left at rest, such as {name}"));
             }
             self.pass(MS * 100);
