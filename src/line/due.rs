@@ -108,9 +108,6 @@ impl Queue {
     pub(super) fn come_back(&mut self, index: usize) {
         self.newest = self.newest.max(Some(self.nodes[index].arrival));
         self.drop_empty_segments();
-        if let Some(out) = &mut self.out {
-            out.seen = None;
-        }
         let cost = self.nodes[index].cost;
         if self.segments.front().is_none_or(|front| front.cost != cost) {
             self.segments.push_front(Segment::new(cost));
@@ -128,6 +125,10 @@ impl Queue {
     /// wait for those ahead, whose slots will be later, and let its own pass. All reserve anew.
     pub(super) fn clear_behind(&mut self) {
         self.gathering = None;
+        if let Some(out) = &mut self.out {
+            // Somebody waits for the store who had a slot until now.
+            out.seen = None;
+        }
         let wanting = self.segments.iter().position(Segment::wants_slots);
         let behind = wanting.map_or(self.segments.len(), |place| place + 1);
         for segment in self.segments.range_mut(behind..) {

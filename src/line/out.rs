@@ -23,7 +23,7 @@ pub(super) struct Out {
     error: StoreError,
     /// Whether a call was lost that may have recorded slots.
     is_unknown: bool,
-    /// Up to which arrival all have been seen to; none if somebody has come back since.
+    /// Up to which arrival all have been seen to; none if somebody has come back since, or lost a slot.
     pub(super) seen: Option<u64>,
     /// The first moment at which the bound of somebody ends who has no slot.
     next_bound: Option<Instant>,

@@ -4,9 +4,9 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::store::StoreError;
-use tower_throttle::{Limiter, Outage};
+use tower_throttle::{Limiter, Outage, Quota};
 
 use super::support::switched::{Mode, Switched};
 use super::{LIMIT, assert_out, limiter};
@@ -157,4 +157,34 @@ async fn one_part_that_is_out_is_no_concern_of_another() {
     );
     assert!(limiter.health().is_out());
     assert_eq!(limiter.health().parts_out(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_loses_its_slot_meanwhile_waits_no_longer_than_it_would() {
+    let window = Duration::from_secs(10);
+    let bounds = [(None, 5), (Some(Duration::from_secs(15)), 15)];
+    for (max_wait, seconds) in bounds {
+        let store = Switched::default();
+        let limiter = Limiter::builder().quota(Quota::new(1, window));
+        let limiter = limiter.store(store.clone()).build();
+        let limiter = limiter.expect("a valid policy");
+        limiter.acquire("a").await.expect("the first");
+        let start = Instant::now();
+        let acquire = match max_wait {
+            Some(max_wait) => limiter.acquire("a").max_wait(max_wait),
+            None => limiter.acquire("a"),
+        };
+        let waiting = tokio::spawn(acquire);
+        sleep(Duration::from_millis(100)).await;
+        store.switch(Mode::Refuses);
+        // Its line knows that the store is out while it has a slot.
+        assert_out(limiter.acquire("b").max_wait(Duration::ZERO).await);
+        assert_out(limiter.acquire("a").max_wait(Duration::ZERO).await);
+        let pause = limiter.pause("a", start + 2 * window);
+        pause.await.expect_err("the store is out");
+        let answer = timeout(window * 3, waiting).await.expect("an end to it");
+        assert_out(answer.expect("no panic"));
+        let waited = start.elapsed().as_secs();
+        assert!(waited.abs_diff(seconds) <= 1, "{max_wait:?}: {waited} s");
+    }
 }
