@@ -24,12 +24,12 @@ impl Process {
     }
 
     /// Whether each request that waits is told, or has a slot for which the driver wakes, or is asked for by a
-    /// call that is under way, or will be when the driver wakes or the store gives a sign of life. That it is going
-    /// to give up does not count.
+    /// call that is under way, or will be when the driver wakes or the store gives a sign of life. Only then does it
+    /// count that it would give up.
     pub(super) fn serves_all(&self) -> bool {
         let queue = &self.queue;
         let is_planned = queue.planned.is_some() && queue.planned != queue.next_to_give_up();
-        let is_to_go_on = self.out.is_some() && queue.out.is_some();
+        let is_to_go_on = self.out.is_some() && queue.next_to_give_up().is_some();
         let served = |request: &Request| {
             let Request::Waiting(waiting) = request else {
                 return true;

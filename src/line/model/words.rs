@@ -289,6 +289,7 @@ impl Words {
             planned => self.some_instant(planned),
         }
         self.push(queue.out.is_some().into());
+        self.push(queue.next_to_give_up().is_some().into());
         self.push(queue.is_unseen().into());
         self.push(queue.looks_again.into());
         self.each(queue.surplus.iter(), Self::slot);
