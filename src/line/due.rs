@@ -9,7 +9,8 @@ use super::segment::{Phase, Segment};
 impl Queue {
     /// Lets those go whose slots have come.
     pub(crate) fn advance(&mut self, now: Instant, wakes: &mut Wakes) {
-        while !self.is_deaf(now) {
+        self.is_blocked = self.is_deaf(now);
+        while !self.is_blocked {
             self.drop_empty_segments();
             let Some(front) = self.segments.front_mut() else {
                 break;

@@ -104,12 +104,16 @@ impl Queue {
         }
     }
 
-    /// When the store is to be put to the test if it has not been heard from until then.
+    /// When the store is to be put to the test if it has not been heard from until then; unless it is looked for
+    /// in any case.
     pub(super) fn next_test(&self) -> Option<Instant> {
-        let is_planned = self.next_look.is_some() || self.last_slot().is_none();
-        self.assured
-            .filter(|_| !is_planned)
-            .map(|at| at + LONG_SILENCE)
+        self.silent_from().filter(|_| self.next_look.is_none())
+    }
+
+    /// Since when nothing was heard for so long that the store is to be put to the test.
+    fn silent_from(&self) -> Option<Instant> {
+        let heard = self.assured.filter(|_| self.last_slot().is_some());
+        heard.map(|at| at + LONG_SILENCE)
     }
 
     /// A look has shown how the key stands.
@@ -138,7 +142,7 @@ impl Queue {
     /// Whether to look now; if not, plans when. Slots that come soon are not worth it. Who cannot look now, as
     /// the store is out or has not answered the last look, does so later.
     pub(crate) fn looks(&mut self, now: Instant, is_told: bool, can_look: bool) -> bool {
-        let is_silent = self.next_test().is_some_and(|at| now >= at) || self.is_deaf(now);
+        let is_silent = self.silent_from().is_some_and(|from| now >= from);
         let comes_soon = || self.last_slot().is_none_or(|held| held.due <= now + LOOK);
         if !self.missed && !is_silent && (is_told || comes_soon()) {
             self.next_look = None;

@@ -68,6 +68,8 @@ pub(crate) struct Queue {
     /// when it was heard from last.
     pub(super) is_strict: bool,
     pub(super) assured: Option<Instant>,
+    /// Whether slots that have come are not used as it was not, for too long.
+    pub(super) is_blocked: bool,
     /// Whether something may have been lost that nobody was told of, since that many calls.
     pub(super) is_untested: bool,
     pub(super) missed_at: u64,
@@ -136,6 +138,7 @@ impl Queue {
             tests: false,
             is_strict: false,
             assured: None,
+            is_blocked: false,
             is_untested: false,
             missed_at: 0,
             newest: None,
@@ -358,6 +361,8 @@ impl Queue {
     pub(super) fn next_event(&self) -> Option<Instant> {
         let front = self.segments.iter().find(|segment| !segment.is_empty());
         let slot = front.and_then(Segment::next_slot).map(|held| held.due);
+        // What may not be used does not wake the driver: the answer to a test does.
+        let slot = slot.filter(|_| !self.is_blocked);
         let others = [
             self.patience,
             self.gathering,

@@ -24,6 +24,7 @@ use crate::test_util::history::History;
 
 mod lone;
 mod pause;
+mod silence;
 
 const LIMIT: u32 = 3;
 const WINDOW: Duration = Duration::from_secs(1);

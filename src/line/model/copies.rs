@@ -54,6 +54,7 @@ fn clone(queue: &Queue, guard: Arc<Guard>) -> Queue {
         tests: queue.tests,
         is_strict: queue.is_strict,
         assured: queue.assured,
+        is_blocked: queue.is_blocked,
         is_untested: queue.is_untested,
         missed_at: queue.missed_at,
         life: queue.life,
