@@ -174,6 +174,11 @@ impl Epoch {
     pub(crate) fn hear(&self, key: &Key, notice: Notice) {
         let notice = self.news(key, notice);
         self.pauses.note(key, &self.policy, notice);
+        if notice.is_quarantine() {
+            // Other quotas have a state of their own, and so a life.
+            self.forget_denial(key);
+            return self.lines.hear(key, notice);
+        }
         self.each(|epoch| {
             epoch.forget_denial(key);
             epoch.lines.hear(key, notice);

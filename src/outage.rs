@@ -21,7 +21,8 @@ pub use self::health::Health;
 /// once and then after pauses that double from 50 ms to a second, each shortened at random by up to a half.
 /// With the first sign, all who wait go on. [`Limiter::health`](crate::Limiter::health) tells how it stands.
 ///
-/// Who holds a slot already departs in its time, whatever is set here.
+/// Who holds a slot already departs in its time, whatever is set here; where
+/// [recovery](crate::Recovery::Strict) is strict, for 3 s.
 ///
 /// ```
 /// use tower_throttle::{Limiter, Outage, Quota};
@@ -38,7 +39,7 @@ pub use self::health::Health;
 pub enum Outage {
     /// Nothing departs: never more than the quotas allow. The default.
     ///
-    /// Requests wait for the store within their own bounds, those without for 5 s. Then, and at once where
+    /// Requests wait for the store within their own bounds, those without for 5 s from when it is known to be out. Then, and at once where
     /// they do not wait at all, they fail with an error that [says](crate::Error::is_store) so.
     #[default]
     Deny,

@@ -51,13 +51,14 @@ impl Queue {
     ///
     /// Where recovery is strict, it may be a test that asks for nothing.
     pub(crate) fn ask(&mut self, now: Instant) -> Option<Asked> {
+        let is_settling = self.settles(now);
         if self.asking {
             return None;
         }
         let is_test =
             std::mem::take(&mut self.tests) && self.is_strict && self.last_slot().is_some();
         self.drop_empty_segments();
-        if (self.settles(now) || self.is_put_off(now)) && !is_test {
+        if (is_settling || self.is_put_off(now)) && !is_test {
             return None;
         }
         // The guard of the first call may prove too short, and then all its slots are lost.
@@ -150,11 +151,12 @@ impl Queue {
     ) {
         self.asking = false;
         self.out = None;
-        if call.life > self.life {
-            self.recall(call.life, call.received, wakes);
-        } else if call.life < self.life {
+        if call.life < self.life && asked.number <= self.heard_at {
             // It was under way when another began.
             return;
+        }
+        if call.life != self.life {
+            self.recall(call.life, call.received, wakes);
         }
         if asked.number > self.missed_at {
             self.is_untested = false;

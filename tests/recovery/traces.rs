@@ -152,3 +152,29 @@ async fn a_key_that_is_reset_begins_anew_for_all() {
         limiters[other].reset("a").await.expect("an answer");
     }
 }
+
+/// The state of other quotas is another, and who waits under those goes on.
+#[tokio::test]
+async fn a_loss_under_some_quotas_holds_up_nobody_under_others() {
+    let server = RedisServer::start();
+    let short = |limit| Quota::new(limit, Duration::from_millis(200));
+    let limiter = limiter(&server, short(1)).await;
+    let wait = || {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.acquire("a").await.map(drop) })
+    };
+    let before: Vec<_> = (0..20).map(|_| wait()).collect();
+    sleep(Duration::from_millis(300)).await;
+    limiter.set_quota(short(2)).expect("a valid quota");
+    let after: Vec<_> = (0..4).map(|_| wait()).collect();
+    sleep(Duration::from_millis(100)).await;
+    // Of those that are set now alone.
+    let names: Vec<String> = server.command(&["KEYS", "throttle:{a}:2/200ms*"]);
+    let words = ["DEL"].into_iter().chain(names.iter().map(String::as_str));
+    server.command::<()>(&words.collect::<Vec<_>>());
+    assert_eq!(depart(&limiter, 1).await, 0);
+    for waiter in before.into_iter().chain(after) {
+        let permit = timeout(WINDOW * 4, waiter).await.expect("it goes on");
+        permit.expect("no panic").expect("a permit");
+    }
+}

@@ -73,6 +73,11 @@ pub(super) fn explain_look(error: RedisError) -> StoreError {
         let code = code(&error).unwrap_or_default();
         return refused(&code).caused_by(redact::cause(error));
     }
+    if error.kind() == ErrorKind::UnexpectedReturnType {
+        // As where a user lacks the right to `EXEC`: the client does not pass on what the server said.
+        let strange = StoreError::new("redis answered with something else");
+        return strange.no_outage().caused_by(redact::cause(error));
+    }
     let what = if error.is_connection_refusal() {
         "redis cannot be reached"
     } else {

@@ -50,7 +50,8 @@ pub(super) fn notice(answer: Value) -> Result<Notice, StoreError> {
 }
 
 fn strange() -> StoreError {
-    StoreError::new("redis answered with something else").outcome_unknown()
+    let strange = StoreError::new("redis answered with something else");
+    strange.no_outage().outcome_unknown()
 }
 
 /// In place of how many more may depart: all is as for the key before.
