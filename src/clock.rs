@@ -340,6 +340,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_connection_says_that_may_be_made_anew_is_by_no_clock_that_is_known() {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        clock.observe(after(start, 0), after(start, 1), says(1_000), on(UNTOLD));
+        let next = clock.observe(after(start, 10), after(start, 60), says(1_030), on(UNTOLD));
+        assert!(!next.is_other && next.gap == Duration::ZERO);
+        assert!(next.offset.latest(says(2_000)) >= after(start, 1_030));
+    }
+
+    #[test]
     fn how_far_a_clock_was_set_is_what_no_round_trip_explains() {
         let clock = StoreClock::new();
         let start = Instant::now();
