@@ -195,18 +195,30 @@ impl Ledger {
     /// Takes back slots that will not be used.
     pub(crate) fn release(&mut self, now: u64, slots: &[Slot]) {
         self.refresh(now);
-        for slot in slots {
+        // Those that the scripts take back in one pass, first: of a state that was lost, some may be in others' place.
+        let is_plain = self.counters.iter().all(|counter| counter.receipts() == 0);
+        let is_past = |slot: &&Slot| is_plain && slot.at <= now;
+        for slot in slots.iter().filter(is_past) {
+            self.give_back(slot, now);
+        }
+        for slot in slots.iter().filter(|slot| !is_past(slot)) {
             if slot.at > now && !self.is_last(slot) {
                 let place = self.free.partition_point(|free| order(free) <= order(slot));
                 self.free.insert(place, slot.clone());
             } else {
                 self.give_back(slot, now);
             }
-            while let Some(last) = self.free.pop_if(|last| is_last(&self.counters, last)) {
-                self.give_back(&last, now);
-            }
+            self.pop_free(now);
         }
+        self.pop_free(now);
         self.forget_lost();
+    }
+
+    /// Free slots at the end leave the state.
+    fn pop_free(&mut self, now: u64) {
+        while let Some(last) = self.free.pop_if(|last| is_last(&self.counters, last)) {
+            self.give_back(&last, now);
+        }
     }
 
     /// How many requests of cost 1 may depart at `now`.
