@@ -210,8 +210,7 @@ impl Epoch {
     ) -> (Offset, bool) {
         let read = (self.clock).observe(sent, received, answer.now, answer.clock);
         if read.is_other && self.traces.is_some() {
-            self.everyone().iter().for_each(|epoch| epoch.lines.miss());
-            self.test_all();
+            self.put_to_the_test();
         }
         (read.offset, read.gap > tolerance(&self.policy))
     }
@@ -333,10 +332,9 @@ impl Listen for Epoch {
             if let Some(denials) = &epoch.denials {
                 denials.forget_all();
             }
-            epoch.lines.miss();
         }
         if let Some(first) = self.first.upgrade() {
-            first.test_all();
+            first.put_to_the_test();
         }
     }
 
@@ -379,6 +377,12 @@ impl Epoch {
         let mut all = self.family();
         all.extend(self.first.upgrade());
         all
+    }
+
+    /// Something may have been said or lost that nobody was told of.
+    fn put_to_the_test(self: &Arc<Self>) {
+        self.everyone().iter().for_each(|epoch| epoch.lines.miss());
+        self.test_all();
     }
 
     /// All others that are in use.

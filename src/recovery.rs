@@ -159,10 +159,8 @@ impl Traces {
         if life.start < trace.life.start {
             return Learnt::Over;
         }
-        trace.server = server;
-        trace.clock = clock.or(trace.clock);
-        let is_same = life.start == trace.life.start;
-        if is_same {
+        if life.start == trace.life.start {
+            (trace.server, trace.clock) = (server, clock.or(trace.clock));
             trace.life.version = trace.life.version.max(life.version);
             trace.over = trace.over.max(over.unwrap_or(now));
             return Learnt::Same;
@@ -189,10 +187,15 @@ impl Traces {
     }
 
     /// The life of a key, while anything of it counts here.
-    pub(crate) fn life(&self, key: &Key, policy: &Policy) -> Option<Life> {
+    fn life(&self, key: &Key, policy: &Policy) -> Option<Life> {
         let mut known = self.known.lock();
         let trace = known.find(key, policy, Instant::now());
         trace.map(|trace| trace.life)
+    }
+
+    /// When it began, or 0.
+    pub(crate) fn start(&self, key: &Key, policy: &Policy) -> u64 {
+        self.life(key, policy).map_or(0, |life| life.start)
     }
 
     /// What a store has to know of a key.

@@ -179,8 +179,7 @@ impl Ledger {
                 }
             }
         }
-        let is_granted = |outcome: &Outcome| matches!(outcome, Outcome::Granted(_));
-        self.live(now, outcomes.iter().any(is_granted));
+        self.live(now, &outcomes);
         outcomes
     }
 

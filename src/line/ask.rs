@@ -158,9 +158,7 @@ impl Queue {
         if call.life != self.life {
             self.recall(call.life, call.received, wakes);
         }
-        if asked.number > self.missed_at {
-            self.is_untested = false;
-        }
+        self.untested = self.untested.filter(|&calls| asked.number <= calls);
         self.guard
             .measured(call.received - call.sent, call.offset.uncertainty());
         self.read_by(&call.offset);
@@ -214,10 +212,7 @@ impl Queue {
                 Some(_) | None => self.surplus.push(held.slot),
             }
         }
-        for place in 0..self.segments.len() {
-            self.settle(place, call.received, wakes);
-        }
-        self.clear_behind();
+        self.settle_all(call.received, wakes);
     }
 
     /// The store has answered, but by a clock that was set: nobody gets these slots, and they are not

@@ -53,10 +53,7 @@ impl Queue {
             self.surplus.extend(void.into_iter().map(|held| held.slot));
         }
         if is_any_void {
-            for place in 0..self.segments.len() {
-                self.settle(place, now, wakes);
-            }
-            self.clear_behind();
+            self.settle_all(now, wakes);
         }
     }
 
@@ -68,17 +65,14 @@ impl Queue {
         for segment in &mut self.segments {
             drop(segment.void(&mut self.nodes, |_| true));
         }
-        for place in 0..self.segments.len() {
-            self.settle(place, now, wakes);
-        }
-        self.clear_behind();
+        self.settle_all(now, wakes);
     }
 
     /// Where recovery is strict: this was told of all that was said until then. It says nothing of what was said
     /// while nobody was told, until that has been tested.
     pub(crate) fn assure(&mut self, told: Option<Instant>) {
         if let Some(told) = told
-            && !self.is_untested
+            && self.untested.is_none()
         {
             self.heard_from(told);
         }
@@ -134,8 +128,7 @@ impl Queue {
     pub(crate) fn miss(&mut self) {
         self.missed = self.last_slot().is_some();
         self.tests = self.missed;
-        self.is_untested = self.is_strict;
-        self.missed_at = self.calls;
+        self.untested = self.is_strict.then_some(self.calls);
         self.next_look = None;
     }
 

@@ -123,8 +123,7 @@ impl Line {
         queue.settling = epoch.pauses.settling(&key);
         if let Some(traces) = &epoch.traces {
             queue.is_strict = true;
-            let life = traces.life(&key, &epoch.policy);
-            queue.life = life.map_or(0, |life| life.start);
+            queue.life = traces.start(&key, &epoch.policy);
         }
         Self {
             key,

@@ -70,9 +70,9 @@ pub(crate) struct Queue {
     pub(super) assured: Option<Instant>,
     /// Whether slots that have come are not used as it was not, for too long.
     pub(super) is_blocked: bool,
-    /// Whether something may have been lost that nobody was told of, since that many calls.
-    pub(super) is_untested: bool,
-    pub(super) missed_at: u64,
+    /// How many calls there had been when something may have been lost that nobody was told of, until the answer to
+    /// a later one.
+    pub(super) untested: Option<u64>,
     /// The last arrival.
     pub(super) newest: Option<u64>,
     /// By which of the store's clocks slots are read, and how closely it was known when all of them were.
@@ -139,8 +139,7 @@ impl Queue {
             is_strict: false,
             assured: None,
             is_blocked: false,
-            is_untested: false,
-            missed_at: 0,
+            untested: None,
             newest: None,
             clock: 0,
             known: Duration::MAX,
@@ -406,6 +405,14 @@ impl Queue {
             let slots = self.segments.iter_mut().flat_map(Segment::slots_mut);
             slots.for_each(|held| held.read_by(offset));
         }
+    }
+
+    /// Hands on all slots that nobody has, and gives back those that nobody may have.
+    pub(super) fn settle_all(&mut self, now: Instant, wakes: &mut Wakes) {
+        for place in 0..self.segments.len() {
+            self.settle(place, now, wakes);
+        }
+        self.clear_behind();
     }
 
     /// Hands on the slots of a segment that nobody has.

@@ -35,7 +35,10 @@ impl Epoch {
         let Some(traces) = &self.traces else {
             return Learnt::Same;
         };
-        let known = traces.life(key, &self.policy).map_or(0, |life| life.start);
+        let known = match answer.is_lost {
+            true => traces.start(key, &self.policy),
+            false => 0,
+        };
         let records = answer.outcomes.iter().filter_map(|outcome| match outcome {
             Outcome::Granted(slot) => Some(slot.record),
             Outcome::Refused { .. } => None,
@@ -62,7 +65,7 @@ impl Epoch {
         for (key, known) in keys {
             // Here, before anybody else knows.
             self.forget_denial(&key);
-            self.lines.hear(&key, Notice::quarantine(0, 0, 0));
+            self.lines.hear(&key, Notice::quarantine(0, 0));
             all.extend(Declaring::of(traces, &self.policy, &key, known));
         }
         if !all.is_empty() {
@@ -76,10 +79,9 @@ impl Epoch {
         let Some(traces) = &self.traces else {
             return self.store.reset(key, &self.policy).await;
         };
-        let life = traces.life(key, &self.policy);
         let word = Word::Quarantine {
             span: 0,
-            known: life.map_or(0, |life| life.start),
+            known: traces.start(key, &self.policy),
         };
         let notice = self.store.heed(key, &self.policy, word).await?;
         self.hear(key, notice);
@@ -171,7 +173,7 @@ async fn test(epoch: Arc<Epoch>, key: Key) {
     {
         let start = answer.life.map_or(0, |life| life.start);
         epoch.forget_denial(&key);
-        let notice = Notice::quarantine(answer.now, start, 0);
+        let notice = Notice::quarantine(answer.now, start);
         epoch.lines.hear(&key, notice);
     }
 }

@@ -6,9 +6,9 @@ use tokio::time::sleep;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, Recovery};
 
+use super::grown;
 use super::load::Load;
 use super::support::proxy::Proxy;
-use super::support::redis_server::RedisServer;
 
 const LIMIT: u32 = 2;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -24,8 +24,7 @@ async fn limiter(url: &str) -> Limiter {
 /// It holds slots for longer than the key rests, and does not use them beside those of the others.
 #[tokio::test]
 async fn whoever_is_cut_off_uses_nothing_for_long() {
-    let server = RedisServer::start();
-    server.command::<()>(&["SET", "throttle:born", "1"]);
+    let server = grown();
     let proxy = Proxy::start(server.port());
     let mut load = Load::new();
     // Callers enough for eight seconds.

@@ -8,6 +8,7 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota, Recovery};
 
+use super::grown;
 use super::support::redis_server::RedisServer;
 
 const LIMIT: u32 = 2;
@@ -18,13 +19,6 @@ async fn limiter(url: &str, quota: Quota) -> Limiter {
     let builder = Limiter::builder().store(store.timeout(Duration::from_secs(20)));
     let limiter = builder.recovery(Recovery::Strict).quota(quota).build();
     limiter.expect("a valid policy")
-}
-
-/// As if it had been in use for long.
-fn grown() -> RedisServer {
-    let server = RedisServer::start();
-    server.command::<()>(&["SET", "throttle:born", "1"]);
-    server
 }
 
 /// One request each, so that nobody asks once all hold slots.

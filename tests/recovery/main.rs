@@ -24,6 +24,13 @@ const WINDOW: Duration = Duration::from_millis(400);
 /// The longest wait: a key rests no longer than that and a window, and twice the guard.
 const MAX_WAIT: Duration = Duration::from_millis(800);
 
+/// As if it had been in use for long.
+fn grown() -> RedisServer {
+    let server = RedisServer::start();
+    server.command::<()>(&["SET", "throttle:born", "1"]);
+    server
+}
+
 async fn strict(server: &RedisServer) -> Limiter {
     limiter(server, Recovery::Strict).await
 }

@@ -84,13 +84,13 @@ impl Notice {
         self.until == EVERYTHING
     }
 
-    /// What those hear who hold slots of a key that is to rest until then.
-    pub(crate) fn quarantine(now: u64, since: u64, paused: u64) -> Self {
+    /// What those hear who hold slots of a key whose life is over, as another has begun then.
+    pub(crate) fn quarantine(now: u64, since: u64) -> Self {
         Self {
             now,
             since,
             until: EVERYTHING,
-            paused,
+            paused: 0,
         }
     }
 

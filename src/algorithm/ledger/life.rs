@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::super::hold::{Hold, Kind};
 use super::super::{Count, micros};
-use super::{Counter, Ledger};
+use super::{Counter, Ledger, Outcome};
 use crate::quota::HORIZON;
 
 /// For how much longer a life is remembered than anything can count: calls may be under way for long.
@@ -172,11 +172,14 @@ impl Ledger {
     }
 
     /// Slots are handed out, to those who know of this life until nothing counts any more.
-    pub(super) fn live(&mut self, now: u64, is_any_granted: bool) {
+    pub(super) fn live(&mut self, now: u64, outcomes: &[Outcome]) {
+        let is_granted = |outcome: &Outcome| matches!(outcome, Outcome::Granted(_));
+        let Some(span) = self.lived.as_mut().and_then(|lived| lived.span.take()) else {
+            return;
+        };
         let expires = self.expires();
-        let Some(lived) = &mut self.lived else { return };
-        if let Some(span) = lived.span.take()
-            && is_any_granted
+        if let Some(lived) = &mut self.lived
+            && outcomes.iter().any(is_granted)
         {
             lived.life.version = now.max(lived.life.version + 1);
             let keep = expires + 2 * span + SLACK;
