@@ -7,7 +7,7 @@ use crate::algorithm::micros;
 
 /// No forfeit lengthens the guard beyond this: a process that wakes later than that makes no use of
 /// its slots.
-const LONGEST: u64 = 2_000_000;
+pub(crate) const LONGEST: Duration = Duration::from_secs(2);
 
 /// By how much more than the last an answer is allowed for at most, in microseconds.
 const LONGEST_DELAY: u64 = 20_000;
@@ -80,7 +80,7 @@ impl Guard {
     /// A permit under this guard was forfeited. However many of one reservation are, the guard
     /// doubles once.
     pub(crate) fn forfeited(&self, guard: Duration) {
-        let doubled = (micros(guard) * 2).min(LONGEST);
+        let doubled = (micros(guard) * 2).min(micros(LONGEST));
         self.wanted.fetch_max(doubled, Ordering::Relaxed);
     }
 
@@ -206,6 +206,6 @@ mod tests {
         for _ in 0..100 {
             guard.forfeited(guard.current());
         }
-        assert_eq!(guard.current(), Duration::from_micros(LONGEST));
+        assert_eq!(guard.current(), LONGEST);
     }
 }

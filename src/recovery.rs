@@ -1,5 +1,6 @@
 //! What becomes of a key whose state the store has lost: [`Recovery`].
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::algorithm::{Rule, micros};
+use crate::guard;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::{Evidence, Life, Notice, Reserved};
+use crate::store::{Evidence, Life, Notice, Outcome, Reserved};
 
 mod quarantine;
 
@@ -36,9 +38,9 @@ pub enum Recovery {
     /// The state of each key has a [life](crate::store::Life). Each process remembers under which it got its
     /// slots, for as long as any of them counts: some 100 bytes for each key of the last window. It tells the store
     /// with each call. A store that does not know of that life has lost it. Then another begins: everybody drops the
-    /// slots of the former, nothing departs for a window and the time that it takes until all have been told, up to
-    /// 3 s or the [longest wait](crate::LimiterBuilder::max_wait) where that is shorter, and all go on in their
-    /// order.
+    /// slots of the former, nothing departs for a window and the time that it takes until all have been told, 3 s or
+    /// 2 s more than the [longest wait](crate::LimiterBuilder::max_wait) where that is shorter, and all go on in
+    /// their order.
     ///
     /// A store that knows of nothing at all writes down when it was born, and lets nothing depart for the
     /// same time from then on: so a process that knows of nothing either, as it has just started, cannot run
@@ -50,17 +52,20 @@ pub enum Recovery {
     /// A process that has heard nothing from the store for 3 s, as it was cut off or stopped, does not use the slots
     /// that it holds, as it may have missed the word, until the store has confirmed them.
     ///
-    /// What it costs: the scripts take up to three times as long, and each key has one more value of some 50 bytes.
-    /// Both that and the state stay for three windows and some 12 s after the last departure.
+    /// What it costs: the scripts take up to three times as long, and each key has one more value of some 70 bytes
+    /// and 16 for each process that uses it, up to eight. Both that and the state stay for three windows and some 12 s after the last departure.
     ///
     /// What it does not see, so that more may depart:
     ///
     /// - The loss of a single key's state, by eviction or a replica that takes over, until one of those asks who
-    ///   know of it.
+    ///   know of it. The loss of its last writes, if by then slots were handed out to eight other processes.
+    /// - A clock that is set forward, for keys of which only others know than those that have noticed.
     /// - In a cluster, what was said by another node than the one that the subscription is to, while the nodes are
     ///   cut off from one another.
     /// - Slots that a process holds for longer than another thinks it may: all that share a key need the same
     ///   `max_wait`, guard and recovery.
+    ///
+    /// All who use the key need the right to `PUBLISH`: who finds a loss and cannot tell fails.
     ///
     /// A host whose own clock stops while it sleeps, such as a laptop's, takes the store's for one that was set.
     ///
@@ -78,6 +83,8 @@ const FEW: usize = 64;
 /// The lives of the keys of which slots were handed out to this process that still count.
 #[derive(Debug)]
 pub(crate) struct Traces {
+    /// Who it is that knows this.
+    process: u32,
     known: Mutex<Known>,
     /// The keys, under these policies, whose loss is being declared.
     declared: Mutex<HashSet<(u64, Key)>>,
@@ -105,6 +112,8 @@ struct Known {
 struct Trace {
     policy: u64,
     life: Life,
+    /// At which version of it slots were handed out last.
+    granted: u64,
     /// Which server said so, and by which clock: another, once somebody has set it; none if others said so.
     server: u64,
     clock: Option<u64>,
@@ -126,6 +135,8 @@ pub(crate) enum Learnt {
 impl Traces {
     pub(crate) fn new() -> Self {
         Self {
+            // Each of these states has its own random seed.
+            process: ((RandomState::new().hash_one(0) >> 32) as u32).max(1),
             known: Mutex::new(Known {
                 traces: HashMap::new(),
                 sweep_at: FEW,
@@ -148,11 +159,17 @@ impl Traces {
             return Learnt::Same;
         };
         let server = answer.clock.server;
+        let is_granted = |outcome: &Outcome| matches!(outcome, Outcome::Granted(_));
+        let granted = match answer.outcomes.iter().any(is_granted) {
+            true => life.version,
+            false => 0,
+        };
         let now = Instant::now();
         let mut known = self.known.lock();
         let Some(trace) = known.find(key, policy, now) else {
             if let Some(over) = over {
-                known.add(key, Trace::new(policy, life, (server, clock), over), now);
+                let trace = Trace::new(policy, life, (server, clock), over);
+                known.add(key, Trace { granted, ..trace }, now);
             }
             return Learnt::Same;
         };
@@ -162,11 +179,13 @@ impl Traces {
         if life.start == trace.life.start {
             (trace.server, trace.clock) = (server, clock.or(trace.clock));
             trace.life.version = trace.life.version.max(life.version);
+            trace.granted = trace.granted.max(granted);
             trace.over = trace.over.max(over.unwrap_or(now));
             return Learnt::Same;
         }
         let over = over.unwrap_or(now + rest(policy));
-        *trace = Trace::new(policy, life, (server, clock), over);
+        let another = Trace::new(policy, life, (server, clock), over);
+        *trace = Trace { granted, ..another };
         Learnt::Another
     }
 
@@ -186,22 +205,25 @@ impl Traces {
         true
     }
 
-    /// The life of a key, while anything of it counts here.
-    fn life(&self, key: &Key, policy: &Policy) -> Option<Life> {
+    /// What is known of a key, while anything of it counts here.
+    fn trace(&self, key: &Key, policy: &Policy) -> Option<Trace> {
         let mut known = self.known.lock();
         let trace = known.find(key, policy, Instant::now());
-        trace.map(|trace| trace.life)
+        trace.copied()
     }
 
     /// When it began, or 0.
     pub(crate) fn start(&self, key: &Key, policy: &Policy) -> u64 {
-        self.life(key, policy).map_or(0, |life| life.start)
+        let trace = self.trace(key, policy);
+        trace.map_or(0, |trace| trace.life.start)
     }
 
     /// What a store has to know of a key.
     pub(crate) fn evidence(&self, key: &Key, policy: &Policy) -> Evidence {
-        let life = self.life(key, policy);
-        Evidence::new(life, micros(rest(policy)), micros(tolerance(policy)))
+        let trace = self.trace(key, policy);
+        let life = trace.map(|trace| trace.life);
+        let evidence = Evidence::new(life, micros(rest(policy)), micros(tolerance(policy)));
+        evidence.of_process(self.process, trace.map_or(0, |trace| trace.granted))
     }
 
     /// The keys of which something counts under this policy, and when their lives began.
@@ -248,6 +270,7 @@ impl Trace {
         Self {
             policy: policy.id_hash(),
             life,
+            granted: 0,
             server,
             clock,
             over,
@@ -255,9 +278,11 @@ impl Trace {
     }
 }
 
-/// How long a key rests: until all have heard, and what departed until then counts no longer.
+/// How long a key rests: until all have heard, and what departed until then counts no longer. Who waits for less than
+/// that takes may have an answer on its way, and a guard that has grown with it.
 fn rest(policy: &Policy) -> Duration {
-    let hearing = policy.max_wait().unwrap_or(LONGEST_HEARING);
+    let longest = |max_wait| max_wait + guard::LONGEST;
+    let hearing = policy.max_wait().map_or(LONGEST_HEARING, longest);
     let late = policy.guard() + policy.buffer();
     Duration::from_micros(memory(policy)) + hearing.min(LONGEST_HEARING) + 2 * late
 }

@@ -3,7 +3,8 @@
 -- State, ahead of the free slots: a byte, 1 if anything was said, 2 if there is a life, or 3; then, in numbers of
 -- 8 bytes, if anything was said, for a pause and for an allowance until when it holds, since when, and what is
 -- left of it, all zero where there is none; and of a life when it began, its version, until when the key rests or
--- did, for how long to remember all this, and for each quota until when its state counts. The byte makes the length
+-- did, for how long to remember all this, 1 if all were told of it, how many marks there are, for each quota until
+-- when its state counts, and the marks: a process, and at which version slots were last handed out to it. The byte makes the length
 -- odd: without a hold or a life, there is nothing ahead of the free slots.
 
 local hold = { receipts = 0 }
@@ -11,6 +12,9 @@ hold.__index = hold
 
 -- By kind: rest, pause, allowance; and the life.
 local holds
+
+-- Of how many processes it is remembered what they were told last.
+local MARKS = 8
 
 -- Reads what stands in the value of this name, if there is one, of a key with so many quotas; returns what is
 -- behind.
@@ -24,7 +28,7 @@ function hold.load(raw, key, now, quotas)
   local function take(count)
     if place + 8 * count > #raw + 1 then refuse(key) end
     local numbers = { struct.unpack('<' .. string.rep('I8', count), raw, place) }
-    place = place + 8 * count
+    place = table.remove(numbers)
     return numbers
   end
   if has % 2 == 1 then
@@ -39,10 +43,17 @@ function hold.load(raw, key, now, quotas)
     end
   end
   if has >= 2 then
-    local numbers = take(4 + quotas)
-    for i = 1, 4 + quotas do check(numbers[i], key, now) end
+    local numbers = take(6 + quotas)
+    for i = 1, 6 + quotas do check(numbers[i], key, now) end
     local life = { start = numbers[1], version = numbers[2], rest = numbers[3], keep = numbers[4], counts = {} }
-    for i = 1, quotas do life.counts[i] = numbers[4 + i] end
+    life.is_told = numbers[5] > 0
+    if numbers[6] > MARKS then refuse(key) end
+    for i = 1, quotas do life.counts[i] = numbers[6 + i] end
+    life.marks = take(2 * numbers[6])
+    for i = 1, #life.marks, 2 do
+      if life.marks[i] >= 2 ^ 32 then refuse(key) end
+      check(life.marks[i + 1], key, now)
+    end
     if life.rest > now then hold.set('rest', life.rest, life.start, 0) end
     if life.keep >= now then holds.life = life else holds.touched = true end
   end
@@ -64,9 +75,13 @@ function hold.packed(counters, quotas)
   end
   if life then
     has = has + 2
-    for _, number in ipairs({ life.start, life.version, life.rest, life.keep }) do numbers[#numbers + 1] = number end
+    local told, marks = life.is_told and 1 or 0, #life.marks / 2
+    for _, number in ipairs({ life.start, life.version, life.rest, life.keep, told, marks }) do
+      numbers[#numbers + 1] = number
+    end
     -- What is gone is missed until somebody notices who minds.
     for i = 1, quotas do numbers[#numbers + 1] = math.max(counters[i]:expires(), life.counts[i]) end
+    for i = 1, #life.marks do numbers[#numbers + 1] = life.marks[i] end
   end
   return has > 0 and struct.pack('<B' .. string.rep('I8', #numbers), has, unpack(numbers)) or ''
 end

@@ -99,7 +99,7 @@ function ledger.begin(known)
   local now, before = ledger.now, holds.life
   local start = math.max(now, (before and before.start or 0) + 1, known + 1)
   local keep = math.max(before and before.keep or 0, now)
-  holds.life = { start = start, version = now, rest = 0, keep = keep, counts = {} }
+  holds.life = { start = start, version = now, rest = 0, keep = keep, is_told = false, counts = {}, marks = {} }
   for i = 1, ledger.quotas do holds.life.counts[i] = 0 end
   holds.rest = nil
 end
@@ -129,11 +129,39 @@ function ledger.is_torn(now)
   return false
 end
 
--- Whether the state lacks something of which there is evidence, the start and the version of a life, or was
--- written by a clock that was set back by more than is tolerated; or whether the store knows of nothing from before
--- `born`, not long ago. If so, another life begins, in which nothing departs for the span, and all have to be told.
--- Whoever gets slots in the same call knows of the life.
-function ledger.doubt(start, version, span, tolerance, born)
+-- Whether nothing is known of what was handed out to a process at this version, though it would be.
+function ledger.has_forgotten(process, granted)
+  if process == 0 or granted == 0 then return false end
+  local marks, oldest = holds.life.marks, math.huge
+  for i = 1, #marks, 2 do
+    if marks[i] == process then return marks[i + 1] < granted end
+    oldest = math.min(oldest, marks[i + 1])
+  end
+  -- Others may have taken its place since.
+  return #marks < 2 * MARKS or oldest <= granted
+end
+
+-- Remembers that slots are handed out to a process at this version.
+function ledger.mark(process, version)
+  if process == 0 then return end
+  local marks, place = holds.life.marks, 1
+  for i = 1, #marks, 2 do
+    if marks[i] == process then
+      marks[i + 1] = version
+      return
+    end
+    if marks[i + 1] < marks[place + 1] then place = i end
+  end
+  if #marks < 2 * MARKS then place = #marks + 1 end
+  marks[place], marks[place + 1] = process, version
+end
+
+-- Whether the state lacks something of which there is evidence, the start and the version of a life, and at which
+-- version slots were last handed out to this process; or was written by a clock that was set back by more than is
+-- tolerated; or whether the store knows of nothing from before `born`, not long ago. If so, another life begins, in
+-- which nothing departs for the span, and all have to be told: until that has been done, it rests for as long from
+-- each call on. Whoever gets slots in the same call knows of the life.
+function ledger.doubt(start, version, span, tolerance, process, granted, born)
   local now, life = ledger.now, holds.life
   local is_lost
   if not life then
@@ -143,12 +171,12 @@ function ledger.doubt(start, version, span, tolerance, born)
   elseif start == 0 then
     is_lost = false
   elseif life.start == start then
-    is_lost = life.version < version
+    is_lost = life.version < version or ledger.has_forgotten(process, granted)
   else
     -- Where it began as something was missed, nobody has to miss that again.
     is_lost = life.rest == 0 or life.start < start
   end
-  local is_young = false
+  local is_untold = is_lost
   if is_lost then
     ledger.clear()
     ledger.begin(start)
@@ -156,20 +184,24 @@ function ledger.doubt(start, version, span, tolerance, born)
   elseif not life then
     ledger.begin(0)
     local rest = math.min(born, now) + span
-    is_young = rest > now
-    if is_young then
+    if rest > now then
+      is_untold = true
       free.clear()
       ledger.set_rest(rest)
     end
+  elseif life.rest > 0 and not life.is_told then
+    is_untold = true
+    ledger.set_rest(math.max(life.rest, now + span))
   end
-  ledger.span = span
-  return is_lost or is_young
+  ledger.span, ledger.process = span, process
+  return is_untold
 end
 
 -- Slots are handed out, to those who know of this life until nothing counts any more.
 function ledger.live()
   local life, now = holds.life, ledger.now
   life.version = math.max(now, life.version + 1)
+  ledger.mark(ledger.process, life.version)
   local keep = ledger.expires() + 2 * ledger.span + SLACK
   life.keep = math.min(math.max(life.keep, keep), now + SANE)
 end

@@ -21,8 +21,8 @@ use smallvec::SmallVec;
 
 pub(crate) use self::alone::AtOnce;
 pub use self::heed::{Notice, Word};
-pub(super) use self::life::Lived;
 pub use self::life::{Evidence, Life};
+pub(super) use self::life::{Lived, MARKS};
 pub use super::receipt::Receipt;
 use super::{Count, Counter, Rule, Taken, micros};
 use crate::quota::HORIZON;

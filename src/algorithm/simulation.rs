@@ -2,6 +2,8 @@
 
 mod tests;
 
+use std::collections::HashMap;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -36,6 +38,8 @@ pub(crate) enum Action {
     Strict {
         lost: Option<(bool, [bool; 5])>,
         known: Known,
+        /// Which process asks.
+        process: u32,
         span: u64,
         tolerance: u64,
         born: u64,
@@ -110,7 +114,7 @@ impl Side for Ledger {
     }
 
     fn heed(&mut self, now: u64, word: Word) -> Notice {
-        Self::heed(self, now, word)
+        heed_and_tell(self, now, word)
     }
 
     fn reserve_strictly(
@@ -133,6 +137,15 @@ impl Side for Ledger {
     fn lose(&mut self, aside: bool, quotas: &[bool]) {
         Self::lose(self, aside, quotas);
     }
+}
+
+/// As the scripts do, which tell all there and then.
+pub(crate) fn heed_and_tell(ledger: &mut Ledger, now: u64, word: Word) -> Notice {
+    let notice = ledger.heed(now, word);
+    if notice.is_quarantine() {
+        ledger.tell();
+    }
+    notice
 }
 
 /// A slot that was handed out and kept.
@@ -161,7 +174,8 @@ pub(crate) fn run_staggered(
     let mut held: Vec<Kept> = Vec::new();
     let mut last = 0;
     let mut set_back = 0;
-    let mut lives = Vec::new();
+    let mut lives: Vec<Life> = Vec::new();
+    let mut marks: HashMap<u32, Life> = HashMap::new();
     for (number, step) in steps.iter().enumerate() {
         now = now.saturating_add_signed(step.advance);
         set_back += step.advance.min(0).unsigned_abs();
@@ -233,6 +247,7 @@ pub(crate) fn run_staggered(
             Action::Strict {
                 lost,
                 known,
+                process,
                 span,
                 tolerance,
                 born,
@@ -242,12 +257,20 @@ pub(crate) fn run_staggered(
                     left.lose(*aside, quotas);
                     right.lose(*aside, quotas);
                 }
-                let evidence = Evidence::new(known.of(&lives), *span, *tolerance);
+                let life = known.of(&lives);
+                let granted = marks
+                    .get(process)
+                    .filter(|it| life.is_some_and(|life| life.start == it.start));
+                let evidence = Evidence::new(life, *span, *tolerance);
+                let evidence = evidence.of_process(*process, granted.map_or(0, |it| it.version));
                 let (terms, born) = (terms(10_000, 0), now - born);
                 let answer = left.reserve_strictly(now, &terms, asks, &evidence, born);
                 let other = right.reserve_strictly(now, &terms, asks, &evidence, born);
                 assert_eq!(answer, other, "step {number}, {step:?}, {evidence:?}");
                 let (answer, _, life) = answer;
+                if answer.0.iter().any(|it| matches!(it, Outcome::Granted(_))) {
+                    marks.insert(*process, life);
+                }
                 keep(answer.0);
                 lives.push(life);
             }
@@ -361,17 +384,29 @@ pub(crate) fn steps_with_words(
         max_wait,
     });
     let lost = proptest::option::weighted(0.2, any::<(bool, [bool; 5])>());
-    let strict = (lost, known(), span(), span(), span(), vec(asks, 0..3));
-    let strict = strict.prop_map(
-        |(lost, known, span, tolerance, born, asks)| Action::Strict {
-            lost,
-            known,
-            span,
-            tolerance,
-            born,
-            asks,
-        },
+    // More than are remembered.
+    let process = prop_oneof![4 => 0..3_u32, 1 => 3..12_u32];
+    let strict = (
+        lost,
+        known(),
+        process,
+        span(),
+        span(),
+        span(),
+        vec(asks, 0..3),
     );
+    let strict =
+        strict.prop_map(
+            |(lost, known, process, span, tolerance, born, asks)| Action::Strict {
+                lost,
+                known,
+                process,
+                span,
+                tolerance,
+                born,
+                asks,
+            },
+        );
     let release = (known(), vec(any::<prop::sample::Index>(), 1..6));
     let release = release.prop_map(|(known, places)| Action::ReleaseUnder { known, places });
     let heed = prop_oneof![3 => heed, 3 => strict, 1 => release];

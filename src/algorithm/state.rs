@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::fixed_window::{FixedWindow, Window};
 use super::hold::{Hold, Kind};
-use super::ledger::{Ledger, Life, Lived, Slot};
+use super::ledger::{Ledger, Life, Lived, MARKS, Slot};
 use super::number::Number;
 use super::sliding_buckets::{Bucket, SlidingBuckets};
 use super::sliding_log::SlidingLog;
@@ -99,10 +99,17 @@ impl Ledger {
             let mut time = || check(number()?, now);
             let life = Life::new(time()?, time()?);
             let mut lived = Lived::new(life, time()?, time()?);
+            lived.is_told = time()? > 0;
+            let marks = usize::try_from(time()?).ok().filter(|&it| it <= MARKS);
+            let marks = marks.ok_or(Strange)?;
             for counter in self.counters.iter().filter(|counter| !counter.is_hold()) {
                 let counts_until = time()?;
                 let is_torn = counter.expires() < counts_until;
                 lived.torn.push(if is_torn { counts_until } else { 0 });
+            }
+            for _ in 0..marks {
+                let process = u32::try_from(time()?).map_err(|_| Strange)?;
+                lived.marks.push((process, time()?));
             }
             self.lived = Some(Box::new(lived));
             self.rest(now);
@@ -122,11 +129,15 @@ impl Ledger {
         }
         if let Some(lived) = &self.lived {
             has += HAS_LIFE;
-            numbers.extend([lived.life.start, lived.life.version, lived.rest, lived.keep]);
+            let Life { start, version } = lived.life;
+            let (is_told, marks) = (lived.is_told.into(), lived.marks.len() as u64);
+            numbers.extend([start, version, lived.rest, lived.keep, is_told, marks]);
             let quotas = self.counters.iter().filter(|counter| !counter.is_hold());
             // What is gone is missed until somebody notices who minds.
             let gone = lived.torn.iter().copied().chain(std::iter::repeat(0));
             numbers.extend(quotas.zip(gone).map(|(it, gone)| it.expires().max(gone)));
+            let marks = lived.marks.iter();
+            numbers.extend(marks.flat_map(|&(process, version)| [process.into(), version]));
         }
         let raw = numbers.into_iter().flat_map(u64::to_le_bytes);
         (has > 0).then_some(has).into_iter().chain(raw).collect()

@@ -15,7 +15,7 @@ use super::queue::{Queue, WaiterId, Wakes};
 use super::{Line, Who};
 use crate::epoch::Epoch;
 use crate::key::Key;
-use crate::store::Notice;
+use crate::store::{Notice, StoreError};
 
 const SHARDS: usize = 16;
 
@@ -119,6 +119,14 @@ impl Lines {
             line.change_open(Who::Other, |queue, wakes| {
                 queue.hear(notice, Instant::now(), wakes);
             });
+        }
+    }
+
+    /// Whoever waits for this key is not to go by what is held there, or by what comes soon.
+    pub(crate) fn fail(&self, key: &Key, error: &StoreError) {
+        let line = self.shard(key).lock().get(key).cloned();
+        if let Some(line) = line {
+            line.change_open(Who::Other, |queue, wakes| queue.fail_all(error, wakes));
         }
     }
 

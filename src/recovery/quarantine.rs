@@ -35,10 +35,6 @@ impl Epoch {
         let Some(traces) = &self.traces else {
             return Learnt::Same;
         };
-        let known = match answer.is_lost {
-            true => traces.start(key, &self.policy),
-            false => 0,
-        };
         let records = answer.outcomes.iter().filter_map(|outcome| match outcome {
             Outcome::Granted(slot) => Some(slot.record),
             Outcome::Refused { .. } => None,
@@ -47,8 +43,12 @@ impl Epoch {
         let over = last.map(|(last, offset)| offset.latest(last + memory(&self.policy)));
         let clock = offset.map(Offset::clock);
         let learnt = traces.learn(key, &self.policy, answer, (clock, over));
-        if answer.is_lost && learnt != Learnt::Over {
-            self.declare(key, known);
+        if let Some(life) = answer.life
+            && answer.is_lost
+            && learnt != Learnt::Over
+        {
+            // All before this one are over.
+            self.declare(key, life.start.saturating_sub(1));
         }
         learnt
     }
@@ -69,7 +69,8 @@ impl Epoch {
             all.extend(Declaring::of(traces, &self.policy, &key, known));
         }
         if !all.is_empty() {
-            let all = all.into_iter().map(|it| it.insist(self.clone())).collect();
+            let insist = |it: Declaring| it.insist(Arc::downgrade(self));
+            let all = all.into_iter().map(insist).collect();
             runtime.spawn(few_at_a_time(all));
         }
     }
@@ -109,7 +110,7 @@ impl Epoch {
             return;
         };
         if let Some(declaring) = Declaring::of(traces, &self.policy, key, known) {
-            runtime.spawn(declaring.insist(self.clone()));
+            runtime.spawn(declaring.insist(Arc::downgrade(self)));
         }
     }
 }
@@ -197,19 +198,28 @@ impl Declaring {
         })
     }
 
-    async fn insist(self, epoch: Arc<Epoch>) {
+    /// For as long as anybody uses the limiter.
+    async fn insist(self, epoch: Weak<Epoch>) {
         let (_, key) = &self.whose;
-        let span = rest(&epoch.policy);
-        let word = Word::Quarantine {
-            span: micros(span),
-            known: self.known,
-        };
-        let until = Instant::now() + LONG.max(span);
-        while Instant::now() < until {
-            match epoch.store.heed(key, &epoch.policy, word).await {
-                Ok(notice) => return epoch.hear(key, notice),
-                Err(_) => sleep(PAUSE).await,
+        let start = Instant::now();
+        while let Some(epoch) = epoch.upgrade() {
+            let span = rest(&epoch.policy);
+            if start.elapsed() > LONG.max(span) {
+                return;
             }
+            // While the store is out, somebody else asks for a sign of life.
+            if epoch.outage(key).is_none() {
+                let (span, known) = (micros(span), self.known);
+                let word = Word::Quarantine { span, known };
+                match epoch.store.heed(key, &epoch.policy, word).await {
+                    Ok(notice) => return epoch.hear(key, notice),
+                    Err(error) if epoch.heard_of(key, Some(&error)) => {}
+                    // The key rests until all were told, which may be never.
+                    Err(error) => epoch.lines.fail(key, &error),
+                }
+            }
+            drop(epoch);
+            sleep(PAUSE).await;
         }
     }
 }

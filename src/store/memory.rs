@@ -232,6 +232,12 @@ impl Store for MemoryStore {
         if notice.until > 0 && word != Word::None {
             self.0.listeners.hear(policy.id(), key, notice);
         }
+        if notice.is_quarantine() {
+            let mut shard = self.shard(hash).lock();
+            if let Ok(mut entry) = shard.entries.find_entry(hash, is_it) {
+                entry.get_mut().ledger.tell();
+            }
+        }
         Reply::ready(Ok(notice))
     }
 

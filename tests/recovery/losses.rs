@@ -1,11 +1,17 @@
 //! Never more than the quota allows, whatever is lost.
 
+use std::time::Duration;
+
 use redis::Value;
-use tower_throttle::Recovery;
+use tokio::time::{Instant, sleep};
+use tower_throttle::store::RedisStore;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Limiter, Quota, Recovery};
 
 use super::load::Load;
+use super::support::proxy::Proxy;
 use super::support::redis_server::RedisServer;
-use super::{LIMIT, WINDOW, limiter, strict};
+use super::{LIMIT, WINDOW, grown, limiter, strict};
 
 /// Under load from three, something is lost three times; afterwards, all go on.
 async fn survives(server: &mut RedisServer, mut lose: impl FnMut(&mut RedisServer)) {
@@ -37,14 +43,15 @@ async fn a_server_that_is_restarted_empty() {
 #[tokio::test]
 async fn a_key_that_is_evicted() {
     let mut server = RedisServer::start();
-    survives(&mut server, |server| {
-        let names: Vec<String> = server.command(&["KEYS", "throttle:{a}:*"]);
-        assert!(!names.is_empty());
-        for name in names {
-            server.command::<()>(&["DEL", &name]);
-        }
-    })
-    .await;
+    survives(&mut server, |server| lose_key(server)).await;
+}
+
+fn lose_key(server: &RedisServer) {
+    let names: Vec<String> = server.command(&["KEYS", "throttle:{a}:*"]);
+    assert!(!names.is_empty());
+    for name in names {
+        server.command::<()>(&["DEL", &name]);
+    }
 }
 
 /// As when a replica takes over that had not received the last writes.
@@ -76,6 +83,117 @@ async fn the_last_writes() {
     let history = load.history().await;
     history.assert_at_most(LIMIT.into(), WINDOW);
     server.stop();
+}
+
+/// The same, where somebody asks first who does not know of them.
+#[tokio::test]
+async fn last_writes_of_which_another_knows() {
+    let server = grown();
+    let long = WINDOW * 20;
+    let limiter = async || {
+        let store = RedisStore::connect(&server.url())
+            .await
+            .expect("a connection");
+        let builder = Limiter::builder().quota(Quota::new(4, long)).store(store);
+        let limiter = builder.recovery(Recovery::Strict).build();
+        limiter.expect("a valid policy")
+    };
+    let (knows, other) = (limiter().await, limiter().await);
+    let departures = async |limiter: &Limiter, most: usize| {
+        let mut granted = 0;
+        for _ in 0..most {
+            let decision = limiter.try_acquire("a").await.expect("an answer");
+            granted += usize::from(decision.is_granted());
+        }
+        granted
+    };
+    let start = Instant::now();
+    assert_eq!(departures(&other, 1).await, 1);
+    let old = Old::of(&server);
+    assert_eq!(departures(&knows, 3).await, 3);
+    old.restore(&server);
+    assert_eq!(
+        departures(&other, 1).await,
+        1,
+        "nobody has missed anything yet"
+    );
+    assert_eq!(departures(&knows, 4).await, 0);
+    assert_eq!(departures(&other, 4).await, 0);
+    assert!(start.elapsed() < long, "too slow a machine");
+}
+
+/// What stands under all names of the key.
+struct Old(Vec<(String, Vec<u8>)>);
+
+impl Old {
+    fn of(server: &RedisServer) -> Self {
+        let names: Vec<String> = server.command(&["KEYS", "throttle:{a}:*"]);
+        assert!(!names.is_empty());
+        let mut connection = server.client().get_connection().expect("a connection");
+        let mut get = |name| redis::cmd("GET").arg(name).query(&mut connection);
+        let values = names
+            .iter()
+            .map(|name| get(name).expect("a value"))
+            .collect::<Vec<_>>();
+        Self(names.into_iter().zip(values).collect())
+    }
+
+    fn restore(self, server: &RedisServer) {
+        let mut connection = server.client().get_connection().expect("a connection");
+        for (name, value) in self.0 {
+            let mut set = redis::cmd("SET");
+            set.arg(name).arg(value).arg("PX").arg(60_000);
+            set.exec(&mut connection).expect("it is set");
+        }
+    }
+}
+
+/// It comes from afar, while nobody waits for long.
+#[tokio::test]
+async fn a_key_while_an_answer_is_on_its_way() {
+    let server = grown();
+    let proxy = Proxy::start(server.port());
+    let quota = Quota::new(5, WINDOW);
+    let limiter = async |url: &str| {
+        let store = RedisStore::connect(url).await.expect("a connection");
+        let builder = Limiter::builder().quota(quota).max_wait(WINDOW / 20);
+        let builder = builder.store(store.timeout(Duration::from_secs(20)));
+        let limiter = builder.recovery(Recovery::Strict).build();
+        limiter.expect("a valid policy")
+    };
+    let (far, near) = (limiter(&proxy.url()).await, limiter(&server.url()).await);
+    proxy.delay(Duration::from_millis(300));
+    // So that it knows how far it is.
+    for _ in 0..3 {
+        let _ = far.acquire("b").await;
+    }
+    let (mut history, start) = (History::new(), Instant::now());
+    near.acquire("a").await.expect("a permit");
+    history.push(start.elapsed());
+    let asking = tokio::spawn(async move {
+        let permit = far.acquire("a").cost(4).await.ok()?;
+        let at = start.elapsed();
+        permit.is_valid().then_some(at)
+    });
+    while near.peek("a").await.expect("an answer").remaining() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(30), "it does not ask");
+    }
+    lose_key(&server);
+    while history.len() < 6 {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing departs");
+        let Ok(permit) = near.acquire("a").await else {
+            sleep(Duration::from_millis(2)).await;
+            continue;
+        };
+        let at = start.elapsed();
+        if permit.is_valid() {
+            history.push(at);
+        }
+    }
+    if let Some(at) = asking.await.expect("no panic") {
+        history.push_weighted(at, 4);
+    }
+    history.assert_at_most(5, WINDOW);
 }
 
 /// Who has just started knows of nothing that could be missed.

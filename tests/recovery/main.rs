@@ -21,8 +21,11 @@ use tower_throttle::{Limiter, Quota, Recovery};
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// The longest wait: a key rests no longer than that and a window, and twice the guard.
+/// The longest wait.
 const MAX_WAIT: Duration = Duration::from_millis(800);
+
+/// How long a key rests, but for twice the guard.
+const REST: Duration = Duration::from_millis(2_000 + 800 + 400);
 
 /// As if it had been in use for long.
 fn grown() -> RedisServer {

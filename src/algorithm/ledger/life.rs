@@ -13,6 +13,9 @@ use crate::quota::HORIZON;
 /// For how much longer a life is remembered than anything can count: calls may be under way for long.
 const SLACK: u64 = 6_000_000;
 
+/// Of how many processes it is remembered what they were told last.
+pub(in super::super) const MARKS: usize = 8;
+
 /// Nothing is remembered for longer.
 const FAR: u64 = 3 * micros(HORIZON);
 
@@ -48,6 +51,11 @@ pub struct Evidence {
     pub span: u64,
     /// By how much a clock has to have been set back for that to be a loss, in microseconds.
     pub tolerance: u64,
+    /// Who says so: any number but 0 that no other process has, for as long as it lives; or 0 if nothing is to be
+    /// remembered of it.
+    pub process: u32,
+    /// The [version](Life::version) of that life by which slots were last handed out to this process; 0 if none were.
+    pub granted: u64,
 }
 
 impl Evidence {
@@ -58,6 +66,18 @@ impl Evidence {
             life,
             span,
             tolerance,
+            process: 0,
+            granted: 0,
+        }
+    }
+
+    /// The same, by this process, to which slots were last handed out at that version.
+    #[must_use]
+    pub fn of_process(self, process: u32, granted: u64) -> Self {
+        Self {
+            process,
+            granted,
+            ..self
         }
     }
 
@@ -79,10 +99,14 @@ pub(in super::super) struct Lived {
     pub(in super::super) rest: u64,
     /// For how long to remember it.
     pub(in super::super) keep: u64,
+    /// Whether all who may hold slots of another life were told of this one, if it began with a rest.
+    pub(in super::super) is_told: bool,
+    /// Some processes, and at which version slots were last handed out to them: those of the latest.
+    pub(in super::super) marks: SmallVec<[(u32, u64); 2]>,
     /// For each quota of which less is recorded than was, until when that would have counted; else 0.
     pub(in super::super) torn: SmallVec<[u64; 1]>,
-    /// How long a key rests, in a call with evidence.
-    span: Option<u64>,
+    /// How long a key rests, and who asks, in a call with evidence.
+    asked: Option<(u64, u32)>,
 }
 
 impl Lived {
@@ -91,8 +115,10 @@ impl Lived {
             life,
             rest,
             keep,
+            is_told: false,
+            marks: SmallVec::new(),
             torn: SmallVec::new(),
-            span: None,
+            asked: None,
         }
     }
 
@@ -100,13 +126,41 @@ impl Lived {
     fn is_torn(&self, now: u64) -> bool {
         self.torn.iter().any(|&until| until > now)
     }
+
+    /// Whether it does not know of what was handed out to a process, though it would.
+    fn has_forgotten(&self, evidence: &Evidence) -> bool {
+        let mark = self.marks.iter().find(|mark| mark.0 == evidence.process);
+        match mark {
+            _ if evidence.process == 0 || evidence.granted == 0 => false,
+            Some(&(_, version)) => version < evidence.granted,
+            // Others may have taken its place since.
+            None => {
+                let oldest = self.marks.iter().map(|&(_, version)| version).min();
+                self.marks.len() < MARKS || oldest <= Some(evidence.granted)
+            }
+        }
+    }
+
+    fn mark(&mut self, process: u32) {
+        let version = self.life.version;
+        if process == 0 {
+            return;
+        }
+        if let Some(mark) = self.marks.iter_mut().find(|mark| mark.0 == process) {
+            mark.1 = version;
+        } else if self.marks.len() < MARKS {
+            self.marks.push((process, version));
+        } else if let Some(oldest) = self.marks.iter_mut().min_by_key(|mark| mark.1) {
+            *oldest = (process, version);
+        }
+    }
 }
 
 impl Ledger {
     /// Whether the state lacks something of which there is evidence, or was written by a clock that has been set
     /// back; or whether the store knows of nothing from before `born`, not long ago. If so, another life begins, in
-    /// which nothing departs for the span, and all have to be told. Whoever gets slots in the same call knows of the
-    /// life.
+    /// which nothing departs for the span, and all have to be told: until that has been done, it rests for as long
+    /// from each call on. Whoever gets slots in the same call knows of the life.
     pub(crate) fn doubt(&mut self, now: u64, evidence: &Evidence, born: u64) -> bool {
         self.refresh(now);
         let known = evidence.life;
@@ -116,7 +170,7 @@ impl Ledger {
             (Some(lived), _) if lived.is_torn(now + evidence.tolerance) => true,
             (Some(_), None) => false,
             (Some(lived), Some(known)) if lived.life.start == known.start => {
-                lived.life.version < known.version
+                lived.life.version < known.version || lived.has_forgotten(evidence)
             }
             // Where it began as something was missed, nobody has to miss that again.
             (Some(lived), Some(known)) => lived.rest == 0 || lived.life.start < known.start,
@@ -126,20 +180,36 @@ impl Ledger {
             self.begin(now, known.map_or(0, |known| known.start));
             self.set_rest(now, now + evidence.span);
         }
-        let mut is_young = false;
+        let mut is_untold = is_lost;
+        if let Some(lived) = &self.lived
+            && !is_lost
+            && lived.rest > 0
+            && !lived.is_told
+        {
+            is_untold = true;
+            let rest = lived.rest.max(now + evidence.span);
+            self.set_rest(now, rest);
+        }
         if self.lived.is_none() {
             self.begin(now, 0);
             let until = born.min(now) + evidence.span;
-            is_young = until > now;
-            if is_young {
+            if until > now {
+                is_untold = true;
                 self.free.clear();
                 self.set_rest(now, until);
             }
         }
         if let Some(lived) = &mut self.lived {
-            lived.span = Some(evidence.span);
+            lived.asked = Some((evidence.span, evidence.process));
         }
-        is_lost || is_young
+        is_untold
+    }
+
+    /// All who may hold slots were told which life it is.
+    pub(crate) fn tell(&mut self) {
+        if let Some(lived) = &mut self.lived {
+            lived.is_told = true;
+        }
     }
 
     /// Which life it is, if recovery is strict.
@@ -160,7 +230,7 @@ impl Ledger {
     }
 
     /// Lets another life begin, which rests for so long; unless one does since the one that is known to be lost.
-    /// Returns when it did.
+    /// Returns when it did; [all have to be told](Self::tell).
     pub(super) fn quarantine(&mut self, now: u64, known: u64, span: u64) -> u64 {
         let is_heeded = |lived: &Lived| span > 0 && lived.rest > 0 && lived.life.start > known;
         if !self.lived.as_deref().is_some_and(is_heeded) {
@@ -174,14 +244,14 @@ impl Ledger {
     /// Slots are handed out, to those who know of this life until nothing counts any more.
     pub(super) fn live(&mut self, now: u64, outcomes: &[Outcome]) {
         let is_granted = |outcome: &Outcome| matches!(outcome, Outcome::Granted(_));
-        let Some(span) = self.lived.as_mut().and_then(|lived| lived.span.take()) else {
-            return;
-        };
+        let asked = self.lived.as_mut().and_then(|lived| lived.asked.take());
+        let Some((span, process)) = asked else { return };
         let expires = self.expires();
         if let Some(lived) = &mut self.lived
             && outcomes.iter().any(is_granted)
         {
             lived.life.version = now.max(lived.life.version + 1);
+            lived.mark(process);
             let keep = expires + 2 * span + SLACK;
             lived.keep = lived.keep.max(keep).min(now + FAR);
         }

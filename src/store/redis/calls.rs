@@ -269,7 +269,14 @@ impl Packed {
         packed.push(not_before);
         if let Some(evidence) = evidence {
             let Life { start, version } = evidence.life.unwrap_or_default();
-            let numbers = [start, version, evidence.span, evidence.tolerance];
+            let Evidence {
+                span,
+                tolerance,
+                granted,
+                ..
+            } = *evidence;
+            let process = evidence.process.into();
+            let numbers = [start, version, span, tolerance, process, granted];
             numbers.into_iter().for_each(|it| packed.push(it.min(FAR)));
         }
         // The scripts count on at least one request in each run.

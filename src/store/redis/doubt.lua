@@ -1,3 +1,3 @@
-          local start, version, span, tolerance
-          start, version, span, tolerance, position = struct.unpack('<I8I8I8I8', asks, position)
-          local is_lost = ledger.doubt(start, version, span, tolerance, born)
+          local start, version, span, tolerance, process, granted
+          start, version, span, tolerance, process, granted, position = struct.unpack('<I8I8I8I8I8I8', asks, position)
+          local is_lost = ledger.doubt(start, version, span, tolerance, process, granted, born)

@@ -13,10 +13,17 @@ ledger.load({ unpack(KEYS, 2) }, KEYS[1], quotas, now)
 local word, span, number = struct.unpack('<BI8I8', ARGV[2])
 local since, stop, paused = ledger.heed(word, span, number)
 if word > 0 then
-  ledger.save()
   if stop > 0 then
-    -- Who may not publish is heeded all the same.
-    redis.pcall('PUBLISH', ARGV[3], struct.pack('<I8I8I8I8', now, since, stop, paused) .. ARGV[4])
+    local message = struct.pack('<I8I8I8I8', now, since, stop, paused) .. ARGV[4]
+    local told = redis.pcall('PUBLISH', ARGV[3], message)
+    -- Who may not publish is heeded all the same, but where all have to be told.
+    if word == 4 then
+      if type(told) == 'table' then
+        return redis.error_reply('NOPERM that a state was lost is told by PUBLISH: ' .. told.err)
+      end
+      holds.life.is_told = true
+    end
   end
+  ledger.save()
 end
 return { now, since, stop, paused }

@@ -350,8 +350,15 @@ impl Store for RedisStore {
             if notice.until > 0 {
                 let message = notices::message(&policy, &key, notice);
                 let publish = Errand::publish(names[0].clone(), &channel, message);
-                // Who may not publish is heeded all the same.
-                let _ = couriers.run(publish, deadline).await;
+                let told = couriers.run(publish, deadline).await;
+                // Who may not publish is heeded all the same, but where all have to be told.
+                if notice.is_quarantine() {
+                    told.map_err(Failure::explain)?;
+                    let tell = |ledger: &mut Ledger, _| ledger.tell();
+                    transactions
+                        .change(names, policy.rules(), deadline, tell)
+                        .await?;
+                }
             }
             Ok(notice)
         })

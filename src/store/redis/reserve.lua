@@ -7,11 +7,13 @@
 --          least margin with which a free slot is of use, what the policy asks of it at least, how long the
 --          answer takes, how much the margin grows within a burst; for each quota the name of its algorithm
 --          and three numbers. The asks: the time before which no slot may lie; of a strict policy, when the life
---          began that is known, and its version, or zeros, how long a key is to rest whose state was lost, and by
---          how much the clock has to be set back for that; then for each run of like
---          requests how many, the cost of each, the longest wait; one of -1 asks only how long it would be
+--          began that is known, and its version, or zeros, how long a key is to rest whose state was lost, by
+--          how much the clock has to be set back for that, which process asks, and at which version slots were
+--          last handed out to it, or zeros; then for each run of like requests how many, the cost of each, the
+--          longest wait; one of -1 asks only how long it would be
 -- Returns  the server's time; then for each key how many more may depart now, the time until all may, of a
---          strict policy 1 if its state was lost, else 0, when its life began and the version, and runs of
+--          strict policy 1 if its state was lost and all have to be told, else 0, when its life began and the
+--          version, and runs of
 --            n > 0, at, record, step, receipt...  n requests have this slot; each is recorded a step later
 --                                                 than the one before. No step if n is 1
 --            n < 0, wait                          -n requests would have to wait so long

@@ -12,7 +12,7 @@ use crate::algorithm::Rule;
 use crate::algorithm::ledger::{Ask, Evidence, Ledger, Life, Notice, Outcome, Slot, Terms, Word};
 use crate::algorithm::micros;
 use crate::algorithm::simulation::{
-    Action, Answer, NotBefore, Side, Step, rules, run, steps_with_words,
+    Action, Answer, NotBefore, Side, Step, heed_and_tell, rules, run, steps_with_words,
 };
 use crate::store::Reserved;
 
@@ -237,7 +237,7 @@ impl Side for Mixed<'_> {
         if self.is_scripts() {
             return self.lua.heed(now, word);
         }
-        self.change(now, |ledger| ledger.heed(now, word))
+        self.change(now, |ledger| heed_and_tell(ledger, now, word))
     }
 }
 

@@ -26,15 +26,26 @@ fn terms(margin: u64) -> Terms {
 /// A process, and what it knows.
 #[derive(Default)]
 struct Process {
+    id: u32,
     known: Option<Life>,
+    /// At which version of it it was handed out slots last.
+    granted: u64,
     /// When nothing counts any more that it was handed out.
     over: u64,
     held: Vec<Slot>,
 }
 
 impl Process {
+    fn new(id: u32) -> Self {
+        Self {
+            id,
+            ..Self::default()
+        }
+    }
+
     fn evidence(&self, now: u64) -> Evidence {
-        Evidence::new(self.known.filter(|_| now < self.over), SPAN, TOLERANCE)
+        let evidence = Evidence::new(self.known.filter(|_| now < self.over), SPAN, TOLERANCE);
+        evidence.of_process(self.id, self.granted)
     }
 
     /// Whether the state is said to be lost.
@@ -52,6 +63,7 @@ impl Process {
         let memory = rules.iter().map(Rule::memory).max().unwrap();
         for outcome in outcomes {
             if let Outcome::Granted(slot) = outcome {
+                self.granted = life.version;
                 self.over = self.over.max(slot.record + memory);
                 self.held.push(slot);
             }
@@ -71,7 +83,7 @@ fn take(
     mut then: impl FnMut(u64, &[Process; 2], &Ledger),
 ) {
     let mut now = START;
-    let mut processes = [Process::default(), Process::default()];
+    let mut processes = [Process::new(1), Process::new(2)];
     let mut ledger = Ledger::new(rules);
     for (turn, step) in steps.iter().enumerate() {
         now += step.advance.unsigned_abs();
@@ -128,9 +140,36 @@ proptest! {
                             panic!("{name}: it waits");
                         };
                         assert!(slot.at >= now + SPAN, "{name}: it rests");
+                        assert!(lost.doubt(now, &evidence, 0), "{name}: nobody was told");
+                        lost.tell();
                         // Whoever knows of the former life has nothing to add.
                         assert!(!lost.doubt(now, &evidence, 0), "{name}");
                     }
+                }
+                before = ledger.clone();
+            });
+        }
+    }
+
+    #[test]
+    fn last_writes_are_missed_even_if_others_were_handed_out_slots_since(steps in steps(60, 1_000_000, 3)) {
+        for (name, rules, largest_cost) in rules(1_000_000) {
+            let mut before = Ledger::new(&rules);
+            take(&rules, largest_cost, &steps, |now, processes, ledger| {
+                let older = before.life();
+                let missing = |process: &&Process| {
+                    let known = process.evidence(now).life;
+                    known.zip(older).is_some_and(|(known, older)| {
+                        known.start == older.start && older.version < process.granted
+                    })
+                };
+                if let Some(process) = processes.iter().find(missing) {
+                    let mut forked = before.clone();
+                    for id in 3..3 + MARKS as u32 - 2 {
+                        let ask = Ask { count: 1, cost: 1, max_wait: u64::MAX };
+                        Process::new(id).ask(&mut forked, &rules, now + 1, 0, &[ask]);
+                    }
+                    assert!(forked.doubt(now + 1, &process.evidence(now), 0), "{name}");
                 }
                 before = ledger.clone();
             });
@@ -168,6 +207,7 @@ fn a_store_that_was_born_just_now_lets_nothing_depart_for_the_span() {
     let mut ledger = Ledger::new(&log());
     let nothing = Evidence::new(None, SPAN, TOLERANCE);
     assert!(ledger.doubt(START, &nothing, START));
+    ledger.tell();
     assert!(!ledger.doubt(START, &nothing, START));
     assert_eq!(ledger.remaining(START, &terms(0)), 0);
     assert_eq!(ledger.remaining(START + SPAN, &terms(0)), 2);
@@ -185,13 +225,14 @@ fn a_clock_that_was_set_back_is_a_loss() {
         cost: 1,
         max_wait: u64::MAX,
     }];
-    let mut first = Process::default();
+    let mut first = Process::new(1);
     assert!(!first.ask(&mut ledger, &log, START, 0, &asks));
     let hour = 3_600_000_000;
     let (little, back) = (START - TOLERANCE / 2, START - hour);
     assert!(!first.ask(&mut ledger, &log, little, 0, &asks));
-    let mut second = Process::default();
+    let mut second = Process::new(2);
     assert!(second.ask(&mut ledger, &log, back, 0, &asks));
+    ledger.tell();
     // It rests by the clock as it is, and is a later life all the same.
     let last = second.held.last().unwrap();
     assert_eq!(last.at / 1_000, (back + SPAN + 1_000_000) / 1_000);
@@ -200,6 +241,51 @@ fn a_clock_that_was_set_back_is_a_loss() {
     assert!(!first.ask(&mut ledger, &log, back + 1, 0, &asks));
     assert_eq!(first.known.unwrap().start, after.start);
     assert!(!second.ask(&mut ledger, &log, back + 2, 0, &asks));
+}
+
+/// Whoever found it may have been cut off before it could tell.
+#[test]
+fn a_key_rests_for_the_span_from_when_all_were_told() {
+    let mut ledger = Ledger::new(&log());
+    let known = Evidence::new(Some(Life::new(START, START)), SPAN, TOLERANCE);
+    let nothing = Evidence::new(None, SPAN, TOLERANCE);
+    assert!(ledger.doubt(START, &known, 0));
+    let life = ledger.life();
+    let late = START + SPAN - 1;
+    assert!(ledger.doubt(late, &nothing, 0));
+    let word = super::super::Word::Quarantine {
+        span: SPAN,
+        known: START,
+    };
+    assert!(ledger.heed(late, word).is_quarantine());
+    ledger.tell();
+    assert_eq!(ledger.life(), life, "it is the same life");
+    assert_eq!(ledger.remaining(late + SPAN - 1, &terms(0)), 0);
+    assert!(!ledger.doubt(late + SPAN, &nothing, 0));
+    assert_eq!(ledger.remaining(late + SPAN, &terms(0)), 2);
+}
+
+#[test]
+fn of_more_processes_than_are_remembered_nobody_misses_what_is_there() {
+    let mut ledger = Ledger::new(&log());
+    let mut processes: Vec<_> = (1..=3 * MARKS as u32).map(Process::new).collect();
+    let ask = [Ask {
+        count: 1,
+        cost: 1,
+        max_wait: u64::MAX,
+    }];
+    for turn in 0..200 {
+        let count = processes.len();
+        let process = &mut processes[turn * 7 % count];
+        let now = START + turn as u64;
+        assert!(
+            !process.ask(&mut ledger, &log(), now, 0, &ask),
+            "turn {turn}"
+        );
+        for process in &processes {
+            assert!(!ledger.clone().doubt(now, &process.evidence(now), 0));
+        }
+    }
 }
 
 #[test]
