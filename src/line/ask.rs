@@ -231,6 +231,8 @@ impl Queue {
         wakes: &mut Wakes,
     ) {
         self.asking = false;
+        // Nobody knows for how long it refuses: those who hold slots ask anew, and are told why there are none.
+        self.give_up_if_deaf(now, wakes);
         for &(id, _) in &asked.waiters {
             if self.is_without_slot(id) {
                 self.refuse(id.index, Refusal::Store(error.clone()), now, wakes);

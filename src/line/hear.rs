@@ -90,7 +90,8 @@ impl Queue {
         self.assured.is_some_and(|at| now > at + LONGEST_HEARING)
     }
 
-    /// The store is out. Whoever has not heard from it for long cannot wait until it has, for what is held.
+    /// The store is out, or refuses. Whoever has not heard from it for long cannot wait until it has, for what is
+    /// held.
     pub(crate) fn give_up_if_deaf(&mut self, now: Instant, wakes: &mut Wakes) {
         if self.is_deaf(now) {
             self.recall(self.life, now, wakes);

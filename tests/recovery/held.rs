@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota, Recovery};
@@ -21,25 +21,30 @@ async fn limiter(url: &str, quota: Quota) -> Limiter {
     limiter.expect("a valid policy")
 }
 
-/// One request each, so that nobody asks once all hold slots.
-fn wait(callers: &mut JoinSet<Duration>, limiter: &Limiter, count: usize, start: Instant) {
+/// One request each, so that nobody asks once all hold slots; when each departs, unless the store refuses it.
+fn wait(limiter: &Limiter, count: usize, start: Instant) -> JoinSet<Option<Duration>> {
+    let mut callers = JoinSet::new();
     for _ in 0..count {
         let limiter = limiter.clone();
         callers.spawn(async move {
             loop {
-                let permit = limiter.acquire("a").await.expect("a permit");
+                let Ok(permit) = limiter.acquire("a").await else {
+                    return None;
+                };
                 let at = start.elapsed();
                 if permit.is_valid() {
-                    return at;
+                    return Some(at);
                 }
                 permit.forfeit();
             }
         });
     }
+    callers
 }
 
-/// A process waits, the store loses its state, and another comes that knows of nothing.
-async fn holds(user: &str, lose: impl FnOnce(&RedisServer)) {
+/// A process waits, the store loses its state, and another comes that knows of nothing. Who still waits in the first
+/// after ten windows.
+async fn holds(user: &str, lose: impl FnOnce(&RedisServer)) -> usize {
     let server = grown();
     server.command::<()>(&["ACL", "SETUSER", "user", "on", ">pw", "~*", "&*", "+@all"]);
     let quota = Quota::new(LIMIT, WINDOW);
@@ -48,19 +53,23 @@ async fn holds(user: &str, lose: impl FnOnce(&RedisServer)) {
         limiter(&url, quota).await,
         limiter(&server.url(), quota).await,
     );
-    let (mut callers, start) = (JoinSet::new(), Instant::now());
-    wait(&mut callers, &first, 24, start);
+    let start = Instant::now();
+    let mut held = wait(&first, 24, start);
     sleep(WINDOW * 3 / 2).await;
     lose(&server);
-    wait(&mut callers, &second, 8, start);
+    let mut came = wait(&second, 8, start);
     let mut history = Vec::new();
     let until = Instant::now() + WINDOW * 10;
-    while let Ok(Some(at)) = tokio::time::timeout_at(until, callers.join_next()).await {
-        history.push(at.expect("no panic"));
+    for callers in [&mut held, &mut came] {
+        while let Ok(Some(at)) = timeout_at(until, callers.join_next()).await {
+            history.extend(at.expect("no panic"));
+        }
     }
     assert!(history.len() >= 10, "they go on: {history:?}");
+    history.sort_unstable();
     let history: History = history.into_iter().map(|at| (at, 1)).collect();
     history.assert_at_most(LIMIT.into(), WINDOW);
+    held.len()
 }
 
 #[tokio::test]
@@ -71,12 +80,12 @@ async fn somebody_else_finds_the_store_empty() {
 /// Its subscription comes back, but tells nothing of what was said meanwhile; and its tests fail.
 #[tokio::test]
 async fn who_may_ask_no_more_uses_nothing_for_long() {
-    holds("user:pw@", |server| {
+    let waiting = holds("user:pw@", |server| {
         server.command::<()>(&["ACL", "SETUSER", "user", "-evalsha"]);
         server.command::<()>(&["FLUSHALL"]);
         server.command::<()>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    })
-    .await;
+    });
+    assert_eq!(waiting.await, 0, "nobody tells them");
 }
 
 /// A moment of silence is no loss: the line goes on as it stood.
@@ -84,15 +93,15 @@ async fn who_may_ask_no_more_uses_nothing_for_long() {
 async fn a_store_that_hangs_for_a_moment_costs_nobody_its_slot() {
     let server = grown();
     let limiter = limiter(&server.url(), Quota::per_second(5)).await;
-    let (mut callers, start) = (JoinSet::new(), Instant::now());
-    wait(&mut callers, &limiter, 40, start);
+    let start = Instant::now();
+    let mut callers = wait(&limiter, 40, start);
     sleep(Duration::from_secs(2)).await;
     server.sigstop();
     sleep(Duration::from_millis(1_300)).await;
     server.sigcont();
     let mut last = Duration::ZERO;
     while let Some(at) = callers.join_next().await {
-        let at = at.expect("no panic");
+        let at = at.expect("no panic").expect("a permit");
         // Those who asked anew behind slots that nobody uses would wait until the end of these, at 8 s.
         assert!(
             at.saturating_sub(last) < Duration::from_secs(5),

@@ -1,6 +1,7 @@
 //! A store that is silent, where recovery is strict.
 
 use super::*;
+use crate::recovery::LONGEST_HEARING;
 use crate::store::{Outcome, Slot};
 
 /// The process holds a slot far ahead; the store was heard from at its first call alone.
@@ -75,4 +76,28 @@ fn whoever_is_told_departs_in_time() {
     }
     let late = world.now - start - Duration::from_secs(10);
     assert!(late < GUARD && wakes < 20, "{late:?}, {wakes}");
+}
+
+#[test]
+fn whoever_is_refused_for_long_asks_anew_instead_of_waiting_for_ever() {
+    let mut world = holder();
+    let start = world.now;
+    let error = StoreError::new("you may not").no_outage();
+    loop {
+        let waited = world.now - start;
+        assert!(waited < LONGEST_HEARING * 2, "it is told nothing");
+        world.queue.advance(world.now, &mut Wakes::new());
+        if let Some(asked) = world.queue.ask(world.now) {
+            let wakes = &mut Wakes::new();
+            world.queue.failed(&asked, &error, world.now, wakes);
+        }
+        if world.look(0) {
+            assert!(waited >= LONGEST_HEARING, "its slot was good until then");
+            break;
+        }
+        world.queue.looks(world.now, false, true);
+        let planned = world.queue.plan();
+        world.now = planned.unwrap_or(world.now + Duration::from_millis(1));
+    }
+    assert!(world.departed.is_empty());
 }
