@@ -3,6 +3,9 @@
 use std::error::Error as StdError;
 use std::fmt::Debug;
 
+use redis::sentinel::{SentinelClient, SentinelServerType};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tower_throttle::store::{RedisStore, StoreError};
 use tower_throttle::{ThrottleLayer, ThrottleMiddleware};
 
@@ -139,6 +142,47 @@ async fn what_was_made_of_a_url_does_not_tell_it() {
             server.command::<()>(&["ACL", "SETUSER", "user", "on", &rule, "~*", "&*", "+@all"]);
         }
         assert_hidden(&says, password);
+    }
+}
+
+/// A server that allows nothing, and says what it was sent in words of its own.
+async fn quoting() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut sent = vec![0; 4_096];
+                while let Ok(length @ 1..) = stream.read(&mut sent).await {
+                    let text = String::from_utf8_lossy(&sent[..length]).replace("\r\n", " ");
+                    let answer = format!("-ERR what is {text}?\r\n");
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn no_password_of_a_sentinel_is_told() {
+    let port = quoting().await;
+    for password in PASSWORDS {
+        let (encoded, _) = password;
+        for query in ["", "?protocol=resp3"] {
+            let sentinel = format!("redis://user:{encoded}@127.0.0.1:{port}/{query}");
+            let connected = bounded(RedisStore::connect_sentinel([&sentinel], "primary"));
+            let error = connected.await.expect_err("nothing is allowed");
+            assert_hidden(&everything(&error), password);
+            let role = SentinelServerType::Master;
+            let client = SentinelClient::build(vec![sentinel], "primary", None, role);
+            let client = client.expect("a valid url");
+            let connected = bounded(RedisStore::connect_sentinel_with(client));
+            let error = connected.await.expect_err("nothing is allowed");
+            assert_hidden(&everything(&error), password);
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Why a call failed, and what that means for who asked: [`Failure`].
 
-use redis::{Client, ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError};
 use tokio::time::error::Elapsed;
 
-use super::redact;
+use super::redact::{self, Secrets};
 use crate::store::StoreError;
 
 /// Why a call has no answer.
@@ -86,12 +86,9 @@ pub(super) fn explain_look(error: RedisError) -> StoreError {
     StoreError::new(what).caused_by(redact::cause(error))
 }
 
-/// Of an attempt to connect by this client, as far as it came to that.
-pub(super) fn explain_attempt(error: RedisError, client: Option<&Client>) -> StoreError {
-    let cause = |error| match client {
-        Some(client) => redact::cause_of_connecting(error, client),
-        None => redact::cause(error),
-    };
+/// Of an attempt to connect, on which these secrets were sent, as far as it came to that.
+pub(super) fn explain_attempt(error: RedisError, secrets: &Secrets) -> StoreError {
+    let cause = |error| redact::cause_of_connecting(error, secrets);
     if is_refused(&error) {
         let code = code(&error).unwrap_or_default();
         let refused = StoreError::new("redis refused the connection").caused_by(cause(error));
@@ -187,7 +184,8 @@ fn is_outage(code: &str) -> bool {
     CODES.contains(&code)
 }
 
-fn is_refused(error: &RedisError) -> bool {
+/// Whether it is a server's answer.
+pub(super) fn is_refused(error: &RedisError) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed

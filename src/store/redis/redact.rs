@@ -5,10 +5,15 @@
 
 use std::error::Error as StdError;
 
-use redis::{Client, RedisError};
+use redis::{RedisConnectionInfo, RedisError};
+
+use super::failure::is_refused;
 
 /// What stands between the name of a command that a server does not know, and its arguments.
 const QUOTED: &str = ", with args beginning with";
+
+/// What is told in any case of who is refused.
+const TOLD: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
 
 type Cause = Box<dyn StdError + Send + Sync>;
 
@@ -21,18 +26,45 @@ pub(super) fn cause(error: RedisError) -> Cause {
     }
 }
 
-/// The same, of an error while a connection is made: whatever it says, not the password.
-pub(super) fn cause_of_connecting(error: RedisError, client: &Client) -> Cause {
-    let password = client.get_connection_info().redis_settings().password();
-    let says = |error: &RedisError, it: &str| format!("{error} {error:?}").contains(it);
-    match password.filter(|it| !it.is_empty()) {
-        Some(password) if says(&error, password) => match cause(error) {
-            cause if format!("{cause} {cause:?}").contains(password) => {
-                "the server's answer quotes the password".into()
+/// What nobody is to be told.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Secrets {
+    These(Vec<String>),
+    /// There may be some, in what does not show them.
+    #[default]
+    Unknown,
+}
+
+impl Secrets {
+    /// Of all who connect with these.
+    pub(super) fn of<'a>(all: impl IntoIterator<Item = &'a RedisConnectionInfo>) -> Self {
+        let passwords = all.into_iter().filter_map(RedisConnectionInfo::password);
+        let passwords = passwords.filter(|it| !it.is_empty());
+        Self::These(passwords.map(str::to_owned).collect())
+    }
+
+    /// Whether this may quote one of them.
+    fn may_be_in(&self, cause: &Cause) -> bool {
+        match self {
+            Self::These(secrets) => {
+                let text = format!("{cause} {cause:?}");
+                secrets.iter().any(|it| text.contains(it))
             }
-            cause => cause,
-        },
-        _ => cause(error),
+            // What is wrong with a connection quotes nothing.
+            Self::Unknown => cause.downcast_ref().is_none_or(is_refused),
+        }
+    }
+}
+
+/// The same, of an error while a connection is made on which these were sent: whatever it says, not them.
+pub(super) fn cause_of_connecting(error: RedisError, secrets: &Secrets) -> Cause {
+    let code = TOLD.iter().find(|it| error.code() == Some(it));
+    let code = code.unwrap_or(&"an error");
+    match cause(error) {
+        cause if secrets.may_be_in(&cause) => {
+            format!("the server answered with {code}, and may quote a password").into()
+        }
+        cause => cause,
     }
 }
 
@@ -49,13 +81,8 @@ mod tests {
         RedisError::from((kind, "An error was signalled by the server", detail.into()))
     }
 
-    fn client() -> Client {
-        let info = redis::RedisConnectionInfo::default().set_password(SECRET);
-        let address = redis::ConnectionAddr::Tcp("localhost".into(), 6379);
-        let info = redis::IntoConnectionInfo::into_connection_info(address)
-            .unwrap()
-            .set_redis_settings(info);
-        Client::open(info).unwrap()
+    fn secrets() -> Secrets {
+        Secrets::of([&RedisConnectionInfo::default().set_password(SECRET)])
     }
 
     #[test]
@@ -64,7 +91,7 @@ mod tests {
             format!("unknown command 'HELLO', with args beginning with: '3' 'AUTH' '{SECRET}' ");
         for cause in [
             cause(error(&detail)),
-            cause_of_connecting(error(&detail), &client()),
+            cause_of_connecting(error(&detail), &secrets()),
         ] {
             let text = format!("{cause} {cause:?}");
             assert!(text.contains("unknown command 'HELLO'"), "{text}");
@@ -75,14 +102,24 @@ mod tests {
     #[test]
     fn a_password_is_not_told_in_other_words_either() {
         let detail = format!("what is {SECRET}?");
-        let cause = cause_of_connecting(error(&detail), &client());
+        let cause = cause_of_connecting(error(&detail), &secrets());
         assert!(!format!("{cause} {cause:?}").contains(SECRET));
+    }
+
+    #[test]
+    fn where_secrets_are_unknown_a_server_is_not_quoted() {
+        let quoting = format!("what is {SECRET}?");
+        let cause = cause_of_connecting(error(&quoting), &Secrets::Unknown);
+        assert!(!format!("{cause} {cause:?}").contains(SECRET));
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let cause = cause_of_connecting(refused.into(), &Secrets::Unknown);
+        assert!(cause.is::<RedisError>(), "{cause:?}");
     }
 
     #[test]
     fn all_else_is_told() {
         for detail in ["DB index is out of range", ""] {
-            let cause = cause_of_connecting(error(detail), &client());
+            let cause = cause_of_connecting(error(detail), &secrets());
             assert!(cause.is::<RedisError>() && cause.to_string().contains(detail));
         }
     }

@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 
 use super::connect::{home, info, tcp_settings};
 use super::link::Link;
+use super::redact::Secrets;
 use super::source::Source;
 use super::{RedisStore, tls};
 use crate::store::StoreError;
@@ -45,12 +46,21 @@ impl RedisStore {
         let sentinels = sentinels.into_iter().map(|url| info(url.as_ref()));
         let sentinels: Vec<_> = sentinels.collect::<Result<_, _>>()?;
         let is_url = primary.contains("://");
-        let (name, node) = if is_url {
-            named(&info(primary)?)?
+        let (name, node, settings) = if is_url {
+            let info = info(primary)?;
+            let (name, node) = named(&info)?;
+            (name, node, Some(info.redis_settings().clone()))
         } else {
-            (primary.to_owned(), SentinelNodeConnectionInfo::default())
+            let node = SentinelNodeConnectionInfo::default();
+            (primary.to_owned(), node, None)
         };
         let node = node.set_tcp_settings(tcp_settings());
+        let secrets = Secrets::of(
+            sentinels
+                .iter()
+                .map(|it| it.redis_settings())
+                .chain(&settings),
+        );
         let role = SentinelServerType::Master;
         let client = SentinelClient::build(sentinels, name, Some(node), role);
         // What is wrong is no secret here, as the URLs are read already.
@@ -58,7 +68,7 @@ impl RedisStore {
             let invalid = StoreError::new("these are no sentinels to ask");
             invalid.caused_by(error).no_outage()
         })?;
-        Self::connect_sentinel_with(client).await
+        Self::connect_to(client, secrets).await
     }
 
     /// The same, by a client that you have made, for certificates of your own. It has to ask for the primary,
@@ -66,11 +76,16 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// As for [`connect_sentinel`](Self::connect_sentinel).
+    /// As for [`connect_sentinel`](Self::connect_sentinel). What a server answers is not quoted, as the client does
+    /// not show which passwords it sends.
     pub async fn connect_sentinel_with(client: SentinelClient) -> Result<Self, StoreError> {
+        Self::connect_to(client, Secrets::Unknown).await
+    }
+
+    async fn connect_to(client: SentinelClient, secrets: Secrets) -> Result<Self, StoreError> {
         tls::prepare_any();
-        let sentinels = Sentinels(Mutex::new(client));
-        let link = Link::connect(home()?, sentinels).await?;
+        let client = Mutex::new(client);
+        let link = Link::connect(home()?, Sentinels { client, secrets }).await?;
         Ok(Self::to(link).await)
     }
 }
@@ -94,11 +109,19 @@ fn named(info: &ConnectionInfo) -> Result<(String, SentinelNodeConnectionInfo), 
 }
 
 /// Asks the sentinels each time.
-struct Sentinels(Mutex<SentinelClient>);
+struct Sentinels {
+    client: Mutex<SentinelClient>,
+    /// Theirs, and those of the servers that they name.
+    secrets: Secrets,
+}
 
 impl Source for Sentinels {
     fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
-        async { self.0.lock().await.async_get_client().await }.boxed()
+        async { self.client.lock().await.async_get_client().await }.boxed()
+    }
+
+    fn secrets(&self) -> Secrets {
+        self.secrets.clone()
     }
 
     /// First a sentinel, then whoever it names, and that one again.

@@ -8,12 +8,16 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisResult};
 
 use super::failure::explain_attempt;
+use super::redact::Secrets;
 use crate::store::StoreError;
 
 /// Knows which server to connect to.
 pub(super) trait Source: Send + Sync {
     /// A client of that server, as of now. Host names are resolved only when it connects.
     fn client(&self) -> BoxFuture<'_, RedisResult<Client>>;
+
+    /// What is sent on the way to such a client, and afterwards by it.
+    fn secrets(&self) -> Secrets;
 
     /// How long it may take to connect.
     fn patience(&self) -> Duration {
@@ -25,11 +29,19 @@ impl Source for ConnectionInfo {
     fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
         ready(Client::open(self.clone())).boxed()
     }
+
+    fn secrets(&self) -> Secrets {
+        Secrets::of([self.redis_settings()])
+    }
 }
 
 impl Source for Client {
     fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
         ready(Ok(self.clone())).boxed()
+    }
+
+    fn secrets(&self) -> Secrets {
+        self.get_connection_info().secrets()
     }
 }
 
@@ -39,8 +51,8 @@ pub(super) async fn connect(source: &dyn Source) -> Result<MultiplexedConnection
         .set_connection_timeout(None)
         .set_response_timeout(None);
     let client = source.client().await;
-    let client = client.map_err(|error| explain_attempt(error, None))?;
+    let client = client.map_err(|error| explain_attempt(error, &source.secrets()))?;
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    let explain = |error| explain_attempt(error, Some(&client));
+    let explain = |error| explain_attempt(error, &client.secrets());
     connecting.await.map_err(explain)
 }
