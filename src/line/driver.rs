@@ -87,7 +87,7 @@ impl Driver {
             if let Some(error) = epoch.known_outage(key) {
                 // What would be given back stays reserved until its time has passed.
                 state.queue.give_up_if_deaf(now, wakes);
-                state.queue.take_surplus();
+                state.queue.surplus.clear();
                 state.queue.looks(now, is_told, false);
                 state
                     .queue

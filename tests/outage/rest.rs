@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_throttle::{Limiter, Outage, Quota};
 
@@ -54,4 +55,23 @@ async fn whoever_waits_after_a_pause_waits_for_the_store_too() {
     assert!(!waiting.is_finished());
     store.switch(Mode::Works);
     waiting.await.expect("no panic").expect("a slot");
+}
+
+/// More than one call gives back.
+#[tokio::test(start_paused = true)]
+async fn a_line_that_all_have_left_is_closed_while_the_store_is_out() {
+    let store = Switched::default();
+    let limiter = exhausted(&store, Outage::Deny).await;
+    let mut waiting = JoinSet::new();
+    for _ in 0..5_000 {
+        waiting.spawn(limiter.acquire("a"));
+    }
+    sleep(Duration::from_secs(1)).await;
+    store.switch(Mode::Refuses);
+    assert_out(limiter.try_acquire("b").await);
+    waiting.shutdown().await;
+    sleep(Duration::from_secs(30)).await;
+    let (checks, _) = store.asked();
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!((limiter.lines(), store.asked().0), (0, checks));
 }

@@ -132,8 +132,7 @@ impl Process {
         self.queue.advance(at.now, &mut wakes);
         self.queue.looks_again = false;
         if self.out.is_some() {
-            let surplus = self.queue.take_surplus();
-            self.forsaken.extend(surplus);
+            self.forsaken.append(&mut self.queue.surplus);
             let error = StoreError::new("out");
             self.queue.looks(at.now, true, false);
             self.queue.out(&error, false, at.now, &mut wakes);
