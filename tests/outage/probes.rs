@@ -5,10 +5,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::Outage;
+use tower_throttle::key::Key;
+use tower_throttle::store::Store as _;
+use tower_throttle::{Limiter, Outage, Quota, Recovery};
 
 use super::support::switched::{Mode, Switched};
-use super::{assert_out, limiter};
+use super::{LIMIT, WINDOW, assert_out, limiter};
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_out_is_asked_for_one_sign_of_life_per_interval() {
@@ -82,6 +84,48 @@ async fn health_tells_since_when_and_why() {
     store.switch(Mode::Works);
     limiter.acquire("a").await.expect("the store is back");
     assert!(!limiter.health().is_out());
+}
+
+/// A process that is about to say that keys are to rest, as the store has lost their state.
+#[tokio::test(start_paused = true)]
+async fn whoever_has_a_loss_to_tell_waits_for_the_store_as_all_do() {
+    const KEYS: u64 = 100;
+    for ends in [true, false] {
+        let store = Switched::default();
+        let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+        let builder = builder.store(store.clone()).recovery(Recovery::Strict);
+        let limiter = builder.build().expect("a valid policy");
+        let all =
+            || join_all((0..KEYS).map(|key| limiter.try_acquire(key.to_string()).into_future()));
+        all().await;
+        for key in 0..KEYS {
+            let key = Key::from(key.to_string());
+            let reset = store.reset(&key, &limiter.policy());
+            reset.await.expect("it forgets");
+        }
+        let asking = tokio::spawn(all());
+        // The answers are under way, and what is said next fails.
+        sleep(Duration::from_micros(500)).await;
+        store.switch(Mode::Refuses);
+        asking.await.expect("no panic");
+        sleep(Duration::from_secs(1)).await;
+        let before = store.asked();
+        sleep(Duration::from_secs(20)).await;
+        let after = store.asked();
+        assert_eq!(after.1, before.1, "only signs of life are asked for");
+        assert!((10..50).contains(&(after.0 - before.0)), "{after:?}");
+        if ends {
+            drop(limiter);
+            sleep(Duration::from_secs(2)).await;
+            let ended = store.asked();
+            sleep(Duration::from_secs(20)).await;
+            assert_eq!(store.asked(), ended);
+        } else {
+            store.switch(Mode::Works);
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(store.asked().1, after.1 + KEYS, "each is told of once");
+        }
+    }
 }
 
 /// Where the runtime shuts down in which somebody asks for signs of life, those who wait in another do.
