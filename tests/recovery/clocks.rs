@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::load::Load;
 use super::support::redis_server::{RedisServer, redis_6_2};
-use super::{LIMIT, MAX_WAIT, WINDOW, strict};
+use super::{LIMIT, MAX_WAIT, REST, WINDOW, strict};
 
 /// A server whose clock is `libfaketime`'s: that takes one which does without jemalloc, as this one does.
 struct Settable {

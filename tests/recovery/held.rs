@@ -9,6 +9,7 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota, Recovery};
 
 use super::grown;
+use super::support::proxy::Proxy;
 use super::support::redis_server::RedisServer;
 
 const LIMIT: u32 = 2;
@@ -75,6 +76,53 @@ async fn holds(user: &str, lose: impl FnOnce(&RedisServer)) -> usize {
 #[tokio::test]
 async fn somebody_else_finds_the_store_empty() {
     holds("", |server| server.command(&["FLUSHALL"])).await;
+}
+
+/// It would have told the others.
+#[tokio::test]
+async fn somebody_finds_the_store_empty_whose_answer_is_lost() {
+    let server = grown();
+    let proxy = Proxy::start(server.port());
+    let quota = Quota::new(LIMIT, WINDOW);
+    let (holder, finder) = (
+        limiter(&server.url(), quota).await,
+        limiter(&proxy.url(), quota).await,
+    );
+    let start = Instant::now();
+    let held = wait(&holder, 32, start);
+    sleep(WINDOW * 4).await;
+    proxy.cut_reply(b"{a}", 1);
+    server.command::<()>(&["FLUSHALL"]);
+    let came = wait(&finder, 8, start);
+    let mut history = History::new();
+    for callers in [held, came] {
+        history.extend(callers.join_all().await.into_iter().flatten());
+    }
+    assert_eq!(proxy.cut_replies(), 1);
+    history.assert_at_most(LIMIT.into(), WINDOW);
+}
+
+/// Nothing departs by what is not told; and that says why.
+#[tokio::test]
+async fn somebody_finds_the_store_empty_who_may_not_tell() {
+    let server = grown();
+    let user = [
+        "ACL", "SETUSER", "user", "on", ">pw", "~*", "&*", "+@all", "-publish",
+    ];
+    server.command::<()>(&user);
+    let quota = Quota::new(LIMIT, WINDOW);
+    let url = format!("redis://user:pw@127.0.0.1:{}/", server.port());
+    let (holder, finder) = (
+        limiter(&server.url(), quota).await,
+        limiter(&url, quota).await,
+    );
+    let _held = wait(&holder, 16, Instant::now());
+    sleep(WINDOW).await;
+    server.command::<()>(&["FLUSHALL"]);
+    let error = finder.acquire("a").await.expect_err("it cannot tell");
+    assert!(error.is_store(), "{error}");
+    let text = format!("{:?}", std::error::Error::source(&error));
+    assert!(text.contains("PUBLISH"), "{text}");
 }
 
 /// Its subscription comes back, but tells nothing of what was said meanwhile; and its tests fail.
