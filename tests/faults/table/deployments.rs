@@ -16,24 +16,32 @@ pub(super) const FAULTS: &[Fault] = &[
         most: |_| Some(LIMIT),
         ..SENTINELS
     },
+    CLUSTER,
     Fault {
-        name: "cluster failover",
-        stage: Stage::cluster,
-        connect: |urls| Box::pin(async move { RedisStore::connect_cluster(urls.split(',')).await }),
-        inject: |stage| {
-            let cluster = stage.cluster.as_mut().expect("the stage has one");
-            let primary = cluster.primary_of("throttle:{key-0}:");
-            cluster.servers[primary].kill9();
-            stage.killed = Some(primary);
-        },
-        heal: |stage| {
-            let cluster = stage.cluster.as_ref().expect("the stage has one");
-            let killed = stage.killed.expect("it was injected");
-            cluster.fails_over("throttle:{key-0}:", killed);
-        },
-        ..Fault::FORGETS
+        name: "cluster failover, strict",
+        limiter: be_strict,
+        most: |_| Some(LIMIT),
+        ..CLUSTER
     },
 ];
+
+const CLUSTER: Fault = Fault {
+    name: "cluster failover",
+    stage: Stage::cluster,
+    connect: |urls| Box::pin(async move { RedisStore::connect_cluster(urls.split(',')).await }),
+    inject: |stage| {
+        let cluster = stage.cluster.as_mut().expect("the stage has one");
+        let primary = cluster.primary_of("throttle:{key-0}:");
+        cluster.servers[primary].kill9();
+        stage.killed = Some(primary);
+    },
+    heal: |stage| {
+        let cluster = stage.cluster.as_ref().expect("the stage has one");
+        let killed = stage.killed.expect("it was injected");
+        cluster.fails_over("throttle:{key-0}:", killed);
+    },
+    ..Fault::FORGETS
+};
 
 const SENTINELS: Fault = Fault {
     name: "sentinel failover",

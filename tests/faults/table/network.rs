@@ -108,7 +108,7 @@ fn wait_for_connections(stage: &Stage) {
 }
 
 /// One after the other by each of the proxies, of commands that take slots.
-fn cut_replies(stage: &mut Stage, command: &[u8]) {
+pub(super) fn cut_replies(stage: &mut Stage, command: &[u8]) {
     let cut: Vec<_> = stage.proxies.iter().map(Proxy::cut_replies).collect();
     for (before, after) in CUT_AFTER.into_iter().enumerate() {
         let proxies = stage.proxies.iter();

@@ -2,7 +2,7 @@
 
 use tower_throttle::{LimiterBuilder, Recovery};
 
-use super::{memory, server};
+use super::{memory, network, server};
 use crate::fault::Fault;
 use crate::load::LIMIT;
 use crate::stage::Stage;
@@ -12,6 +12,13 @@ pub(super) const FAULTS: &[Fault] = &[
     strict("DEL, strict", memory::DEL),
     strict("eviction, strict", memory::EVICTION),
     strict("kill -9, back empty, strict", server::BACK_EMPTY),
+    Fault {
+        inject: |stage| {
+            (memory::FLUSHALL.inject)(stage);
+            network::cut_replies(stage, b"EVALSHA");
+        },
+        ..strict("FLUSHALL, replies cut off, strict", memory::FLUSHALL)
+    },
 ];
 
 const fn strict(name: &'static str, fault: Fault) -> Fault {
