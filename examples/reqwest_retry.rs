@@ -1,0 +1,129 @@
+//! Retries that keep to the limit: each attempt counts, and waits for as long as the answer before it said.
+//!
+//! ```sh
+//! cargo run --example reqwest_retry
+//! ```
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::response::IntoResponse as _;
+use futures_util::future::try_join_all;
+use http::StatusCode;
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
+use reqwest_retry::policies::ExponentialBackoff;
+use reqwest_retry::{RetryError, RetryTransientMiddleware};
+use tokio::net::TcpListener;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Algorithm, Limiter, Quota, ThrottleMiddleware};
+
+const LIMIT: u32 = 10;
+
+fn client() -> anyhow::Result<ClientWithMiddleware> {
+    let limiter = Limiter::builder()
+        .quota(Quota::per_second(LIMIT).algorithm(Algorithm::Spacing))
+        .buffer(Duration::from_millis(50))
+        // Who would have to wait longer, in line or because the upstream says so, fails at once.
+        .max_wait(Duration::from_secs(20))
+        .build()?;
+    // When the next attempt departs is for the limiter to say. This comes on top, so it is short.
+    let backoff = ExponentialBackoff::builder()
+        .retry_bounds(Duration::from_millis(10), Duration::from_millis(100))
+        .build_with_max_retries(3);
+    // The upstream is on this machine, whatever proxy the environment names.
+    let plain = reqwest::Client::builder().no_proxy().build()?;
+    Ok(ClientBuilder::new(plain)
+        // First, so outside: it sends every attempt through all that follows.
+        .with(RetryTransientMiddleware::new_with_policy(backoff))
+        // Last, next to the client: it sees every attempt, and what each is answered.
+        .with(ThrottleMiddleware::new(limiter))
+        .build())
+}
+
+/// Why the limiter refused a request, if it did: the retry has wrapped that in an error of its own.
+fn refusal(error: &reqwest_middleware::Error) -> Option<&tower_throttle::Error> {
+    let reqwest_middleware::Error::Middleware(error) = error else {
+        return None;
+    };
+    match error.downcast_ref() {
+        Some(RetryError::Error(err) | RetryError::WithRetries { err, .. }) => refusal(err),
+        None => error.downcast_ref(),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let arrivals = Arc::default();
+    let url = upstream(&arrivals).await?;
+    let client = client()?;
+
+    println!("12 requests at once, where some attempts fail:");
+    let requests = (0..12).map(async |_| {
+        let response = client.get(&url).send().await?;
+        anyhow::Ok(response.error_for_status()?)
+    });
+    try_join_all(requests).await?;
+    check(&arrivals.lock().expect("no panic while recording"))?;
+
+    println!("and one more, when the upstream wants to be left alone for ten minutes:");
+    let error = client.get(&url).send().await.err();
+    let refusal = error.as_ref().and_then(refusal);
+    let refusal = refusal.filter(|refusal| refusal.is_limited());
+    println!("{}", refusal.context("it was not refused")?);
+    Ok(())
+}
+
+/// What is answered to each request that arrives, and for how many seconds the upstream wants no other.
+fn answer(number: usize) -> (StatusCode, Option<u64>) {
+    match number {
+        4 => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
+        8 => (StatusCode::BAD_GATEWAY, None),
+        11 => (StatusCode::TOO_MANY_REQUESTS, Some(1)),
+        16.. => (StatusCode::TOO_MANY_REQUESTS, Some(600)),
+        _ => (StatusCode::OK, None),
+    }
+}
+
+/// A server on this machine that records when requests arrive.
+async fn upstream(arrivals: &Arc<Mutex<Vec<Duration>>>) -> anyhow::Result<String> {
+    let (start, arrivals) = (Instant::now(), arrivals.clone());
+    let app = Router::new().fallback(async move || {
+        let mut arrivals = arrivals.lock().expect("no panic while recording");
+        let at = start.elapsed();
+        arrivals.push(at);
+        let (status, pause) = answer(arrivals.len());
+        let said = pause.map_or_else(String::new, |it| format!(", retry after {it} s"));
+        println!("{:>6.2} s  {status}{said}", at.as_secs_f64());
+        match pause {
+            Some(pause) => (status, [("retry-after", pause.to_string())]).into_response(),
+            None => status.into_response(),
+        }
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/", listener.local_addr()?);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok(url)
+}
+
+fn check(arrivals: &[Duration]) -> anyhow::Result<()> {
+    let history: History = arrivals.iter().copied().collect();
+    let second = Duration::from_secs(1);
+    let most = history.most_in_any(second);
+    println!("most in any {second:?} window, all attempts counted: {most} (limit {LIMIT})");
+    anyhow::ensure!(
+        most <= u64::from(LIMIT),
+        "more arrived than the limit allows"
+    );
+    for (number, &at) in (1..).zip(arrivals) {
+        if let (_, Some(pause)) = answer(number) {
+            // What was under way already has arrived in its first half.
+            let pause = Duration::from_secs(pause);
+            let second_half = (at + pause / 2)..(at + pause);
+            let disturbed = arrivals.iter().any(|at| second_half.contains(at));
+            anyhow::ensure!(!disturbed, "the pause after request {number} was not kept");
+        }
+    }
+    Ok(())
+}
