@@ -69,7 +69,7 @@ async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
         .key(key::client_ip())
         .inbound();
     // Each route has one for all clients together.
-    let by_route = ThrottleLayer::new(limiter("route", "8/s")?)
+    let by_route = ThrottleLayer::new(limiter("route", "8/10s")?)
         .key(key::matched_path())
         .inbound();
     // A login that succeeds costs nothing; who fails too often is told so in plain text.
@@ -108,27 +108,33 @@ async fn login(Path(password): Path<String>) -> StatusCode {
 async fn demonstrate(server: &str) -> anyhow::Result<()> {
     // The server is on this machine, whatever proxy the environment names.
     let client = reqwest::Client::builder().no_proxy().build()?;
-    println!("Ten users, where a route has 8 per second:");
+    println!("Ten users, where a route has 8 per ten seconds:");
+    let mut answers = Vec::new();
     for id in 1..=10 {
-        show(client.get(format!("{server}/users/{id}"))).await?;
+        answers.push(show(client.get(format!("{server}/users/{id}"))).await?);
     }
+    let expected = [200, 200, 200, 200, 200, 200, 200, 200, 429, 429];
+    anyhow::ensure!(answers == expected, "the answers were {answers:?}");
+
     println!("Logins, where an address has 3 failures per hour:");
-    for password in [
-        "opensesame",
-        "sesame",
-        "barley",
-        "opensesame",
-        "wheat",
-        "opensesame",
+    for (password, expected) in [
+        ("opensesame", 204),
+        ("sesame", 401),
+        ("barley", 401),
+        ("opensesame", 204),
+        ("wheat", 401),
+        ("opensesame", 429),
     ] {
-        show(client.post(format!("{server}/login/{password}"))).await?;
+        let answer = show(client.post(format!("{server}/login/{password}"))).await?;
+        anyhow::ensure!(answer == expected, "the answer was {answer}");
     }
     Ok(())
 }
 
-async fn show(request: reqwest::RequestBuilder) -> anyhow::Result<()> {
+async fn show(request: reqwest::RequestBuilder) -> anyhow::Result<u16> {
     let response = request.send().await?;
-    println!("{} {}", response.status().as_u16(), response.url().path());
+    let status = response.status().as_u16();
+    println!("{status} {}", response.url().path());
     for name in ["ratelimit-policy", "ratelimit", "retry-after"] {
         for value in response.headers().get_all(name) {
             println!("  {name}: {}", value.to_str()?);
@@ -138,5 +144,5 @@ async fn show(request: reqwest::RequestBuilder) -> anyhow::Result<()> {
     if !body.is_empty() {
         println!("  {}", body.trim_end());
     }
-    Ok(())
+    Ok(status)
 }
