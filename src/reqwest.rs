@@ -81,6 +81,38 @@ use crate::limiter::Limiter;
 /// }
 /// # }
 /// ```
+///
+/// A retry outside wraps it once more, and shows it to nobody who follows the sources of an error. With
+/// `reqwest-retry`:
+///
+/// ```
+/// use reqwest_retry::RetryError;
+///
+/// fn refusal(error: &reqwest_middleware::Error) -> Option<&tower_throttle::Error> {
+///     let reqwest_middleware::Error::Middleware(error) = error else {
+///         return None;
+///     };
+///     match error.downcast_ref() {
+///         Some(RetryError::Error(err) | RetryError::WithRetries { err, .. }) => refusal(err),
+///         None => error.downcast_ref(),
+///     }
+/// }
+/// # use reqwest_retry::{RetryTransientMiddleware, policies::ExponentialBackoff};
+/// # use tower_throttle::{Limiter, Quota, ThrottleMiddleware, key::Extracted};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> anyhow::Result<()> {
+/// # let limiter = Limiter::builder().quota(Quota::per_second(1)).build()?;
+/// # let no_key = |_: &reqwest::Request| Extracted::Refused("for the test".into());
+/// # let retry = ExponentialBackoff::builder().build_with_max_retries(1);
+/// # let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new())
+/// #     .with(RetryTransientMiddleware::new_with_policy(retry))
+/// #     .with(ThrottleMiddleware::new(limiter).key(no_key))
+/// #     .build();
+/// # let error = client.get("http://localhost/").send().await.unwrap_err();
+/// # assert!(refusal(&error).unwrap().is_missing_key());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ThrottleMiddleware {
     limiter: Limiter,

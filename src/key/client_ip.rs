@@ -35,7 +35,8 @@ mod tests;
 ///
 /// - `ConnectInfo<SocketAddr>` of axum, with the feature `axum`. Serve the router by
 ///   `into_make_service_with_connect_info::<SocketAddr>()` for that; in tests, `MockConnectInfo` will do.
-/// - A [`SocketAddr`](std::net::SocketAddr) or an [`IpAddr`], for any other server.
+/// - A [`SocketAddr`](std::net::SocketAddr) or an [`IpAddr`], for any other server. With tonic, which leaves a
+///   `TcpConnectInfo`, let a layer outside add what its `remote_addr` says.
 ///
 /// Without any of them the request is refused, unless [`or_exempt`](ClientIp::or_exempt) or
 /// [`or`](ClientIp::or) says otherwise. On a Unix socket peers have no address: have a layer add an

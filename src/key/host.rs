@@ -19,6 +19,7 @@ use super::{Extracted, Key, KeyExtractor, RequestHead};
 ///
 /// A host that is malformed or longer than 255 bytes, and a second `Host` header, count as no host.
 /// A request without a host is refused unless [`or_exempt`](Host::or_exempt) says otherwise.
+/// Those of a tonic client have none unless the client is made `with_origin`: the channel adds it later.
 ///
 /// ```
 /// use tower_throttle::key::{self, Extracted, KeyExtractor};

@@ -49,6 +49,10 @@ use crate::limiter::Limiter;
 /// service is ready, the request asks for another one, with the place in the line that it had; if it
 /// has to wait, it lets go of the service, but if that happens to it once more, it keeps the service
 /// ready, as it might never depart otherwise.
+///
+/// So where more may depart at once than a limit on concurrency lets through, some slots go unused, and requests
+/// overtake others that could not use theirs. Let them depart evenly there, by
+/// [`Spacing`](crate::Algorithm::Spacing).
 #[derive(Debug, Clone)]
 pub struct ThrottleLayer<K = Host, R = InExtensions, F = Headers> {
     limiter: Limiter,
