@@ -8,8 +8,11 @@ use tokio::time::Instant;
 
 use crate::store::DRIFT;
 
+/// By what part of the time a clock may be slewed, 500 parts per million at the utmost: then nobody has set it.
+const SLEWING: i64 = 2_000;
+
 /// For how long an answer says something about the clock, at least; twice as long at most. A clock
-/// that is slewed, by 500 parts per million at the utmost, is off by some milliseconds then.
+/// that is slewed is off by some milliseconds then.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// How far the store's clock is ahead of the local one.
@@ -80,7 +83,7 @@ pub(crate) struct Offset {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
     pub(crate) offset: Offset,
-    /// By how much that is beyond what was known before.
+    /// By how much that is beyond what was known before, and what slewing explains.
     pub(crate) gap: Duration,
     /// Whether it is another than was read so far: the store may be another, too.
     pub(crate) is_other: bool,
@@ -121,7 +124,7 @@ impl StoreClock {
         *last = reading.server;
         let known = servers.entry(reading.server).or_default();
         let expected = known.current;
-        let expected = expected.map(|it| it.offset.aged(it.updated, received));
+        let expected = expected.map(|it| it.offset.slewed(it.updated, received));
         let gap = expected.map_or(Duration::ZERO, |expected| call.gap(expected));
         let is_other = expected.is_some() && known.connection != reading.connection;
         if is_other || expected.is_none() || reading.connection == UNTOLD {
@@ -250,11 +253,20 @@ impl Offset {
 
     /// What was known then, now that the clocks may have drifted apart.
     fn aged(self, then: Instant, now: Instant) -> Self {
-        let time = signed_nanos(now.saturating_duration_since(then));
-        let drift = time / DRIFT.cast_signed() + 1;
+        self.widened(then, now, DRIFT.cast_signed())
+    }
+
+    /// The same, if somebody may have slewed one of them meanwhile.
+    fn slewed(self, then: Instant, now: Instant) -> Self {
+        self.widened(then, now, SLEWING)
+    }
+
+    /// By a part of the time.
+    fn widened(self, then: Instant, now: Instant, part: i64) -> Self {
+        let by = signed_nanos(now.saturating_duration_since(then)) / part + 1;
         Self {
-            least: self.least - drift,
-            most: self.most + drift,
+            least: self.least - by,
+            most: self.most + by,
             ..self
         }
     }
@@ -365,6 +377,36 @@ mod tests {
         // On another connection as well, but not of another server.
         assert!((498..=502).contains(&gap(300, 301, says(950), 0, 1)));
         assert_eq!(gap(400, 401, says(5_000), 1, 2), 0);
+    }
+
+    /// What the clock shows so long after it was read, off by so much, in milliseconds.
+    fn gap_after(idle: u64, off: i64) -> Duration {
+        let clock = StoreClock::new();
+        let start = Instant::now();
+        clock.observe(after(start, 0), after(start, 1), says(1_000), on(0));
+        let now = says((1_000 + idle).saturating_add_signed(off));
+        let (sent, received) = (after(start, idle), after(start, idle + 1));
+        clock.observe(sent, received, now, on(0)).gap
+    }
+
+    #[test]
+    fn a_clock_that_drifts_or_is_slewed_was_not_set() {
+        for (idle, parts_per_million) in [(60_i64, 500), (600, 50), (1_800, 30), (86_400, 500)] {
+            let off = idle * parts_per_million / 1_000;
+            for off in [off, -off] {
+                let gap = gap_after(idle.cast_unsigned() * 1_000, off);
+                assert_eq!(gap, Duration::ZERO, "{off} ms after {idle} s");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_after_a_while_is_told_from_one_that_was_slewed() {
+        for off in [100, -100, 5_000, -5_000] {
+            let gap = gap_after(60_000, off).as_millis();
+            let beyond = u128::from(off.unsigned_abs()) - 30;
+            assert!((beyond - 2..=beyond).contains(&gap), "{off} ms: {gap}");
+        }
     }
 
     #[test]
