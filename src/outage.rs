@@ -39,8 +39,9 @@ pub use self::health::Health;
 pub enum Outage {
     /// Nothing departs: never more than the quotas allow. The default.
     ///
-    /// Requests wait for the store within their own bounds, those without for 5 s from when it is known to be out. Then, and at once where
-    /// they do not wait at all, they fail with an error that [says](crate::Error::is_store) so.
+    /// Requests wait for the store within their own bounds, those without for 5 s from when it is known to be out.
+    /// Then, and at once where they do not wait at all, they fail with an error that [says](crate::Error::is_store)
+    /// so.
     #[default]
     Deny,
     /// Everything departs at once, uncounted: for those who would rather exceed a limit than fail.

@@ -59,8 +59,8 @@ impl<'a> Reserve<'a> {
 
     /// What a store records a departure at `at` as, if it reserves it at `now`: later than the slot,
     /// or than the arrival of the answer, by the guard, the [`buffer`](Policy::buffer) and a 50,000th
-    /// of the wait, for the drift of clocks. The next departure counts from there. It may be recorded later than that: the limiter
-    /// then lets the request depart as much later.
+    /// of the wait, for the drift of clocks. The next departure counts from there. It may be recorded later than
+    /// that: the limiter then lets the request depart as much later.
     #[must_use]
     pub fn record(&self, at: u64, now: u64) -> u64 {
         self.terms().record(at, now)

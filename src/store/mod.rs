@@ -110,8 +110,8 @@ pub trait Store: Any + fmt::Debug + Send + Sync {
         0
     }
 
-    /// Forgets all that is recorded for a key under a policy, what was said of it included. Who holds slots keeps them; one that is
-    /// released later may be handed out again, as if it had been used.
+    /// Forgets all that is recorded for a key under a policy, what was said of it included. Who holds slots keeps
+    /// them; one that is released later may be handed out again, as if it had been used.
     ///
     /// # Errors
     ///
