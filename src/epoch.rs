@@ -304,15 +304,13 @@ impl Epoch {
         }
     }
 
-    /// This part of the store may be back: all who wait for it look. If it is, those who wait for what stood
-    /// in go back to its lines.
-    pub(crate) fn go_on(&self, part: u64, is_back: bool) {
-        let is_there = |key: &Key| self.store.part(key) == part;
-        self.lines.look_again(is_there);
-        if let Some(stand_in) = &self.stand_in
-            && is_back
-        {
-            stand_in.lines.evict(is_there);
+    /// The store may be back, or a part of it: all who wait for it look. Those for whom it is go back to its lines
+    /// from those of what stood in.
+    pub(crate) fn go_on(&self) {
+        self.lines.look_again();
+        if let Some(stand_in) = &self.stand_in {
+            let is_back = |key: &Key| self.known_outage(key).is_none();
+            stand_in.lines.evict(is_back);
         }
     }
 }

@@ -10,7 +10,7 @@ mod circuit;
 mod health;
 mod probe;
 
-pub(crate) use self::circuit::Circuit;
+pub(crate) use self::circuit::{Circuit, LONGEST_PAUSE};
 pub use self::health::Health;
 
 /// What becomes of requests while the store cannot answer.
@@ -20,6 +20,10 @@ pub use self::health::Health;
 /// while there are requests, one task asks for a [sign of life](crate::store::Store::check), at first at
 /// once and then after pauses that double from 50 ms to a second, each shortened at random by up to a half.
 /// With the first sign, all who wait go on. [`Limiter::health`](crate::Limiter::health) tells how it stands.
+///
+/// In a cluster, all that holds for each server and the keys that it holds: one that is out concerns no others, and
+/// has a task of its own. Who waits for a key that moves to another server goes on there: at once where all move, as
+/// in a failover, and within a second otherwise.
 ///
 /// Who holds a slot already departs in its time, whatever is set here; where
 /// [recovery](crate::Recovery::Strict) is strict, for 3 s.

@@ -11,6 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::ask::Asked;
 use super::held::Call;
 use super::{DriverState, Line, Lone};
+use crate::outage::LONGEST_PAUSE;
 use crate::recovery::Learnt;
 use crate::store::{Notice, Release, Reply, Reserve, Reserved, StoreError, Word};
 
@@ -77,14 +78,17 @@ impl Driver {
         let told = traces.and_then(|_| store.told_until());
         let is_looking = self.looking.is_some();
         let Line { key, epoch, .. } = &*self.line;
+        // The same throughout: the key may be in another a moment later.
+        let part = (!epoch.circuit.is_closed()).then(|| epoch.store.part(key));
         let (asked, (surplus, life), looks, alarm) = self.line.locked(|state, wakes| {
             let now = Instant::now();
             state.queue.assure(told);
             state.queue.advance(now, wakes);
             state.driver = DriverState::Asleep(cx.waker().clone());
             state.queue.looks_again = false;
+            state.queue.moves_at = None;
             // Under the lock, so that whoever finds that the store is back finds this line waiting for it.
-            if let Some(error) = epoch.known_outage(key) {
+            if let Some(error) = part.and_then(|part| epoch.circuit.error(part)) {
                 // What would be given back stays reserved until its time has passed.
                 state.queue.give_up_if_deaf(now, wakes);
                 state.queue.surplus.clear();
@@ -92,6 +96,9 @@ impl Driver {
                 state
                     .queue
                     .out(&error, epoch.stand_in.is_some(), now, wakes);
+                // Of several parts, another may hold the key by then, and nobody tells.
+                let is_one_of_several = part.is_some_and(|part| part != 0);
+                state.queue.moves_at = is_one_of_several.then(|| now + LONGEST_PAUSE);
                 return (None, (Vec::new(), 0), false, state.queue.plan());
             }
             let asked = state.queue.ask(now);
@@ -104,8 +111,8 @@ impl Driver {
             let surplus = (surplus, state.queue.life);
             (asked, surplus, looks, state.queue.plan())
         });
-        if !epoch.circuit.is_closed() {
-            epoch.see_to_probe(key);
+        if let Some(part) = part {
+            epoch.see_to_probe(part, key);
         }
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {

@@ -135,9 +135,9 @@ impl Lines {
         self.each(|_| true, |queue, _| queue.miss());
     }
 
-    /// The store may be back, for these keys.
-    pub(crate) fn look_again(&self, keys: impl Fn(&Key) -> bool) {
-        self.each(keys, |queue, _| queue.look_again());
+    /// The store may be back, or a part of it.
+    pub(crate) fn look_again(&self) {
+        self.each(|_| true, |queue, _| queue.look_again());
     }
 
     /// All who wait for these keys are to go elsewhere.

@@ -62,6 +62,8 @@ pub(crate) struct Queue {
     pub(super) out: Option<Out>,
     /// Whether that may be over.
     pub(super) looks_again: bool,
+    /// When to look whether the key is in another part of the store meanwhile.
+    pub(super) moves_at: Option<Instant>,
     /// Whether the store is to be put to the test, if it may have lost anything.
     pub(super) tests: bool,
     /// Whether recovery is strict: then nobody uses what is held who has not heard from the store for long; and
@@ -135,6 +137,7 @@ impl Queue {
             next_look: None,
             out: None,
             looks_again: false,
+            moves_at: None,
             tests: false,
             is_strict: false,
             assured: None,
@@ -369,6 +372,7 @@ impl Queue {
             self.next_test(),
             self.settling,
             self.next_to_give_up(),
+            self.moves_at,
         ];
         slot.into_iter().chain(others.into_iter().flatten()).min()
     }

@@ -12,8 +12,11 @@ use crate::backoff;
 use crate::store::StoreError;
 
 /// The longest pause after the second sign of life that was not given; it doubles with each.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// After how long a part is forgotten of which nobody wanted anything, as its keys may be in others by now.
+const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// A circuit breaker for each part of the store: once a call has failed, nobody asks until the store has
 /// given a sign of life, and if it fails those who ask then, not until the next.
@@ -24,6 +27,18 @@ pub(crate) struct Circuit {
     parts: Mutex<HashMap<u64, Out>>,
     /// How many signs of life any of them has given.
     signs_of_life: AtomicU64,
+    sweep: Mutex<Sweep>,
+}
+
+/// Whether all who wait are made to look again.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Sweep {
+    #[default]
+    Idle,
+    /// They have been, or are just now.
+    Done,
+    /// And are to be once more.
+    Again,
 }
 
 /// A part of the store that is out, or was until a moment ago.
@@ -83,11 +98,13 @@ impl Circuit {
     /// A call was answered, in a part of the store that was out until a moment ago.
     #[cold]
     pub(crate) fn answer(&self, part: u64) {
+        let now = Instant::now();
         let mut parts = self.parts.lock();
-        if parts.get(&part).is_some_and(|out| out.is_alive) {
-            parts.remove(&part);
-            self.is_open.store(!parts.is_empty(), Ordering::Release);
-        }
+        parts.retain(|&it, out| {
+            let is_answered = it == part && out.is_alive;
+            !is_answered && (out.is_probed || now < out.next + FORGOTTEN)
+        });
+        self.is_open.store(!parts.is_empty(), Ordering::Release);
     }
 
     /// How many there have been after which others were to ask.
@@ -137,6 +154,35 @@ impl Circuit {
             out.is_probed = false;
             self.signs_of_life.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// The key by which the part was asked is in another: who asks is to find out.
+    pub(super) fn forget(&self, part: u64) {
+        let mut parts = self.parts.lock();
+        parts.remove(&part);
+        self.is_open.store(!parts.is_empty(), Ordering::Release);
+        self.signs_of_life.fetch_add(1, Ordering::Release);
+    }
+
+    /// Who waits has to look again: whether to see to that. Who does so already does it once more, then.
+    pub(super) fn begin_sweep(&self) -> bool {
+        let mut sweep = self.sweep.lock();
+        let was_idle = *sweep == Sweep::Idle;
+        *sweep = if was_idle { Sweep::Done } else { Sweep::Again };
+        was_idle
+    }
+
+    /// Whether whoever sees to that is to do so once more.
+    pub(super) fn repeat_sweep(&self) -> bool {
+        let mut sweep = self.sweep.lock();
+        let is_again = *sweep == Sweep::Again;
+        *sweep = if is_again { Sweep::Done } else { Sweep::Idle };
+        is_again
+    }
+
+    /// Nobody sees to it any more.
+    pub(super) fn end_sweep(&self) {
+        *self.sweep.lock() = Sweep::Idle;
     }
 
     /// It has given none.
@@ -221,5 +267,23 @@ mod tests {
         // A late answer to a call from before does not end it.
         circuit.answer(1);
         assert!(circuit.error(1).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_that_no_key_is_in_any_more_is_forgotten() {
+        let circuit = Circuit::default();
+        circuit.fail(1, &error());
+        tokio::time::advance(FORGOTTEN).await;
+        circuit.answer(2);
+        assert!(circuit.is_closed());
+    }
+
+    #[test]
+    fn whoever_comes_back_during_a_sweep_is_served_by_the_next() {
+        let circuit = Circuit::default();
+        assert!(circuit.begin_sweep());
+        assert!(!circuit.begin_sweep() && !circuit.begin_sweep());
+        assert!(circuit.repeat_sweep());
+        assert!(!circuit.repeat_sweep() && circuit.begin_sweep());
     }
 }

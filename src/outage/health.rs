@@ -36,7 +36,7 @@ impl Health {
     }
 
     /// How many [parts](crate::store::Store::part) of the store are out, of those that were asked: at most 1,
-    /// but for a cluster, whose hash slots are its parts.
+    /// but for a cluster, whose servers are its parts, and slots that move from one to another.
     #[must_use]
     pub fn parts_out(&self) -> usize {
         self.parts_out

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
-use super::Circuit;
+use super::circuit::{Circuit, FIRST_PAUSE};
 use crate::epoch::Epoch;
 use crate::key::Key;
 use crate::store::{Store, StoreError};
@@ -15,14 +15,16 @@ impl Epoch {
     /// for signs of life.
     #[inline]
     pub(crate) fn outage(self: &Arc<Self>, key: &Key) -> Option<StoreError> {
-        let error = self.known_outage(key)?;
-        self.see_to_probe(key);
+        if self.circuit.is_closed() {
+            return None;
+        }
+        let part = self.store.part(key);
+        let error = self.circuit.error(part)?;
+        self.see_to_probe(part, key);
         Some(error)
     }
 
-    /// The same, but leaves it to the caller to [see to](Self::see_to_probe) the signs of life, as that must
-    /// not be done under the lock of a line: a runtime that shuts down drops the task then and there, and who
-    /// waits is told.
+    /// The same, but leaves it to the caller to [see to](Self::see_to_probe) the signs of life.
     #[inline]
     pub(crate) fn known_outage(&self, key: &Key) -> Option<StoreError> {
         if self.circuit.is_closed() {
@@ -42,17 +44,24 @@ impl Epoch {
             }
             Some(error) => {
                 if error.is_outage() {
-                    self.circuit.fail(self.store.part(key), error);
+                    let part = self.store.part(key);
+                    // What the part fails with that held the key before says nothing of the one that holds it now.
+                    if error.part().is_none_or(|it| it == part) {
+                        self.circuit.fail(part, error);
+                    }
                 }
                 error.is_outage()
             }
         }
     }
 
-    /// Sees to it that the part of the store that holds this key is asked for signs of life, if it is out.
+    /// Sees to it that this part of the store, which holds this key, is asked for signs of life, if it is out.
+    ///
+    /// Not under the lock of a line: a runtime that shuts down drops the task then and there, and who waits is
+    /// told. It is the part that whoever asks has found to be out: the key may be in another by now, and then the
+    /// task finds out.
     #[cold]
-    pub(crate) fn see_to_probe(self: &Arc<Self>, key: &Key) {
-        let part = self.store.part(key);
+    pub(crate) fn see_to_probe(self: &Arc<Self>, part: u64, key: &Key) {
         if let Ok(runtime) = Handle::try_current()
             && self.circuit.wants_probe(part)
         {
@@ -89,16 +98,23 @@ impl Probe {
                 // Whoever wanted something at this very moment looks again, by whatever drops this.
                 return;
             }
-            match self.store.check(&self.key).await {
-                Err(error) if error.is_outage() => self.circuit.keep_out(self.part, &error),
+            let answer = self.store.check(&self.key).await;
+            if self.store.part(&self.key) != self.part {
+                // Whatever has answered, or has not.
+                self.circuit.forget(self.part);
+            } else if let Err(error) = answer.as_ref()
+                && error.is_outage()
+            {
+                self.circuit.keep_out(self.part, error);
+                continue;
+            } else {
                 // What else is wrong, the next call is going to say.
-                Ok(()) | Err(_) => {
-                    self.is_done = true;
-                    self.circuit.revive(self.part);
-                    self.go_on();
-                    return;
-                }
+                self.circuit.revive(self.part);
             }
+            self.is_done = true;
+            let (circuit, epoch) = (self.circuit.clone(), self.epoch.clone());
+            drop(self);
+            return sweep(circuit, epoch).await;
         }
     }
 
@@ -108,14 +124,6 @@ impl Probe {
         let epoch = self.epoch.upgrade();
         epoch.is_some_and(|epoch| was_wanted || epoch.is_anybody_waiting())
     }
-
-    /// All who wait look again.
-    fn go_on(&self) {
-        if let Some(epoch) = self.epoch.upgrade() {
-            let is_back = self.circuit.error(self.part).is_none();
-            epoch.each(|epoch| epoch.go_on(self.part, is_back));
-        }
-    }
 }
 
 impl Drop for Probe {
@@ -123,7 +131,51 @@ impl Drop for Probe {
     fn drop(&mut self) {
         if !self.is_done {
             self.circuit.stop_probe(self.part);
-            self.go_on();
+            go_on(&self.epoch);
+        }
+    }
+}
+
+/// All who wait look again: those whose part is still out see to it that it is asked for signs of life, and sleep on.
+fn go_on(epoch: &Weak<Epoch>) {
+    if let Some(epoch) = epoch.upgrade() {
+        epoch.each(Epoch::go_on);
+    }
+}
+
+/// The same, at once, and after a pause once more for all parts that have come back meanwhile: what that costs does
+/// not grow with the number of parts.
+async fn sweep(circuit: Arc<Circuit>, epoch: Weak<Epoch>) {
+    if !circuit.begin_sweep() {
+        return;
+    }
+    let mut sweeping = Sweeping {
+        circuit,
+        epoch,
+        is_over: false,
+    };
+    loop {
+        go_on(&sweeping.epoch);
+        sleep(FIRST_PAUSE).await;
+        if !sweeping.circuit.repeat_sweep() {
+            sweeping.is_over = true;
+            return;
+        }
+    }
+}
+
+struct Sweeping {
+    circuit: Arc<Circuit>,
+    epoch: Weak<Epoch>,
+    is_over: bool,
+}
+
+impl Drop for Sweeping {
+    /// Should the runtime shut down: others may count on it.
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.circuit.end_sweep();
+            go_on(&self.epoch);
         }
     }
 }

@@ -12,6 +12,8 @@ pub struct StoreError {
     message: &'static str,
     unknown: bool,
     is_outage: bool,
+    /// Which part of the store was asked, if it is known.
+    part: Option<u64>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -24,6 +26,7 @@ impl StoreError {
             message,
             unknown: false,
             is_outage: true,
+            part: None,
             source: None,
         }
     }
@@ -48,6 +51,17 @@ impl StoreError {
     pub fn no_outage(mut self) -> Self {
         self.is_outage = false;
         self
+    }
+
+    /// The same error, of a call to this [part](crate::store::Store::part) of the store, for one whose keys move.
+    #[must_use]
+    pub fn of_part(mut self, part: u64) -> Self {
+        self.part = Some(part);
+        self
+    }
+
+    pub(crate) fn part(&self) -> Option<u64> {
+        self.part
     }
 
     /// Whether the store cannot answer anybody at present, as far as this call shows.

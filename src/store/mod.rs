@@ -104,8 +104,13 @@ pub trait Store: Any + fmt::Debug + Send + Sync {
         Reply::ready(Ok(()))
     }
 
-    /// Which part of the store holds this key: one part may be out while others answer. Default: there is
-    /// only one.
+    /// Which part of the store holds this key, such as which server: one part may be out while others answer, and is
+    /// asked for signs of life by a task of its own, so that there are to be few. Default: 0, as there is only one.
+    ///
+    /// A key may be in another part the next time. Then who waits for it looks again: at once if the key by which the
+    /// part is asked for signs of life has moved, as where all do, and within a second if not. The number of a part
+    /// that keys move from and to is not 0, and is not given to another. Errors say [which part](StoreError::of_part)
+    /// was asked, lest one that comes late is taken for one of the part that holds the key by then.
     fn part(&self, _key: &Key) -> u64 {
         0
     }

@@ -6,6 +6,7 @@ mod support;
 mod allow;
 mod deny;
 mod local;
+mod parts;
 mod probes;
 mod rest;
 

@@ -51,7 +51,7 @@ async fn many_keys_are_asked_for_at_once_wherever_they_are() {
         .iter()
         .map(|key| store.part(&Key::from(&**key)))
         .collect();
-    assert!(parts.len() > 500, "{} parts", parts.len());
+    assert_eq!(parts.len(), 3, "each server is a part");
     for _ in 0..2 {
         let permits = join_all(keys.iter().map(|key| bounded(limiter.acquire(&**key)))).await;
         for permit in permits {
@@ -217,12 +217,14 @@ async fn slots_that_move_are_followed() {
         let (from, to) = (cluster.primary_of(&key), cluster.primary_of(&other));
         let [from, to] = [from, to].map(|it| &cluster.servers[it]);
         bounded(limiter.acquire(&*key)).await.expect("a permit");
-        let slot = store.part(&Key::from(&*key)).to_string();
-        assert_eq!(
-            slot,
-            from.command::<u64>(&["CLUSTER", "KEYSLOT", &key])
-                .to_string()
-        );
+        let slot = from.command::<u64>(&["CLUSTER", "KEYSLOT", &key]);
+        let slot = slot.to_string();
+        let parts = |keys: [&str; 2]| keys.map(|key| store.part(&Key::from(key)));
+        let [part, another] = parts([&key, &other]);
+        let keys = (0..).map(|number| format!("near {number}"));
+        let near = |it: &String| parts([it, it])[0] == part;
+        let near = keys.into_iter().find(near).expect("a third of them");
+        assert_ne!(part, another, "they are on two servers");
 
         let id = |server: &RedisServer| server.command::<String>(&["CLUSTER", "MYID"]);
         let (from_id, to_id) = (id(from), id(to));
@@ -242,6 +244,14 @@ async fn slots_that_move_are_followed() {
             "{}",
             everything(&error)
         );
+
+        let parts_now = parts([key.as_str(), &other]);
+        assert!(!parts_now.contains(&part), "the slot is a part of its own");
+        assert_eq!(parts_now[1], another);
+        let refused = bounded(limiter.try_acquire(&key)).await;
+        assert!(refused.is_err() && limiter.health().parts_out() == 1);
+        let served = bounded(limiter.try_acquire(&*near)).await;
+        served.expect("all other slots are served");
 
         for server in [to, from] {
             server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);

@@ -5,6 +5,7 @@
 mod support;
 
 mod cluster;
+mod cluster_part;
 mod links;
 
 mod promises;

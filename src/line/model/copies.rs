@@ -51,6 +51,7 @@ fn clone(queue: &Queue, guard: Arc<Guard>) -> Queue {
         next_look: queue.next_look,
         out: queue.out.clone(),
         looks_again: queue.looks_again,
+        moves_at: queue.moves_at,
         tests: queue.tests,
         is_strict: queue.is_strict,
         assured: queue.assured,

@@ -63,9 +63,25 @@ impl Couriers {
         self.home.as_ref()
     }
 
+    /// Which part of the store the keys of this name's tag are in, as far as is known.
+    pub(super) fn part(&self, name: &str) -> u64 {
+        self.server.part(self.server.place(name))
+    }
+
     pub(super) async fn ask(self: Arc<Self>, asking: Box<Asking>, deadline: Instant) -> Answer {
         let place = self.server.place(asking.name());
-        let lane = self.server.lane(place);
+        let (lane, part) = (self.server.lane(place), self.server.part(place));
+        let answer = self.clone().ask_on(lane, place, asking, deadline).await;
+        answer.map_err(|error| error.of_part(self.server.failed_part(place, part)))
+    }
+
+    async fn ask_on(
+        self: Arc<Self>,
+        lane: u64,
+        place: u16,
+        asking: Box<Asking>,
+        deadline: Instant,
+    ) -> Answer {
         if let Some(_alone) = self.alone(lane) {
             return self.ask_alone(place, asking, deadline).await;
         }
@@ -164,11 +180,21 @@ impl Couriers {
         Ok(answers)
     }
 
-    pub(super) async fn run(&self, errand: Errand, deadline: Instant) -> Result<Value, Failure> {
+    /// What a call that fails means, `explain` tells.
+    pub(super) async fn run(
+        &self,
+        errand: Errand,
+        explain: fn(Failure) -> StoreError,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
         let place = self.server.place(&errand.name);
+        let part = self.server.part(place);
         let call = Call::new(errand.scripts, &errand.command);
-        let answer = self.server.run(place, call, deadline).await?;
-        Ok(answer.value)
+        let answer = self.server.run(place, call, deadline).await;
+        match answer {
+            Ok(answer) => Ok(answer.value),
+            Err(failure) => Err(explain(failure).of_part(self.server.failed_part(place, part))),
+        }
     }
 
     /// What has gathered, as far as one call may go; `None` if nothing has, and then one courier less is

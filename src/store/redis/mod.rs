@@ -217,8 +217,8 @@ impl RedisStore {
     fn run(&self, errand: Errand) -> Reply<()> {
         let (couriers, deadline) = (self.couriers.clone(), self.deadline());
         Reply::pending(async move {
-            let answer = couriers.run(errand, deadline).await;
-            answer.map(drop).map_err(Failure::explain)
+            let answer = couriers.run(errand, Failure::explain, deadline).await;
+            answer.map(drop)
         })
     }
 
@@ -330,8 +330,7 @@ impl Store for RedisStore {
             let clock = self.clock.as_deref();
             let errand = Errand::heed(&self.prefix, policy, key, word, &channel, clock);
             return Reply::pending(async move {
-                let answer = couriers.run(errand, deadline).await;
-                reply::notice(answer.map_err(Failure::explain)?)
+                reply::notice(couriers.run(errand, Failure::explain, deadline).await?)
             });
         };
         let names = names::of(&self.prefix, policy, key);
@@ -350,10 +349,10 @@ impl Store for RedisStore {
             if notice.until > 0 {
                 let message = notices::message(&policy, &key, notice);
                 let publish = Errand::publish(names[0].clone(), &channel, message);
-                let told = couriers.run(publish, deadline).await;
+                let told = couriers.run(publish, Failure::explain, deadline).await;
                 // Who may not publish is heeded all the same, but where all have to be told.
                 if notice.is_quarantine() {
-                    told.map_err(Failure::explain)?;
+                    told?;
                     let tell = |ledger: &mut Ledger, _| ledger.tell();
                     transactions
                         .change(names, policy.rules(), deadline, tell)
@@ -386,15 +385,15 @@ impl Store for RedisStore {
         let (couriers, deadline) = (self.couriers.clone(), self.deadline());
         let ping = Errand::ping(&self.prefix, key);
         Reply::pending(async move {
-            let pong = couriers.run(ping, deadline).await;
-            pong.map(drop).map_err(Failure::explain_look)
+            let pong = couriers.run(ping, Failure::explain_look, deadline).await;
+            pong.map(drop)
         })
     }
 
-    /// The hash slot of the key, if the store is a cluster.
+    /// A number of the server that holds the key, as far as is known, if the store is a cluster; it changes as keys
+    /// move. A slot that is on its way between two servers is a part of its own.
     fn part(&self, key: &Key) -> u64 {
-        let name = names::tagged(&self.prefix, key);
-        self.couriers.server().place(&name).into()
+        self.couriers.part(&names::tagged(&self.prefix, key))
     }
 }
 

@@ -34,6 +34,16 @@ pub(super) trait Server: Send + Sync {
         0
     }
 
+    /// A number of what may be out while others answer, of which this place is.
+    fn part(&self, place: u16) -> u64 {
+        self.lane(place)
+    }
+
+    /// The same, once a call has failed about this place that was sent when this part held it.
+    fn failed_part(&self, _place: u16, sent: u64) -> u64 {
+        sent
+    }
+
     /// Sends a call. It is not sent again if it may have reached a server.
     fn run<'a>(
         &'a self,

@@ -1,13 +1,18 @@
 //! Which server holds a slot: [`Map`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use redis::{Client, ConnectionAddr, ConnectionInfo};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::slots::{Address, Ranges, SLOTS};
 use crate::store::redis::link::Link;
+
+/// For how long a slot is a part of its own that was on its way: longer than any pause between two calls about it.
+const UNSETTLED: Duration = Duration::from_secs(10);
 
 /// What is known of a cluster's servers.
 pub(super) struct Map {
@@ -19,6 +24,9 @@ pub(super) struct Map {
     slots: Vec<Option<Arc<Node>>>,
     /// How often the servers have changed.
     generation: u64,
+    /// Slots of which a server has said that it cannot serve them by itself, and until when each is a part of its own:
+    /// they are no reason to take the server to be out.
+    unsettled: HashMap<u16, Instant>,
 }
 
 /// A server.
@@ -40,6 +48,7 @@ impl Map {
             nodes: HashMap::new(),
             slots: vec![None; SLOTS.into()],
             generation: 0,
+            unsettled: HashMap::new(),
         })
     }
 
@@ -69,6 +78,18 @@ impl Map {
         });
         self.nodes.insert(address, node.clone());
         node
+    }
+
+    /// Notes that a slot is on its way.
+    pub(super) fn unsettle(&mut self, slot: u16) {
+        let now = Instant::now();
+        self.unsettled.retain(|_, until| now < *until);
+        self.unsettled.insert(slot, now + UNSETTLED);
+    }
+
+    pub(super) fn is_unsettled(&self, slot: u16) -> bool {
+        let until = self.unsettled.get(&slot);
+        until.is_some_and(|until| Instant::now() < *until)
     }
 
     /// Notes that a slot has moved there.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use self::map::{Map, Node};
-use self::redirect::{Redirect, is_final};
+use self::redirect::{Redirect, is_final, is_of_slot};
 use super::failure::{Failure, shut_down, too_late};
 use super::server::{Answer, Call};
 use crate::backoff;
@@ -112,15 +112,17 @@ impl Cluster {
                 Err(failure) => failure,
             };
             let Some(to) = Redirect::of(&failure) else {
-                self.note(&failure);
+                self.note(slot, &failure);
                 return Err(failure);
             };
             let Some(next) = self.follow(slot, &to, Some(&node)) else {
+                self.0.map.write().unsettle(slot);
                 return Err(failure);
             };
             node = next;
             before = matches!(to, Redirect::Ask(_)).then_some(&asking);
         }
+        self.0.map.write().unsettle(slot);
         let error = StoreError::new("the servers of the cluster send the call to and fro");
         Err(Failure::Unsent(error))
     }
@@ -141,7 +143,10 @@ impl Cluster {
     }
 
     /// Where a call fails, another server may hold the keys by now.
-    fn note(&self, failure: &Failure) {
+    fn note(&self, slot: u16, failure: &Failure) {
+        if is_of_slot(failure) {
+            self.0.map.write().unsettle(slot);
+        }
         if !is_final(failure) {
             self.renew();
         }

@@ -40,13 +40,52 @@ pub(super) fn is_final(failure: &Failure) -> bool {
     matches!(failure, Failure::Answered(error) if !is_outage(error))
 }
 
+/// Whether the server says so of this one slot, as it does while that moves, and serves others.
+pub(super) fn is_of_slot(failure: &Failure) -> bool {
+    const MOVING: [ServerErrorKind; 3] = [
+        ServerErrorKind::TryAgain,
+        ServerErrorKind::Ask,
+        ServerErrorKind::Moved,
+    ];
+    let Failure::Answered(error) = failure else {
+        return false;
+    };
+    let errors = error.clone().into_server_errors().unwrap_or_default();
+    errors.iter().any(|(_, error)| match error.kind() {
+        Some(ServerErrorKind::ClusterDown) => error.details().is_some_and(|it| it.contains("slot")),
+        kind => kind.is_some_and(|it| MOVING.contains(&it)),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn redirect(text: &str) -> Option<Redirect> {
+    fn failure(text: &str) -> Failure {
         let answer = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
-        Redirect::of(&Failure::Answered(answer.extract_error().unwrap_err()))
+        Failure::Answered(answer.extract_error().unwrap_err())
+    }
+
+    fn redirect(text: &str) -> Option<Redirect> {
+        Redirect::of(&failure(text))
+    }
+
+    #[test]
+    fn a_slot_that_moves_is_told_from_a_server_that_is_out() {
+        for text in [
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "CLUSTERDOWN Hash slot not served",
+            "ASK 3999 127.0.0.1:6381",
+        ] {
+            assert!(is_of_slot(&failure(text)), "{text}");
+        }
+        for text in [
+            "CLUSTERDOWN The cluster is down",
+            "LOADING Redis is loading the dataset in memory",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+        ] {
+            assert!(!is_of_slot(&failure(text)), "{text}");
+        }
     }
 
     #[test]

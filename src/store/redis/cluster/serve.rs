@@ -16,6 +16,12 @@ use crate::store::redis::failure::Failure;
 use crate::store::redis::lease::Lease;
 use crate::store::redis::server::{Answer, Call, Opener, Server};
 
+/// In place of the number of a server, where none is known.
+const NOWHERE: u64 = u64::MAX;
+
+/// The number of the first slot that is a part of its own; no server's is as high.
+const FIRST_SLOT: u64 = 1 << 32;
+
 impl Server for Cluster {
     fn place(&self, name: &str) -> u16 {
         slots::of(name)
@@ -26,7 +32,18 @@ impl Server for Cluster {
     }
 
     fn lane(&self, place: u16) -> u64 {
-        self.0.map.read().node(place).map_or(0, |it| it.id)
+        self.0.map.read().node(place).map_or(NOWHERE, |it| it.id)
+    }
+
+    fn part(&self, place: u16) -> u64 {
+        self.failed_part(place, self.lane(place))
+    }
+
+    fn failed_part(&self, place: u16, sent: u64) -> u64 {
+        match self.0.map.read().is_unsettled(place) {
+            true => FIRST_SLOT + u64::from(place),
+            false => sent,
+        }
     }
 
     fn run<'a>(
@@ -54,7 +71,7 @@ impl Server for Cluster {
                 };
                 redirects += 1;
                 if redirects > REDIRECTS || !self.has_moved(place, &failure) {
-                    self.note(&failure);
+                    self.note(place, &failure);
                     return Err(failure);
                 }
             }
@@ -93,7 +110,7 @@ impl Opener for Cluster {
     fn has_moved(&self, place: u16, failure: &Failure) -> bool {
         let has_moved = Self::has_moved(self, place, failure);
         if !has_moved {
-            self.note(failure);
+            self.note(place, failure);
         }
         has_moved
     }
