@@ -148,7 +148,7 @@ impl Epochs {
 
     /// How the store does.
     pub(crate) fn health(&self) -> Health {
-        self.0.circuit.health()
+        self.0.health()
     }
 
     /// How many lines there are in all epochs.

@@ -363,7 +363,10 @@ impl Limiter {
 
     /// How this limiter stands with its store: whether it is out, since when and why.
     ///
-    /// An embedded store is never out. Nobody is asked: it is what the last calls have shown.
+    /// An embedded store is never out. It is what the last calls have shown. While the store is out, this has it
+    /// asked for a sign of life, as a request would, where there is a runtime: so a readiness check that asks for
+    /// nothing else, and lets no requests through until the store is back, learns of that by the next time or the one
+    /// after.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};

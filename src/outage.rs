@@ -19,7 +19,8 @@ pub use self::health::Health;
 /// an error that [says so](crate::store::StoreError::is_outage). From then on, nobody asks it for slots:
 /// while there are requests, one task asks for a [sign of life](crate::store::Store::check), at first at
 /// once and then after pauses that double from 50 ms to a second, each shortened at random by up to a half.
-/// With the first sign, all who wait go on. [`Limiter::health`](crate::Limiter::health) tells how it stands.
+/// With the first sign, all who wait go on. [`Limiter::health`](crate::Limiter::health) tells how it stands, and
+/// has the store asked as a request would.
 ///
 /// In a cluster, all that holds for each server and the keys that it holds: one that is out concerns no others, and
 /// has a task of its own. Who waits for a key that moves to another server goes on there: at once where all move, as

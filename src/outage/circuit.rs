@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::Health;
 use crate::backoff;
+use crate::key::Key;
 use crate::store::StoreError;
 
 /// The longest pause after the second sign of life that was not given; it doubles with each.
@@ -44,6 +45,8 @@ enum Sweep {
 /// A part of the store that is out, or was until a moment ago.
 #[derive(Debug)]
 struct Out {
+    /// Any that the part holds, or did.
+    key: Key,
     since: Instant,
     error: StoreError,
     /// Whether it has given a sign of life, and no call has failed since.
@@ -73,11 +76,12 @@ impl Circuit {
         Some(out.error.clone())
     }
 
-    /// A call has failed: this part of the store is out.
-    pub(crate) fn fail(&self, part: u64, error: &StoreError) {
+    /// A call about this key has failed: this part of the store is out.
+    pub(crate) fn fail(&self, part: u64, key: &Key, error: &StoreError) {
         let now = Instant::now();
         let mut parts = self.parts.lock();
         let out = parts.entry(part).or_insert_with(|| Out {
+            key: key.clone(),
             since: now,
             error: error.clone(),
             is_alive: true,
@@ -90,6 +94,7 @@ impl Circuit {
         // Others that were under way have failed with it.
         if out.is_alive {
             out.is_alive = false;
+            out.key = key.clone();
             out.put_off(now);
         }
         self.is_open.store(true, Ordering::Release);
@@ -124,6 +129,17 @@ impl Circuit {
         let mut parts = self.parts.lock();
         let out = parts.get_mut(&part).filter(|out| !out.is_alive);
         out.is_some_and(|out| !std::mem::replace(&mut out.is_probed, true))
+    }
+
+    /// The parts that are out, each with a key, as somebody wants to know whether they still are.
+    pub(super) fn parts_out(&self) -> Vec<(u64, Key)> {
+        let mut parts = self.parts.lock();
+        let out = parts.iter_mut().filter(|(_, out)| !out.is_alive);
+        let wanted = out.map(|(&part, out)| {
+            out.is_wanted = true;
+            (part, out.key.clone())
+        });
+        wanted.collect()
     }
 
     /// There is no such task any more.
@@ -233,7 +249,7 @@ mod tests {
     async fn calls_that_fail_together_are_one_failure() {
         let circuit = Circuit::default();
         for _ in 0..100 {
-            circuit.fail(0, &error());
+            circuit.fail(0, &"a".into(), &error());
         }
         assert_eq!(circuit.next_probe(0), Some(Instant::now()));
         circuit.keep_out(0, &error());
@@ -243,15 +259,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sign_of_life_is_not_enough_to_forget_what_was() {
         let circuit = Circuit::default();
-        circuit.fail(0, &error());
+        circuit.fail(0, &"a".into(), &error());
         circuit.revive(0);
         assert!(circuit.error(0).is_none());
         // As of a server that gives signs of life, and refuses everything else.
         for _ in 0..10 {
-            circuit.fail(0, &error());
+            circuit.fail(0, &"a".into(), &error());
             circuit.revive(0);
         }
-        circuit.fail(0, &error());
+        circuit.fail(0, &"a".into(), &error());
         assert!(circuit.next_probe(0) >= Some(Instant::now() + LONGEST_PAUSE / 2));
         circuit.revive(0);
         circuit.answer(0);
@@ -261,7 +277,7 @@ mod tests {
     #[test]
     fn one_part_is_no_concern_of_another() {
         let circuit = Circuit::default();
-        circuit.fail(1, &error());
+        circuit.fail(1, &"a".into(), &error());
         assert!(circuit.error(1).is_some() && circuit.error(2).is_none());
         assert_eq!(circuit.health().parts_out(), 1);
         // A late answer to a call from before does not end it.
@@ -272,7 +288,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_part_that_no_key_is_in_any_more_is_forgotten() {
         let circuit = Circuit::default();
-        circuit.fail(1, &error());
+        circuit.fail(1, &"a".into(), &error());
         tokio::time::advance(FORGOTTEN).await;
         circuit.answer(2);
         assert!(circuit.is_closed());

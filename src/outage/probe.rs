@@ -6,6 +6,7 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, sleep_until};
 
 use super::circuit::{Circuit, FIRST_PAUSE};
+use super::health::Health;
 use crate::epoch::Epoch;
 use crate::key::Key;
 use crate::store::{Store, StoreError};
@@ -47,7 +48,7 @@ impl Epoch {
                     let part = self.store.part(key);
                     // What the part fails with that held the key before says nothing of the one that holds it now.
                     if error.part().is_none_or(|it| it == part) {
-                        self.circuit.fail(part, error);
+                        self.circuit.fail(part, key, error);
                     }
                 }
                 error.is_outage()
@@ -76,6 +77,16 @@ impl Epoch {
             };
             runtime.spawn(probe.run());
         }
+    }
+
+    /// How the store does; sees to it that the parts that are out are asked for signs of life.
+    pub(crate) fn health(self: &Arc<Self>) -> Health {
+        if !self.circuit.is_closed() {
+            let out = self.circuit.parts_out();
+            out.iter()
+                .for_each(|(part, key)| self.see_to_probe(*part, key));
+        }
+        self.circuit.health()
     }
 }
 

@@ -128,6 +128,25 @@ async fn whoever_has_a_loss_to_tell_waits_for_the_store_as_all_do() {
     }
 }
 
+/// As a readiness check that lets no traffic through while the store is out.
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_for_nothing_but_health_learns_that_the_store_is_back() {
+    let store = Switched::default();
+    let limiter = limiter(&store, Outage::Deny);
+    store.switch(Mode::Refuses);
+    assert_out(limiter.try_acquire("a").await);
+    for _ in 0..600 {
+        sleep(Duration::from_millis(100)).await;
+        assert!(limiter.health().is_out());
+    }
+    let (checks, asked) = store.asked();
+    assert!(checks <= 130 && asked == 1, "{checks} signs of life");
+    store.switch(Mode::Works);
+    while limiter.health().is_out() {
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Where the runtime shuts down in which somebody asks for signs of life, those who wait in another do.
 #[test]
 fn whoever_waits_in_another_runtime_asks_on() {
