@@ -57,12 +57,19 @@ pub enum Outage {
     /// This process counts by itself, with its share of the quotas.
     ///
     /// Each limit is the share of it, rounded down, or one per so much longer a window where that would be
-    /// none; bursts and capacities likewise, and by spacing and rates the gaps are so much longer. Replicas
-    /// whose shares make 1 together keep to the quotas during the outage. While those still depart who hold
-    /// slots of the store, and for a window after the store is back, a window holds what departs by the
-    /// store's count and what departs by this one: at most the quota, and the shares in addition. When the store is back, those who wait here go back to its line, in their order
-    /// of arrival. A request that costs more than the share allows is treated as by [`Deny`](Self::Deny),
-    /// but for the wait: it fails at once.
+    /// none; of bursts and capacities likewise, one at least, and by spacing and rates the gaps are so much longer.
+    ///
+    /// No replica knows of the others. Where the share of each is one request or more, of the limit or else of the
+    /// burst or capacity, replicas whose shares make 1 together keep to the quotas during the outage. Where it is
+    /// less, one request of each may depart in the same moment: R replicas let R depart where the limit, burst or
+    /// capacity is less than that, and by spacing always. What departs over a longer time is by the rate of the
+    /// quota all the same, and no more than R in addition.
+    ///
+    /// While those still depart who hold slots of the store, and for a window after the store is back, a window
+    /// holds what departs by the store's count and what departs by this one: at most the quota, and the shares in
+    /// addition. When the store is back, those who wait here go back to its line, in their order of arrival. A
+    /// request that costs more than the share allows is treated as by [`Deny`](Self::Deny), but for the wait: it
+    /// fails at once.
     Local {
         /// This process's part of the quotas, above 0 and up to 1: with R replicas, `1.0 / R`.
         share: f64,

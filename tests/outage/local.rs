@@ -227,3 +227,56 @@ fn a_share_that_is_none_is_refused() {
         "outage: a share of 0 is not above 0 and up to 1"
     );
 }
+
+/// However small its share: the rate is kept all the same.
+#[tokio::test(start_paused = true)]
+async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
+    for (quota, replicas, together) in [
+        ("10/s", 3, 10),
+        ("2/s", 3, 3),
+        ("10/s", 20, 20),
+        ("10/s sliding-buckets buckets=10", 20, 20),
+        ("10/s fixed-window start=first-request", 20, 20),
+        ("10/s spacing", 3, 3),
+        ("10/s gcra burst=6", 3, 6),
+        ("10/s gcra burst=2", 5, 5),
+        ("10/s leaky-bucket capacity=6", 3, 6),
+        ("10/s leaky-bucket capacity=2", 5, 5),
+    ] {
+        const SECONDS: u32 = 10;
+        let quota: Quota = quota.parse().expect("a quota");
+        let store = Switched::default();
+        store.switch(Mode::Refuses);
+        let share = 1.0 / f64::from(replicas);
+        let limiters = (0..replicas).map(|_| {
+            let limiter = Limiter::builder().quota(quota).store(store.clone());
+            let limiter = limiter.outage(Outage::Local { share }).build();
+            limiter.expect("a valid policy")
+        });
+        let limiters: Vec<_> = limiters.collect();
+        let start = Instant::now();
+        let mut departed = 0;
+        while start.elapsed() < WINDOW * SECONDS {
+            let mut now = 0;
+            for limiter in &limiters {
+                while limiter
+                    .try_acquire("a")
+                    .await
+                    .expect("its share")
+                    .is_granted()
+                {
+                    now += 1;
+                }
+            }
+            departed += now;
+            assert!(now <= together, "{quota} by {replicas}: {now} at once");
+            sleep(WINDOW / 100).await;
+        }
+        let most = together + quota.limit() * SECONDS;
+        assert!(
+            departed <= most,
+            "{quota} by {replicas}: {departed} of {most}"
+        );
+        assert!(departed >= most / 2, "{quota} by {replicas}: {departed}");
+    }
+}
