@@ -39,7 +39,7 @@ impl Listeners {
     }
 
     #[cfg_attr(
-        not(feature = "redis"),
+        not(any(feature = "redis", feature = "test-util")),
         expect(dead_code, reason = "only a server is out of sight")
     )]
     pub(crate) fn gap(&self) {
@@ -47,7 +47,7 @@ impl Listeners {
     }
 
     #[cfg_attr(
-        not(feature = "redis"),
+        not(any(feature = "redis", feature = "test-util")),
         expect(dead_code, reason = "only a server is out of sight")
     )]
     pub(crate) fn wait(&self) -> bool {

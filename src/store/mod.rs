@@ -32,6 +32,9 @@ pub use crate::algorithm::ledger::{Ask, Evidence, Life, Notice, Outcome, Receipt
 pub(crate) use crate::algorithm::ledger::Outcomes;
 pub(crate) use crate::algorithm::ledger::{DRIFT, Terms};
 
+#[cfg(feature = "test-util")]
+pub(crate) use self::listen::Listeners;
+
 /// Hands out departure times, each in one atomic step that also records it.
 ///
 /// All replicas that are to share a quota use one store. The limiter asks it once per group of
