@@ -4,13 +4,19 @@
 //! | --- | --- |
 //! | [`History`](history::History) | whether more than N requests ever fell into one window |
 //! | [`FailingStore`] | what a client does while its store is out, refuses, is slow, or has lost its state |
+//! | [`RecordingStore`] | how often the store is asked, for what, and what it says |
 //! | [`store_contract`] | whether a [`Store`](crate::store::Store) of your own keeps what a limiter relies on |
+//!
+//! The stores wrap any other and compose: `RecordingStore::new(FailingStore::new(MemoryStore::new()))`. All are
+//! handles, whose clones share all.
 
 mod contract;
 mod failing;
 pub mod history;
+mod recording;
 
 pub use self::{
     contract::store_contract,
     failing::{FailingStore, Fault},
+    recording::{Call, Operation, RecordingStore},
 };

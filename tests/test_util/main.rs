@@ -2,6 +2,7 @@
 
 mod failing;
 mod outages;
+mod recording;
 
 use std::time::Duration;
 
