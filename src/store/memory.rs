@@ -3,18 +3,21 @@
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use self::time::Time;
 use super::listen::{Listen, Listeners};
 use super::{Notice, Release, Reply, Reserve, Reserved, Store, Terms, Word};
 use crate::algorithm::ledger::{AtOnce, Ledger};
-use crate::algorithm::micros;
 use crate::key::Key;
 use crate::policy::Policy;
+#[cfg(feature = "test-util")]
+use crate::test_util::ManualClock;
+
+mod time;
 
 const SHARDS: usize = 32;
 
@@ -27,15 +30,15 @@ const SMALL: usize = 64;
 /// forgotten once nothing recorded for it has any influence; memory is bounded by about twice the
 /// keys that are alive at once, however many were ever seen.
 ///
-/// The clock is tokio's, so that time can be paused (`tokio::time::pause`) in tests.
+/// The clock is tokio's, so that time can be paused (`tokio::time::pause`) in tests; see
+/// [there](crate::testing).
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
     shards: [Mutex<Shard>; SHARDS],
     hasher: DefaultHashBuilder,
-    start: Instant,
-    start_micros: u64,
+    time: Time,
     listeners: Listeners,
 }
 
@@ -58,7 +61,17 @@ impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self::by(Time::local())
+    }
+
+    /// An empty store that takes the time from this clock; see [there](ManualClock) what is told by it.
+    #[cfg(feature = "test-util")]
+    #[must_use]
+    pub fn with_clock(clock: ManualClock) -> Self {
+        Self::by(Time::by(clock))
+    }
+
+    fn by(time: Time) -> Self {
         let shard = || {
             Mutex::new(Shard {
                 entries: HashTable::new(),
@@ -69,9 +82,7 @@ impl MemoryStore {
         Self(Arc::new(Inner {
             shards: std::array::from_fn(|_| shard()),
             hasher: DefaultHashBuilder::default(),
-            start: Instant::now(),
-            // A day at least, lest a window reach back before the beginning of time.
-            start_micros: micros(since_epoch.unwrap_or_default()).max(86_400_000_000),
+            time,
             listeners: Listeners::default(),
         }))
     }
@@ -105,25 +116,15 @@ impl MemoryStore {
         sent: Instant,
     ) -> (AtOnce, bool) {
         let hash = self.hash(policy, key);
-        let sent = self.time(sent);
+        let sent = self.0.time.at(sent);
         let shard = self.shard(hash);
         let (mut shard, waited) = match shard.try_lock() {
             Some(shard) => (shard, false),
             None => (shard.lock(), true),
         };
-        let now = shard.tick(sent);
+        let now = shard.tick(&self.0.time, sent);
         let ledger = shard.ledger(hash, policy, key);
         (ledger.reserve_now(now, terms, cost), waited)
-    }
-
-    fn now(&self) -> u64 {
-        self.time(Instant::now())
-    }
-
-    fn time(&self, at: Instant) -> u64 {
-        let elapsed = at.saturating_duration_since(self.0.start);
-        // In this order, as it makes no detour by way of 128 bits.
-        self.0.start_micros + elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros())
     }
 
     fn hash(&self, policy: &Policy, key: &Key) -> u64 {
@@ -156,7 +157,7 @@ impl Store for MemoryStore {
         }
         let hash = self.hash(policy, key);
         let mut shard = self.shard(hash).lock();
-        let now = shard.tick(self.now());
+        let now = shard.tick(&self.0.time, self.0.time.now());
         let ledger = shard.ledger(hash, policy, key);
         // It was born with whoever asks.
         let lacks = |evidence| ledger.doubt(now, evidence, 0);
@@ -176,7 +177,7 @@ impl Store for MemoryStore {
         };
         let hash = self.hash(policy, key);
         let mut shard = self.shard(hash).lock();
-        let now = shard.tick(self.now());
+        let now = shard.tick(&self.0.time, self.0.time.now());
         let is_it = |entry: &Entry| entry.is(policy, key);
         let answer = match shard.entries.find_entry(hash, is_it) {
             Ok(mut entry) => entry
@@ -207,7 +208,7 @@ impl Store for MemoryStore {
         } = *release;
         let hash = self.hash(policy, key);
         let mut shard = self.shard(hash).lock();
-        let now = shard.tick(self.now());
+        let now = shard.tick(&self.0.time, self.0.time.now());
         let is_it = |entry: &Entry| entry.is(policy, key);
         if let Ok(mut entry) = shard.entries.find_entry(hash, is_it) {
             entry.get_mut().ledger.release_under(now, life, slots);
@@ -222,7 +223,7 @@ impl Store for MemoryStore {
         let hash = self.hash(policy, key);
         let is_it = |entry: &Entry| entry.is(policy, key);
         let mut shard = self.shard(hash).lock();
-        let now = shard.tick(self.now());
+        let now = shard.tick(&self.0.time, self.0.time.now());
         let notice = match (shard.entries.find_entry(hash, is_it), word) {
             (Ok(mut entry), _) => entry.get_mut().ledger.heed(now, word),
             (Err(_), Word::None | Word::Resume) => Ledger::new(policy.rules()).heed(now, word),
@@ -255,11 +256,10 @@ impl Store for MemoryStore {
 }
 
 impl Shard {
-    /// The time now, if somebody read it before the lock was free: others may have come with a later
-    /// one meanwhile, and none goes back.
+    /// The time now, of a call that was made at `read`.
     #[inline]
-    fn tick(&mut self, read: u64) -> u64 {
-        self.latest = self.latest.max(read);
+    fn tick(&mut self, time: &Time, read: u64) -> u64 {
+        self.latest = time.tick(self.latest, read);
         self.latest
     }
 
