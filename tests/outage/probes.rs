@@ -80,7 +80,8 @@ async fn health_tells_since_when_and_why() {
     assert_out(limiter.try_acquire("a").await);
     let health = limiter.health();
     assert!(health.is_out() && health.since() >= Some(start));
-    assert_eq!(health.error().expect("it is out").to_string(), "refused");
+    let error = health.error().expect("it is out");
+    assert_eq!(error.to_string(), "the store cannot be reached");
     store.switch(Mode::Works);
     limiter.acquire("a").await.expect("the store is back");
     assert!(!limiter.health().is_out());

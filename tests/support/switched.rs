@@ -1,15 +1,15 @@
 //! A store that can be switched off, wholly or in part: [`Switched`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::sleep;
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
 use tower_throttle::store::{
-    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Word,
+    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
 };
+use tower_throttle::test_util::{FailingStore, Fault};
 
 /// How long each answer takes, and the lack of one.
 const LATENCY: Duration = Duration::from_millis(1);
@@ -32,24 +32,50 @@ pub(crate) enum Mode {
     Panics,
 }
 
-/// An embedded store that is asked as if it were far away. Keys that start with `other` are in a part of
-/// their own, which always works.
-#[derive(Debug, Clone, Default)]
+/// A [`FailingStore`] of which a part never fails: that of the keys that start with `other`.
+#[derive(Debug, Clone)]
 pub(crate) struct Switched(Arc<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    store: MemoryStore,
-    mode: Mutex<Option<Mode>>,
-    checks: AtomicU64,
-    asked: AtomicU64,
+    store: FailingStore,
+    other: FailingStore,
+    panics: AtomicBool,
+    /// How many calls have.
+    panicked: AtomicU64,
     is_quiet: AtomicBool,
     seen_to: AtomicU64,
 }
 
+impl Default for Switched {
+    fn default() -> Self {
+        let inside = MemoryStore::new();
+        let part = || FailingStore::new(inside.clone()).latency(LATENCY);
+        Self(Arc::new(Inner {
+            store: part(),
+            other: part(),
+            panics: AtomicBool::new(false),
+            panicked: AtomicU64::new(0),
+            is_quiet: AtomicBool::new(false),
+            seen_to: AtomicU64::new(0),
+        }))
+    }
+}
+
 impl Switched {
     pub(crate) fn switch(&self, mode: Mode) {
-        *self.0.mode.lock().expect("no panic") = Some(mode);
+        let store = &self.0.store;
+        self.0.panics.store(mode == Mode::Panics, Ordering::SeqCst);
+        store.set_latency(match mode {
+            Mode::Hangs => TIMEOUT,
+            _ => LATENCY,
+        });
+        match mode {
+            Mode::Works | Mode::Panics => store.recover(),
+            Mode::Refuses => store.fail_with(Fault::Unreachable),
+            Mode::Hangs => store.fail_with(Fault::LostReply),
+            Mode::IsReadOnly => store.fail_with(Fault::ReadOnly),
+        }
     }
 
     /// Does not tell what is said of keys, and minds how often it is asked whether it does: whoever serves a line
@@ -62,60 +88,42 @@ impl Switched {
 
     /// How often it was asked for a sign of life, and for anything else.
     pub(crate) fn asked(&self) -> (u64, u64) {
-        let count = |it: &AtomicU64| it.load(Ordering::Relaxed);
-        (count(&self.0.checks), count(&self.0.asked))
+        let parts = [&self.0.store, &self.0.other];
+        let sum = |count: fn(&FailingStore) -> u64| parts.into_iter().map(count).sum::<u64>();
+        let panicked = self.0.panicked.load(Ordering::SeqCst);
+        (
+            sum(FailingStore::checks),
+            sum(FailingStore::calls) + panicked,
+        )
     }
 
-    fn mode(&self, key: &Key) -> Mode {
-        let mode = self.0.mode.lock().expect("no panic").unwrap_or(Mode::Works);
-        if self.part(key) == 0 {
-            mode
-        } else {
-            Mode::Works
+    fn of(&self, key: &Key) -> &FailingStore {
+        if self.part(key) > 0 {
+            return &self.0.other;
         }
-    }
-
-    fn reply<T: Send + Unpin + 'static>(
-        &self,
-        key: &Key,
-        call: impl FnOnce(&MemoryStore) -> Reply<T>,
-    ) -> Reply<T> {
-        let asked = self.0.asked.fetch_add(1, Ordering::Relaxed);
-        let mode = self.mode(key);
-        assert!(mode != Mode::Panics || asked >= 100, "as it was told to");
-        let answer = match mode {
-            Mode::Works | Mode::Hangs | Mode::Panics => Some(call(&self.0.store)),
-            Mode::Refuses | Mode::IsReadOnly => None,
-        };
-        Reply::pending(async move {
-            if mode == Mode::Hangs {
-                sleep(TIMEOUT).await;
-                return Err(StoreError::new("no answer").outcome_unknown());
-            }
-            sleep(LATENCY).await;
-            match answer {
-                Some(answer) => answer.await,
-                None => Err(StoreError::new("refused")),
-            }
-        })
+        if self.0.panics.load(Ordering::SeqCst) {
+            let panicked = self.0.panicked.fetch_add(1, Ordering::SeqCst);
+            assert!(panicked >= 100, "as it was told to");
+        }
+        &self.0.store
     }
 }
 
 impl Store for Switched {
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.reply(reserve.key, |store| store.reserve(reserve))
+        self.of(reserve.key).reserve(reserve)
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
-        self.reply(release.key, |store| store.release(release))
+        self.of(release.key).release(release)
     }
 
     fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.reply(reserve.key, |store| store.peek(reserve))
+        self.of(reserve.key).peek(reserve)
     }
 
     fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.reply(key, |store| store.heed(key, policy, word))
+        self.of(key).heed(key, policy, word)
     }
 
     fn listen(&self, listener: Weak<dyn Listen>) {
@@ -124,7 +132,7 @@ impl Store for Switched {
 
     fn is_listening(&self) -> bool {
         if !self.0.is_quiet.load(Ordering::Relaxed) {
-            return true;
+            return self.0.store.is_listening();
         }
         // In a time that is paused, nothing else would ever end it.
         let seen_to = self.0.seen_to.fetch_add(1, Ordering::Relaxed);
@@ -133,21 +141,10 @@ impl Store for Switched {
     }
 
     fn check(&self, key: &Key) -> Reply<()> {
-        self.0.checks.fetch_add(1, Ordering::Relaxed);
-        let mode = self.mode(key);
-        Reply::pending(async move {
-            match mode {
-                Mode::Works | Mode::IsReadOnly | Mode::Panics => {
-                    sleep(LATENCY).await;
-                    Ok(())
-                }
-                Mode::Refuses => Err(StoreError::new("refused")),
-                Mode::Hangs => {
-                    sleep(TIMEOUT).await;
-                    Err(StoreError::new("no answer"))
-                }
-            }
-        })
+        if self.part(key) > 0 {
+            return self.0.other.check(key);
+        }
+        self.0.store.check(key)
     }
 
     fn part(&self, key: &Key) -> u64 {
@@ -155,6 +152,6 @@ impl Store for Switched {
     }
 
     fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.reply(key, |store| store.reset(key, policy))
+        self.of(key).reset(key, policy)
     }
 }
