@@ -45,6 +45,7 @@
 //! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
 //! | what went wrong | [`Error`], [`BuildError`] |
 //! | what goes wrong between a limiter and its Redis | [`faults`] |
+//! | tests of your own client, without sleeping and without Redis | [`testing`] |
 //!
 //! # Words
 //!
@@ -64,7 +65,7 @@
 //! | `redis-cluster` | [`store::RedisStore::connect_cluster`] | |
 //! | `redis-sentinel` | [`store::RedisStore::connect_sentinel`] | |
 //! | `redis-tls` | `rediss://`, by rustls | |
-//! | `test-util` | [`test_util`]: the store contract and the history checker | |
+//! | `test-util` | [`test_util`]: a clock, stores that fail and remember, the history checker, the store contract | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
@@ -119,6 +120,10 @@ pub mod store;
 mod telling;
 #[cfg(feature = "test-util")]
 pub mod test_util;
+#[cfg(feature = "test-util")]
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/testing.md")]
+pub mod testing {}
 #[cfg(feature = "tower")]
 pub mod tower;
 

@@ -9,7 +9,7 @@
 //! | [`store_contract`] | whether a [`Store`](crate::store::Store) of your own keeps what a limiter relies on |
 //!
 //! The stores wrap any other and compose: `RecordingStore::new(FailingStore::new(MemoryStore::new()))`. All are
-//! handles, whose clones share all.
+//! handles, whose clones share all. The [guide](crate::testing) shows how to test a client with them.
 
 mod clock;
 mod contract;
