@@ -1,0 +1,339 @@
+//! Layers of tower.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+
+use futures_util::future::join_all;
+use http::{Request, Response, StatusCode};
+use tokio::time::{Instant, sleep};
+use tower::buffer::BufferLayer;
+use tower::limit::ConcurrencyLimitLayer;
+use tower::load_shed::LoadShedLayer;
+use tower::load_shed::error::Overloaded;
+use tower::retry::{Policy, RetryLayer};
+use tower::timeout::TimeoutLayer;
+use tower::timeout::error::Elapsed;
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower_http::follow_redirect::FollowRedirectLayer;
+use tower_throttle::{Error, Limiter, Quota, ThrottleLayer, key};
+
+use super::{Arrivals, KEY, MS, SECOND, build, per_second, spent};
+
+type Answer = Result<Response<()>, BoxError>;
+
+fn request() -> Request<String> {
+    to(KEY)
+}
+
+fn to(host: &str) -> Request<String> {
+    let request = Request::get(format!("http://{host}/"));
+    request.body(String::new()).expect("a valid request")
+}
+
+/// Answers each request as the closure says, by its number.
+fn upstream(
+    arrivals: &Arrivals,
+    answer: fn(usize) -> http::response::Builder,
+) -> impl Service<Request<String>, Response = Response<()>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static {
+    let arrivals = arrivals.clone();
+    service_fn(move |_| {
+        let answer = answer(arrivals.note());
+        async move { Ok(answer.body(()).expect("a valid answer")) }
+    })
+}
+
+fn well(_: usize) -> http::response::Builder {
+    Response::builder()
+}
+
+fn fails_three_times(number: usize) -> http::response::Builder {
+    let status = match number {
+        0..3 => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::OK,
+    };
+    Response::builder().status(status)
+}
+
+fn redirects_three_times(number: usize) -> http::response::Builder {
+    match number {
+        0..3 => Response::builder().status(307).header("location", "/next"),
+        _ => Response::builder(),
+    }
+}
+
+/// Tries again at once, as long as the answer is a failure of the server.
+#[derive(Debug, Clone)]
+struct AtOnce;
+
+impl<E> Policy<Request<String>, Response<()>, E> for AtOnce {
+    type Future = Ready<()>;
+
+    fn retry(
+        &mut self,
+        _: &mut Request<String>,
+        result: &mut Result<Response<()>, E>,
+    ) -> Option<Ready<()>> {
+        let is_failure = |answer: &Response<()>| answer.status().is_server_error();
+        result.as_ref().is_ok_and(is_failure).then(|| ready(()))
+    }
+
+    fn clone_request(&mut self, request: &Request<String>) -> Option<Request<String>> {
+        Some(request.clone())
+    }
+}
+
+fn throttle(limiter: &Limiter) -> ThrottleLayer {
+    ThrottleLayer::new(limiter.clone())
+}
+
+async fn answer<S>(service: S) -> Answer
+where
+    S: Service<Request<String>, Response = Response<()>, Error: Into<BoxError>>,
+{
+    service.oneshot(request()).await.map_err(Into::into)
+}
+
+#[tokio::test(start_paused = true)]
+async fn outside_a_retry_takes_a_permit_for_each_attempt() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
+    let service = ServiceBuilder::new()
+        .layer(RetryLayer::new(AtOnce))
+        .layer(throttle(&limiter))
+        .service(upstream(&arrivals, fails_three_times));
+    assert_eq!(answer(service).await.expect("an answer").status(), 200);
+    assert_eq!(arrivals.len(), 4);
+    arrivals.history().assert_at_most(2, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inside_all_attempts_of_a_retry_share_one_permit_and_are_too_many() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
+    let service = ServiceBuilder::new()
+        .layer(throttle(&limiter))
+        .layer(RetryLayer::new(AtOnce))
+        .service(upstream(&arrivals, fails_three_times));
+    assert_eq!(answer(service).await.expect("an answer").status(), 200);
+    assert_eq!(arrivals.history().most_in_any(SECOND), 4);
+    assert_eq!(spent(&limiter, 2).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn outside_a_timeout_includes_the_wait_and_its_slot_goes_to_the_next() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
+    let throttled = throttle(&limiter).layer(upstream(&arrivals, well));
+    let service = TimeoutLayer::new(SECOND / 2).layer(throttled.clone());
+    let start = Instant::now();
+    answer(service.clone()).await.expect("the first");
+    let error = answer(service).await.expect_err("it waits for too long");
+    assert!(error.is::<Elapsed>(), "{error}");
+    assert!(start.elapsed() >= SECOND / 2);
+    assert_eq!(arrivals.len(), 1);
+    answer(throttled).await.expect("who waits long enough");
+    assert!(start.elapsed() < SECOND * 3 / 2, "{:?}", start.elapsed());
+}
+
+/// Where the timeout has to be outside, this spares the wait.
+#[tokio::test(start_paused = true)]
+async fn a_bound_on_the_wait_refuses_at_once_what_a_timeout_lets_wait_in_vain() {
+    let arrivals = Arrivals::default();
+    let limiter = build(per_second(1).max_wait(SECOND / 2));
+    let service = throttle(&limiter).layer(upstream(&arrivals, well));
+    answer(service.clone()).await.expect("the first");
+    let start = Instant::now();
+    let error = answer(service)
+        .await
+        .expect_err("it would wait for too long");
+    let error: &Error = error.downcast_ref().expect("the limiter's");
+    assert!(error.is_limited() && start.elapsed().is_zero());
+}
+
+#[tokio::test(start_paused = true)]
+async fn inside_a_timeout_begins_when_the_request_departs() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
+    let slow = upstream(&arrivals, well).and_then(|answer| async {
+        sleep(SECOND / 4).await;
+        Ok::<_, Infallible>(answer)
+    });
+    let service = ServiceBuilder::new()
+        .layer(throttle(&limiter))
+        .layer(TimeoutLayer::new(SECOND / 2))
+        .service(slow);
+    let answers = join_all((0..5).map(|_| answer(service.clone()))).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert!(arrivals.history().span() >= Some(4 * SECOND));
+}
+
+/// When a request for another key departs, while one waits for its slot.
+async fn waits_behind_another_key<S>(service: S) -> bool
+where
+    S: Service<Request<String>, Response = Response<()>, Error: Into<BoxError>> + Clone,
+{
+    let start = Instant::now();
+    answer(service.clone()).await.expect("the first");
+    let waits = answer(service.clone());
+    let other = async {
+        sleep(MS).await;
+        let answer = service.oneshot(to("other.example.com")).await;
+        assert!(answer.is_ok());
+        start.elapsed() >= SECOND
+    };
+    tokio::join!(waits, other).1
+}
+
+#[tokio::test(start_paused = true)]
+async fn outside_a_limit_on_concurrency_is_taken_up_by_those_who_wait() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
+    let service = ServiceBuilder::new()
+        .layer(ConcurrencyLimitLayer::new(1))
+        .layer(throttle(&limiter))
+        .service(upstream(&arrivals, well));
+    assert!(waits_behind_another_key(service).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inside_a_limit_on_concurrency_is_for_those_who_are_under_way() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
+    let service = ServiceBuilder::new()
+        .layer(throttle(&limiter))
+        .layer(ConcurrencyLimitLayer::new(1))
+        .service(upstream(&arrivals, well));
+    assert!(!waits_behind_another_key(service).await);
+}
+
+/// What became of a hundred that came at once: how many were shed, or refused by the limiter.
+async fn refused<S>(service: S) -> (usize, usize)
+where
+    S: Service<Request<String>, Response = Response<()>, Error: Into<BoxError>> + Clone,
+{
+    let answers = join_all((0..100).map(|_| answer(service.clone()))).await;
+    let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    let is_full = |error: &&BoxError| {
+        let error: Option<&Error> = error.downcast_ref();
+        error.is_some_and(Error::is_line_full)
+    };
+    let shed = errors.iter().filter(|error| error.is::<Overloaded>());
+    (shed.count(), errors.iter().filter(is_full).count())
+}
+
+#[tokio::test(start_paused = true)]
+async fn outside_load_shedding_sheds_nothing_as_a_throttle_is_always_ready() {
+    let arrivals = Arrivals::default();
+    let service = |limiter: &Limiter| {
+        ServiceBuilder::new()
+            .layer(LoadShedLayer::new())
+            .layer(throttle(limiter))
+            .service(upstream(&arrivals, well))
+    };
+    assert_eq!(refused(service(&build(per_second(10)))).await, (0, 0));
+    // This does what was meant.
+    let bounded = build(per_second(10).max_waiting(30));
+    assert_eq!(refused(service(&bounded)).await, (0, 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn inside_what_load_shedding_sheds_has_spent_a_permit() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(10)));
+    let slow = upstream(&arrivals, well).and_then(|answer| async {
+        sleep(SECOND / 4).await;
+        Ok::<_, Infallible>(answer)
+    });
+    let service = ServiceBuilder::new()
+        .layer(throttle(&limiter))
+        .layer(LoadShedLayer::new())
+        .layer(ConcurrencyLimitLayer::new(1))
+        .service(slow);
+    let answers = join_all((0..10).map(|_| answer(service.clone()))).await;
+    let shed = answers.iter().filter(|answer| answer.is_err()).count();
+    assert_eq!((shed, arrivals.len()), (9, 1));
+    assert_eq!(spent(&limiter, 10).await, 10);
+}
+
+/// The throttle takes all that the buffer holds.
+#[tokio::test(start_paused = true)]
+async fn outside_a_buffer_bounds_nothing() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(10)));
+    let mut service = ServiceBuilder::new()
+        .layer(BufferLayer::new(1))
+        .layer(throttle(&limiter))
+        .service(upstream(&arrivals, well));
+    let start = Instant::now();
+    let mut waiting = Vec::new();
+    for _ in 0..100 {
+        let service = service.ready().await.expect("a service");
+        waiting.push(tokio::spawn(service.call(request())));
+    }
+    assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
+    join_all(waiting).await;
+    arrivals.history().assert_at_most(10, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inside_a_buffer_does_no_harm() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(10)));
+    let service = ServiceBuilder::new()
+        .layer(throttle(&limiter))
+        .layer(BufferLayer::new(1))
+        .service(upstream(&arrivals, well));
+    assert_eq!(refused(service).await, (0, 0));
+    assert_eq!(arrivals.len(), 100);
+    arrivals.history().assert_at_most(10, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn outside_of_redirects_each_hop_takes_a_permit() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
+    let service = ServiceBuilder::new()
+        .layer(FollowRedirectLayer::new())
+        .layer(throttle(&limiter))
+        .service(upstream(&arrivals, redirects_three_times));
+    let answer = service.oneshot(request()).await.expect("an answer");
+    assert_eq!((answer.status(), arrivals.len()), (StatusCode::OK, 4));
+    arrivals.history().assert_at_most(2, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inside_of_redirects_all_hops_share_one_permit() {
+    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
+    let service = ServiceBuilder::new()
+        .layer(throttle(&limiter))
+        .layer(FollowRedirectLayer::new())
+        .service(upstream(&arrivals, redirects_three_times));
+    let answer = service.oneshot(request()).await.expect("an answer");
+    assert_eq!((answer.status(), arrivals.len()), (StatusCode::OK, 4));
+    assert_eq!(arrivals.history().most_in_any(SECOND), 4);
+    assert_eq!(spent(&limiter, 2).await, 1);
+}
+
+/// What the outer one lets go gathers before the inner one, and goes on at once.
+#[tokio::test(start_paused = true)]
+async fn of_two_throttles_only_the_inner_one_is_exact() {
+    let arrivals = Arrivals::default();
+    let window = 10 * SECOND;
+    let (outer, inner) = (
+        build(per_second(2)),
+        build(Limiter::builder().quota(Quota::new(10, window))),
+    );
+    let service = ServiceBuilder::new()
+        .layer(throttle(&outer))
+        .layer(throttle(&inner))
+        .service(upstream(&arrivals, well));
+    // So that those behind the outer one gather for a window.
+    inner.acquire(KEY).cost(10).await.expect("a permit");
+    join_all((0..20).map(|_| answer(service.clone()))).await;
+    let history = arrivals.history();
+    history.assert_at_most(10, window);
+    assert_eq!(history.most_in_any(SECOND), 10);
+
+    // Jointly, both are.
+    let arrivals = Arrivals::default();
+    let joint = build(per_second(2).quota(Quota::new(10, window)));
+    let service = throttle(&joint)
+        .key(key::constant("both"))
+        .layer(upstream(&arrivals, well));
+    join_all((0..20).map(|_| answer(service.clone()))).await;
+    arrivals.history().assert_at_most(10, window);
+    arrivals.history().assert_at_most(2, SECOND);
+}
