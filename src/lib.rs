@@ -35,6 +35,7 @@
 //! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
 //! | what an upstream says of its limits | [`feedback`] |
+//! | how to choose quotas, order layers, size a Redis, and what to do if | [`guide`] |
 //! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
 //! | what it costs, and how that grows | [`performance`] |
 //! | what holds in every order of events, and how that is checked | [`protocol`] |
@@ -89,6 +90,7 @@ pub mod faults {}
 #[cfg(any(feature = "tower", feature = "reqwest"))]
 pub mod feedback;
 mod guard;
+pub mod guide;
 #[cfg(feature = "tower")]
 mod headers;
 pub mod key;

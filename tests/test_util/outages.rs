@@ -136,3 +136,22 @@ async fn a_slow_store_makes_nobody_depart_too_often() {
         history.assert_at_most(LIMIT.into(), SECOND);
     }
 }
+
+/// As the guide to the size of a Redis has it: the guard grows by what is uncertain, and comes on top of the window.
+#[tokio::test(start_paused = true)]
+async fn a_round_trip_of_forty_milliseconds_costs_three_percent_of_ten_per_second() {
+    for (latency, expected) in [(1, 1.012), (40, 1.043)] {
+        let store = store();
+        store.set_latency(latency * MS);
+        let limiter = limiter(&store, Outage::Deny);
+        // Until it is known how long a call takes.
+        departures(&limiter, 3 * LIMIT, async {}).await;
+        let history = departures(&limiter, 20 * LIMIT, async {}).await;
+        let span = history.span().expect("departures").as_secs_f64();
+        let window = span / f64::from(20 - 1);
+        assert!(
+            (window - expected).abs() < 0.005,
+            "{latency} ms: {window} s"
+        );
+    }
+}
