@@ -38,6 +38,7 @@
 //! | how to choose quotas, order layers, size a Redis, and what to do if | [`guide`] |
 //! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
 //! | what it costs, and how that grows | [`performance`] |
+//! | how to come here from another limiter | [`migrating`] |
 //! | what holds in every order of events, and how that is checked | [`protocol`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
@@ -96,6 +97,9 @@ mod headers;
 pub mod key;
 mod limiter;
 mod line;
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/migrating.md")]
+pub mod migrating {}
 mod outage;
 mod patience;
 mod pauses;
