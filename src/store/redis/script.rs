@@ -28,30 +28,54 @@ const ONE_LOG: &str = include_str!("../../algorithm/one_log.lua");
 const ONE_NUMBER: &str = include_str!("../../algorithm/one_number.lua");
 const NUMBER: &str = include_str!("../../algorithm/number.lua");
 
-/// What is counted how: the name in [`Rule::parts`], whether the state is a number, and the text.
-const ALGORITHMS: [(&str, bool, &str); 6] = [
-    (
-        "log",
-        false,
-        include_str!("../../algorithm/sliding_log.lua"),
-    ),
-    (
-        "buckets",
-        false,
-        include_str!("../../algorithm/sliding_buckets.lua"),
-    ),
-    (
-        "fixed",
-        false,
-        include_str!("../../algorithm/fixed_window.lua"),
-    ),
-    ("spacing", true, include_str!("../../algorithm/spacing.lua")),
-    (
-        "leaky",
-        true,
-        include_str!("../../algorithm/leaky_bucket.lua"),
-    ),
-    ("gcra", true, include_str!("../../algorithm/gcra.lua")),
+/// How a way to count is written in Lua.
+struct Twin {
+    /// As in [`Rule::parts`].
+    name: &'static str,
+    text: &'static str,
+    /// Whether the text builds upon that of a state that is one number.
+    is_number: bool,
+    /// What answers without the ledger where one quota alone counts so; nothing where the ledger always does.
+    alone: &'static str,
+}
+
+static ALGORITHMS: [Twin; 6] = [
+    Twin {
+        name: "log",
+        text: include_str!("../../algorithm/sliding_log.lua"),
+        is_number: false,
+        alone: ONE_LOG,
+    },
+    Twin {
+        name: "buckets",
+        text: include_str!("../../algorithm/sliding_buckets.lua"),
+        is_number: false,
+        alone: "",
+    },
+    Twin {
+        name: "fixed",
+        text: include_str!("../../algorithm/fixed_window.lua"),
+        is_number: false,
+        alone: "",
+    },
+    Twin {
+        name: "spacing",
+        text: include_str!("../../algorithm/spacing.lua"),
+        is_number: true,
+        alone: ONE_NUMBER,
+    },
+    Twin {
+        name: "leaky",
+        text: include_str!("../../algorithm/leaky_bucket.lua"),
+        is_number: true,
+        alone: ONE_NUMBER,
+    },
+    Twin {
+        name: "gcra",
+        text: include_str!("../../algorithm/gcra.lua"),
+        is_number: true,
+        alone: ONE_NUMBER,
+    },
 ];
 
 /// Which of them, a bit each.
@@ -181,24 +205,23 @@ impl Scripts {
 fn mixture(rules: &[Rule]) -> Mixture {
     let bit = |rule: &Rule| {
         let (name, _) = rule.parts();
-        let place = ALGORITHMS.iter().position(|(it, ..)| *it == name);
+        let place = ALGORITHMS.iter().position(|twin| twin.name == name);
         1 << place.expect("every rule is listed")
     };
     rules.iter().map(bit).fold(0, |all, bit| all | bit)
 }
 
 /// The algorithms of a mixture.
-fn mixed(mixture: Mixture) -> impl Iterator<Item = (&'static str, bool, &'static str)> {
-    let all = ALGORITHMS.into_iter().enumerate();
-    all.filter_map(move |(place, it)| (mixture & 1 << place != 0).then_some(it))
+fn mixed(mixture: Mixture) -> impl Iterator<Item = &'static Twin> {
+    let all = ALGORITHMS.iter().enumerate();
+    all.filter_map(move |(place, twin)| (mixture & 1 << place != 0).then_some(twin))
 }
 
-/// What answers without the ledger where one quota alone counts in one of these ways.
+/// What answers without the ledger, if anything does.
 fn common_case(mixture: Mixture) -> &'static str {
     let mut mixed = mixed(mixture);
     match (mixed.next(), mixed.next()) {
-        (Some(("log", ..)), None) => ONE_LOG,
-        (Some((_, true, _)), None) => ONE_NUMBER,
+        (Some(twin), None) => twin.alone,
         _ => "",
     }
 }
@@ -206,10 +229,10 @@ fn common_case(mixture: Mixture) -> &'static str {
 /// Defines the ledger for a mixture.
 fn ledger(mixture: Mixture) -> String {
     let mut text = STATE.to_owned();
-    if mixed(mixture).any(|(_, is_number, _)| is_number) {
+    if mixed(mixture).any(|twin| twin.is_number) {
         text.push_str(NUMBER);
     }
-    text.extend(mixed(mixture).map(|(.., file)| file));
+    text.extend(mixed(mixture).map(|twin| twin.text));
     text + LEDGER
 }
 
