@@ -1,7 +1,7 @@
 //! Quotas that hold together.
 
 use super::bench::Bench;
-use super::policies::{each, policy};
+use super::policies::{WAYS, each, policy};
 use super::{LONG, any_wait, at_once, granted, judge, require, waits};
 use crate::algorithm::micros;
 use crate::quota::{Algorithm, Quota, WindowStart};
@@ -64,7 +64,7 @@ pub(super) async fn a_mixture_of_all_algorithms_holds_every_bound<S: Store>(benc
 }
 
 /// Quotas of all kinds, of which the named one is strict: all others would let twenty go.
-async fn mixtures<S: Store>(bench: &Bench<S>, limit: u32) -> [(&'static str, [Quota; 7]); 7] {
+async fn mixtures<S: Store>(bench: &Bench<S>, limit: u32) -> [(&'static str, [Quota; WAYS]); WAYS] {
     let strict = each(bench, limit).await;
     let loose = each(bench, 20).await.map(|(_, quota)| quota);
     std::array::from_fn(|place| {

@@ -10,6 +10,9 @@ use crate::policy::Policy;
 use crate::quota::{Algorithm, Quota, WindowStart};
 use crate::store::Store;
 
+/// How many ways to count there are, where windows of both beginnings are two.
+pub(super) const WAYS: usize = 7;
+
 pub(super) fn policy(quotas: &[Quota]) -> Arc<Policy> {
     buffered(quotas, Duration::ZERO)
 }
@@ -28,14 +31,14 @@ pub(super) fn log(limit: u32) -> Arc<Policy> {
 
 /// So many requests per [`LONG`], counted in each way. Windows of the clock are a little longer, so
 /// that the present one is not about to end.
-pub(super) async fn each<S: Store>(bench: &Bench<S>, limit: u32) -> [(&'static str, Quota); 7] {
+pub(super) async fn each<S: Store>(bench: &Bench<S>, limit: u32) -> [(&'static str, Quota); WAYS] {
     let quota = Quota::new(limit, LONG);
     let by_clock = Quota::new(limit, bench.clock_window().await);
     each_of(quota, by_clock)
 }
 
 /// A quota counted in each way, and the one for windows of the clock.
-pub(super) fn each_of(quota: Quota, by_clock: Quota) -> [(&'static str, Quota); 7] {
+pub(super) fn each_of(quota: Quota, by_clock: Quota) -> [(&'static str, Quota); WAYS] {
     let fixed = |start| Algorithm::FixedWindow { start };
     let burst = quota.limit().min(3);
     [
