@@ -93,8 +93,8 @@ fn the_contract_finds_each_fault_and_names_the_clause() {
 
 #[test]
 fn the_contract_misses_none_of_many_quotas() {
-    for place in 0..7 {
-        let verdict = verdict(Fault::ForgetsOneOfSeven(place));
+    for place in 0..Fault::WAYS {
+        let verdict = verdict(Fault::ForgetsOneOfAll(place));
         let verdict = verdict.unwrap_or_else(|| panic!("number {place} is not missed"));
         let clause = "a mixture of all algorithms holds every bound";
         assert!(verdict.contains(clause), "number {place}: {verdict}");
@@ -103,7 +103,7 @@ fn the_contract_misses_none_of_many_quotas() {
 
 #[test]
 fn the_contract_misses_a_pause_of_no_algorithm() {
-    for place in 0..7 {
+    for place in 0..Fault::WAYS {
         let verdict = verdict(Fault::IgnoresPausesOf(place));
         let verdict = verdict.unwrap_or_else(|| panic!("number {place} is not missed"));
         let clause = "no slot lies within a pause";

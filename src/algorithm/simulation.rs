@@ -10,6 +10,9 @@ use proptest::prelude::*;
 use super::Rule;
 use super::ledger::{Ask, DRIFT, Evidence, Ledger, Life, Notice, Outcome, Slot, Terms, Word};
 
+/// No fewer quotas than any of [`rules`] joins.
+const MOST_JOINED: usize = 8;
+
 /// One call, and how much time passes before it.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
@@ -36,7 +39,7 @@ pub(crate) enum Action {
     /// Asks with evidence of this life: the last that it was told, if any, or one that differs; of a store
     /// that was born so long ago, and may just have lost what stands aside, and these quotas' states.
     Strict {
-        lost: Option<(bool, [bool; 5])>,
+        lost: Option<(bool, [bool; MOST_JOINED])>,
         known: Known,
         /// Which process asks.
         process: u32,
@@ -383,7 +386,7 @@ pub(crate) fn steps_with_words(
         cost: 1,
         max_wait,
     });
-    let lost = proptest::option::weighted(0.2, any::<(bool, [bool; 5])>());
+    let lost = proptest::option::weighted(0.2, any::<(bool, [bool; MOST_JOINED])>());
     // More than are remembered.
     let process = prop_oneof![4 => 0..3_u32, 1 => 3..12_u32];
     let strict = (

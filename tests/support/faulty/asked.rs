@@ -14,7 +14,7 @@ impl Faulty {
         let mut quotas = policy.quotas().to_vec();
         match self.fault {
             Fault::ForgetsAllQuotasButOne => quotas.truncate(1),
-            Fault::ForgetsOneOfSeven(place) if quotas.len() == 7 => {
+            Fault::ForgetsOneOfAll(place) if quotas.len() == Fault::WAYS => {
                 quotas.remove(place);
             }
             _ => {}

@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     ForgetsThatItWasFull,
     LeaksTooSlowly,
     ForgetsAllQuotasButOne,
-    ForgetsOneOfSeven(usize),
+    ForgetsOneOfAll(usize),
     ChargesTheRefused,
     ChargesTheRefusedOfMany,
     SaysThatAllRemains,
@@ -135,6 +135,9 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// How many ways to count there are, where windows of both beginnings are two.
+    pub(crate) const WAYS: usize = 7;
+
     /// The quota that it goes by instead of this one.
     pub(super) fn quota(self, quota: Quota) -> Quota {
         use Algorithm::{FixedWindow, Gcra, LeakyBucket, SlidingBuckets, Spacing};
