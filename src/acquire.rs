@@ -18,6 +18,7 @@ use crate::patience::Patience;
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
 use crate::store::StoreError;
+use crate::telemetry::{Entered, Outcome, Span};
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
 ///
@@ -166,6 +167,7 @@ struct Wait {
     home: Option<Arc<Epoch>>,
     /// How many signs of life there had been when it went back last.
     went_back: Option<u64>,
+    span: Span,
     stage: Stage,
 }
 
@@ -207,6 +209,7 @@ impl Wait {
             is_forgetful: false,
             home: None,
             went_back: None,
+            span: Span::NONE,
             stage: Stage::Start(Some(epochs)),
         }
     }
@@ -249,21 +252,25 @@ impl Wait {
             return self.start_again(patience, waker);
         };
         let epoch = epochs.take().expect("polled after it was ready").current();
+        let entered = &epoch.telemetry.begin(&self.key, self.cost);
         if let Err(error) = check(&epoch.policy, &self.key, self.cost) {
+            self.ended(entered, &epoch, Outcome::Invalid, Duration::ZERO);
             return Answer::Failed(error);
         }
         let since = Instant::now();
         // Each in a branch of its own, so that the one that is all computation is compiled as such.
         if let Some(store) = &epoch.embedded {
             let verdict = epoch.ask_embedded(store, &self.key, self.cost, since);
-            self.conclude(epoch, verdict, patience, since, waker)
+            self.conclude(epoch, verdict, patience, since, waker, entered)
         } else if let Some(error) = epoch.outage(&self.key) {
-            self.start_out(epoch, error, patience, since, waker)
+            self.start_out(epoch, error, patience, since, waker, entered)
         } else if let Some(limited) = self.look(&epoch, patience, since) {
+            epoch.telemetry.remembered();
+            self.ended(entered, &epoch, Outcome::Limited, Duration::ZERO);
             Answer::Limited(limited)
         } else {
             let verdict = epoch.ask_local(&self.key, self.cost, since);
-            self.conclude(epoch, verdict, patience, since, waker)
+            self.conclude(epoch, verdict, patience, since, waker, entered)
         }
     }
 
@@ -276,11 +283,13 @@ impl Wait {
         patience: &Patience,
         since: Instant,
         waker: &Waker,
+        entered: &Entered,
     ) -> Answer {
         let Some(stand_in) = epoch.stand_in_for(self.cost) else {
             if epoch.stand_in.is_none() && patience.waits() {
-                return self.join(&epoch, patience, since, None, waker);
+                return self.join(&epoch, patience, since, None, waker, entered);
             }
+            self.ended(entered, &epoch, Outcome::from(&error), Duration::ZERO);
             return Answer::Failed(Error::store(error));
         };
         self.home = Some(epoch);
@@ -288,7 +297,7 @@ impl Wait {
             Some(store) => stand_in.ask_embedded(store, &self.key, self.cost, since),
             None => Verdict::Unknown,
         };
-        self.conclude(stand_in, verdict, patience, since, waker)
+        self.conclude(stand_in, verdict, patience, since, waker, entered)
     }
 
     /// Whether the request would be refused, as far as that is known without asking the store.
@@ -310,6 +319,7 @@ impl Wait {
         patience: &Patience,
         since: Instant,
         waker: &Waker,
+        entered: &Entered,
     ) -> Answer {
         match verdict {
             Verdict::Departs(slot) => {
@@ -317,16 +327,23 @@ impl Wait {
                     let arrival = epoch.lines.arrive();
                     self.stage = Stage::Done(Some(Begun { since, arrival }));
                 }
+                self.ended(entered, &epoch, Outcome::Granted, Duration::ZERO);
                 let key = self.key.clone();
                 Answer::Granted(Permit::new(epoch, key, slot, Duration::ZERO))
             }
-            Verdict::Limited(limited) if !patience.waits() => Answer::Limited(limited),
-            Verdict::Failed(error) if epoch.heard_of(&self.key, Some(&error)) => {
-                self.start_out(epoch, *error, patience, since, waker)
+            Verdict::Limited(limited) if !patience.waits() => {
+                self.ended(entered, &epoch, Outcome::Limited, Duration::ZERO);
+                Answer::Limited(limited)
             }
-            Verdict::Failed(error) => Answer::Failed(Error::store(*error)),
+            Verdict::Failed(error) if epoch.heard_of(&self.key, Some(&error)) => {
+                self.start_out(epoch, *error, patience, since, waker, entered)
+            }
+            Verdict::Failed(error) => {
+                self.ended(entered, &epoch, Outcome::from(&*error), Duration::ZERO);
+                Answer::Failed(Error::store(*error))
+            }
             Verdict::Limited(_) | Verdict::Unknown => {
-                self.join(&epoch, patience, since, None, waker)
+                self.join(&epoch, patience, since, None, waker, entered)
             }
         }
     }
@@ -337,7 +354,8 @@ impl Wait {
         let Stage::Again(epoch, Begun { since, arrival }) = stage else {
             panic!("polled after it was ready");
         };
-        self.join(&epoch, patience, since, Some(arrival), waker)
+        let entered = &epoch.telemetry.begin(&self.key, self.cost);
+        self.join(&epoch, patience, since, Some(arrival), waker, entered)
     }
 
     /// How long it has waited, if it has.
@@ -361,6 +379,7 @@ impl Wait {
         since: Instant,
         arrival: Option<u64>,
         waker: &Waker,
+        entered: &Entered,
     ) -> Answer {
         // Who does not wait does not lengthen the line.
         let longest = epoch.policy.max_waiting().filter(|_| patience.waits());
@@ -372,11 +391,16 @@ impl Wait {
         };
         match epoch.lines.join(epoch, &self.key, newcomer, waker) {
             Ok(Joined { line, id, is_alone }) => {
+                epoch.telemetry.joined(&self.key);
+                self.span.keep(entered);
                 self.stage = Stage::InLine(line, id, since);
                 self.look_home();
                 Answer::InLine { is_alone }
             }
-            Err(waiting) => Answer::Failed(Error::line_full(waiting)),
+            Err(waiting) => {
+                self.ended(entered, epoch, Outcome::LineFull, since.elapsed());
+                Answer::Failed(Error::line_full(waiting))
+            }
         }
     }
 
@@ -395,15 +419,22 @@ impl Wait {
         let Stage::InLine(line, id, since) = &self.stage else {
             panic!("polled after it was ready");
         };
+        let entered = &self.span.enter();
         let (answer, now) = ready!(line.poll(*id, cx));
         let (epoch, since, arrival) = (line.epoch().clone(), *since, id.arrival());
+        epoch.telemetry.left(&self.key);
+        self.span = Span::NONE;
         self.stage = Stage::Done(Some(Begun { since, arrival }));
         Poll::Ready(match answer {
             Ok(held) => {
+                self.ended(entered, &epoch, Outcome::Granted, now - since);
                 let permit = Permit::new(epoch, self.key.clone(), held.into(), now - since);
                 Answer::Granted(permit)
             }
-            Err(Refusal::TooLong(limited)) => Answer::Limited(limited),
+            Err(Refusal::TooLong(limited)) => {
+                self.ended(entered, &epoch, Outcome::Limited, now - since);
+                Answer::Limited(limited)
+            }
             Err(Refusal::Denied(refused)) => {
                 if let Some(denials) = &epoch.denials
                     && !self.is_forgetful
@@ -411,22 +442,40 @@ impl Wait {
                     let tells = epoch.store.is_listening();
                     denials.note(&self.key, self.cost, refused, tells);
                 }
+                self.ended(entered, &epoch, Outcome::Limited, now - since);
                 Answer::Limited(refused.limited)
             }
             // Elsewhere, in its order of arrival.
             Err(Refusal::Store(error)) => match epoch.stand_in_for(self.cost) {
                 Some(stand_in) if error.is_outage() => {
                     self.home = Some(epoch);
-                    self.join(&stand_in, patience, since, Some(arrival), cx.waker())
+                    self.join(
+                        &stand_in,
+                        patience,
+                        since,
+                        Some(arrival),
+                        cx.waker(),
+                        entered,
+                    )
                 }
-                _ => Answer::Failed(Error::store(error)),
+                _ => {
+                    self.ended(entered, &epoch, Outcome::from(&error), now - since);
+                    Answer::Failed(Error::store(error))
+                }
             },
             Err(Refusal::Evicted) => {
                 let home = self.home.take().unwrap_or(epoch);
                 self.went_back = Some(home.circuit.signs_of_life());
-                self.join(&home, patience, since, Some(arrival), cx.waker())
+                self.join(&home, patience, since, Some(arrival), cx.waker(), entered)
             }
         })
+    }
+
+    /// That is what has become of the request, after so long.
+    #[inline]
+    fn ended(&self, entered: &Entered, epoch: &Epoch, outcome: Outcome, waited: Duration) {
+        let request = (&self.key, self.cost);
+        epoch.telemetry.ended(entered, request, outcome, waited);
     }
 
     fn debug(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
@@ -440,9 +489,14 @@ impl Wait {
 impl Drop for Wait {
     #[inline]
     fn drop(&mut self) {
-        if let Stage::InLine(line, id, _) = &self.stage {
+        if let Stage::InLine(line, id, since) = &self.stage {
             line.epoch().forget_denial(&self.key);
             line.leave(*id);
+            let telemetry = &line.epoch().telemetry;
+            telemetry.left(&self.key);
+            let request = (&self.key, self.cost);
+            let waited = since.elapsed();
+            telemetry.ended(&self.span.enter(), request, Outcome::Cancelled, waited);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::key::Key;
 use crate::line::{Call, Departing, hold};
 use crate::permit::Limited;
 use crate::store::{Ask, MemoryStore, Outcome, Reserve, Reserved, Slot, StoreError, Terms};
+use crate::telemetry::Forfeits;
 
 /// What such a store says. A flat enum, not nested results: to take those apart costs more than the
 /// answer.
@@ -134,6 +135,9 @@ impl Epoch {
     #[cold]
     fn take_back(self: &Arc<Self>, key: &Key, departing: Departing, guard: Duration) {
         self.guard.forfeited(guard);
+        let mut forfeits = Forfeits::default();
+        forfeits.add(departing.expires(), Instant::now());
+        self.telemetry.forfeited(key, forfeits, &self.guard);
         self.lines.give(self, key, departing.held(guard));
     }
 }

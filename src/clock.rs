@@ -85,6 +85,8 @@ pub(crate) struct Read {
     pub(crate) offset: Offset,
     /// By how much that is beyond what was known before, and what slewing explains.
     pub(crate) gap: Duration,
+    /// The same in seconds, below 0 where it was set back.
+    pub(crate) ahead: f64,
     /// Whether it is another than was read so far: the store may be another, too.
     pub(crate) is_other: bool,
 }
@@ -125,7 +127,7 @@ impl StoreClock {
         let known = servers.entry(reading.server).or_default();
         let expected = known.current;
         let expected = expected.map(|it| it.offset.slewed(it.updated, received));
-        let gap = expected.map_or(Duration::ZERO, |expected| call.gap(expected));
+        let ahead = expected.map_or(0, |expected| call.ahead(expected));
         let is_other = expected.is_some() && known.connection != reading.connection;
         if is_other || expected.is_none() || reading.connection == UNTOLD {
             *generations += 1;
@@ -141,7 +143,8 @@ impl StoreClock {
         }
         Read {
             offset,
-            gap,
+            gap: Duration::from_nanos(ahead.unsigned_abs()),
+            ahead: ahead as f64 / 1e9,
             is_other,
         }
     }
@@ -233,11 +236,11 @@ impl Offset {
         self.origin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
-    /// How far the one is beyond the other.
-    fn gap(self, other: Self) -> Duration {
+    /// How far the one is beyond the other, in nanoseconds; below 0 where it is behind.
+    fn ahead(self, other: Self) -> i64 {
         let ahead = self.least - other.most;
         let behind = other.least - self.most;
-        Duration::from_nanos(u64::try_from(ahead.max(behind)).unwrap_or(0))
+        if behind > 0 { -behind } else { ahead.max(0) }
     }
 
     /// What both say, unless they contradict one another.

@@ -22,6 +22,7 @@ use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
 use crate::recovery::{Traces, tolerance, traces};
 use crate::store::{Listen, MemoryStore, Notice, Reserved, Store};
+use crate::telemetry::{Settings, Telemetry};
 
 /// The epochs of a limiter; clones share them.
 ///
@@ -50,6 +51,7 @@ pub(crate) struct Epoch {
     pub(crate) traces: Option<Arc<Traces>>,
     /// Whether departures count.
     pub(crate) is_counted: bool,
+    pub(crate) telemetry: Telemetry,
     /// Serves requests while the store is out, if anything does.
     pub(crate) stand_in: Option<Arc<Self>>,
     /// The first epoch, which may be this. What stands in has none.
@@ -77,18 +79,21 @@ impl Epochs {
         parts: PolicyParts,
         store: Arc<dyn Store>,
         denials: usize,
+        settings: Settings,
     ) -> Result<Self, BuildError> {
         let policy = parts.clone().build()?;
         let denials = if store.is_local() { 0 } else { denials };
         let lines = Lines::default();
-        let stand_in = Epoch::make_stand_in(&parts, &lines, None)?;
+        let telemetry = Telemetry::new(settings, &policy);
+        let stand_in = Epoch::make_stand_in(&parts, &lines, None, &telemetry)?;
         let first = Arc::new_cyclic(|this| Epoch {
             denials: Denials::new(denials),
             embedded: store.as_embedded().cloned(),
             traces: traces(parts.recovery, store.is_local()),
-            store,
-            circuit: Arc::default(),
+            store: telemetry.watch(&store),
+            circuit: Arc::new(Circuit::new(telemetry.clone())),
             is_counted: true,
+            telemetry,
             stand_in,
             lines,
             guard: Arc::new(Guard::new(policy.guard())),
@@ -173,8 +178,10 @@ impl Epoch {
     /// whatever quotas were set when it came.
     pub(crate) fn hear(&self, key: &Key, notice: Notice) {
         let notice = self.news(key, notice);
-        self.pauses.note(key, &self.policy, notice);
+        let news = self.pauses.note(key, &self.policy, notice);
+        self.telemetry.paused(key, news, &notice);
         if notice.is_quarantine() {
+            self.telemetry.voided(key);
             // Other quotas have a state of their own, and so a life.
             self.forget_denial(key);
             return self.lines.hear(key, notice);
@@ -187,7 +194,8 @@ impl Epoch {
 
     /// The same, but for those who hold slots.
     pub(crate) fn note(&self, key: &Key, notice: Notice) {
-        self.pauses.note(key, &self.policy, notice);
+        let news = self.pauses.note(key, &self.policy, notice);
+        self.telemetry.paused(key, news, &notice);
         self.forget_denial(key);
     }
 
@@ -212,7 +220,12 @@ impl Epoch {
         if read.is_other && self.traces.is_some() {
             self.put_to_the_test();
         }
-        (read.offset, read.gap > tolerance(&self.policy))
+        let is_set = read.gap > tolerance(&self.policy);
+        if is_set {
+            self.telemetry.clock_set(read.ahead);
+        }
+        self.telemetry.measured(&self.guard);
+        (read.offset, is_set)
     }
 
     /// A slot of this key is given back, or all are: what was known of it holds no longer.
@@ -235,6 +248,7 @@ impl Epoch {
         parts: &PolicyParts,
         lines: &Lines,
         store: Option<MemoryStore>,
+        telemetry: &Telemetry,
     ) -> Result<Option<Arc<Self>>, BuildError> {
         let outage = parts.outage;
         let Some(parts) = outage.stand_in(parts)? else {
@@ -243,6 +257,7 @@ impl Epoch {
         let policy = parts.build();
         let policy = policy.map_err(|error| BuildError::new("outage", error.to_string()))?;
         let store = store.unwrap_or_default();
+        let telemetry = telemetry.stand_in();
         Ok(Some(Arc::new(Self {
             denials: None,
             embedded: Some(store.clone()),
@@ -251,9 +266,10 @@ impl Epoch {
             guard: Arc::new(Guard::new(policy.guard())),
             clock: Arc::new(StoreClock::new()),
             pauses: Arc::default(),
-            circuit: Arc::default(),
+            circuit: Arc::new(Circuit::new(telemetry.clone())),
             traces: None,
             is_counted: outage != Outage::Allow,
+            telemetry,
             stand_in: None,
             first: Weak::new(),
             policy: Arc::new(policy),
@@ -270,14 +286,16 @@ impl Epoch {
     ) -> Result<Self, BuildError> {
         let lines = Lines::default();
         let embedded = self.stand_in.as_ref().and_then(|it| it.embedded.clone());
+        let telemetry = self.telemetry.successor(&policy);
         Ok(Self {
-            store: self.store.clone(),
+            store: telemetry.watch(&self.store),
             embedded: self.embedded.clone(),
             denials: self.denials.as_ref().and_then(Denials::successor),
             circuit: self.circuit.clone(),
             traces: self.traces.clone(),
             is_counted: true,
-            stand_in: Self::make_stand_in(parts, &lines, embedded)?,
+            stand_in: Self::make_stand_in(parts, &lines, embedded, &telemetry)?,
+            telemetry,
             lines,
             guard: Arc::new(self.guard.with_floor(policy.guard())),
             clock: self.clock.clone(),
@@ -421,7 +439,8 @@ mod tests {
             quotas: quotas(1),
             ..PolicyParts::default()
         };
-        let epochs = Epochs::new(parts, Arc::new(MemoryStore::new()), 0).unwrap();
+        let epochs =
+            Epochs::new(parts, Arc::new(MemoryStore::new()), 0, Settings::default()).unwrap();
         epochs.set_quotas(quotas(2)).unwrap();
         let in_use = epochs.clone().current();
         for limit in 3..100 {

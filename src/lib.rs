@@ -46,6 +46,7 @@
 //! | clusters, sentinels, TLS, rights, and what fails how | [`mod@redis`] |
 //! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
 //! | what went wrong | [`Error`], [`BuildError`] |
+//! | spans, events and metrics, and a dashboard | [`telemetry`] |
 //! | what goes wrong between a limiter and its Redis | [`faults`] |
 //! | tests of your own client, without sleeping and without Redis | [`testing`] |
 //!
@@ -67,6 +68,8 @@
 //! | `redis-cluster` | [`store::RedisStore::connect_cluster`] | |
 //! | `redis-sentinel` | [`store::RedisStore::connect_sentinel`] | |
 //! | `redis-tls` | `rediss://`, by rustls | |
+//! | `tracing` | spans and events: [`telemetry`] | |
+//! | `metrics` | counters, gauges and histograms: [`telemetry`] | |
 //! | `test-util` | [`test_util`]: a clock, stores that fail and remember, the history checker, the store contract | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -122,6 +125,9 @@ pub mod redis {}
 mod reqwest;
 mod said;
 pub mod store;
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/telemetry.md")]
+pub mod telemetry;
 #[cfg(any(feature = "tower", feature = "reqwest"))]
 mod telling;
 #[cfg(feature = "test-util")]

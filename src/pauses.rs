@@ -31,6 +31,22 @@ pub(crate) struct Pauses {
     known: Mutex<HashMap<Key, SmallVec<[Pause; 1]>>>,
 }
 
+/// How much later than was known a pause has to end to be extended: before the store has said when it does, that
+/// is only known closely.
+const EXTENDED: u64 = 100_000;
+
+/// What is new of the pauses of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    None,
+    /// There was none.
+    Begun,
+    /// It lasts longer.
+    Extended,
+    /// It is over before its time.
+    Over,
+}
+
 /// What was heard last of a key under some quotas.
 #[derive(Debug)]
 struct Pause {
@@ -51,23 +67,25 @@ struct Pause {
 impl Pauses {
     /// The same, where the store does not know yet: it has the last word, and whoever has something to tell
     /// it does.
-    pub(crate) fn note_unconfirmed(&self, key: &Key, policy: &Policy, notice: Notice) {
+    pub(crate) fn note_unconfirmed(&self, key: &Key, policy: &Policy, notice: Notice) -> News {
         if self.until(key) < notice.paused {
-            self.note_told(key, policy, notice, 0);
+            self.note_told(key, policy, notice, 0)
+        } else {
+            News::None
         }
     }
 
-    pub(crate) fn note(&self, key: &Key, policy: &Policy, notice: Notice) {
-        self.note_told(key, policy, notice, notice.now);
+    pub(crate) fn note(&self, key: &Key, policy: &Policy, notice: Notice) -> News {
+        self.note_told(key, policy, notice, notice.now)
     }
 
-    fn note_told(&self, key: &Key, policy: &Policy, notice: Notice, told: u64) {
+    fn note_told(&self, key: &Key, policy: &Policy, notice: Notice, told: u64) -> News {
         let now = Instant::now();
         let left = notice.paused.saturating_sub(notice.now);
         let is_resumed = notice.is_resumption();
         let mut known = self.known.lock();
         if left == 0 && !is_resumed && !known.contains_key(key) {
-            return;
+            return News::None;
         }
         if known.len() >= MOST {
             known.retain(|_, pauses| pauses.iter().any(|pause| now < pause.over));
@@ -78,17 +96,20 @@ impl Pauses {
             SETTLING
         };
         let Some(over) = now.checked_add(span) else {
-            return;
+            return News::None;
         };
         if known.len() >= MOST && !known.contains_key(key) {
-            return;
+            return News::None;
         }
         let pauses = known.entry(key.clone()).or_default();
         pauses.retain(|pause| now < pause.over);
+        let before = latest(pauses);
         let policy = policy.id_hash();
         match pauses.iter().position(|pause| pause.policy == policy) {
             // What was told before comes late.
-            Some(place) if told > 0 && told < pauses[place].told => return,
+            Some(place) if told > 0 && told < pauses[place].told => {
+                return News::None;
+            }
             Some(place) => drop(pauses.remove(place)),
             None => {}
         }
@@ -101,6 +122,12 @@ impl Pauses {
             is_resumed,
         });
         self.are_any.store(true, Ordering::Release);
+        match latest(pauses) {
+            0 if before > 0 && is_resumed => News::Over,
+            after if before == 0 && after > 0 => News::Begun,
+            after if after > before + EXTENDED => News::Extended,
+            _ => News::None,
+        }
     }
 
     /// All pauses of a key are over, also those of quotas that nobody uses any more.
@@ -173,6 +200,11 @@ impl Pauses {
         }
         most
     }
+}
+
+/// Until when the longest of them holds; 0 if there is none.
+fn latest(pauses: &[Pause]) -> u64 {
+    pauses.iter().map(|pause| pause.until).max().unwrap_or(0)
 }
 
 #[cfg(test)]

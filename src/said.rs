@@ -56,6 +56,7 @@ impl Epoch {
     /// connection breaks.
     pub(crate) async fn heed(self: &Arc<Self>, key: &Key, said: Said) -> Result<(), Error> {
         check(&self.policy, key, 1)?;
+        let _saying = self.telemetry.saying(key);
         if let Some(stand_in) = &self.stand_in {
             let notice = stand_in.tell(key, said).await;
             stand_in.hear(key, notice.map_err(Error::store)?);
@@ -118,7 +119,8 @@ impl Epoch {
                 until: paused,
                 paused,
             };
-            self.pauses.note_unconfirmed(key, &self.policy, notice);
+            let news = self.pauses.note_unconfirmed(key, &self.policy, notice);
+            self.telemetry.paused(key, news, &notice);
             self.each(|epoch| epoch.lines.hear(key, notice));
         }
     }

@@ -12,6 +12,7 @@ use crate::policy::PolicyParts;
 use crate::quota::Quota;
 use crate::recovery::Recovery;
 use crate::store::{MemoryStore, Store};
+use crate::telemetry::Settings;
 
 /// Builds a [`Limiter`].
 #[derive(Debug, Clone)]
@@ -20,6 +21,7 @@ pub struct LimiterBuilder {
     store: Option<Arc<dyn Store>>,
     parts: PolicyParts,
     denials: usize,
+    telemetry: Settings,
 }
 
 impl LimiterBuilder {
@@ -28,6 +30,7 @@ impl LimiterBuilder {
             store: None,
             parts: PolicyParts::default(),
             denials: denial::USUAL,
+            telemetry: Settings::default(),
         }
     }
 
@@ -118,6 +121,18 @@ impl LimiterBuilder {
         self
     }
 
+    /// Sets whether the metrics of requests have the key for a label, too.
+    ///
+    /// That is a series for each key: of users or addresses there may be any number, and most systems of
+    /// monitoring fail long before the limiter does. It costs a look-up for each request besides, of the
+    /// recorder of the thread on which it is polled. For a few hosts, it shows which one is slow. See
+    /// [`telemetry`](crate::telemetry#metrics). Default: `false`.
+    #[cfg(feature = "metrics")]
+    pub fn key_labels(mut self, key_labels: bool) -> Self {
+        self.telemetry.key_labels = key_labels;
+        self
+    }
+
     /// The limiter.
     ///
     /// # Errors
@@ -127,7 +142,7 @@ impl LimiterBuilder {
     /// microseconds, or a name, buffer, guard or share out of bounds.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let epochs = Epochs::new(self.parts, store, self.denials)?;
+        let epochs = Epochs::new(self.parts, store, self.denials, self.telemetry)?;
         Ok(Limiter { epochs })
     }
 }

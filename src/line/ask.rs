@@ -203,6 +203,7 @@ impl Queue {
             }
             if held.due >= held.expires {
                 self.guard.forfeited(held.guard());
+                self.forfeits.add(held.expires, held.due);
                 self.give_back(held);
                 continue;
             }

@@ -21,6 +21,7 @@ impl Queue {
             if next.expires <= now {
                 if let Some(late) = front.forfeit(&mut self.nodes) {
                     self.guard.forfeited(late.guard());
+                    self.forfeits.add(late.expires, now);
                     self.give_back(late);
                 }
                 self.clear_behind();
@@ -97,6 +98,7 @@ impl Queue {
         }
         if now >= held.expires {
             self.guard.forfeited(held.guard());
+            self.forfeits.add(held.expires, now);
             self.give_back(held);
             return None;
         }

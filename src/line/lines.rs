@@ -173,6 +173,7 @@ impl Lines {
         if !state.closed && state.queue.is_idle() {
             state.closed = true;
             shard.remove(&line.key);
+            line.epoch.telemetry.closed();
             self.count.fetch_sub(1, Ordering::Release);
         }
         state.closed
@@ -190,6 +191,7 @@ impl Lines {
                 let mut shard = self.shard(key).lock();
                 let line = shard.entry_ref(key).or_insert_with(|| {
                     self.count.fetch_add(1, Ordering::Release);
+                    epoch.telemetry.opened();
                     Arc::new(Line::new(key.clone(), epoch.clone()))
                 });
                 line.clone()

@@ -188,6 +188,7 @@ impl Line {
     ) -> T {
         let mut wakes = Wakes::new();
         let result = change(&mut state.queue, &mut wakes);
+        let forfeits = state.queue.forfeits.take();
         let idle = state.queue.is_idle();
         let driver = state.call_driver(self, who, &mut wakes);
         drop(state);
@@ -196,6 +197,7 @@ impl Line {
             self.epoch.lines.close(self);
         }
         wakes.into_iter().for_each(Waker::wake);
+        (self.epoch.telemetry).forfeited(&self.key, forfeits, &self.epoch.guard);
         // One that has nothing to do any more ends here.
         if let Some(driver) = driver
             && (!idle || driver.is_releasing())
@@ -229,8 +231,12 @@ impl Line {
     /// For the driver: changes the state, then wakes whom it concerns.
     fn locked<T>(&self, change: impl FnOnce(&mut State, &mut Wakes) -> T) -> T {
         let mut wakes = Wakes::new();
-        let result = change(&mut self.state.lock(), &mut wakes);
+        let mut state = self.state.lock();
+        let result = change(&mut state, &mut wakes);
+        let forfeits = state.queue.forfeits.take();
+        drop(state);
         wakes.into_iter().for_each(Waker::wake);
+        (self.epoch.telemetry).forfeited(&self.key, forfeits, &self.epoch.guard);
         result
     }
 

@@ -19,6 +19,7 @@ use crate::denial::Refused;
 use crate::guard::Guard;
 use crate::permit::Limited;
 use crate::store::{Notice, Slot, StoreError};
+use crate::telemetry::Forfeits;
 
 /// Waiters in their order of arrival, in segments of like cost; those whose slots have come, on a
 /// list of their own; and slots that nobody wants.
@@ -83,6 +84,8 @@ pub(crate) struct Queue {
     /// When the driver is going to look without being woken.
     pub(super) planned: Option<Instant>,
     pub(super) guard: Arc<Guard>,
+    /// To be told of without a lock.
+    pub(super) forfeits: Forfeits,
 }
 
 /// Which waiter: its place may be another's later, its arrival never is.
@@ -148,6 +151,7 @@ impl Queue {
             known: Duration::MAX,
             planned: None,
             guard,
+            forfeits: Forfeits::default(),
         }
     }
 

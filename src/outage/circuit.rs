@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::Health;
 use crate::backoff;
 use crate::key::Key;
 use crate::store::StoreError;
+use crate::telemetry::{Telemetry, Turn};
 
 /// The longest pause after the second sign of life that was not given; it doubles with each.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -19,9 +21,12 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// After how long a part is forgotten of which nobody wanted anything, as its keys may be in others by now.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
+/// Who fails so long after a sign of life is not told that one outage goes on, but that there is another.
+const ANOTHER: Duration = Duration::from_secs(5);
+
 /// A circuit breaker for each part of the store: once a call has failed, nobody asks until the store has
 /// given a sign of life, and if it fails those who ask then, not until the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Circuit {
     /// So that nobody takes a lock to find that all is well.
     is_open: AtomicBool,
@@ -29,6 +34,7 @@ pub(crate) struct Circuit {
     /// How many signs of life any of them has given.
     signs_of_life: AtomicU64,
     sweep: Mutex<Sweep>,
+    telemetry: Telemetry,
 }
 
 /// Whether all who wait are made to look again.
@@ -51,6 +57,8 @@ struct Out {
     error: StoreError,
     /// Whether it has given a sign of life, and no call has failed since.
     is_alive: bool,
+    /// When it gave the last one.
+    alive_since: Instant,
     /// How often it has given none, or failed those who asked after one.
     failures: u32,
     /// When it is to be asked for the next.
@@ -62,6 +70,16 @@ struct Out {
 }
 
 impl Circuit {
+    pub(crate) fn new(telemetry: Telemetry) -> Self {
+        Self {
+            is_open: AtomicBool::new(false),
+            parts: Mutex::default(),
+            signs_of_life: AtomicU64::new(0),
+            sweep: Mutex::default(),
+            telemetry,
+        }
+    }
+
     /// Whether all is well, as far as can be told without a lock.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
@@ -80,36 +98,68 @@ impl Circuit {
     pub(crate) fn fail(&self, part: u64, key: &Key, error: &StoreError) {
         let now = Instant::now();
         let mut parts = self.parts.lock();
+        let is_new = !parts.contains_key(&part);
         let out = parts.entry(part).or_insert_with(|| Out {
             key: key.clone(),
             since: now,
             error: error.clone(),
             is_alive: true,
+            alive_since: now,
             failures: 0,
             next: now,
             is_probed: false,
             is_wanted: true,
         });
         out.error = error.clone();
-        // Others that were under way have failed with it.
-        if out.is_alive {
-            out.is_alive = false;
-            out.key = key.clone();
-            out.put_off(now);
-        }
         self.is_open.store(true, Ordering::Release);
+        if !out.is_alive {
+            // Others that were under way have failed with it.
+            return;
+        }
+        out.is_alive = false;
+        out.key = key.clone();
+        out.put_off(now);
+        let is_another = is_new || now - out.alive_since > ANOTHER;
+        if is_another {
+            out.since = now;
+        }
+        let is_only_one = parts.len() == 1;
+        drop(parts);
+        self.telemetry.turned(match is_another {
+            true if is_only_one => Turn::Out { error, part },
+            true => Turn::AnotherOut { error, part },
+            false => Turn::OutAgain { error, part },
+        });
     }
 
     /// A call was answered, in a part of the store that was out until a moment ago.
     #[cold]
     pub(crate) fn answer(&self, part: u64) {
         let now = Instant::now();
-        let mut parts = self.parts.lock();
-        parts.retain(|&it, out| {
+        self.end(|it, out| {
             let is_answered = it == part && out.is_alive;
-            !is_answered && (out.is_probed || now < out.next + FORGOTTEN)
+            is_answered || !out.is_probed && now >= out.next + FORGOTTEN
         });
-        self.is_open.store(!parts.is_empty(), Ordering::Release);
+    }
+
+    /// These parts are out no longer, or nobody knows.
+    fn end(&self, is_over: impl Fn(u64, &Out) -> bool) {
+        let mut parts = self.parts.lock();
+        let ended = parts.extract_if(|&part, out| is_over(part, out));
+        let mut ended: SmallVec<[_; 1]> = ended.collect();
+        let are_others = !parts.is_empty();
+        self.is_open.store(are_others, Ordering::Release);
+        drop(parts);
+        let last = if are_others { None } else { ended.pop() };
+        let lasted = |out: &Out| out.alive_since.saturating_duration_since(out.since);
+        for (part, out) in ended {
+            let lasted = lasted(&out);
+            self.telemetry.turned(Turn::AnotherBack { part, lasted });
+        }
+        if let Some((part, out)) = last {
+            let lasted = lasted(&out);
+            self.telemetry.turned(Turn::Back { part, lasted });
+        }
     }
 
     /// How many there have been after which others were to ask.
@@ -165,18 +215,20 @@ impl Circuit {
 
     /// The part has given a sign of life: others may ask, until one of them fails.
     pub(super) fn revive(&self, part: u64) {
-        if let Some(out) = self.parts.lock().get_mut(&part) {
+        let mut parts = self.parts.lock();
+        if let Some(out) = parts.get_mut(&part) {
             out.is_alive = true;
+            out.alive_since = Instant::now();
             out.is_probed = false;
             self.signs_of_life.fetch_add(1, Ordering::Release);
+            drop(parts);
+            self.telemetry.turned(Turn::Alive { part });
         }
     }
 
     /// The key by which the part was asked is in another: who asks is to find out.
     pub(super) fn forget(&self, part: u64) {
-        let mut parts = self.parts.lock();
-        parts.remove(&part);
-        self.is_open.store(!parts.is_empty(), Ordering::Release);
+        self.end(|it, _| it == part);
         self.signs_of_life.fetch_add(1, Ordering::Release);
     }
 
@@ -247,7 +299,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_fail_together_are_one_failure() {
-        let circuit = Circuit::default();
+        let circuit = Circuit::new(Telemetry::default());
         for _ in 0..100 {
             circuit.fail(0, &"a".into(), &error());
         }
@@ -258,7 +310,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_sign_of_life_is_not_enough_to_forget_what_was() {
-        let circuit = Circuit::default();
+        let circuit = Circuit::new(Telemetry::default());
         circuit.fail(0, &"a".into(), &error());
         circuit.revive(0);
         assert!(circuit.error(0).is_none());
@@ -276,7 +328,7 @@ mod tests {
 
     #[test]
     fn one_part_is_no_concern_of_another() {
-        let circuit = Circuit::default();
+        let circuit = Circuit::new(Telemetry::default());
         circuit.fail(1, &"a".into(), &error());
         assert!(circuit.error(1).is_some() && circuit.error(2).is_none());
         assert_eq!(circuit.health().parts_out(), 1);
@@ -287,7 +339,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_part_that_no_key_is_in_any_more_is_forgotten() {
-        let circuit = Circuit::default();
+        let circuit = Circuit::new(Telemetry::default());
         circuit.fail(1, &"a".into(), &error());
         tokio::time::advance(FORGOTTEN).await;
         circuit.answer(2);
@@ -296,7 +348,7 @@ mod tests {
 
     #[test]
     fn whoever_comes_back_during_a_sweep_is_served_by_the_next() {
-        let circuit = Circuit::default();
+        let circuit = Circuit::new(Telemetry::default());
         assert!(circuit.begin_sweep());
         assert!(!circuit.begin_sweep() && !circuit.begin_sweep());
         assert!(circuit.repeat_sweep());

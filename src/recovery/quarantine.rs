@@ -69,6 +69,7 @@ impl Epoch {
             all.extend(Declaring::of(traces, &self.policy, &key, known));
         }
         if !all.is_empty() {
+            self.telemetry.quarantined(all.len());
             let insist = |it: Declaring| it.insist(Arc::downgrade(self));
             let all = all.into_iter().map(insist).collect();
             runtime.spawn(few_at_a_time(all));
@@ -110,6 +111,7 @@ impl Epoch {
             return;
         };
         if let Some(declaring) = Declaring::of(traces, &self.policy, key, known) {
+            self.telemetry.lost(key, rest(&self.policy));
             runtime.spawn(declaring.insist(Arc::downgrade(self)));
         }
     }

@@ -4,12 +4,13 @@ use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::time::Instant;
 
 use crate::key::Key;
 use crate::policy::Policy;
+use crate::telemetry::Watch;
 
 mod calls;
 mod error;
@@ -187,7 +188,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 }
 
 /// A store's answer: there already, or on its way.
-pub struct Reply<T>(Stage<T>);
+pub struct Reply<T> {
+    stage: Stage<T>,
+    watch: Watch,
+}
 
 enum Stage<T> {
     Ready(Option<Result<T, StoreError>>),
@@ -197,20 +201,33 @@ enum Stage<T> {
 impl<T> Reply<T> {
     /// An answer that is there already.
     pub fn ready(answer: Result<T, StoreError>) -> Self {
-        Self(Stage::Ready(Some(answer)))
+        Self::at(Stage::Ready(Some(answer)))
     }
 
     /// The answer, if it is there already.
     pub(crate) fn take_ready(&mut self) -> Option<Result<T, StoreError>> {
-        match &mut self.0 {
-            Stage::Ready(answer) => answer.take(),
-            Stage::Pending(_) => None,
-        }
+        let answer = match &mut self.stage {
+            Stage::Ready(answer) => answer.take()?,
+            Stage::Pending(_) => return None,
+        };
+        self.watch.answered(&answer);
+        Some(answer)
     }
 
     /// An answer that this future will give.
     pub fn pending(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
-        Self(Stage::Pending(Box::pin(answer)))
+        Self::at(Stage::Pending(Box::pin(answer)))
+    }
+
+    /// The same, of interest to others.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn watched(self, watch: Watch) -> Self {
+        Self { watch, ..self }
+    }
+
+    fn at(stage: Stage<T>) -> Self {
+        let watch = Watch::default();
+        Self { stage, watch }
     }
 }
 
@@ -218,10 +235,12 @@ impl<T: Unpin> Future for Reply<T> {
     type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Stage::Ready(answer) => Poll::Ready(answer.take().expect("polled after it was ready")),
-            Stage::Pending(answer) => answer.as_mut().poll(cx),
-        }
+        let answer = match &mut self.stage {
+            Stage::Ready(answer) => answer.take().expect("polled after it was ready"),
+            Stage::Pending(answer) => ready!(answer.as_mut().poll(cx)),
+        };
+        self.watch.answered(&answer);
+        Poll::Ready(answer)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::process::Process;
 use crate::guard::Guard;
 use crate::line::queue::Queue;
+use crate::telemetry::Forfeits;
 
 impl Clone for Process {
     fn clone(&self) -> Self {
@@ -63,5 +64,7 @@ fn clone(queue: &Queue, guard: Arc<Guard>) -> Queue {
         known: queue.known,
         planned: queue.planned,
         guard,
+        // Nobody is told.
+        forfeits: Forfeits::default(),
     }
 }

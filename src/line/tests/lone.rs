@@ -10,6 +10,7 @@ use crate::line::{Held, Joined, Newcomer, hold};
 use crate::policy::PolicyParts;
 use crate::quota::Quota;
 use crate::store::{MemoryStore, Outcome, Reserve};
+use crate::telemetry::Settings;
 
 #[derive(Default)]
 struct Woken(AtomicUsize);
@@ -26,7 +27,7 @@ fn epoch() -> Arc<Epoch> {
         guard: Some(GUARD),
         ..PolicyParts::default()
     };
-    let epochs = Epochs::new(parts, Arc::new(MemoryStore::new()), 0);
+    let epochs = Epochs::new(parts, Arc::new(MemoryStore::new()), 0, Settings::default());
     epochs.unwrap().current()
 }
 

@@ -21,6 +21,7 @@ use super::script::Scripts;
 use super::server::{self, Call, Server};
 use crate::clock::Reading;
 use crate::store::StoreError;
+use crate::telemetry::OfRedis;
 
 /// The most calls for many keys that are under way to one server at once: while it works on one, the next is
 /// on its way.
@@ -35,6 +36,7 @@ pub(super) struct Couriers {
     home: Option<Handle>,
     /// By the server that is asked, so that none waits for what another does not answer.
     lanes: Mutex<HashMap<u64, Lane>>,
+    telemetry: OfRedis,
 }
 
 #[derive(Default)]
@@ -52,6 +54,7 @@ impl Couriers {
             server,
             home: Handle::try_current().ok(),
             lanes: Mutex::default(),
+            telemetry: OfRedis::new(),
         }
     }
 
@@ -161,6 +164,7 @@ impl Couriers {
         scripts: &'static Scripts,
         deadline: Instant,
     ) -> Result<Vec<Answer>, StoreError> {
+        self.telemetry.called_for(all.len());
         let command = calls::reserve(all, scripts);
         let call = Call::new(Some(scripts), &command);
         let answer = self.server.run(place, call, deadline).await;

@@ -17,6 +17,7 @@ use super::server;
 use super::source::{self, Source};
 use crate::backoff;
 use crate::store::StoreError;
+use crate::telemetry::OfRedis;
 
 /// The pause after the second setback in a row; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -43,6 +44,7 @@ struct Inner {
     newest: AtomicU64,
     /// Connections of somebody's own that were given back.
     idle: Mutex<Vec<Wire>>,
+    telemetry: OfRedis,
 }
 
 /// A connection as it was made, which has a number of its own.
@@ -86,6 +88,7 @@ impl Link {
             setbacks: AtomicU32::new(0),
             newest: AtomicU64::new(0),
             idle: Mutex::default(),
+            telemetry: OfRedis::new(),
         }))
     }
 
@@ -281,7 +284,10 @@ impl Mending {
             Err(elapsed) => return Err(failure::unreachable().caused_by(elapsed)),
         };
         let wire = Wire::new(connection);
-        self.link.0.newest.store(wire.number, Ordering::Release);
+        let before = self.link.0.newest.swap(wire.number, Ordering::AcqRel);
+        if before > 0 {
+            self.link.0.telemetry.reconnected();
+        }
         Ok(wire)
     }
 }

@@ -17,6 +17,7 @@ use crate::key::Key;
 use crate::policy::Policy;
 use crate::store::Notice;
 use crate::store::listen::Listeners;
+use crate::telemetry;
 
 /// How often it is asked whether it is still there: while somebody waits, and where that somebody may not use slots
 /// if it has not been told for long; while nobody does; and how long it may take to say so. A connection that is closed is noticed at once; this is
@@ -192,6 +193,7 @@ async fn listen(
             pause = FIRST_PAUSE;
             let is_lost = hear(subscription, opener, notices).await;
             notices.is_listening.store(false, Ordering::Release);
+            telemetry::listens(channel, false);
             // From now on, everybody looks.
             notices.listeners.gap();
             if is_lost {
@@ -206,6 +208,7 @@ async fn listen(
             // In this order, lest anybody relies on it before what was missed is looked for.
             notices.listeners.gap();
             notices.is_listening.store(true, Ordering::Release);
+            telemetry::listens(channel, true);
         }
     }
 }

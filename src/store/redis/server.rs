@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::lease::Lease;
 use super::script::Scripts;
 use crate::store::StoreError;
+use crate::telemetry;
 
 /// How often scripts are loaded for one call.
 const LOADS: usize = 8;
@@ -140,7 +141,10 @@ impl<'a> Call<'a> {
                     match pipe.query_async(connection).await {
                         // Somebody has flushed them in between.
                         Err(error) if is_unknown(&error) && loads < LOADS => loads += 1,
-                        answer => return answer.map(only),
+                        answer => {
+                            telemetry::scripts_loaded();
+                            return answer.map(only);
+                        }
                     }
                 }
             }

@@ -1,0 +1,104 @@
+use std::collections::BTreeSet;
+
+use metrics::Unit;
+use tracing::Level;
+
+use super::table::{ALL, Kind};
+use super::trace::EVENTS;
+
+/// The rows of the table under this headline, cell by cell.
+fn rows(headline: &str) -> Vec<Vec<&'static str>> {
+    let page = include_str!("../docs/telemetry.md");
+    let (_, section) = page.split_once(headline).unwrap();
+    let section = section.split("\n# ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = |row: &'static str| row.trim_matches('|').split('|').map(str::trim).collect();
+    rows.map(cells).collect()
+}
+
+/// What stands in code, one after the other.
+fn code(cell: &'static str) -> Vec<&'static str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_documentation_has_each_metric_with_its_unit_and_labels() {
+    let documented = rows("\n# Metrics\n").into_iter().map(|row| {
+        let [name, kind, unit, labels, _] = row[..] else {
+            panic!("{row:?}");
+        };
+        (
+            code(name)[0],
+            kind.to_owned(),
+            unit.to_owned(),
+            code(labels),
+        )
+    });
+    let described = ALL.iter().map(|metric| {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let unit = match metric.unit {
+            Unit::Count => "count",
+            unit => unit.as_str(),
+        };
+        (
+            metric.name,
+            kind.to_owned(),
+            unit.to_owned(),
+            metric.labels.to_vec(),
+        )
+    });
+    assert_eq!(
+        documented.collect::<Vec<_>>(),
+        described.collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn names_tell_the_kind_and_the_unit() {
+    for metric in ALL {
+        let name = metric.name;
+        assert!(name.starts_with("tower_throttle_"), "{name}");
+        let is_counter = metric.kind == Kind::Counter;
+        assert_eq!(name.ends_with("_total"), is_counter, "{name}");
+        let is_time = metric.unit == Unit::Seconds;
+        assert_eq!(name.ends_with("_seconds"), is_time, "{name}");
+    }
+    let names: BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
+    assert_eq!(names.len(), ALL.len());
+}
+
+#[test]
+fn the_documentation_has_each_event_with_its_level_and_fields() {
+    let documented: BTreeSet<_> = rows("\n# Events\n")
+        .into_iter()
+        .map(|row| {
+            let [message, level, fields, _] = row[..] else {
+                panic!("{row:?}");
+            };
+            (code(message)[0], level.to_owned(), code(fields))
+        })
+        .collect();
+    let told = |(level, message, fields): &(Level, &'static str, &[&'static str])| {
+        (*message, level.to_string(), fields.to_vec())
+    };
+    let told: BTreeSet<_> = EVENTS.iter().map(told).collect();
+    assert_eq!(documented, told);
+    assert_eq!(told.len(), EVENTS.len());
+}
+
+#[test]
+fn the_documentation_has_each_outcome() {
+    let documented: Vec<_> = rows("\n# The span of a request\n")
+        .into_iter()
+        .map(|row| code(row[0])[0])
+        .collect();
+    let outcomes = super::Outcome::ALL.map(|outcome| outcome.name(false));
+    let fields = ["key", "policy", "cost", "wait", "outcome"];
+    let known = fields.into_iter().chain(outcomes).chain(["stand_in"]);
+    let known: BTreeSet<_> = known.collect();
+    assert_eq!(documented.into_iter().collect::<BTreeSet<_>>(), known);
+}
