@@ -1,0 +1,133 @@
+//! The tables of the documentation, and what there is to be seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota};
+
+use super::seen::Seen;
+use super::support::redis_server::RedisServer;
+use super::{events, prometheus, redis_events};
+
+/// The rows of the table under this headline, cell by cell.
+fn rows(headline: &str) -> Vec<Vec<&'static str>> {
+    let page = include_str!("../../src/docs/telemetry.md");
+    let (_, section) = page.split_once(headline).expect("such a headline");
+    let section = section.split("\n# ").next().expect("a section");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = |row: &'static str| row.trim_matches('|').split('|').map(str::trim).collect();
+    rows.map(cells).collect()
+}
+
+/// What stands in code, one after the other.
+fn code(cell: &'static str) -> Vec<&'static str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn everything_happens_that_the_documentation_tells_of_and_nothing_else() {
+    let runtime = |paused| {
+        let builder = &mut Builder::new_current_thread();
+        builder
+            .enable_all()
+            .start_paused(paused)
+            .build()
+            .expect("a runtime")
+    };
+    let (seen, _guard) = Seen::begin();
+    let mut told = BTreeSet::new();
+    let mut note = || {
+        for event in seen.events() {
+            told.insert((event.message, event.level.to_string(), event.names));
+        }
+        seen.forget();
+    };
+    let paused = runtime(true);
+    paused.block_on(events::outage(&seen));
+    note();
+    paused.block_on(events::lifeless(&seen));
+    note();
+    paused.block_on(events::parts(&seen));
+    note();
+    paused.block_on(events::pause(&seen));
+    note();
+    paused.block_on(events::forfeits(&seen));
+    note();
+    paused.block_on(events::clock(&seen));
+    note();
+    let real = runtime(false);
+    real.block_on(redis_events::restart(&seen));
+    note();
+    real.block_on(redis_events::loss(&seen));
+    note();
+    let documented = rows("\n# Events\n").into_iter().map(|row| {
+        let message = code(row[0])[0].to_owned();
+        (message, row[1].to_owned(), code(row[2]))
+    });
+    assert_eq!(told, documented.collect());
+}
+
+/// With names as they are, and as the exporter recommends them.
+#[tokio::test]
+async fn a_scrape_holds_what_the_documentation_says_and_nothing_else() {
+    let server = RedisServer::start();
+    for recommended in [false, true] {
+        let builder = prometheus::exporter().with_recommended_naming(recommended);
+        let recorder = builder.build_recorder();
+        let handle = recorder.handle();
+        let _here = metrics::set_default_local_recorder(&recorder);
+        let store = RedisStore::connect(&server.url())
+            .await
+            .expect("a connection");
+        let quota = Quota::new(5, Duration::from_millis(50));
+        let limiter = Limiter::builder().quota(quota).name("scrape").store(store);
+        let limiter = limiter.build().expect("a valid policy");
+        for _ in 0..10 {
+            limiter.acquire("a").await.expect("a permit");
+        }
+        assert_eq!(scraped(&handle.render()), documented());
+    }
+}
+
+/// The kind and the labels of each metric.
+type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
+
+fn documented() -> Metrics {
+    let rows = rows("\n# Metrics\n").into_iter();
+    let metric = rows.map(|row| {
+        let labels = code(row[3]).into_iter().map(str::to_owned);
+        let name = code(row[0])[0].to_owned();
+        (name, (row[1].to_owned(), labels.collect()))
+    });
+    metric.collect()
+}
+
+fn scraped(text: &str) -> Metrics {
+    let mut metrics = Metrics::new();
+    for line in text.lines() {
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a kind");
+            metrics.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
+            continue;
+        }
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        assert!(
+            value.parse::<f64>().expect("a number").is_finite(),
+            "{line}"
+        );
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let parts = ["_bucket", "_sum", "_count"];
+        let whole = parts.iter().find_map(|it| name.strip_suffix(it));
+        let known = whole.filter(|it| metrics.contains_key(*it)).unwrap_or(name);
+        let (_, known) = metrics.get_mut(known).expect("a kind");
+        let labels = labels.trim_end_matches('}').split("\",");
+        let labels = labels.filter_map(|it| Some(it.split_once('=')?.0.to_owned()));
+        known.extend(labels.filter(|it| it != "le"));
+    }
+    metrics
+}

@@ -1,0 +1,31 @@
+//! What a limiter tells of itself: spans, events and metrics, and that the documentation says the same.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod dashboard;
+mod documented;
+mod events;
+mod figures;
+mod metered;
+mod prometheus;
+mod redis_events;
+mod seen;
+mod spans;
+mod stores;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until that holds, and says what did not.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}

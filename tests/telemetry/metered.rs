@@ -1,0 +1,273 @@
+//! What is counted.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{join_all, poll_immediate};
+use tokio::time::{Instant, advance, sleep};
+use tower_throttle::{Limiter, LimiterBuilder, Outage, Quota};
+
+use super::figures::Figures;
+use super::stores::Parted;
+
+fn ten() -> LimiterBuilder {
+    Limiter::builder().quota(Quota::per_second(10)).name("ten")
+}
+
+fn far(store: &Parted) -> LimiterBuilder {
+    ten().store(store.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_counted_by_what_has_become_of_them() {
+    let figures = Figures::new();
+    let store = Parted::default();
+    let limiter = figures.build(far(&store).max_waiting(2).outage(Outage::Allow));
+    limiter.acquire("a").cost(8).await.unwrap();
+    limiter.acquire("a").cost(2).await.unwrap();
+    for _ in 0..3 {
+        assert!(!limiter.try_acquire("a").await.unwrap().is_granted());
+    }
+    {
+        let mut waiting = pin!(join_all((0..2).map(|_| limiter.acquire("a"))));
+        assert!(poll_immediate(waiting.as_mut()).await.is_none());
+        assert!(limiter.acquire("a").await.unwrap_err().is_line_full());
+    }
+    limiter.acquire("").await.unwrap_err();
+    limiter.acquire("a").cost(11).await.unwrap_err();
+    store.out(&["b"]);
+    for _ in 0..5 {
+        limiter.acquire("b").await.unwrap();
+    }
+    let read = figures.read();
+    let requests = |outcome: &str| {
+        let series = format!("requests_total{{outcome={outcome},policy=ten}}");
+        read.number(&series)
+    };
+    let all = [
+        "granted",
+        "stand_in",
+        "limited",
+        "line_full",
+        "invalid",
+        "cancelled",
+    ];
+    assert_eq!(all.map(requests), [2.0, 5.0, 3.0, 1.0, 2.0, 2.0]);
+    assert_eq!(["store_out", "store_error"].map(requests), [0.0, 0.0]);
+    assert_eq!(read.number("spent_total{policy=ten}"), 15.0);
+    assert_eq!(read.recorded("wait_seconds{policy=ten}").len(), 7);
+    // The first of them has asked.
+    assert_eq!(read.number("remembered_total{policy=ten}"), 2.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_and_those_who_wait_are_counted_by_policy() {
+    let figures = Figures::new();
+    let limiter = figures.build(ten());
+    let waiting = ["a", "b"].map(|key| join_all((0..15).map(|_| limiter.acquire(key))));
+    let waiting = tokio::spawn(join_all(waiting));
+    sleep(Duration::from_millis(500)).await;
+    let read = figures.read();
+    assert_eq!(read.number("waiting{policy=ten}"), 10.0);
+    assert_eq!(read.number("lines{policy=ten}"), 2.0);
+    assert!(
+        read.recorded("wait_seconds{policy=ten}")
+            .iter()
+            .all(|&it| it == 0.0)
+    );
+    waiting.await.unwrap();
+    let read = figures.read();
+    assert_eq!(read.number("waiting{policy=ten}"), 0.0);
+    assert_eq!(read.number("lines{policy=ten}"), 0.0);
+    let waits = read.recorded("wait_seconds{policy=ten}");
+    assert_eq!(waits.len(), 10);
+    assert!(
+        waits.iter().all(|&it| (1.0..1.1).contains(&it)),
+        "{waits:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_counted_with_those_who_share_them() {
+    let figures = Figures::new();
+    let store = Parted::default();
+    let limiter = figures.build(far(&store));
+    limiter.acquire("a").await.unwrap();
+    join_all((0..9).map(|_| limiter.acquire("a"))).await;
+    limiter.peek("a").await.unwrap();
+    limiter.reset("a").await.unwrap();
+    let read = figures.read();
+    let calls = |operation: &str, result: &str| {
+        let labels = format!("operation={operation},policy=ten,result={result}");
+        read.number(&format!("store_calls_total{{{labels}}}"))
+    };
+    // The first of those who come together asks for itself.
+    assert_eq!(calls("reserve", "ok"), 3.0);
+    let sizes = read.recorded("requests_per_call{policy=ten}");
+    assert_eq!(sizes, [1.0, 1.0, 8.0]);
+    assert_eq!([calls("peek", "ok"), calls("reset", "ok")], [1.0, 1.0]);
+    let latency = |operation: &str| {
+        let labels = format!("operation={operation},policy=ten");
+        read.recorded(&format!("store_call_seconds{{{labels}}}"))
+    };
+    assert_eq!(latency("reserve").len(), 3);
+    assert!(
+        latency("reserve")
+            .iter()
+            .all(|&it| (0.001..0.01).contains(&it))
+    );
+    assert!(latency("check").is_empty());
+
+    // What is asked and not waited for.
+    drop(poll_immediate(limiter.peek("a")).await);
+    store.out(&["b"]);
+    limiter.try_acquire("b").await.unwrap_err();
+    limiter.peek("c").await.unwrap();
+    let read = figures.read();
+    let calls = |operation: &str, result: &str| {
+        let labels = format!("operation={operation},policy=ten,result={result}");
+        read.number(&format!("store_calls_total{{{labels}}}"))
+    };
+    assert_eq!(
+        [calls("peek", "dropped"), calls("reserve", "out")],
+        [1.0, 1.0]
+    );
+    assert_eq!(calls("reserve", "error"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_come_too_late_or_are_given_back_are_counted() {
+    let figures = Figures::new();
+    let limiter = figures.build(far(&Parted::default()));
+    assert_eq!(figures.read().number("guard_seconds{policy=ten}"), 0.012);
+    let waiting = tokio::spawn(join_all((0..20).map(|_| limiter.acquire("a"))));
+    sleep(Duration::from_millis(200)).await;
+    advance(Duration::from_secs(2)).await;
+    waiting.await.unwrap();
+    let read = figures.read();
+    assert_eq!(read.number("forfeits_total{policy=ten}"), 10.0);
+    assert!(read.number("guard_seconds{policy=ten}") > 0.02);
+    let released = read.number("released_total{policy=ten}");
+
+    sleep(Duration::from_secs(5)).await;
+    let waiting = tokio::spawn(join_all((0..15).map(|_| limiter.acquire("b"))));
+    sleep(Duration::from_millis(200)).await;
+    waiting.abort();
+    waiting.await.unwrap_err();
+    sleep(Duration::from_millis(200)).await;
+    let read = figures.read();
+    assert_eq!(read.number("released_total{policy=ten}") - released, 5.0);
+    assert_eq!(read.number("waiting{policy=ten}"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_are_counted_by_each_limiter_that_knows_of_them() {
+    let figures = Figures::new();
+    let store = Parted::default();
+    let limiters = ["here", "there"].map(|name| {
+        let quota = Limiter::builder().quota(Quota::per_second(10));
+        // Without a name, they share the state.
+        let limiter = figures.build(quota.store(store.clone()));
+        (name, limiter)
+    });
+    let [(_, here), _there] = &limiters;
+    let start = Instant::now();
+    for seconds in [10, 10, 20] {
+        here.pause("a", start + Duration::from_secs(seconds))
+            .await
+            .unwrap();
+    }
+    here.resume("a").await.unwrap();
+    // Both are called the same.
+    assert_eq!(figures.read().number("pauses_total{policy=10/s}"), 4.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_shown_for_as_long_as_it_lasts() {
+    let figures = Figures::new();
+    let store = Parted::default();
+    let limiter = figures.build(far(&store));
+    let out = || figures.read().number("store_out{policy=ten}");
+    assert_eq!(out(), 0.0);
+    store.out(&["a", "b"]);
+    for key in ["a", "b", "a", "b"] {
+        limiter.try_acquire(key).await.unwrap_err();
+    }
+    assert_eq!(out(), 2.0);
+    store.out(&["b"]);
+    limiter.acquire("a").await.unwrap();
+    assert_eq!(out(), 1.0);
+    let read = figures.read();
+    assert_eq!(read.number("outages_total{policy=ten}"), 1.0);
+    let checks = "store_calls_total{operation=check,policy=ten,result=";
+    assert!(read.number(&format!("{checks}ok}}")) >= 1.0);
+    assert!(read.number(&format!("{checks}out}}")) >= 1.0);
+    drop(limiter);
+    // Nobody knows of an outage any more.
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(out(), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_labels_for_who_asks_for_it() {
+    let figures = Figures::new();
+    let without = figures.build(ten());
+    let keyed = |read: &[&str]| read.iter().any(|series| series.contains("key="));
+    without.acquire("secret").await.unwrap();
+    assert!(!keyed(&figures.read().series()));
+
+    let figures = Figures::new();
+    let limiter = figures.build(ten().key_labels(true));
+    let _recorder = figures.here();
+    for (key, cost) in [("a", 1), ("a", 2), ("b", 10)] {
+        limiter.acquire(key).cost(cost).await.unwrap();
+    }
+    let mut waiting = pin!(limiter.acquire("b"));
+    assert!(poll_immediate(waiting.as_mut()).await.is_none());
+    let read = figures.read();
+    let requests = |key: &str| {
+        let labels = format!("key={key},outcome=granted,policy=ten");
+        read.number(&format!("requests_total{{{labels}}}"))
+    };
+    assert_eq!([requests("a"), requests("b")], [2.0, 1.0]);
+    assert_eq!(read.number("spent_total{key=b,policy=ten}"), 10.0);
+    assert_eq!(read.recorded("wait_seconds{key=a,policy=ten}"), [0.0, 0.0]);
+    assert_eq!(read.number("waiting{key=b,policy=ten}"), 1.0);
+    // Nothing is counted twice.
+    let series = read.series();
+    let of = |name: &str| series.iter().filter(|it| it.starts_with(name)).count();
+    assert_eq!(
+        [of("requests_total"), of("spent_total"), of("waiting")],
+        [2, 2, 1]
+    );
+}
+
+/// As drivers run in tasks, which may be on other threads.
+#[test]
+fn all_is_counted_by_the_recorder_in_which_the_limiter_was_built() {
+    let figures = Figures::new();
+    let limiter = figures.build(Limiter::builder().quota(Quota::new(2, Duration::from_millis(50))));
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+    let asking = (0..4).map(|_| {
+        let limiter = limiter.clone();
+        runtime.spawn(async move { drop(limiter.acquire("a").await.unwrap()) })
+    });
+    let asking: Vec<_> = asking.collect();
+    runtime.block_on(join_all(asking));
+    let read = figures.read();
+    let requests = "requests_total{outcome=granted,policy=2/50ms}";
+    assert_eq!(read.number(requests), 4.0);
+    assert_eq!(read.number("waiting{policy=2/50ms}"), 0.0);
+    // Other quotas have a name of their own.
+    figures
+        .within(|| limiter.set_quota(Quota::per_second(3)))
+        .unwrap();
+    runtime.block_on(limiter.acquire("a")).unwrap();
+    let read = figures.read();
+    assert_eq!(
+        read.number("requests_total{outcome=granted,policy=3/s}"),
+        1.0
+    );
+    assert_eq!(read.number(requests), 4.0);
+}

@@ -1,0 +1,208 @@
+//! The span of a request.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::poll_immediate;
+use tokio::time::sleep;
+use tower_throttle::store::StoreError;
+use tower_throttle::{Limiter, LimiterBuilder, Outage, Quota};
+use tracing::{Instrument as _, Level, Span};
+
+use super::seen::{Seen, SpanSeen};
+use super::stores::Parted;
+
+/// One per second.
+fn one() -> LimiterBuilder {
+    Limiter::builder().quota(Quota::per_second(1)).name("one")
+}
+
+fn out() -> (LimiterBuilder, Parted) {
+    let store = Parted::default();
+    store.out(&["a"]);
+    (one().store(store.clone()), store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_says_whose_quota_was_spent_and_how_that_ended() {
+    let (seen, _guard) = Seen::begin();
+    let limiter = one().build().unwrap();
+    let acquire = limiter.acquire("a").cost(1);
+    assert!(seen.spans().is_empty(), "nobody has polled it");
+    let _permit = acquire.await.unwrap();
+    let SpanSeen {
+        name,
+        level,
+        fields,
+        parent,
+        is_closed,
+        ..
+    } = seen.span();
+    assert_eq!((name, level, parent), ("throttle", Level::DEBUG, None));
+    assert_eq!((fields.text("key"), fields.text("policy")), ("a", "one"));
+    assert_eq!((fields.number("cost"), fields.number("wait")), (1.0, 0.0));
+    assert_eq!(fields.text("outcome"), "granted");
+    assert!(is_closed, "its permit is none of its business");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_without_a_name_is_called_by_its_quotas() {
+    let (seen, _guard) = Seen::begin();
+    let limiter = Limiter::builder()
+        .quota(Quota::per_second(7))
+        .build()
+        .unwrap();
+    limiter.acquire("a").await.unwrap();
+    assert_eq!(seen.span().fields.text("policy"), "7/s");
+    limiter.set_quota(Quota::per_second(8)).unwrap();
+    limiter.acquire("a").await.unwrap();
+    assert_eq!(seen.spans()[1].fields.text("policy"), "8/s");
+}
+
+/// As long as it waits, the span is open, and entered only while the request is polled.
+#[tokio::test(start_paused = true)]
+async fn who_waits_has_a_span_until_it_departs() {
+    let (seen, _guard) = Seen::begin();
+    let limiter = one().build().unwrap();
+    limiter.acquire("a").await.unwrap();
+    seen.forget();
+    let waiting = limiter
+        .acquire("a")
+        .instrument(tracing::info_span!("caller"));
+    let waiting = tokio::spawn(waiting);
+    sleep(Duration::from_millis(500)).await;
+    let span = seen.span();
+    assert_eq!(span.parent, Some("caller"));
+    assert!(!span.is_closed && !span.fields.has("outcome"));
+    assert!(span.entered > 0 && span.entered == span.left, "{span:?}");
+    assert!(Span::current().is_none());
+    waiting.await.unwrap().unwrap();
+    let span = seen.span();
+    assert!(span.is_closed && span.entered == span.left, "{span:?}");
+    assert!(span.fields.number("wait") >= 1.0, "{span:?}");
+    assert_eq!(span.fields.text("outcome"), "granted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_dropped_while_it_waits_is_cancelled() {
+    let (seen, _guard) = Seen::begin();
+    let limiter = one().build().unwrap();
+    limiter.acquire("a").await.unwrap();
+    seen.forget();
+    {
+        let mut acquire = pin!(limiter.acquire("a"));
+        assert!(poll_immediate(acquire.as_mut()).await.is_none());
+        sleep(Duration::from_millis(300)).await;
+        assert!(!seen.span().is_closed);
+    }
+    let span = seen.span();
+    assert_eq!(span.fields.text("outcome"), "cancelled");
+    assert!(span.is_closed && span.fields.number("wait") >= 0.3);
+    // Who was never polled, and who is ready, is not.
+    drop(limiter.acquire("a"));
+    assert_eq!(seen.spans().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_refusal_has_a_name() {
+    let (seen, _guard) = Seen::begin();
+    let outcome = || {
+        let spans = seen.spans();
+        seen.forget();
+        let last = spans.last().expect("a span");
+        assert!(last.is_closed);
+        last.fields.text("outcome").to_owned()
+    };
+    let limiter = one().max_waiting(1).build().unwrap();
+    limiter.acquire("a").await.unwrap();
+    assert!(!limiter.try_acquire("a").await.unwrap().is_granted());
+    assert_eq!(outcome(), "limited");
+    limiter
+        .acquire("a")
+        .max_wait(Duration::from_millis(9))
+        .await
+        .unwrap_err();
+    assert_eq!(outcome(), "limited");
+    let mut waiting = pin!(limiter.acquire("a"));
+    assert!(poll_immediate(waiting.as_mut()).await.is_none());
+    assert!(limiter.acquire("a").await.unwrap_err().is_line_full());
+    assert_eq!(outcome(), "line_full");
+    assert!(
+        limiter
+            .acquire("a")
+            .cost(2)
+            .await
+            .unwrap_err()
+            .is_invalid_cost()
+    );
+    assert_eq!(outcome(), "invalid");
+    assert!(limiter.acquire("").await.unwrap_err().is_invalid_key());
+    assert_eq!(outcome(), "invalid");
+
+    let (builder, _) = out();
+    let limiter = builder.build().unwrap();
+    assert!(limiter.try_acquire("a").await.unwrap_err().is_store());
+    assert_eq!(outcome(), "store_out");
+    assert!(limiter.acquire("a").await.unwrap_err().is_store());
+    assert_eq!(outcome(), "store_out");
+    for outage in [Outage::Allow, Outage::Local { share: 1.0 }] {
+        let (builder, _) = out();
+        let limiter = builder.outage(outage).build().unwrap();
+        // The first has asked the store; the other knows.
+        for _ in 0..2 {
+            limiter.acquire("a").await.unwrap();
+            assert_eq!(outcome(), "stand_in");
+        }
+    }
+    let limiter = one().store(Strange).build().unwrap();
+    assert!(limiter.acquire("a").await.unwrap_err().is_store());
+    assert_eq!(outcome(), "store_error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_debug_is_not_wanted_there_is_none() {
+    let (seen, _guard) = Seen::begin_at(Level::INFO);
+    let limiter = one().build().unwrap();
+    for _ in 0..2 {
+        limiter.acquire("a").await.unwrap();
+    }
+    assert!(seen.spans().is_empty());
+}
+
+/// Answers what nobody has asked.
+#[derive(Debug)]
+struct Strange;
+
+mod strange {
+    use tower_throttle::Policy;
+    use tower_throttle::key::Key;
+    use tower_throttle::store::{Notice, Release, Reply, Reserve, Reserved, Store, Word};
+
+    use super::{StoreError, Strange};
+
+    fn refused<T>() -> Reply<T> {
+        Reply::ready(Err(StoreError::new("it will not").no_outage()))
+    }
+
+    impl Store for Strange {
+        fn reserve(&self, _: &Reserve<'_>) -> Reply<Reserved> {
+            refused()
+        }
+
+        fn release(&self, _: &Release<'_>) -> Reply<()> {
+            refused()
+        }
+
+        fn peek(&self, _: &Reserve<'_>) -> Reply<Reserved> {
+            refused()
+        }
+
+        fn heed(&self, _: &Key, _: &Policy, _: Word) -> Reply<Notice> {
+            refused()
+        }
+
+        fn reset(&self, _: &Key, _: &Policy) -> Reply<()> {
+            refused()
+        }
+    }
+}
