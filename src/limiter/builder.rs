@@ -76,6 +76,9 @@ impl LimiterBuilder {
     }
 
     /// Refuses requests at once that would have to wait longer. Default: any wait.
+    ///
+    /// A call to the store that is under way is not cut short: where it does not answer, a request waits for its
+    /// timeout, a second in Redis unless set, if that is longer.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.parts.max_wait = Some(max_wait);
         self

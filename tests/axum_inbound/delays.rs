@@ -37,6 +37,7 @@ async fn requests_wait_up_to_a_bound_and_the_rest_are_refused() {
     // For what a busy machine may do to a thread between the permit and the handler.
     let builder = Limiter::builder()
         .quota(quota)
+        .guard(Duration::from_millis(150))
         .buffer(Duration::from_millis(100));
     let (app, history) = recording();
     let longest = WINDOW * 4;

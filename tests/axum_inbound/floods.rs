@@ -81,9 +81,9 @@ fn resident() -> u64 {
 /// A flood of requests, each from an address of its own, 10,000 in a second.
 async fn addresses(count: u64) {
     const PER_SECOND: u64 = 10_000;
-    // What 10,000 addresses take for two seconds is some 10 MB; the rest is other tests' that run
-    // meanwhile. A million would be some 200 MB.
-    const MOST: u64 = 64 << 20;
+    // What 10,000 addresses take for two seconds is some 10 MB; the rest is that of other tests, which run
+    // meanwhile, up to three of them. A million would be some 200 MB.
+    const MOST: u64 = 160 << 20;
     let store = MemoryStore::new();
     let quota = Quota::per_second(1);
     let limiter = build(Limiter::builder().quota(quota).store(store.clone()));
@@ -141,5 +141,5 @@ async fn redis_forgets_the_addresses_of_a_flood() {
     keyspace::wait_until_empty(&redis).await;
     assert_eq!(limiter.lines(), 0);
     let grown = resident().saturating_sub(before);
-    assert!(grown < 64 << 20, "{grown} bytes more");
+    assert!(grown < 160 << 20, "{grown} bytes more");
 }
