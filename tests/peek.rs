@@ -37,6 +37,12 @@ async fn tells_what_the_next_request_gets(store: impl Store + Clone) {
                 snapshot.remaining()
             );
             let decision = limiter.try_acquire("a").await.expect("a decision");
+            if decision.is_granted() && snapshot.delay() < LONG / 20 && !snapshot.delay().is_zero()
+            {
+                // It came in between.
+                granted += 1;
+                continue;
+            }
             assert_eq!(
                 snapshot.delay().is_zero(),
                 decision.is_granted(),

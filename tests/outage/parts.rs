@@ -147,9 +147,11 @@ async fn whoever_waits_for_a_key_that_moves_goes_on_where_it_is() {
     assert!(start.elapsed() <= Duration::from_secs(3));
     // Nobody asks after those that are gone.
     let (checks, _) = store.store.asked();
-    while limiter.health().is_out() {
+    for _ in 0..3 {
+        let _ = limiter.health();
         sleep(Duration::from_secs(1)).await;
     }
+    assert!(!limiter.health().is_out());
     assert!(store.store.asked().0 <= checks + 2);
 }
 
@@ -159,7 +161,7 @@ async fn a_late_failure_is_none_of_the_part_that_holds_the_key_by_then() {
     let limiter = store.limiter(Outage::Deny);
     store.store.switch(Mode::Hangs);
     let late = limiter.acquire("0").max_wait(Duration::ZERO);
-    let late = tokio::spawn(async move { late.await });
+    let late = tokio::spawn(late);
     sleep(Duration::from_millis(500)).await;
     store.inner.parts.store(100, Ordering::Relaxed);
     store.inner.moved.store(50, Ordering::Relaxed);
