@@ -9,8 +9,8 @@ use super::trace::EVENTS;
 /// The rows of the table under this headline, cell by cell.
 fn rows(headline: &str) -> Vec<Vec<&'static str>> {
     let page = include_str!("../docs/telemetry.md");
-    let (_, section) = page.split_once(headline).expect("the page has it");
-    let section = section.split("\n# ").next().expect("it is split");
+    let (_, section) = page.split_once(headline).expect("such a headline");
+    let section = section.split("\n# ").next().expect("a section");
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     let cells = |row: &'static str| row.trim_matches('|').split('|').map(str::trim).collect();
     rows.map(cells).collect()
