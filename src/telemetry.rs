@@ -195,7 +195,7 @@ impl Telemetry {
         self.tracer.voided(key);
     }
 
-    /// The store's clock is so many seconds ahead of what it was, or behind that; so many keys rest for it.
+    /// The store's clock is so many seconds ahead of what it was, or, below 0, behind that.
     pub(crate) fn clock_set(&self, ahead: f64) {
         self.tracer.clock_set(ahead);
     }
