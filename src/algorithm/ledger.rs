@@ -21,8 +21,10 @@ use smallvec::SmallVec;
 
 pub(crate) use self::alone::AtOnce;
 pub use self::heed::{Notice, Word};
+pub(super) use self::life::Lived;
+#[cfg(feature = "redis")]
+pub(super) use self::life::MARKS;
 pub use self::life::{Evidence, Life};
-pub(super) use self::life::{Lived, MARKS};
 pub use super::receipt::Receipt;
 use super::{Count, Counter, Rule, Taken, micros};
 use crate::quota::HORIZON;
