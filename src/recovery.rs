@@ -59,7 +59,9 @@ pub enum Recovery {
     ///
     /// - The loss of a single key's state, by eviction or a replica that takes over, until one of those asks who
     ///   know of it. The loss of its last writes, if by then slots were handed out to eight other processes.
-    /// - A clock that is set forward, for keys of which only others know than those that have noticed.
+    /// - A clock that is set forward, for keys of which only others know than those that have noticed; or one that is
+    ///   set, besides the guard and the buffer, by less than a 2,000th of the time since it was last read, as it may
+    ///   have been slewed: after ten idle minutes, 300 ms.
     /// - In a cluster, what was said by another node than the one that the subscription is to, while the nodes are
     ///   cut off from one another.
     /// - Slots that a process holds for longer than another thinks it may: all that share a key need the same
