@@ -13,7 +13,7 @@ use crate::algorithm::{Rule, micros};
 use crate::guard;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::{Evidence, Life, Notice, Outcome, Reserved};
+use crate::store::{Evidence, Life, Notice, Reserved};
 
 mod quarantine;
 
@@ -53,7 +53,8 @@ pub enum Recovery {
     /// that it holds, as it may have missed the word, until the store has confirmed them.
     ///
     /// What it costs: the scripts take up to three times as long, and each key has one more value of some 70 bytes
-    /// and 16 for each process that uses it, up to eight. Both that and the state stay for three windows and some 12 s after the last departure.
+    /// and 16 for each process that uses it, up to eight. Both that and the state stay for three windows and some
+    /// 12 s after the last departure.
     ///
     /// What it does not see, so that more may depart:
     ///
@@ -148,8 +149,8 @@ impl Traces {
         }
     }
 
-    /// An answer of this server has come by slots of this life, or without any. What it handed out counts until
-    /// `over`.
+    /// An answer of this server has come by slots of this life, or without any. What it handed out, if anything,
+    /// counts until `over`.
     pub(crate) fn learn(
         &self,
         key: &Key,
@@ -161,11 +162,7 @@ impl Traces {
             return Learnt::Same;
         };
         let server = answer.clock.server;
-        let is_granted = |outcome: &Outcome| matches!(outcome, Outcome::Granted(_));
-        let granted = match answer.outcomes.iter().any(is_granted) {
-            true => life.version,
-            false => 0,
-        };
+        let granted = over.map_or(0, |_| life.version);
         let now = Instant::now();
         let mut known = self.known.lock();
         let Some(trace) = known.find(key, policy, now) else {

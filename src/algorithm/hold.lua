@@ -4,8 +4,8 @@
 -- 8 bytes, if anything was said, for a pause and for an allowance until when it holds, since when, and what is
 -- left of it, all zero where there is none; and of a life when it began, its version, until when the key rests or
 -- did, for how long to remember all this, 1 if all were told of it, how many marks there are, for each quota until
--- when its state counts, and the marks: a process, and at which version slots were last handed out to it. The byte makes the length
--- odd: without a hold or a life, there is nothing ahead of the free slots.
+-- when its state counts, and the marks: a process, and at which version slots were last handed out to it. The byte
+-- makes the length odd: without a hold or a life, there is nothing ahead of the free slots.
 
 local hold = { receipts = 0 }
 hold.__index = hold
