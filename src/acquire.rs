@@ -96,7 +96,10 @@ impl Future for Acquire {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { wait, patience } = self.get_mut();
-        let limited = |limited: Limited, wait: &Wait| Err(Error::too_long(wait.waited(), limited));
+        let limited = |limited: Limited, wait: &Wait| {
+            let error = Error::too_long(wait.waited(), limited);
+            Err(wait.refused_by.iter().fold(error, |error, it| error.by(it)))
+        };
         wait.poll(cx, patience, identity, limited)
     }
 }
@@ -166,6 +169,8 @@ struct Wait {
     home: Option<Arc<Epoch>>,
     /// How many signs of life there had been when it went back last.
     went_back: Option<u64>,
+    /// The policy, once it is refused though it would wait.
+    refused_by: Option<Arc<Policy>>,
     stage: Stage,
 }
 
@@ -207,6 +212,7 @@ impl Wait {
             is_forgetful: false,
             home: None,
             went_back: None,
+            refused_by: None,
             stage: Stage::Start(Some(epochs)),
         }
     }
@@ -250,7 +256,7 @@ impl Wait {
         };
         let epoch = epochs.take().expect("polled after it was ready").current();
         if let Err(error) = check(&epoch.policy, &self.key, self.cost) {
-            return Answer::Failed(error);
+            return Answer::Failed(error.by(&epoch.policy));
         }
         let since = Instant::now();
         // Each in a branch of its own, so that the one that is all computation is compiled as such.
@@ -260,7 +266,7 @@ impl Wait {
         } else if let Some(error) = epoch.outage(&self.key) {
             self.start_out(epoch, error, patience, since, waker)
         } else if let Some(limited) = self.look(&epoch, patience, since) {
-            Answer::Limited(limited)
+            self.limited(&epoch, limited)
         } else {
             let verdict = epoch.ask_local(&self.key, self.cost, since);
             self.conclude(epoch, verdict, patience, since, waker)
@@ -281,7 +287,7 @@ impl Wait {
             if epoch.stand_in.is_none() && patience.waits() {
                 return self.join(&epoch, patience, since, None, waker);
             }
-            return Answer::Failed(Error::store(error));
+            return Answer::Failed(Error::store(error).by(&epoch.policy));
         };
         self.home = Some(epoch);
         let verdict = match &stand_in.embedded {
@@ -289,6 +295,12 @@ impl Wait {
             None => Verdict::Unknown,
         };
         self.conclude(stand_in, verdict, patience, since, waker)
+    }
+
+    /// Who would wait is told by which policy.
+    fn limited(&mut self, epoch: &Epoch, limited: Limited) -> Answer {
+        self.refused_by = Some(epoch.policy.clone());
+        Answer::Limited(limited)
     }
 
     /// Whether the request would be refused, as far as that is known without asking the store.
@@ -324,7 +336,7 @@ impl Wait {
             Verdict::Failed(error) if epoch.heard_of(&self.key, Some(&error)) => {
                 self.start_out(epoch, *error, patience, since, waker)
             }
-            Verdict::Failed(error) => Answer::Failed(Error::store(*error)),
+            Verdict::Failed(error) => Answer::Failed(Error::store(*error).by(&epoch.policy)),
             Verdict::Limited(_) | Verdict::Unknown => {
                 self.join(&epoch, patience, since, None, waker)
             }
@@ -376,7 +388,7 @@ impl Wait {
                 self.look_home();
                 Answer::InLine { is_alone }
             }
-            Err(waiting) => Answer::Failed(Error::line_full(waiting)),
+            Err(waiting) => Answer::Failed(Error::line_full(waiting).by(&epoch.policy)),
         }
     }
 
@@ -396,14 +408,14 @@ impl Wait {
             panic!("polled after it was ready");
         };
         let (answer, now) = ready!(line.poll(*id, cx));
-        let (epoch, since, arrival) = (line.epoch().clone(), *since, id.arrival());
+        let (epoch, since, arrival) = (line.epoch(), *since, id.arrival());
         self.stage = Stage::Done(Some(Begun { since, arrival }));
         Poll::Ready(match answer {
             Ok(held) => {
                 let permit = Permit::new(epoch, self.key.clone(), held.into(), now - since);
                 Answer::Granted(permit)
             }
-            Err(Refusal::TooLong(limited)) => Answer::Limited(limited),
+            Err(Refusal::TooLong(limited)) => self.limited(&epoch, limited),
             Err(Refusal::Denied(refused)) => {
                 if let Some(denials) = &epoch.denials
                     && !self.is_forgetful
@@ -411,7 +423,7 @@ impl Wait {
                     let tells = epoch.store.is_listening();
                     denials.note(&self.key, self.cost, refused, tells);
                 }
-                Answer::Limited(refused.limited)
+                self.limited(&epoch, refused.limited)
             }
             // Elsewhere, in its order of arrival.
             Err(Refusal::Store(error)) => match epoch.stand_in_for(self.cost) {
@@ -419,7 +431,7 @@ impl Wait {
                     self.home = Some(epoch);
                     self.join(&stand_in, patience, since, Some(arrival), cx.waker())
                 }
-                _ => Answer::Failed(Error::store(error)),
+                _ => Answer::Failed(Error::store(error).by(&epoch.policy)),
             },
             Err(Refusal::Evicted) => {
                 let home = self.home.take().unwrap_or(epoch);

@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 use tokio::time::sleep_until;
 
 use super::Circuit;
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Shared};
 use crate::key::Key;
 use crate::store::{Store, StoreError};
 
@@ -59,8 +59,7 @@ impl Epoch {
             let probe = Probe {
                 circuit: self.circuit.clone(),
                 store: self.store.clone(),
-                // Which lives as long as the limiter, whatever quotas are set.
-                epoch: self.first(),
+                shared: Arc::downgrade(self.shared()),
                 part,
                 key: key.clone(),
                 is_done: false,
@@ -74,7 +73,8 @@ impl Epoch {
 struct Probe {
     circuit: Arc<Circuit>,
     store: Arc<dyn Store>,
-    epoch: Weak<Epoch>,
+    /// Whom it asks for.
+    shared: Weak<Shared>,
     part: u64,
     /// Any that the part holds.
     key: Key,
@@ -105,15 +105,16 @@ impl Probe {
     fn is_wanted(&self) -> bool {
         // In this order, as it is to be forgotten either way.
         let was_wanted = self.circuit.was_wanted(self.part);
-        let epoch = self.epoch.upgrade();
-        epoch.is_some_and(|epoch| was_wanted || epoch.is_anybody_waiting())
+        let shared = self.shared.upgrade();
+        shared.is_some_and(|shared| was_wanted || shared.lines() > 0)
     }
 
     /// All who wait look again.
     fn go_on(&self) {
-        if let Some(epoch) = self.epoch.upgrade() {
+        if let Some(shared) = self.shared.upgrade() {
             let is_back = self.circuit.error(self.part).is_none();
-            epoch.each(|epoch| epoch.go_on(self.part, is_back));
+            let epochs = shared.epochs().into_iter();
+            epochs.for_each(|epoch| epoch.go_on(self.part, is_back));
         }
     }
 }
