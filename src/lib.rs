@@ -38,6 +38,8 @@
 //! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
 //! | what it costs, and how that grows | [`performance`] |
 //! | what holds in every order of events, and how that is checked | [`protocol`] |
+//! | many limits in one table, from code or a file | [`rules`], [`LimiterBuilder::rules`] |
+//! | rules that change at runtime | [`Limiter::reload`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
@@ -64,6 +66,7 @@
 //! | `redis-cluster` | [`store::RedisStore::connect_cluster`] | |
 //! | `redis-sentinel` | [`store::RedisStore::connect_sentinel`] | |
 //! | `redis-tls` | `rediss://`, by rustls | |
+//! | `serde` | `rules::Rules::read`, and [`Quota`] in configurations | |
 //! | `test-util` | [`test_util`]: the store contract and the history checker | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -113,6 +116,7 @@ mod recovery;
 pub mod redis {}
 #[cfg(feature = "reqwest")]
 mod reqwest;
+pub mod rules;
 mod said;
 pub mod store;
 #[cfg(any(feature = "tower", feature = "reqwest"))]
