@@ -26,6 +26,9 @@ pub use self::builder::LimiterBuilder;
 /// Clones are cheap and share everything, so one limiter can serve a reqwest client, a tower
 /// service and plain functions at once, and [change its quotas](Self::set_quotas) for all of them.
 ///
+/// Where it goes by [rules](crate::rules), those say which policy a request has. Whatever takes a key alone here, goes by the
+/// last of them: for another see [`rule`](Self::rule).
+///
 /// ```
 /// use tower_throttle::{Limiter, Quota};
 ///

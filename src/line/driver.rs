@@ -74,12 +74,15 @@ impl Driver {
     /// under one lock, so that no change is missed. Yields when to wake again.
     fn look(&mut self, cx: &Context<'_>) -> Option<Instant> {
         let may_release = self.releasing.is_none();
-        let (key, epoch) = (&self.line.key, self.line.epoch());
-        let store = &epoch.store;
-        let is_told = store.is_listening();
-        let told = epoch.traces.as_ref().and_then(|_| store.told_until());
+        let (key, before) = (&self.line.key, self.line.epoch());
+        let is_told = before.store.is_listening();
+        let told = before.traces.as_ref();
+        let told = told.and_then(|_| before.store.told_until());
         let is_looking = self.looking.is_some();
+        let mut epoch = before.clone();
         let (asked, (surplus, life), looks, alarm) = self.line.locked(|state, wakes| {
+            // Who has joined meanwhile may have brought another.
+            epoch = self.line.epoch();
             let now = Instant::now();
             state.queue.assure(told);
             state.queue.advance(now, wakes);

@@ -10,6 +10,7 @@ mod mistakes;
 mod reach;
 mod reload;
 mod schema;
+mod sharing;
 #[path = "../support/mod.rs"]
 mod support;
 

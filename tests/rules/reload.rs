@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use tower_throttle::rules::{Reloaded, Rule};
 use tower_throttle::{Acquire, Limiter, Quota};
 
+pub(crate) use self::load::on;
 use crate::{PATIENCE, limiter, per_hour, rules};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -43,7 +43,7 @@ fn tables(recoveries: [Recovery; 2]) -> [Rules; 4] {
     ]
 }
 
-async fn on(redis: &RedisServer, rules: &Rules) -> Limiter {
+pub(crate) async fn on(redis: &RedisServer, rules: &Rules) -> Limiter {
     let store = RedisStore::connect(&redis.url())
         .await
         .expect("a connection");
@@ -175,41 +175,4 @@ async fn several_may_reload_at_once() {
         limiter.policy().id(),
         rules.policy("last").expect("a policy").id()
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_rules_share_one_connection_on_which_pauses_are_heard() {
-    let redis = RedisServer::start();
-    let table = || rules((0..20).map(|place| per_hour(&format!("rule-{place}"), 1)));
-    let limiters = [on(&redis, &table()).await, on(&redis, &table()).await];
-    let [one, other] = limiters
-        .each_ref()
-        .map(|it| it.rule("rule-7").expect("a rule"));
-    let until = Instant::now() + Duration::from_secs(600);
-    one.pause("a", until).await.expect("a store");
-    let is_granted = async || {
-        other
-            .try_acquire("a")
-            .await
-            .expect("a decision")
-            .is_granted()
-    };
-    assert!(!is_granted().await);
-    for limiter in &limiters {
-        limiter.reload(table()).expect("a limiter with rules");
-    }
-    let channels: Vec<String> = redis.command(&["PUBSUB", "CHANNELS"]);
-    let [channel] = &channels[..] else {
-        panic!("{channels:?}")
-    };
-    let (_, listening): (String, usize) = redis.command(&["PUBSUB", "NUMSUB", channel]);
-    assert_eq!(listening, limiters.len());
-    // Without a word of it, the other would refuse by what it knows.
-    one.resume("a").await.expect("a store");
-    let granted = async {
-        while !is_granted().await {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, granted).await.expect("it hears");
 }
