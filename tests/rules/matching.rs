@@ -197,6 +197,8 @@ pub(crate) fn naive() -> impl Strategy<Value = Naive> {
         "/{p}/{*r}",
         "PUT /a",
         "GET /v{p}",
+        "/a{*r}",
+        "/v{*r}",
     ];
     let headers = [("k", None), ("k", Some("1")), ("l", None), ("l", Some("2"))];
     let some = |most| 0..=most;
@@ -286,6 +288,10 @@ fn matches_template(template: &str, path: &str) -> bool {
         match (templates.next(), given.next()) {
             (None, None) => return true,
             (Some("{*r}"), Some(first)) => return !first.is_empty() || given.next().is_some(),
+            (Some(rest @ ("a{*r}" | "v{*r}")), Some(first)) => {
+                return first.starts_with(&rest[..1])
+                    && (first.len() > 1 || given.next().is_some());
+            }
             (Some("{p}"), Some(segment)) if !segment.is_empty() => {}
             (Some("v{p}"), Some(segment)) if segment.len() > 1 && segment.starts_with('v') => {}
             (Some(text), Some(segment)) if text == segment => {}
