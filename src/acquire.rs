@@ -97,7 +97,10 @@ impl Future for Acquire {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { wait, patience } = self.get_mut();
-        let limited = |limited: Limited, wait: &Wait| Err(Error::too_long(wait.waited(), limited));
+        let limited = |limited: Limited, wait: &Wait| {
+            let error = Error::too_long(wait.waited(), limited);
+            Err(wait.refused_by.iter().fold(error, |error, it| error.by(it)))
+        };
         wait.poll(cx, patience, identity, limited)
     }
 }
@@ -168,6 +171,8 @@ struct Wait {
     /// How many signs of life there had been when it went back last.
     went_back: Option<u64>,
     span: Span,
+    /// The policy, once it is refused though it would wait.
+    refused_by: Option<Arc<Policy>>,
     stage: Stage,
 }
 
@@ -210,6 +215,7 @@ impl Wait {
             home: None,
             went_back: None,
             span: Span::NONE,
+            refused_by: None,
             stage: Stage::Start(Some(epochs)),
         }
     }
@@ -254,8 +260,7 @@ impl Wait {
         let epoch = epochs.take().expect("polled after it was ready").current();
         let entered = &epoch.telemetry.begin(&self.key, self.cost);
         if let Err(error) = check(&epoch.policy, &self.key, self.cost) {
-            self.ended(entered, &epoch, Outcome::Invalid, Duration::ZERO);
-            return Answer::Failed(error);
+            return self.failed(entered, &epoch, Outcome::Invalid, error, Duration::ZERO);
         }
         let since = Instant::now();
         // Each in a branch of its own, so that the one that is all computation is compiled as such.
@@ -266,8 +271,7 @@ impl Wait {
             self.start_out(epoch, error, patience, since, waker, entered)
         } else if let Some(limited) = self.look(&epoch, patience, since) {
             epoch.telemetry.remembered();
-            self.ended(entered, &epoch, Outcome::Limited, Duration::ZERO);
-            Answer::Limited(limited)
+            self.limited(entered, &epoch, patience, limited, Duration::ZERO)
         } else {
             let verdict = epoch.ask_local(&self.key, self.cost, since);
             self.conclude(epoch, verdict, patience, since, waker, entered)
@@ -289,8 +293,14 @@ impl Wait {
             if epoch.stand_in.is_none() && patience.waits() {
                 return self.join(&epoch, patience, since, None, waker, entered);
             }
-            self.ended(entered, &epoch, Outcome::from(&error), Duration::ZERO);
-            return Answer::Failed(Error::store(error));
+            let outcome = Outcome::from(&error);
+            return self.failed(
+                entered,
+                &epoch,
+                outcome,
+                Error::store(error),
+                Duration::ZERO,
+            );
         };
         self.home = Some(epoch);
         let verdict = match &stand_in.embedded {
@@ -332,15 +342,15 @@ impl Wait {
                 Answer::Granted(Permit::new(epoch, key, slot, Duration::ZERO))
             }
             Verdict::Limited(limited) if !patience.waits() => {
-                self.ended(entered, &epoch, Outcome::Limited, Duration::ZERO);
-                Answer::Limited(limited)
+                self.limited(entered, &epoch, patience, limited, Duration::ZERO)
             }
             Verdict::Failed(error) if epoch.heard_of(&self.key, Some(&error)) => {
                 self.start_out(epoch, *error, patience, since, waker, entered)
             }
             Verdict::Failed(error) => {
-                self.ended(entered, &epoch, Outcome::from(&*error), Duration::ZERO);
-                Answer::Failed(Error::store(*error))
+                let outcome = Outcome::from(&*error);
+                let error = Error::store(*error);
+                self.failed(entered, &epoch, outcome, error, Duration::ZERO)
             }
             Verdict::Limited(_) | Verdict::Unknown => {
                 self.join(&epoch, patience, since, None, waker, entered)
@@ -398,8 +408,8 @@ impl Wait {
                 Answer::InLine { is_alone }
             }
             Err(waiting) => {
-                self.ended(entered, epoch, Outcome::LineFull, since.elapsed());
-                Answer::Failed(Error::line_full(waiting))
+                let error = Error::line_full(waiting);
+                self.failed(entered, epoch, Outcome::LineFull, error, since.elapsed())
             }
         }
     }
@@ -421,7 +431,7 @@ impl Wait {
         };
         let entered = &self.span.enter();
         let (answer, now) = ready!(line.poll(*id, cx));
-        let (epoch, since, arrival) = (line.epoch().clone(), *since, id.arrival());
+        let (epoch, since, arrival) = (line.epoch(), *since, id.arrival());
         epoch.telemetry.left(&self.key);
         self.span = Span::NONE;
         self.stage = Stage::Done(Some(Begun { since, arrival }));
@@ -432,8 +442,7 @@ impl Wait {
                 Answer::Granted(permit)
             }
             Err(Refusal::TooLong(limited)) => {
-                self.ended(entered, &epoch, Outcome::Limited, now - since);
-                Answer::Limited(limited)
+                self.limited(entered, &epoch, patience, limited, now - since)
             }
             Err(Refusal::Denied(refused)) => {
                 if let Some(denials) = &epoch.denials
@@ -442,8 +451,7 @@ impl Wait {
                     let tells = epoch.store.is_listening();
                     denials.note(&self.key, self.cost, refused, tells);
                 }
-                self.ended(entered, &epoch, Outcome::Limited, now - since);
-                Answer::Limited(refused.limited)
+                self.limited(entered, &epoch, patience, refused.limited, now - since)
             }
             // Elsewhere, in its order of arrival.
             Err(Refusal::Store(error)) => match epoch.stand_in_for(self.cost) {
@@ -459,8 +467,8 @@ impl Wait {
                     )
                 }
                 _ => {
-                    self.ended(entered, &epoch, Outcome::from(&error), now - since);
-                    Answer::Failed(Error::store(error))
+                    let outcome = Outcome::from(&error);
+                    self.failed(entered, &epoch, outcome, Error::store(error), now - since)
                 }
             },
             Err(Refusal::Evicted) => {
@@ -469,6 +477,33 @@ impl Wait {
                 self.join(&home, patience, since, Some(arrival), cx.waker(), entered)
             }
         })
+    }
+
+    /// It may not depart: who would wait is told by which policy.
+    fn limited(
+        &mut self,
+        entered: &Entered,
+        epoch: &Epoch,
+        patience: &Patience,
+        limited: Limited,
+        waited: Duration,
+    ) -> Answer {
+        self.ended(entered, epoch, Outcome::Limited, waited);
+        self.refused_by = patience.waits().then(|| epoch.policy.clone());
+        Answer::Limited(limited)
+    }
+
+    /// It may not depart, for another reason.
+    fn failed(
+        &self,
+        entered: &Entered,
+        epoch: &Epoch,
+        outcome: Outcome,
+        error: Error,
+        waited: Duration,
+    ) -> Answer {
+        self.ended(entered, epoch, outcome, waited);
+        Answer::Failed(error.by(&epoch.policy))
     }
 
     /// That is what has become of the request, after so long.

@@ -29,7 +29,6 @@ const LONGEST_KEY: usize = 256;
 /// The keys of which a store has said that they are over their limit.
 pub(crate) struct Denials {
     known: Cache<Key, Denied, UnitWeighter, DefaultHashBuilder>,
-    capacity: usize,
     origin: Instant,
     /// When something was last forgotten, in nanoseconds since `origin`, and one more.
     forgotten: AtomicU64,
@@ -72,15 +71,9 @@ impl Denials {
         };
         (capacity > 0).then(|| Self {
             known: known(),
-            capacity,
             origin: Instant::now(),
             forgotten: AtomicU64::new(0),
         })
-    }
-
-    /// The same for another epoch.
-    pub(crate) fn successor(&self) -> Option<Self> {
-        Self::new(self.capacity)
     }
 
     /// Whether the store would refuse such a request, as far as is known.

@@ -1,12 +1,10 @@
-//! What the clones of a limiter share: [`Epochs`], one [`Epoch`] for each set of quotas.
+//! What the clones of a limiter share: [`Epochs`], one [`Epoch`] for each policy that it has or had.
 
-use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -18,97 +16,96 @@ use crate::key::Key;
 use crate::line::Lines;
 use crate::outage::{Circuit, Health, Outage};
 use crate::pauses::Pauses;
-use crate::policy::{Policy, PolicyParts};
+use crate::policy::{Plan, Policy, PolicyParts};
 use crate::quota::Quota;
-use crate::recovery::{Traces, tolerance, traces};
-use crate::store::{Listen, MemoryStore, Notice, Reserved, Store};
-use crate::telemetry::{Settings, Telemetry};
+use crate::recovery::{Recovery, Traces, tolerance};
+use crate::store::{MemoryStore, Notice, Reserved, Store};
+use crate::telemetry::{OfStore, Settings, Telemetry};
 
-/// The epochs of a limiter; clones share them.
+mod family;
+mod shared;
+
+pub(crate) use self::family::Family;
+pub(crate) use self::shared::Shared;
+
+/// The epochs of one policy, as it changes; clones share them.
 ///
-/// The handle is the first epoch, which knows those after it: until the quotas change, a request that
-/// begins makes it the handle of its own epoch, and touches nothing else that is shared.
+/// The handle is the first epoch, which knows the current one: until the policy changes, a request that
+/// begins makes it the handle of its own epoch, and touches nothing else that is shared. An epoch that is not
+/// the first is a handle, too, of itself alone.
 #[derive(Clone)]
 pub(crate) struct Epochs(Arc<Epoch>);
 
 /// A policy, and all that serves the requests under it.
 ///
-/// A request stays in the epoch in which it began, and whatever it holds goes back there.
+/// A request stays in the epoch in which it began, and whatever it holds goes back there. Epochs whose policies
+/// have the same id, and so the same state in the store, differ in bounds alone: they share their lines, in which
+/// nobody overtakes anybody.
 pub(crate) struct Epoch {
     pub(crate) policy: Arc<Policy>,
     pub(crate) store: Arc<dyn Store>,
     /// The same store, if it is an embedded one.
     pub(crate) embedded: Option<MemoryStore>,
     /// What is known without asking the store, if that would take a call.
-    pub(crate) denials: Option<Denials>,
-    pub(crate) lines: Lines,
+    pub(crate) denials: Option<Arc<Denials>>,
+    pub(crate) lines: Arc<Lines>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) clock: Arc<StoreClock>,
-    /// Of all epochs.
+    /// Of all epochs of the family.
     pub(crate) pauses: Arc<Pauses>,
     pub(crate) circuit: Arc<Circuit>,
-    /// What the store has to know, if recovery is strict; of all epochs.
+    /// What the store has to know, if recovery is strict; of all epochs of the limiter.
     pub(crate) traces: Option<Arc<Traces>>,
     /// Whether departures count.
     pub(crate) is_counted: bool,
     pub(crate) telemetry: Telemetry,
     /// Serves requests while the store is out, if anything does.
     pub(crate) stand_in: Option<Arc<Self>>,
-    /// The first epoch, which may be this. What stands in has none.
-    first: Weak<Self>,
-    /// Of the first one.
+    family: Arc<Family>,
+    /// Which one it is of those that requests of the family began in; anew if they do so again.
+    turn: AtomicU64,
+    /// What the policy is made of.
+    parts: PolicyParts,
+    /// Of the first one of the family.
     later: Later,
 }
 
-/// The epochs after the first.
+/// The epoch after the first in which new requests begin, if they do.
 #[derive(Default)]
 struct Later {
-    /// Whether new requests begin in one of them.
     is_current: AtomicBool,
     current: ArcSwapOption<Epoch>,
-    /// All that are in use, the current one among them; those that are not are forgotten with the
-    /// next change.
-    known: Mutex<Vec<Weak<Epoch>>>,
-    /// What a policy is made of besides its quotas.
-    parts: PolicyParts,
 }
 
 impl Epochs {
-    /// With denials of so many keys.
+    /// Of a limiter that has no others, with denials of so many keys.
     pub(crate) fn new(
         parts: PolicyParts,
         store: Arc<dyn Store>,
         denials: usize,
         settings: Settings,
     ) -> Result<Self, BuildError> {
-        let policy = parts.clone().build()?;
-        let denials = if store.is_local() { 0 } else { denials };
-        let lines = Lines::default();
-        let telemetry = Telemetry::new(settings, &policy);
-        let stand_in = Epoch::make_stand_in(&parts, &lines, None, &telemetry)?;
-        let first = Arc::new_cyclic(|this| Epoch {
-            denials: Denials::new(denials),
-            embedded: store.as_embedded().cloned(),
-            traces: traces(parts.recovery, store.is_local()),
-            store: telemetry.watch(&store),
-            circuit: Arc::new(Circuit::new(telemetry.clone())),
-            is_counted: true,
-            telemetry,
-            stand_in,
-            lines,
-            guard: Arc::new(Guard::new(policy.guard())),
-            clock: Arc::new(StoreClock::new()),
-            pauses: Arc::default(),
-            first: this.clone(),
-            policy: Arc::new(policy),
-            later: Later {
-                parts,
-                ..Later::default()
-            },
-        });
-        let listener: Weak<Epoch> = Arc::downgrade(&first);
-        first.store.listen(listener);
-        Ok(Self(first))
+        let plan = parts.plan()?;
+        let of_store = OfStore::of(&plan.policy);
+        let shared = Shared::listening(store, denials, settings, of_store);
+        Ok(Family::new(&shared, None).enter(plan).0)
+    }
+
+    /// Let everything depart at once, uncounted.
+    pub(crate) fn unlimited() -> Self {
+        let family = Family::new(&Shared::apart(MemoryStore::new()), None);
+        let policy = Arc::new(Policy::unlimited());
+        Self(family.add(Epoch::apart(policy, &family, false, Telemetry::none())))
+    }
+
+    /// This epoch alone, unless it is the first.
+    pub(crate) fn of(epoch: Arc<Epoch>) -> Self {
+        Self(epoch)
+    }
+
+    /// Of this very epoch.
+    pub(crate) fn policy(&self) -> &Arc<Policy> {
+        &self.0.policy
     }
 
     /// The epoch in which a request begins.
@@ -117,38 +114,32 @@ impl Epochs {
         self.0.later.current().unwrap_or(self.0)
     }
 
-    /// Begins another epoch, or goes back to one of the same policy that is still in use: two would
-    /// have two lines for a key, and one would overtake the other.
+    /// Begins another epoch, or goes back to one of the same policy that is still in use.
     pub(crate) fn set_quotas(&self, quotas: SmallVec<[Quota; 2]>) -> Result<(), BuildError> {
         let Self(first) = self;
+        if first.family.name().is_some() {
+            return Err(BuildError::said_by_rules());
+        }
+        let parts = PolicyParts {
+            quotas,
+            ..first.parts.clone()
+        };
+        let (_, next) = first.family.enter(parts.plan()?);
+        self.go_on_with(next);
+        Ok(())
+    }
+
+    /// From now on, requests begin in this epoch of the same family.
+    pub(crate) fn go_on_with(&self, next: Arc<Epoch>) {
+        let Self(first) = self;
         let later = &first.later;
-        let mut parts = later.parts.clone();
-        parts.quotas = quotas;
-        let policy = parts.clone().build()?;
-        let mut known = later.known.lock();
-        known.retain(|epoch| epoch.strong_count() > 0);
-        if policy.id() == first.policy.id() {
+        if Arc::ptr_eq(&next, first) {
             later.is_current.store(false, Ordering::Release);
             later.current.store(None);
-            return Ok(());
+        } else {
+            later.current.store(Some(next));
+            later.is_current.store(true, Ordering::Release);
         }
-        let same = known
-            .iter()
-            .filter_map(Weak::upgrade)
-            .find(|epoch| epoch.policy.id() == policy.id());
-        let next = match same {
-            Some(same) => same,
-            None => {
-                let current = self.clone().current();
-                let next = current.succeeded_by(policy, &parts, Arc::downgrade(first))?;
-                let next = Arc::new(next);
-                known.push(Arc::downgrade(&next));
-                next
-            }
-        };
-        later.current.store(Some(next));
-        later.is_current.store(true, Ordering::Release);
-        Ok(())
     }
 
     /// How the store does.
@@ -156,9 +147,9 @@ impl Epochs {
         self.0.health()
     }
 
-    /// How many lines there are in all epochs.
+    /// How many lines there are in all epochs of the family.
     pub(crate) fn lines(&self) -> usize {
-        self.0.all_lines()
+        shared::lines(&self.0.family.epochs())
     }
 }
 
@@ -208,8 +199,8 @@ impl Epoch {
         notice
     }
 
-    /// What an answer has shown of the store's clock, and whether that was set. If it is another's, that store
-    /// is put to the test.
+    /// What an answer has shown of the store's clock, and whether that was set, as far as this policy cares.
+    /// If it was, or is another's, all is put to the test that was handed out by it, under each policy.
     pub(crate) fn read_clock(
         self: &Arc<Self>,
         sent: Instant,
@@ -217,10 +208,20 @@ impl Epoch {
         answer: &Reserved,
     ) -> (Offset, bool) {
         let read = (self.clock).observe(sent, received, answer.now, answer.clock);
-        if read.is_other && self.traces.is_some() {
-            self.put_to_the_test();
+        let is_set = |epoch: &Self| read.gap > tolerance(&epoch.policy);
+        let shared = self.shared();
+        if read.is_other {
+            shared.put_to_the_test(|epoch| epoch.traces.is_some());
         }
-        let is_set = read.gap > tolerance(&self.policy);
+        if !read.gap.is_zero() {
+            // Before anything else, lest a life is declared to be lost that has begun since.
+            let (server, clock) = (answer.clock.server, read.offset.clock());
+            let epochs = shared.epochs().into_iter();
+            epochs
+                .filter(|epoch| is_set(epoch))
+                .for_each(|epoch| epoch.quarantine_all(server, clock));
+        }
+        let is_set = is_set(self);
         if is_set {
             self.telemetry.clock_set(read.ahead);
         }
@@ -243,74 +244,111 @@ impl Epoch {
             .cloned()
     }
 
-    /// What stands in for quotas of these parts, beside these lines; in the store of what did before.
-    fn make_stand_in(
-        parts: &PolicyParts,
-        lines: &Lines,
-        store: Option<MemoryStore>,
-        telemetry: &Telemetry,
-    ) -> Result<Option<Arc<Self>>, BuildError> {
-        let outage = parts.outage;
-        let Some(parts) = outage.stand_in(parts)? else {
-            return Ok(None);
+    /// One of this family: it has the lines of its twin, of which the policy has the same id, and begins with what
+    /// the last one has learnt about the store.
+    fn new(plan: Plan, family: &Arc<Family>, twin: Option<&Self>, last: Option<&Self>) -> Self {
+        let settings = family.shared().settings();
+        let telemetry = match (twin, last) {
+            (Some(twin), _) => twin.telemetry.clone(),
+            (None, Some(last)) => last.telemetry.successor(settings, &plan.policy),
+            (None, None) => Telemetry::new(settings, &plan.policy),
         };
-        let policy = parts.build();
-        let policy = policy.map_err(|error| BuildError::new("outage", error.to_string()))?;
-        let store = store.unwrap_or_default();
-        let telemetry = telemetry.stand_in();
-        Ok(Some(Arc::new(Self {
-            denials: None,
-            embedded: Some(store.clone()),
-            store: Arc::new(store),
-            lines: lines.beside(),
-            guard: Arc::new(Guard::new(policy.guard())),
-            clock: Arc::new(StoreClock::new()),
-            pauses: Arc::default(),
-            circuit: Arc::new(Circuit::new(telemetry.clone())),
-            traces: None,
-            is_counted: outage != Outage::Allow,
-            telemetry,
-            stand_in: None,
-            first: Weak::new(),
-            policy: Arc::new(policy),
-            later: Later::default(),
-        })))
+        Self::with(plan, family, twin, last, telemetry)
     }
 
-    /// The store stays, and what was learnt about it.
-    fn succeeded_by(
-        &self,
-        policy: Policy,
-        parts: &PolicyParts,
-        first: Weak<Self>,
-    ) -> Result<Self, BuildError> {
-        let lines = Lines::default();
-        let embedded = self.stand_in.as_ref().and_then(|it| it.embedded.clone());
-        let telemetry = self.telemetry.successor(&policy);
-        Ok(Self {
-            store: telemetry.watch(&self.store),
-            embedded: self.embedded.clone(),
-            denials: self.denials.as_ref().and_then(Denials::successor),
-            circuit: self.circuit.clone(),
-            traces: self.traces.clone(),
+    fn with(
+        plan: Plan,
+        family: &Arc<Family>,
+        twin: Option<&Self>,
+        last: Option<&Self>,
+        telemetry: Telemetry,
+    ) -> Self {
+        let Plan {
+            parts,
+            policy,
+            stand_in: standing_in,
+        } = plan;
+        let shared = family.shared();
+        let lines = twin.map_or_else(Arc::default, |twin| twin.lines.clone());
+        let denials = || Denials::new(shared.denials()).map(Arc::new);
+        let guard = match (twin, last) {
+            (Some(twin), _) => twin.guard.clone(),
+            (None, Some(last)) => Arc::new(last.guard.with_floor(policy.guard())),
+            (None, None) => Arc::new(Guard::new(policy.guard())),
+        };
+        let before = [twin, last].into_iter().flatten();
+        let before = before.filter_map(|it| it.stand_in.as_deref()).next();
+        let is_counted = parts.outage != Outage::Allow;
+        let stand_in =
+            |policy| Self::stand_in(policy, is_counted, &lines, before, telemetry.stand_in());
+        let is_strict = parts.recovery == Recovery::Strict;
+        Self {
+            store: telemetry.watch(shared.store()),
+            embedded: shared.embedded().cloned(),
+            denials: twin.map_or_else(denials, |twin| twin.denials.clone()),
+            circuit: shared.circuit().clone(),
+            traces: shared.traces().filter(|_| is_strict).cloned(),
             is_counted: true,
-            stand_in: Self::make_stand_in(parts, &lines, embedded, &telemetry)?,
+            stand_in: standing_in.map(stand_in),
             telemetry,
+            guard,
+            clock: shared.clock().clone(),
+            pauses: family.pauses().clone(),
+            family: family.clone(),
+            turn: AtomicU64::new(0),
             lines,
-            guard: Arc::new(self.guard.with_floor(policy.guard())),
-            clock: self.clock.clone(),
-            pauses: self.pauses.clone(),
-            first,
-            policy: Arc::new(policy),
+            policy,
+            parts,
             later: Later::default(),
+        }
+    }
+
+    /// What stands in beside these lines, after what did before, if anything: in the same store.
+    fn stand_in(
+        policy: Arc<Policy>,
+        is_counted: bool,
+        lines: &Lines,
+        before: Option<&Self>,
+        telemetry: Telemetry,
+    ) -> Arc<Self> {
+        let family = match before {
+            Some(before) => before.family.clone(),
+            None => Family::new(&Shared::apart(MemoryStore::new()), None),
+        };
+        let epoch = Self::apart(policy, &family, is_counted, telemetry);
+        let is_twin =
+            |it: &&Self| it.policy.id() == epoch.policy.id() && it.lines.are_beside(lines);
+        family.add(match before.filter(is_twin) {
+            Some(twin) => Self {
+                lines: twin.lines.clone(),
+                guard: twin.guard.clone(),
+                ..epoch
+            },
+            None => Self {
+                lines: Arc::new(lines.beside()),
+                ..epoch
+            },
         })
     }
 
-    /// Whether anybody waits, in whatever epoch.
-    pub(crate) fn is_anybody_waiting(&self) -> bool {
-        let is_anybody = Cell::new(false);
-        self.each(|epoch| is_anybody.set(is_anybody.get() || epoch.own_lines() > 0));
-        is_anybody.get()
+    /// One in an embedded store of its own.
+    fn apart(
+        policy: Arc<Policy>,
+        family: &Arc<Family>,
+        is_counted: bool,
+        telemetry: Telemetry,
+    ) -> Self {
+        let plan = Plan {
+            parts: PolicyParts::default(),
+            policy,
+            stand_in: None,
+        };
+        Self {
+            is_counted,
+            // Whose calls are of no interest.
+            store: family.shared().store().clone(),
+            ..Self::with(plan, family, None, None, telemetry)
+        }
     }
 
     /// If the store is back, those who wait for this key where something stands in go back to its line.
@@ -333,88 +371,26 @@ impl Epoch {
     }
 }
 
-/// The first epoch listens for all.
-impl Listen for Epoch {
-    fn hear(&self, policy: &str, key: &Key, notice: Notice) {
-        self.each(|epoch| {
-            if epoch.policy.id() == policy {
-                Self::hear(epoch, key, notice);
-            }
-        });
-    }
-
-    fn gap(&self) {
-        for epoch in self.everyone() {
-            if let Some(denials) = &epoch.denials {
-                denials.forget_all();
-            }
-        }
-        if let Some(first) = self.first.upgrade() {
-            first.put_to_the_test();
-        }
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.all_lines() > 0
-    }
-}
-
 impl Epoch {
-    /// How many lines there are in all epochs of the limiter, where this is the first.
-    fn all_lines(&self) -> usize {
-        let later: usize = self.family().iter().map(|epoch| epoch.own_lines()).sum();
-        self.own_lines() + later
+    /// What all epochs of the limiter share.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.family.shared()
     }
 
-    /// How many lines there are in this one, and in what stands in for it.
-    fn own_lines(&self) -> usize {
-        let stand_in = self.stand_in.as_ref().map_or(0, |it| it.lines.len());
-        self.lines.len() + stand_in
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
     }
 
-    /// The epochs after the first that are in use.
-    fn family(&self) -> Vec<Arc<Self>> {
-        let first = self.first.upgrade();
-        let later = &first.as_deref().unwrap_or(self).later;
-        let known = later.known.lock();
-        known.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// The first epoch of the limiter, which lives as long as that; or this one if it is what stands in.
-    pub(crate) fn first(self: &Arc<Self>) -> Weak<Self> {
-        match self.first.upgrade() {
-            Some(first) => Arc::downgrade(&first),
-            None => Arc::downgrade(self),
-        }
-    }
-
-    /// All that are in use, for who is one of those that have a first.
-    pub(crate) fn everyone(&self) -> Vec<Arc<Self>> {
-        let mut all = self.family();
-        all.extend(self.first.upgrade());
-        all
-    }
-
-    /// Something may have been said or lost that nobody was told of.
-    fn put_to_the_test(self: &Arc<Self>) {
-        self.everyone().iter().for_each(|epoch| epoch.lines.miss());
-        self.test_all();
-    }
-
-    /// All others that are in use.
-    pub(crate) fn others(&self) -> Vec<Arc<Self>> {
-        let mut all = self.everyone();
-        all.retain(|epoch| !std::ptr::eq(&**epoch, self));
-        all
-    }
-
-    /// All epochs of the limiter that are in use.
+    /// All epochs of the family that are in use, one for each set of lines.
     pub(crate) fn each(&self, tell: impl Fn(&Self)) {
-        match self.first.upgrade() {
-            Some(first) => tell(&first),
-            None => tell(self),
-        }
-        self.family().iter().for_each(|epoch| tell(epoch));
+        shared::distinct(&self.family.epochs()).for_each(|epoch| tell(epoch));
+    }
+
+    /// The same, but for those who share the lines of this one.
+    pub(crate) fn others(&self) -> Vec<Arc<Self>> {
+        let all = self.family.epochs();
+        let others = shared::distinct(&all).filter(|it| !Arc::ptr_eq(&it.lines, &self.lines));
+        others.cloned().collect()
     }
 }
 
@@ -445,8 +421,8 @@ mod tests {
         let in_use = epochs.clone().current();
         for limit in 3..100 {
             epochs.set_quotas(quotas(limit)).unwrap();
-            // The one in use, the last one and this one.
-            assert!(epochs.0.later.known.lock().len() <= 3);
+            // The first, the one in use, the last one and this one.
+            assert!(epochs.0.family.known() <= 4);
         }
         epochs.set_quotas(quotas(2)).unwrap();
         assert!(Arc::ptr_eq(&epochs.clone().current(), &in_use));

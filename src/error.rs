@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::permit::Limited;
+use crate::policy::Policy;
 use crate::store::StoreError;
 
 /// A configuration that cannot hold, with the name of the field and its value.
@@ -23,6 +24,20 @@ impl BuildError {
         Self {
             field: field.into(),
             problem: problem.into(),
+        }
+    }
+
+    /// A limiter that goes by rules cannot be told otherwise.
+    pub(crate) fn said_by_rules() -> Self {
+        let problem = "the limiter goes by rules, which say it: see `reload`";
+        Self::new("quota", problem)
+    }
+
+    /// What is wrong, with the value and without the name of the field, unless that holds the value.
+    pub(crate) fn detail(&self) -> String {
+        match self.field.contains('`') {
+            true => self.to_string(),
+            false => self.problem.to_string(),
         }
     }
 
@@ -45,7 +60,14 @@ impl StdError for BuildError {}
 #[derive(Debug)]
 pub struct Error {
     /// A pointer, so that a permit or an error is no more work to move than the permit alone.
-    kind: Box<Kind>,
+    inner: Box<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    /// The name of the policy.
+    policy: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -81,10 +103,6 @@ impl Error {
         Self::from(Kind::EmptyKey)
     }
 
-    #[cfg_attr(
-        not(any(feature = "tower", feature = "reqwest")),
-        expect(dead_code, reason = "only the adapters extract keys")
-    )]
     pub(crate) fn no_key(reason: Cow<'static, str>) -> Self {
         Self::from(Kind::NoKey(reason))
     }
@@ -93,36 +111,49 @@ impl Error {
         Self::from(Kind::Store(error))
     }
 
+    /// By this policy.
+    pub(crate) fn by(mut self, policy: &Policy) -> Self {
+        self.inner.policy = policy.name().map(Box::from);
+        self
+    }
+
+    /// The name of the policy by which there is no permit: that of the [rule](crate::rules), or of the
+    /// [limiter](crate::LimiterBuilder::name), if it has one.
+    #[must_use]
+    pub fn policy_name(&self) -> Option<&str> {
+        self.inner.policy.as_deref()
+    }
+
     /// Whether the wait would have exceeded `max_wait` or the deadline.
     ///
     /// [`wait`](Self::wait) says how long it would have been.
     #[must_use]
     pub fn is_limited(&self) -> bool {
-        matches!(*self.kind, Kind::TooLong { .. })
+        matches!(self.inner.kind, Kind::TooLong { .. })
     }
 
     /// Whether the line of the key was as long as `max_waiting` allows.
     #[must_use]
     pub fn is_line_full(&self) -> bool {
-        matches!(*self.kind, Kind::LineFull { .. })
+        matches!(self.inner.kind, Kind::LineFull { .. })
     }
 
     /// Whether the request can never depart, because it costs 0 or more than its quotas hold.
     #[must_use]
     pub fn is_invalid_cost(&self) -> bool {
-        matches!(*self.kind, Kind::TooCostly { .. } | Kind::ZeroCost)
+        matches!(self.inner.kind, Kind::TooCostly { .. } | Kind::ZeroCost)
     }
 
     /// Whether the key was empty.
     #[must_use]
     pub fn is_invalid_key(&self) -> bool {
-        matches!(*self.kind, Kind::EmptyKey)
+        matches!(self.inner.kind, Kind::EmptyKey)
     }
 
     /// Whether the [`KeyExtractor`](crate::key::KeyExtractor) refused the request.
     #[must_use]
     pub fn is_missing_key(&self) -> bool {
-        matches!(*self.kind, Kind::NoKey(_))
+        matches!(self.inner.kind, Kind::NoKey(_))
     }
 
     /// Whether the store did not answer, or not with sense; the [`StoreError`] is the source.
@@ -131,14 +162,14 @@ impl Error {
     /// [`StoreError::is_outcome_unknown`].
     #[must_use]
     pub fn is_store(&self) -> bool {
-        matches!(*self.kind, Kind::Store(_))
+        matches!(self.inner.kind, Kind::Store(_))
     }
 
     /// How long the request would have had to wait, if it [was limited](Self::is_limited): in all, with the
     /// time that it had waited already.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
-        match *self.kind {
+        match self.inner.kind {
             Kind::TooLong { waited, limited } => Some(waited + limited.delay()),
             _ => None,
         }
@@ -148,7 +179,7 @@ impl Error {
     /// may depart.
     #[must_use]
     pub fn limited(&self) -> Option<&Limited> {
-        match &*self.kind {
+        match &self.inner.kind {
             Kind::TooLong { limited, .. } => Some(limited),
             _ => None,
         }
@@ -158,14 +189,17 @@ impl Error {
 impl From<Kind> for Error {
     fn from(kind: Kind) -> Self {
         Self {
-            kind: Box::new(kind),
+            inner: Box::new(Inner { kind, policy: None }),
         }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.kind {
+        if let Some(policy) = self.policy_name() {
+            write!(f, "`{policy}`: ")?;
+        }
+        match &self.inner.kind {
             Kind::TooLong { waited, limited } => write!(
                 f,
                 "rate limited: a wait of {:.3?} is longer than allowed",
@@ -193,7 +227,7 @@ impl fmt::Display for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &*self.kind {
+        match &self.inner.kind {
             Kind::Store(error) => Some(error),
             _ => None,
         }

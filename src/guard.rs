@@ -23,7 +23,7 @@ const DECAY: u64 = 256;
 /// say when an answer may come.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    floor: u64,
+    floor: AtomicU64,
     measured: AtomicBool,
     round_trip: AtomicU64,
     uncertainty: AtomicU64,
@@ -33,7 +33,7 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn new(floor: Duration) -> Self {
         Self {
-            floor: micros(floor),
+            floor: AtomicU64::new(micros(floor)),
             measured: AtomicBool::new(false),
             round_trip: AtomicU64::new(0),
             uncertainty: AtomicU64::new(0),
@@ -45,12 +45,17 @@ impl Guard {
     pub(crate) fn with_floor(&self, floor: Duration) -> Self {
         let copy = |it: &AtomicU64| AtomicU64::new(it.load(Ordering::Relaxed));
         Self {
-            floor: micros(floor),
+            floor: AtomicU64::new(micros(floor)),
             measured: AtomicBool::new(self.is_measured()),
             round_trip: copy(&self.round_trip),
             uncertainty: copy(&self.uncertainty),
             wanted: copy(&self.wanted),
         }
+    }
+
+    /// From now on, it is never below this floor.
+    pub(crate) fn set_floor(&self, floor: Duration) {
+        self.floor.store(micros(floor), Ordering::Relaxed);
     }
 
     pub(crate) fn current(&self) -> Duration {
@@ -108,7 +113,7 @@ impl Guard {
     }
 
     pub(crate) fn least_micros(&self) -> u64 {
-        self.uncertainty.load(Ordering::Relaxed) + self.floor / 4
+        self.uncertainty.load(Ordering::Relaxed) + self.floor_micros() / 4
     }
 
     /// How long an answer may take: twice as long as it took, but for slow stores, where that is
@@ -120,7 +125,7 @@ impl Guard {
 
     #[cfg(test)]
     pub(crate) fn floor(&self) -> Duration {
-        Duration::from_micros(self.floor)
+        Duration::from_micros(self.floor_micros())
     }
 
     /// All that it has learnt.
@@ -134,7 +139,11 @@ impl Guard {
     /// What is left of the guard beyond what is uncertain is at least a quarter of the floor: most
     /// often more, as the clock becomes known better until the slot comes.
     fn base(&self) -> u64 {
-        self.floor.max(self.least_micros())
+        self.floor_micros().max(self.least_micros())
+    }
+
+    fn floor_micros(&self) -> u64 {
+        self.floor.load(Ordering::Relaxed)
     }
 }
 

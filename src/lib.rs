@@ -40,6 +40,8 @@
 //! | what it costs, and how that grows | [`performance`] |
 //! | how to come here from another limiter | [`migrating`] |
 //! | what holds in every order of events, and how that is checked | [`protocol`] |
+//! | many limits in one table, from code or a file | [`rules`], [`LimiterBuilder::rules`] |
+//! | rules that change at runtime | [`Limiter::reload`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
@@ -70,6 +72,7 @@
 //! | `redis-tls` | `rediss://`, by rustls | |
 //! | `tracing` | spans and events: [`telemetry`] | |
 //! | `metrics` | counters, gauges and histograms: [`telemetry`] | |
+//! | `serde` | `rules::Rules::read`, and [`Quota`] in configurations | |
 //! | `test-util` | [`test_util`]: a clock, stores that fail and remember, the history checker, the store contract | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -123,6 +126,7 @@ mod recovery;
 pub mod redis {}
 #[cfg(feature = "reqwest")]
 mod reqwest;
+pub mod rules;
 mod said;
 pub mod store;
 #[doc = include_str!("docs/links.md")]

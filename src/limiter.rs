@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use crate::acquire::{Acquire, TryAcquire};
 use crate::epoch::Epochs;
 use crate::error::{BuildError, Error};
@@ -13,9 +11,12 @@ use crate::outage::Health;
 use crate::peek::Peek;
 use crate::policy::Policy;
 use crate::quota::Quota;
+use crate::rules::Live;
 use crate::said::Said;
 
 mod builder;
+mod pause;
+mod ruled;
 
 pub use self::builder::LimiterBuilder;
 
@@ -24,6 +25,9 @@ pub use self::builder::LimiterBuilder;
 ///
 /// Clones are cheap and share everything, so one limiter can serve a reqwest client, a tower
 /// service and plain functions at once, and [change its quotas](Self::set_quotas) for all of them.
+///
+/// Where it goes by [rules](crate::rules), those say which policy a request has. Whatever takes a key alone here, goes by the
+/// last of them: for another see [`rule`](Self::rule).
 ///
 /// ```
 /// use tower_throttle::{Limiter, Quota};
@@ -40,7 +44,15 @@ pub use self::builder::LimiterBuilder;
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    epochs: Epochs,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    /// It goes by one policy, for whatever request.
+    Plain(Epochs),
+    /// It goes by rules.
+    Ruled(Arc<Live>),
 }
 
 impl Limiter {
@@ -83,7 +95,7 @@ impl Limiter {
     /// runtimes that wait on one limiter at the same time have to be running, as one of them serves
     /// the line of a key for all.
     pub fn acquire(&self, key: impl Into<Key>) -> Acquire {
-        Acquire::new(self.epochs.clone(), key.into())
+        Acquire::new(self.epochs(), key.into())
     }
 
     /// Decides at once whether a request may depart, without waiting for a slot.
@@ -114,7 +126,7 @@ impl Limiter {
     ///
     /// The future panics if it has to ask the store outside of a tokio runtime with its timer enabled.
     pub fn try_acquire(&self, key: impl Into<Key>) -> TryAcquire {
-        TryAcquire::new(self.epochs.clone(), key.into())
+        TryAcquire::new(self.epochs(), key.into())
     }
 
     /// Runs a function once it may depart: any function, with any result.
@@ -172,82 +184,7 @@ impl Limiter {
     ///
     /// As for [`try_acquire`](Self::try_acquire).
     pub fn peek(&self, key: impl Into<Key>) -> Peek {
-        Peek::new(self.epochs.clone(), key.into())
-    }
-
-    /// Lets nothing depart for a key until then, in all replicas, and without losing anybody's place.
-    ///
-    /// For when an upstream has said so, or somebody who watches over it; the adapters do it by themselves
-    /// when an upstream [answers](crate::feedback) with 429. Those who wait keep their order and go on
-    /// waiting, also those who hold slots already: in this process they stop at once, in others when
-    /// word of it reaches them, which takes about as long as a round trip to the store, or at most half a
-    /// second where the store [does not tell](crate::store::Store::is_listening). After the pause, requests depart as the
-    /// quotas allow. Those whose bound on waiting ends before are refused.
-    ///
-    /// A pause is kept with the state of the quotas that are set now; if they
-    /// [change](Self::set_quotas), this limiter keeps to it all the same, while it is among the 10,000 keys
-    /// whose pauses are remembered. A pause that is longer already stays as it is. To end one, see
-    /// [`resume`](Self::resume).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tokio::time::Instant;
-    /// # use tower_throttle::{Limiter, Quota};
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
-    /// limiter.pause("api.example.com", Instant::now() + Duration::from_secs(30)).await?;
-    /// let permit = limiter.acquire("api.example.com").await?;
-    /// assert!(permit.waited() >= Duration::from_secs(30));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails if the key is empty or the store does not answer. In the latter case, those who wait for the key
-    /// in this process keep to the pause, if they know the store's clock.
-    ///
-    /// # Panics
-    ///
-    /// As for [`try_acquire`](Self::try_acquire).
-    pub async fn pause(&self, key: impl Into<Key>, until: Instant) -> Result<(), Error> {
-        self.heed(key.into(), Said::pause(until)).await
-    }
-
-    /// Ends a [pause](Self::pause), and whatever else an upstream has said of a key, for all replicas.
-    ///
-    /// Those who wait with slots behind the end of the pause give them back, and ask for others a sixth of a
-    /// second later, when all replicas have done so. A pause of quotas that have [changed](Self::set_quotas)
-    /// since, and that nobody waits by any more, comes back with them.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tokio::time::Instant;
-    /// # use tower_throttle::{Limiter, Quota};
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
-    /// limiter.pause("api.example.com", Instant::now() + Duration::from_secs(30)).await?;
-    /// limiter.resume("api.example.com").await?;
-    /// assert!(limiter.try_acquire("api.example.com").await?.is_granted());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails if the key is empty or the store does not answer.
-    ///
-    /// # Panics
-    ///
-    /// As for [`try_acquire`](Self::try_acquire).
-    pub async fn resume(&self, key: impl Into<Key>) -> Result<(), Error> {
-        self.heed(key.into(), Said::Resume).await
-    }
-
-    pub(crate) async fn heed(&self, key: Key, said: Said) -> Result<(), Error> {
-        self.epochs.clone().current().heed(&key, said).await
+        Peek::new(self.epochs(), key.into())
     }
 
     /// Forgets all departures of a key, for all replicas: as many may follow as the quotas allow. A
@@ -277,7 +214,7 @@ impl Limiter {
     ///
     /// As for [`try_acquire`](Self::try_acquire).
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
-        let (key, epoch) = (key.into(), self.epochs.clone().current());
+        let (key, epoch) = (key.into(), self.epochs().current());
         // Others have heard of a pause, too.
         epoch.heed(&key, Said::Resume).await?;
         if let Some(stand_in) = &epoch.stand_in {
@@ -352,13 +289,16 @@ impl Limiter {
     /// Fails as [`build`](LimiterBuilder::build) does, with the name of what is wrong and its value;
     /// then nothing has changed.
     pub fn set_quotas(&self, quotas: impl IntoIterator<Item = Quota>) -> Result<(), BuildError> {
-        self.epochs.set_quotas(quotas.into_iter().collect())
+        match &self.kind {
+            Kind::Plain(epochs) => epochs.set_quotas(quotas.into_iter().collect()),
+            Kind::Ruled(_) => Err(BuildError::said_by_rules()),
+        }
     }
 
     /// The quotas that are set, and the bounds on waiting.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
-        self.epochs.clone().current().policy.clone()
+        self.epochs().current().policy.clone()
     }
 
     /// How this limiter stands with its store: whether it is out, since when and why.
@@ -380,19 +320,25 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn health(&self) -> Health {
-        self.epochs.health()
+        match &self.kind {
+            Kind::Plain(epochs) => epochs.health(),
+            Kind::Ruled(live) => live.health(),
+        }
     }
 
     /// For how many keys somebody waits, in this process; those who wait by quotas that have
     /// [changed](Self::set_quotas) since count apart.
     #[must_use]
     pub fn lines(&self) -> usize {
-        self.epochs.lines()
+        match &self.kind {
+            Kind::Plain(epochs) => epochs.lines(),
+            Kind::Ruled(live) => live.lines(),
+        }
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.epochs.clone().current().fmt(f)
+        self.epochs().current().fmt(f)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::BuildError;
-use crate::policy::PolicyParts;
+use crate::policy::{Policy, PolicyParts};
 use crate::quota::{Algorithm, HORIZON, Quota};
 
 mod circuit;
@@ -106,6 +106,17 @@ impl Outage {
             outage: Self::Deny,
             ..parts.clone()
         }))
+    }
+}
+
+impl Policy {
+    /// Lets everything depart at once.
+    pub(crate) fn unlimited() -> Self {
+        let parts = PolicyParts {
+            quotas: [unlimited()].into_iter().collect(),
+            ..PolicyParts::default()
+        };
+        parts.build().expect("it holds some billions")
     }
 }
 

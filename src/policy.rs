@@ -1,19 +1,18 @@
 //! Quotas that hold jointly for a key, and the bounds on waiting: [`Policy`].
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Rule, ledger::Terms, micros};
-use crate::error::BuildError;
+use crate::algorithm::{Rule, ledger::Terms};
 use crate::outage::Outage;
-use crate::quota::{Algorithm, Quota, WindowStart};
+use crate::quota::Quota;
 use crate::recovery::Recovery;
 
-/// The most quotas that one policy may join.
-const MOST_QUOTAS: usize = 8;
+mod parts;
+
+pub(crate) use self::parts::{Flaw, Part, Plan, PolicyParts, check_name};
 
 /// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
 ///
@@ -35,19 +34,6 @@ pub struct Policy {
     largest_cost: u32,
     buffer_micros: u64,
     terms: Terms,
-}
-
-/// What a policy is made of, before it was found to make sense.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PolicyParts {
-    pub(crate) name: Option<String>,
-    pub(crate) quotas: SmallVec<[Quota; 2]>,
-    pub(crate) buffer: Duration,
-    pub(crate) guard: Option<Duration>,
-    pub(crate) max_wait: Option<Duration>,
-    pub(crate) max_waiting: Option<usize>,
-    pub(crate) outage: Outage,
-    pub(crate) recovery: Recovery,
 }
 
 impl Policy {
@@ -134,227 +120,5 @@ impl Policy {
 
     pub(crate) fn rules(&self) -> &[Rule] {
         &self.rules
-    }
-}
-
-impl PolicyParts {
-    pub(crate) fn build(self) -> Result<Policy, BuildError> {
-        if self.quotas.is_empty() {
-            return Err(BuildError::new("quota", "at least one is needed"));
-        }
-        if self.quotas.len() > MOST_QUOTAS {
-            let count = self.quotas.len();
-            let problem = format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
-            return Err(BuildError::new("quota", problem));
-        }
-        let mut rules = SmallVec::<[_; 2]>::new();
-        for (i, quota) in self.quotas.iter().enumerate() {
-            if self.quotas[..i].contains(quota) {
-                return Err(BuildError::new(
-                    "quota",
-                    format!("`{quota}` is given twice"),
-                ));
-            }
-            rules.push((quota_id(quota), Rule::new(quota)?));
-        }
-        // In whatever order they are given, they are the same policy.
-        rules.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let (ids, rules): (Vec<String>, SmallVec<[Rule; 2]>) = rules.into_iter().unzip();
-        if let Some(name) = &self.name {
-            check_name("name", name)?;
-        }
-        check_span("buffer", self.buffer)?;
-        if let Some(guard) = self.guard {
-            check_span("guard", guard)?;
-            if guard.is_zero() {
-                return Err(BuildError::new(
-                    "guard",
-                    "is zero, so no permit would be valid",
-                ));
-            }
-        }
-        if self.max_waiting == Some(0) {
-            let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";
-            return Err(BuildError::new("max_waiting", problem));
-        }
-        let guard = self.guard.unwrap_or_else(|| default_guard(&rules));
-        let name = self.name.as_ref();
-        let id = name.map_or_else(String::new, |name| format!("{name}:")) + &ids.join("+");
-        let margin = micros(guard + self.buffer);
-        let terms = Terms {
-            margin,
-            least_margin: margin,
-            floor: margin,
-            not_before: 0,
-            round_trip: 0,
-            stagger: rules.iter().filter_map(Rule::stagger).min().unwrap_or(0),
-            peek: false,
-        };
-        let largest_costs = self.quotas.iter().map(Quota::largest_cost);
-        Ok(Policy {
-            name: self.name.map(String::into_boxed_str),
-            largest_cost: largest_costs.min().unwrap_or(u32::MAX),
-            terms,
-            buffer_micros: micros(self.buffer),
-            quotas: self.quotas,
-            rules,
-            buffer: self.buffer,
-            guard,
-            max_wait: self.max_wait,
-            max_waiting: self.max_waiting,
-            outage: self.outage,
-            recovery: self.recovery,
-            id_hash: hash(&id),
-            id: id.into(),
-        })
-    }
-}
-
-/// The quota's text, as short as it gets: it stands in the name of every key.
-fn quota_id(quota: &Quota) -> String {
-    let per_window = Quota::new(quota.limit(), quota.window()).to_string();
-    let counted = match quota.counted_by() {
-        Algorithm::SlidingLog => String::new(),
-        Algorithm::SlidingBuckets { buckets } => format!("-buckets-{buckets}"),
-        Algorithm::Spacing => "-spacing".to_owned(),
-        Algorithm::LeakyBucket { capacity } => format!("-leaky-{capacity}"),
-        Algorithm::Gcra { burst } => format!("-gcra-{burst}"),
-        Algorithm::FixedWindow { start } => match start {
-            WindowStart::Clock => "-fixed".to_owned(),
-            WindowStart::FirstRequest => "-fixed-first".to_owned(),
-        },
-    };
-    per_window.replace('_', "") + &counted
-}
-
-/// Names and prefixes stand in the names of Redis keys, where braces make the hash tag.
-pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), BuildError> {
-    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
-    if name.is_empty() || name.len() > 128 || !name.bytes().all(fits) {
-        let problem = format!("{name:?} is not 1 to 128 visible ASCII characters without braces");
-        return Err(BuildError::new(field, problem));
-    }
-    Ok(())
-}
-
-fn check_span(field: &'static str, span: Duration) -> Result<(), BuildError> {
-    const LONGEST: Duration = Duration::from_secs(60 * 60);
-    if span > LONGEST {
-        return Err(BuildError::new(
-            field,
-            format!("{span:?} is longer than {LONGEST:?}"),
-        ));
-    }
-    Ok(())
-}
-
-fn hash(id: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// 2% of the shortest span that a quota enforces, from 5 ms (less, and ordinary wake-ups come too
-/// late) to 12 ms (enough for them, and within 2% of the rate at one second).
-fn default_guard(rules: &[Rule]) -> Duration {
-    let shortest = rules.iter().map(Rule::span).min().unwrap_or(0);
-    Duration::from_micros((shortest / 50).clamp(5_000, 12_000))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn build(quotas: &[Quota]) -> Result<Policy, BuildError> {
-        let parts = PolicyParts {
-            quotas: quotas.iter().copied().collect(),
-            ..PolicyParts::default()
-        };
-        parts.build()
-    }
-
-    fn problem(quota: Quota) -> String {
-        build(&[quota]).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn quotas_that_cannot_hold_are_refused_by_name() {
-        let second = Duration::from_secs(1);
-        assert_eq!(
-            problem(Quota::new(0, second)),
-            "quota `0/s`: the limit is zero"
-        );
-        assert_eq!(
-            problem(Quota::new(1, Duration::ZERO)),
-            "quota `1/0ns`: the window is zero"
-        );
-        assert!(problem(Quota::new(1, Duration::from_nanos(1_500))).contains("whole microseconds"));
-        assert!(problem(Quota::new(1, Duration::MAX)).contains("longer than"));
-        assert!(problem(Quota::per_second(u32::MAX)).contains("at most"));
-        let spaced = Quota::new(11, Duration::from_micros(10)).algorithm(Algorithm::Spacing);
-        assert!(problem(spaced).contains("less than a microsecond"));
-        let gcra = |burst| Quota::per_day(1).algorithm(Algorithm::Gcra { burst });
-        assert!(problem(gcra(0)).contains("the burst is zero"));
-        assert!(problem(gcra(u32::MAX)).contains("longer than"));
-    }
-
-    #[test]
-    fn a_policy_has_at_least_one_quota_and_none_twice() {
-        assert!(build(&[]).is_err());
-        let quota = Quota::per_second(1);
-        assert!(
-            build(&[quota, quota])
-                .unwrap_err()
-                .to_string()
-                .contains("twice")
-        );
-        assert!(build(&[quota, Quota::per_minute(1)]).is_ok());
-    }
-
-    #[test]
-    fn the_id_names_every_quota_and_nothing_else() {
-        let policy = build(&[Quota::per_second(10), Quota::per_hour(5_000)]).unwrap();
-        assert_eq!(policy.id(), "10/s+5000/h");
-        let texts = [
-            "5_000/1h30m",
-            "5_000/1h30m sliding-buckets buckets=1_000",
-            "5_000/1h30m spacing",
-            "5_000/1h30m leaky-bucket capacity=20",
-            "5_000/1h30m gcra burst=20",
-            "5_000/1h30m fixed-window",
-            "5_000/1h30m fixed-window start=first-request",
-        ];
-        let policy = build(&texts.map(|text| text.parse().unwrap())).unwrap();
-        let each = policy.id().split('+').map(|id| &id["5000/1h30m".len()..]);
-        let expected = [
-            "",
-            "-buckets-1000",
-            "-fixed",
-            "-fixed-first",
-            "-gcra-20",
-            "-leaky-20",
-            "-spacing",
-        ];
-        assert_eq!(each.collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn the_order_of_quotas_makes_no_other_policy() {
-        let (second, hour) = (Quota::per_second(10), Quota::per_hour(5_000));
-        let one = build(&[second, hour]).unwrap();
-        let other = build(&[hour, second]).unwrap();
-        assert_eq!(one.id(), other.id());
-        assert_eq!(one.rules(), other.rules());
-    }
-
-    #[test]
-    fn the_default_guard_costs_at_most_2_percent_from_one_second_on() {
-        let guard = |quota| build(&[quota]).unwrap().guard();
-        assert_eq!(guard(Quota::per_second(10)), Duration::from_millis(12));
-        assert_eq!(guard(Quota::per_day(10)), Duration::from_millis(12));
-        assert_eq!(
-            guard(Quota::new(5, Duration::from_millis(100))),
-            Duration::from_millis(5)
-        );
     }
 }

@@ -1,5 +1,7 @@
 //! How much, per how long, counted how: [`Quota`] and [`Algorithm`].
 
+#[cfg(feature = "serde")]
+mod serde;
 mod text;
 
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! What becomes of a key whose state the store has lost: [`Recovery`].
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
@@ -294,10 +293,4 @@ pub(crate) fn memory(policy: &Policy) -> u64 {
 /// By how much a clock has to be off until it was set: less may be drift.
 pub(crate) fn tolerance(policy: &Policy) -> Duration {
     policy.guard() + policy.buffer()
-}
-
-/// The traces of a limiter, if it wants any.
-pub(crate) fn traces(recovery: Recovery, is_local: bool) -> Option<Arc<Traces>> {
-    // What is in this process is lost with it.
-    (recovery == Recovery::Strict && !is_local).then(|| Arc::new(Traces::new()))
 }

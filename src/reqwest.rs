@@ -10,13 +10,13 @@ use reqwest_middleware::{Middleware, Next, Result};
 use crate::departure::Departure;
 use crate::error::Error;
 use crate::feedback::{Feedback, Headers, Unheeded};
-use crate::key::{self, Extracted, KeyExtractor};
+use crate::key::{self, KeyExtractor};
 use crate::limiter::Limiter;
 
 /// Delays requests until the limiter lets them depart.
 ///
-/// Defaults: the key is the request's [host](key::host). The response's extensions say how the
-/// request [departed](Departure). What the upstream says of its limits, in
+/// Defaults: the [rules](crate::rules) of the limiter say which policy and key a request has; where it has none, the
+/// key is the request's [host](key::host). The response's extensions say how the request [departed](Departure). What the upstream says of its limits, in
 /// [whatever headers](crate::feedback), wins over the quotas: after a 429 nothing departs for that key, in any
 /// replica, until the upstream takes requests again.
 ///
@@ -121,17 +121,18 @@ pub struct ThrottleMiddleware {
 }
 
 impl ThrottleMiddleware {
-    /// Delays each request as the quota of its host demands.
+    /// Delays each request as the rules of the limiter demand, or the quota of its host.
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
+            key: Arc::new(key::by_rules(&limiter)),
             limiter,
-            key: Arc::new(key::host()),
             feedback: Arc::new(Headers::new()),
         }
     }
 
-    /// Sets whose quota a request spends. Default: [`key::host`].
+    /// Sets whose quota a request spends. Default: [`key::by_rules`]; any other goes by the last rule of a limiter that
+    /// has rules.
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor<Request> + Send + Sync + 'static) -> Self {
         self.key = Arc::new(key);
@@ -160,12 +161,11 @@ impl Middleware for ThrottleMiddleware {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
-        let key = match self.key.extract(&request) {
-            Extracted::Key(key) => key,
-            Extracted::Exempt => return next.run(request, extensions).await,
-            Extracted::Refused(reason) => return Err(refused(Error::no_key(reason))),
+        let admitted = self.limiter.admit(self.key.extract(&request));
+        let Some(acquire) = admitted.map_err(refused)? else {
+            return next.run(request, extensions).await;
         };
-        let permit = self.limiter.acquire(key).await.map_err(refused)?;
+        let permit = acquire.await.map_err(refused)?;
         let (departure, departed) = (Departure::from(&permit), permit.depart());
         let origin = request.url().origin();
         let mut response = next.run(request, extensions).await?;

@@ -47,6 +47,9 @@ pub(crate) use self::{
     trace::{Entered, Saying, Span},
 };
 
+/// What the policies of a limiter by rules are called together, where something concerns all.
+const RULES: &str = "rules";
+
 /// What is told of one epoch: spans and events, and what is counted.
 ///
 /// Nobody holds a lock who calls this, but where something is only counted.
@@ -87,6 +90,14 @@ impl Telemetry {
         this
     }
 
+    /// Of what is not limited: nothing.
+    pub(crate) fn none() -> Self {
+        Self {
+            tracer: Tracer::none(),
+            meters: Meters::none(),
+        }
+    }
+
     /// The same, of what stands in for the store.
     pub(crate) fn stand_in(&self) -> Self {
         Self {
@@ -96,10 +107,10 @@ impl Telemetry {
     }
 
     /// The same, of other quotas.
-    pub(crate) fn successor(&self, policy: &Policy) -> Self {
+    pub(crate) fn successor(&self, settings: Settings, policy: &Policy) -> Self {
         Self {
             tracer: self.tracer.successor(policy),
-            meters: self.meters.successor(policy),
+            ..Self::new(settings, policy)
         }
     }
 
@@ -160,11 +171,9 @@ impl Telemetry {
     /// Permits came too late, or none did.
     #[inline]
     pub(crate) fn forfeited(&self, key: &Key, forfeits: Forfeits, guard: &Guard) {
-        if !forfeits.is_empty() {
-            let guard = guard.current();
-            self.tracer.forfeited(key, forfeits, guard);
-            self.meters.forfeited(forfeits, guard);
-        }
+        let guard = guard.current();
+        self.tracer.forfeited(key, forfeits, guard);
+        self.meters.forfeited(forfeits, guard);
     }
 
     /// The store has answered, by which the guard is known.
@@ -203,6 +212,39 @@ impl Telemetry {
     /// So many keys rest as the store's clock was set.
     pub(crate) fn quarantined(&self, keys: usize) {
         self.meters.quarantined(keys);
+    }
+}
+
+/// What is told of a store, under whatever policies of a limiter.
+#[derive(Debug)]
+pub(crate) struct OfStore {
+    tracer: trace::OfStore,
+    meters: meters::OfStore,
+}
+
+impl OfStore {
+    /// By the policy that its limiter has at first.
+    pub(crate) fn of(policy: &Policy) -> Self {
+        Self {
+            tracer: trace::OfStore::of(policy),
+            meters: meters::OfStore::new(label(policy)),
+        }
+    }
+
+    /// Of a limiter that goes by rules.
+    pub(crate) fn of_rules() -> Self {
+        Self {
+            tracer: trace::OfStore::of_rules(),
+            meters: meters::OfStore::new(Arc::from(RULES)),
+        }
+    }
+
+    /// Nothing, of a store that is never out.
+    pub(crate) fn none() -> Self {
+        Self {
+            tracer: trace::OfStore::none(),
+            meters: meters::OfStore::none(),
+        }
     }
 
     pub(crate) fn turned(&self, turn: Turn<'_>) {
@@ -250,7 +292,6 @@ pub(crate) fn listens(channel: &str, is_heard: bool) {
 }
 
 /// What a policy is called: by its name, or else by its quotas.
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 fn label(policy: &Policy) -> Arc<str> {
     policy
         .name()

@@ -16,6 +16,7 @@ fn echo(extractor: (ClientIp, MatchedPath)) -> Router {
         Extracted::Key(key) => key.to_string(),
         Extracted::Exempt => "exempt".to_owned(),
         Extracted::Refused(reason) => format!("refused: {reason}"),
+        Extracted::Ruled(ruled) => panic!("{ruled:?}"),
     };
     Router::new().nest("/v1", Router::new().route("/users/{id}", get(handler)))
 }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
+use hashbrown::HashMap;
 use http::header::{Entry, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use sfv::{KeyRef, ListSerializer, StringRef};
@@ -33,19 +34,27 @@ pub(crate) struct Fields {
     policy: HeaderValue,
 }
 
-/// The fields of the policy that was last asked for: a limiter hardly ever changes it.
+/// The fields of the policies that were asked for: a limiter has few, and hardly ever others.
 #[derive(Default)]
-pub(crate) struct KnownFields(ArcSwapOption<(Arc<Policy>, Fields)>);
+pub(crate) struct KnownFields(ArcSwap<HashMap<usize, Known>>);
+
+type Known = Arc<(Arc<Policy>, Fields)>;
 
 impl KnownFields {
-    pub(crate) fn of(&self, policy: &Arc<Policy>) -> Arc<(Arc<Policy>, Fields)> {
-        if let Some(known) = &*self.0.load()
-            && Arc::ptr_eq(&known.0, policy)
-        {
+    pub(crate) fn of(&self, policy: &Arc<Policy>) -> Known {
+        // Nothing else is there while it is known.
+        let place = Arc::as_ptr(policy).addr();
+        if let Some(known) = self.0.load().get(&place) {
             return known.clone();
         }
         let new = Arc::new((policy.clone(), Fields::new(policy)));
-        self.0.store(Some(new.clone()));
+        self.0.rcu(|known| {
+            let mut known = HashMap::clone(known);
+            // Those that nobody else has are not asked for any more.
+            known.retain(|_, known| Arc::strong_count(&known.0) > 1);
+            known.insert(place, new.clone());
+            known
+        });
         new
     }
 }
@@ -321,7 +330,15 @@ mod tests {
         );
         let known = KnownFields::default();
         assert!(Arc::ptr_eq(&known.of(&one), &known.of(&one)));
+        let first = known.of(&one);
+        assert_eq!(first.1.name, "10/s");
         assert_eq!(known.of(&other).1.name, "20/s");
-        assert_eq!(known.of(&one).1.name, "10/s");
+        assert!(
+            Arc::ptr_eq(&known.of(&one), &first),
+            "nor once more for each in turn"
+        );
+        drop(other);
+        known.of(&Arc::new(policy(None, &["30/s"])));
+        assert_eq!(known.0.load().len(), 2, "what nobody uses is forgotten");
     }
 }

@@ -1,3 +1,4 @@
+use smallvec::SmallVec;
 use smol_str::{SmolStr, SmolStrBuilder};
 
 use super::{Extracted, Key, KeyExtractor};
@@ -20,17 +21,31 @@ impl_for_tuple!(A a, B b);
 impl_for_tuple!(A a, B b, C c);
 impl_for_tuple!(A a, B b, C c, D d);
 
-fn join<const N: usize>(parts: [Extracted; N]) -> Extracted {
+/// Of up to four parts, without an allocation but for the key's own.
+pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
     let mut exempt = false;
-    let mut keys = [const { SmolStr::new_static("") }; N];
-    for (part, text) in parts.into_iter().zip(&mut keys) {
-        match part {
-            Extracted::Key(key) if key.as_str().is_empty() => {
+    let mut keys = SmallVec::<[SmolStr; 4]>::new();
+    let mut by_rule = None;
+    for part in parts {
+        let key = match part {
+            Extracted::Key(key) => Ok(key),
+            Extracted::Ruled(ruled) => {
+                let key = ruled.key().cloned();
+                let ruled = by_rule.get_or_insert(ruled);
+                key.ok_or_else(|| Extracted::Ruled(ruled.clone()))
+            }
+            Extracted::Exempt => {
+                exempt = true;
+                continue;
+            }
+            refused @ Extracted::Refused(_) => Err(refused),
+        };
+        match key {
+            Ok(key) if key.as_str().is_empty() => {
                 return Extracted::Refused("a part of the request's key is empty".into());
             }
-            Extracted::Key(key) => *text = key.0,
-            Extracted::Exempt => exempt = true,
-            refused @ Extracted::Refused(_) => return refused,
+            Ok(key) => keys.push(key.0),
+            Err(refused) => return refused,
         }
     }
     if exempt {
@@ -43,7 +58,11 @@ fn join<const N: usize>(parts: [Extracted; N]) -> Extracted {
         }
         push_escaped(&mut joined, key);
     }
-    Extracted::Key(Key(joined.finish()))
+    let key = Key(joined.finish());
+    match by_rule {
+        Some(ruled) => Extracted::Ruled(ruled.with_key(key)),
+        None => Extracted::Key(key),
+    }
 }
 
 /// Leaves no bare `|` in the part, so that the bare ones in the whole tell where parts end.

@@ -3,6 +3,7 @@ use std::net::Ipv6Addr;
 use http::{HeaderMap, header::HOST};
 use smol_str::{SmolStr, SmolStrBuilder, format_smolstr};
 
+use super::authority::{Authority, LONGEST};
 use super::{Extracted, Key, KeyExtractor, RequestHead};
 
 /// Takes the host that a request goes to as its key, so that each upstream has a quota of its own.
@@ -61,11 +62,7 @@ impl Host {
 
 impl<R: RequestHead> KeyExtractor<R> for Host {
     fn extract(&self, request: &R) -> Extracted {
-        let authority = match request.host() {
-            Some(host) => Some((host, request.port())),
-            None => host_header(request.headers()),
-        };
-        match authority.and_then(|(host, port)| canonical(host, port, request.scheme())) {
+        match Authority::of(request).and_then(Authority::key) {
             Some(text) => Extracted::Key(Key(text)),
             None if self.exempt => Extracted::Exempt,
             None => Extracted::Refused("the request has no host".into()),
@@ -73,11 +70,8 @@ impl<R: RequestHead> KeyExtractor<R> for Host {
     }
 }
 
-/// A fully qualified name has at most 253 bytes; what is longer is an attempt to fill the store.
-const LONGEST: usize = 255;
-
 /// The one spelling of a host and port, or `None` if the host is malformed.
-fn canonical(host: &str, port: Option<u16>, scheme: Option<&str>) -> Option<SmolStr> {
+pub(super) fn canonical(host: &str, port: Option<u16>, scheme: Option<&str>) -> Option<SmolStr> {
     if host.len() > LONGEST {
         return None;
     }
@@ -92,20 +86,25 @@ fn canonical(host: &str, port: Option<u16>, scheme: Option<&str>) -> Option<Smol
 }
 
 fn name(name: &str) -> Option<SmolStr> {
+    reg_name(name).map(lower_case)
+}
+
+/// Without the dot at the end, if it is well-formed.
+pub(super) fn reg_name(name: &str) -> Option<&str> {
     let name = name.strip_suffix('.').unwrap_or(name);
-    if name.is_empty() || !name.bytes().all(in_reg_name) {
-        return None;
-    }
-    Some(lower_case(name))
+    (!name.is_empty() && name.bytes().all(in_reg_name)).then_some(name)
 }
 
 fn ip_literal(address: &str) -> Option<SmolStr> {
     if let Ok(address) = address.parse::<Ipv6Addr>() {
         return Some(format_smolstr!("[{address}]"));
     }
-    // With a zone, or of a future version.
-    let valid = !address.is_empty() && address.bytes().all(|b| b == b':' || in_reg_name(b));
-    valid.then(|| format_smolstr!("[{}]", lower_case(address)))
+    is_future(address).then(|| format_smolstr!("[{}]", lower_case(address)))
+}
+
+/// Whether it has a zone, or may be of a future version.
+pub(super) fn is_future(address: &str) -> bool {
+    !address.is_empty() && address.bytes().all(|b| b == b':' || in_reg_name(b))
 }
 
 /// Whether RFC 3986 (section 3.2.2) allows the byte in a host name.
@@ -140,7 +139,7 @@ fn lower_case(text: &str) -> SmolStr {
     lower.finish()
 }
 
-fn is_default(port: u16, scheme: Option<&str>) -> bool {
+pub(super) fn is_default(port: u16, scheme: Option<&str>) -> bool {
     let is = |names: [&str; 2]| {
         scheme.is_none_or(|scheme| names.iter().any(|name| scheme.eq_ignore_ascii_case(name)))
     };
@@ -153,12 +152,17 @@ fn is_default(port: u16, scheme: Option<&str>) -> bool {
 
 /// The host and port of the only `Host` header. RFC 9112 (section 3.2) calls for a rejection of any
 /// other number of them.
-fn host_header(headers: &HeaderMap) -> Option<(&str, Option<u16>)> {
+pub(super) fn host_header(headers: &HeaderMap) -> Option<(&str, Option<u16>)> {
     let mut values = headers.get_all(HOST).iter();
     let value = values.next()?.to_str().ok()?;
     if values.next().is_some() {
         return None;
     }
+    split(value)
+}
+
+/// The host and the port of an authority without userinfo.
+pub(super) fn split(value: &str) -> Option<(&str, Option<u16>)> {
     let end = match value.starts_with('[') {
         true => value.find(']')? + 1,
         false => value.find(':').unwrap_or(value.len()),
@@ -182,6 +186,7 @@ fn digits(text: &str) -> Option<u16> {
 mod tests {
     use http::{HeaderValue, Request};
 
+    use super::super::authority::Spelling;
     use super::*;
 
     fn of_uri(uri: &str) -> Option<String> {
@@ -197,14 +202,24 @@ mod tests {
     }
 
     fn key(request: Request<()>) -> Option<String> {
+        let mut spelling = Spelling::new();
+        let authority = Authority::of(&request);
+        let spelled = authority.and_then(|it| it.spell(&mut spelling).map(str::to_owned));
         match host().extract(&request) {
-            Extracted::Key(key) => Some(key.to_string()),
+            Extracted::Key(key) => {
+                // In every test, the two ways to spell a host are one.
+                let spelled = spelled.expect("a host");
+                let port = key.as_str().strip_prefix(&spelled).expect("the same");
+                assert!(port.is_empty() || port.starts_with(':'), "{key}");
+                Some(key.to_string())
+            }
             Extracted::Refused(reason) => {
                 assert_eq!(reason, "the request has no host");
+                assert_eq!(spelled, None);
                 assert_eq!(host().or_exempt().extract(&request), Extracted::Exempt);
                 None
             }
-            Extracted::Exempt => panic!("exempted unasked"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -9,6 +9,7 @@
 //! | [`header()`] | the value of a header, or a hash of it |
 //! | [`bearer_token()`] | a hash of the token in `Authorization: Bearer` |
 //! | [`constant()`] | always the same |
+//! | [`by_rules()`] | whatever the rules of a limiter say, or the host where it has none |
 //! | a closure | [whatever it returns](KeyExtractor#closures) |
 //! | a tuple of two to four | [the keys of all, joined](KeyExtractor#tuples) |
 //!
@@ -30,7 +31,9 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 mod address;
+mod authority;
 mod bearer_token;
+mod by_rules;
 mod client_ip;
 mod combine;
 mod constant;
@@ -51,10 +54,18 @@ mod without;
 #[doc(no_inline)]
 pub use ipnet::IpNet;
 
+pub(crate) use self::authority::{Authority, Spelling};
+pub(crate) use self::{
+    combine::join,
+    table::Table,
+    template::{Template, UPPER_CASE},
+};
+
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};
 pub use self::{
     bearer_token::{BearerToken, bearer_token},
+    by_rules::{ByRules, Ruled, by_rules},
     client_ip::{ClientIp, client_ip},
     constant::{Constant, constant},
     head::RequestHead,
@@ -196,6 +207,9 @@ pub enum Extracted {
     Exempt,
     /// The request must not be sent, for this reason, such as "the request has no host".
     Refused(Cow<'static, str>),
+    /// A rule of a limiter says whose quota the request spends, and how much of it, or that it has no key; made by
+    /// [`by_rules`].
+    Ruled(Ruled),
 }
 
 impl From<Key> for Extracted {

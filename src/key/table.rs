@@ -11,7 +11,7 @@ use super::{RouteError, template::Template};
 /// There are routers for each method that a template names, and for all other methods. They hold the
 /// templates for any method too: the most specific path has to win among all that apply.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     templates: Vec<Template>,
     by_method: Vec<(Method, Routers)>,
     other: Routers,
@@ -21,7 +21,7 @@ pub(super) struct Table {
 type Routers = Vec<Router<usize>>;
 
 impl Table {
-    pub(super) fn new(templates: Vec<Template>) -> Result<Self, RouteError> {
+    pub(crate) fn new(templates: Vec<Template>) -> Result<Self, RouteError> {
         check_shapes(&templates)?;
         let mut methods: HashSet<_> = templates.iter().flat_map(|t| &t.method).cloned().collect();
         if methods.contains(&Method::GET) {
@@ -38,7 +38,11 @@ impl Table {
         })
     }
 
-    pub(super) fn find(&self, method: &Method, path: &str) -> Option<&Template> {
+    pub(crate) fn templates(&self) -> &[Template] {
+        &self.templates
+    }
+
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Option<&Template> {
         let named = self.by_method.iter().find(|(name, _)| name == method);
         let routers = named.map_or(&self.other, |(_, routers)| routers);
         let found = routers.iter().find_map(|router| router.at(path).ok())?;

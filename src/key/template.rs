@@ -7,18 +7,18 @@ use super::Key;
 
 /// One template of a [`Route`](super::Route): an optional method and a path with parameters.
 #[derive(Debug)]
-pub(super) struct Template {
-    pub(super) method: Option<Method>,
-    pub(super) path: String,
+pub(crate) struct Template {
+    pub(crate) method: Option<Method>,
+    pub(crate) path: String,
     /// The path without the names of its parameters: templates of one shape match the same paths.
-    pub(super) shape: String,
+    pub(crate) shape: String,
     /// The higher, the sooner it is tried: the segments before its catch-all, or the most without one.
-    pub(super) rank: usize,
-    pub(super) key: Key,
+    pub(crate) rank: usize,
+    pub(crate) key: Key,
 }
 
 impl Template {
-    pub(super) fn parse(text: &str) -> Result<Self, RouteError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, RouteError> {
         let err = |kind| RouteError::new(text, kind);
         let mut words = text.split_ascii_whitespace();
         let (method, path) = match (words.next(), words.next(), words.next()) {
@@ -45,6 +45,9 @@ impl Template {
         })
     }
 }
+
+/// What is wrong with a method that is not.
+pub(crate) const UPPER_CASE: &str = "a method is written in upper case";
 
 fn parse_method(text: &str) -> Result<Method, Kind> {
     match Method::from_bytes(text.as_bytes()) {
@@ -139,18 +142,18 @@ impl RouteError {
         }
     }
 
-    pub(super) fn twice(template: &Template) -> Self {
+    pub(crate) fn twice(template: &Template) -> Self {
         Self::new(template.key.as_str(), Kind::Twice)
     }
 
-    pub(super) fn same_shape(template: &Template, before: &Template) -> Self {
+    pub(crate) fn same_shape(template: &Template, before: &Template) -> Self {
         Self::new(
             template.key.as_str(),
             Kind::Conflict(before.key.to_string()),
         )
     }
 
-    pub(super) fn insert(template: &Template, err: InsertError) -> Self {
+    pub(crate) fn insert(template: &Template, err: InsertError) -> Self {
         Self::new(template.key.as_str(), err.into())
     }
 
@@ -186,7 +189,7 @@ impl fmt::Display for RouteError {
             Kind::NoPath => f.write_str("it needs a path, which starts with a slash"),
             Kind::Space => f.write_str("it is at most a method, a space and a path"),
             Kind::Method => f.write_str("what stands before the path is not a method"),
-            Kind::LowerCaseMethod => f.write_str("a method is written in upper case"),
+            Kind::LowerCaseMethod => f.write_str(UPPER_CASE),
             Kind::Character('?') => f.write_str("a path has no query"),
             Kind::Character(c) => {
                 write!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Limiter;
+use super::{Kind, Limiter};
 use crate::denial;
 use crate::epoch::Epochs;
 use crate::error::BuildError;
@@ -11,6 +11,7 @@ use crate::outage::Outage;
 use crate::policy::PolicyParts;
 use crate::quota::Quota;
 use crate::recovery::Recovery;
+use crate::rules::{Live, Rules};
 use crate::store::{MemoryStore, Store};
 use crate::telemetry::Settings;
 
@@ -22,6 +23,7 @@ pub struct LimiterBuilder {
     parts: PolicyParts,
     denials: usize,
     telemetry: Settings,
+    rules: Option<Rules>,
 }
 
 impl LimiterBuilder {
@@ -31,12 +33,39 @@ impl LimiterBuilder {
             parts: PolicyParts::default(),
             denials: denial::USUAL,
             telemetry: Settings::default(),
+            rules: None,
         }
     }
 
     /// Adds a quota; all hold jointly, so a request departs once every one allows it.
     pub fn quota(mut self, quota: Quota) -> Self {
         self.parts.quotas.push(quota);
+        self
+    }
+
+    /// Goes by these rules, each with a policy of its own, in place of one for all requests.
+    ///
+    /// Quotas, bounds and names stand in the rules then: only the [store](Self::store) and the
+    /// [denial cache](Self::denial_cache) are set here. The adapters ask which rule each request falls under. Whoever has
+    /// no request but a key alone, as for [`acquire`](Limiter::acquire), goes by the last rule, or by
+    /// [any](Limiter::rule) that it names; if the last rule is exempt, everything departs at once, uncounted.
+    ///
+    /// ```
+    /// use tower_throttle::rules::{Rule, Rules};
+    /// use tower_throttle::{Limiter, Quota};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder()
+    ///     .rules(Rules::new([
+    ///         Rule::named("search").path("/search").quota(Quota::per_minute(30)),
+    ///         Rule::named("others").quota(Quota::per_second(10)),
+    ///     ])?)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = Some(rules);
         self
     }
 
@@ -142,10 +171,38 @@ impl LimiterBuilder {
     ///
     /// Fails, with the name of what is wrong and its value, if there is no quota or more than eight,
     /// one twice, a limit or a window of zero, a window longer than ten years or not in whole
-    /// microseconds, or a name, buffer, guard or share out of bounds.
+    /// microseconds, or a name, buffer, guard or share out of bounds; or if there are [rules](Self::rules) and
+    /// anything is set that they say.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let epochs = Epochs::new(self.parts, store, self.denials, self.telemetry)?;
-        Ok(Limiter { epochs })
+        let (denials, telemetry) = (self.denials, self.telemetry);
+        let kind = match self.rules {
+            Some(rules) => {
+                if let Some(error) = said_besides(&self.parts) {
+                    return Err(error);
+                }
+                Kind::Ruled(Arc::new(Live::new(rules, store, denials, telemetry)))
+            }
+            None => Kind::Plain(Epochs::new(self.parts, store, denials, telemetry)?),
+        };
+        Ok(Limiter { kind })
     }
+}
+
+/// What was set that is for rules to say.
+fn said_besides(parts: &PolicyParts) -> Option<BuildError> {
+    let none = PolicyParts::default();
+    let said = [
+        ("quota", parts.quotas != none.quotas),
+        ("name", parts.name != none.name),
+        ("buffer", parts.buffer != none.buffer),
+        ("guard", parts.guard != none.guard),
+        ("max_wait", parts.max_wait != none.max_wait),
+        ("max_waiting", parts.max_waiting != none.max_waiting),
+        ("outage", parts.outage != none.outage),
+        ("recovery", parts.recovery != none.recovery),
+    ];
+    let (field, _) = said.into_iter().find(|(_, is_said)| *is_said)?;
+    let problem = "there are rules, each of which says it for itself";
+    Some(BuildError::new(field, problem))
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::ask::Asked;
 use super::held::Call;
 use super::{DriverState, Line, Lone};
+use crate::epoch::Epoch;
 use crate::outage::LONGEST_PAUSE;
 use crate::recovery::Learnt;
 use crate::store::{Notice, Release, Reply, Reserve, Reserved, StoreError, Word};
@@ -32,6 +33,8 @@ pub(super) struct Driver {
 #[derive(Debug)]
 struct Reserving {
     asked: Asked,
+    /// In which it was asked.
+    epoch: Arc<Epoch>,
     sent: Instant,
     guard: Duration,
     reply: Reply<Reserved>,
@@ -72,15 +75,17 @@ impl Driver {
     /// under one lock, so that no change is missed. Yields when to wake again.
     fn look(&mut self, cx: &Context<'_>) -> Option<Instant> {
         let may_release = self.releasing.is_none();
-        let store = &self.line.epoch.store;
-        let is_told = store.is_listening();
-        let traces = self.line.epoch.traces.as_ref();
-        let told = traces.and_then(|_| store.told_until());
+        let (key, before) = (&self.line.key, self.line.epoch());
+        let is_told = before.store.is_listening();
+        let told = before.traces.as_ref();
+        let told = told.and_then(|_| before.store.told_until());
         let is_looking = self.looking.is_some();
-        let Line { key, epoch, .. } = &*self.line;
         // The same throughout: the key may be in another a moment later.
-        let part = (!epoch.circuit.is_closed()).then(|| epoch.store.part(key));
+        let part = (!before.circuit.is_closed()).then(|| before.store.part(key));
+        let mut epoch = before.clone();
         let (asked, (surplus, life), looks, alarm) = self.line.locked(|state, wakes| {
+            // Who has joined meanwhile may have brought another.
+            epoch = self.line.epoch();
             let now = Instant::now();
             state.queue.assure(told);
             state.queue.advance(now, wakes);
@@ -116,54 +121,51 @@ impl Driver {
         }
         // In this order, so that what is given back can be had again.
         if !surplus.is_empty() {
-            let epoch = &self.line.epoch;
             let release = Release {
                 life,
-                ..Release::new(&self.line.key, &epoch.policy, &surplus)
+                ..Release::new(key, &epoch.policy, &surplus)
             };
             self.releasing = Some(epoch.store.release(&release));
         }
         if let Some(asked) = asked {
-            self.reserve(asked);
+            self.reserving = Some(self.reserve(asked, epoch.clone()));
         }
         if looks {
-            let epoch = &self.line.epoch;
-            let reply = epoch.store.heed(&self.line.key, &epoch.policy, Word::None);
+            let reply = epoch.store.heed(key, &epoch.policy, Word::None);
             self.looking = Some(reply);
         }
         alarm
     }
 
-    fn reserve(&mut self, asked: Asked) {
-        let epoch = &self.line.epoch;
+    fn reserve(&self, asked: Asked, epoch: Arc<Epoch>) -> Reserving {
+        let key = &self.line.key;
         let guard = epoch.guard.current();
-        let evidence = epoch
-            .traces
-            .as_ref()
-            .map(|traces| traces.evidence(&self.line.key, &epoch.policy));
+        let traces = epoch.traces.as_ref();
+        let evidence = traces.map(|traces| traces.evidence(key, &epoch.policy));
         let sent = Instant::now();
         let reply = epoch.store.reserve(&Reserve {
-            key: &self.line.key,
+            key,
             policy: &epoch.policy,
             guard,
             least_guard: epoch.guard.least(),
             round_trip: epoch.guard.round_trip(),
-            not_before: asked.not_before.max(epoch.pauses.until(&self.line.key)),
+            not_before: asked.not_before.max(epoch.pauses.until(key)),
             asks: &asked.asks,
             evidence: evidence.as_ref(),
         });
-        self.reserving = Some(Reserving {
+        Reserving {
             asked,
+            epoch,
             sent,
             guard,
             reply,
-        });
+        }
     }
 
     /// Whether an answer came in.
     fn poll_calls(&mut self, cx: &mut Context<'_>) -> bool {
         let mut answered = false;
-        let Line { key, epoch, .. } = &*self.line;
+        let (key, epoch) = (&self.line.key, self.line.epoch());
         // Before what is asked for: a call may start with its first poll.
         if let Some(releasing) = &mut self.releasing
             && let Poll::Ready(answer) = Pin::new(releasing).poll(cx)
@@ -200,9 +202,13 @@ impl Driver {
 
     fn take_answer(&self, reserving: Reserving, answer: Result<Reserved, StoreError>) {
         let Reserving {
-            asked, sent, guard, ..
+            asked,
+            epoch,
+            sent,
+            guard,
+            ..
         } = reserving;
-        let Line { key, epoch, .. } = &*self.line;
+        let key = &self.line.key;
         let received = Instant::now();
         let is_out = epoch.heard_of(key, answer.as_ref().err());
         let reserved = match answer {
@@ -223,16 +229,6 @@ impl Driver {
             }
         };
         let (offset, is_set) = epoch.read_clock(sent, received, &reserved);
-        if is_set {
-            // First, lest a life is declared to be lost that has begun since.
-            let server = reserved.clock.server;
-            let clock = offset.clock();
-            epoch.quarantine_all(server, clock);
-            let others = epoch.others();
-            others
-                .iter()
-                .for_each(|it| it.quarantine_all(server, clock));
-        }
         let learnt = epoch.learn(key, &reserved, Some(&offset));
         // Of a life that has just begun, slots are as good as its clock.
         if is_set && learnt == Learnt::Same && epoch.traces.is_some() {
@@ -278,7 +274,7 @@ impl Future for Driver {
                 continue;
             }
             let busy = this.reserving.is_some() || this.releasing.is_some();
-            if !busy && this.line.epoch.lines.close(&this.line) {
+            if !busy && this.line.epoch.load().lines.close(&this.line) {
                 return Poll::Ready(());
             }
             if this.poll_alarm(cx, alarm).is_pending() {

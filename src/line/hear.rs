@@ -57,6 +57,13 @@ impl Queue {
         }
     }
 
+    /// From now on, recovery is strict, in the life that began then; or not, if there is none.
+    pub(super) fn set_strict(&mut self, life: Option<u64>) {
+        self.is_strict = life.is_some();
+        self.life = life.unwrap_or(0);
+        (self.assured, self.untested) = (None, None);
+    }
+
     /// Another life has begun: nobody uses what was taken from the former, or gives it back, as it would be handed
     /// out uncharged.
     pub(crate) fn recall(&mut self, life: u64, now: Instant, wakes: &mut Wakes) {

@@ -59,6 +59,11 @@ impl Lines {
         }
     }
 
+    /// Whether waiters move to and from these in their order of arrival.
+    pub(crate) fn are_beside(&self, others: &Self) -> bool {
+        Arc::ptr_eq(&self.arrivals, &others.arrivals)
+    }
+
     /// Whether anybody waits for this key.
     #[inline]
     pub(crate) fn contain(&self, key: &Key) -> bool {
@@ -84,7 +89,8 @@ impl Lines {
         waker: &Waker,
     ) -> Result<Joined, usize> {
         let Newcomer { cost, bound, .. } = newcomer;
-        let (line, joined) = self.with_line(epoch, key, Who::Newcomer, |queue, _| {
+        let (line, joined) = self.with_line(epoch, key, Who::Newcomer, |line, queue, _| {
+            line.adopt(epoch, queue);
             let id = match newcomer.arrival {
                 Some(arrival) => queue.push_again(arrival, cost, bound),
                 None if queue.len() >= newcomer.max_waiting => return Err(queue.len()),
@@ -105,7 +111,7 @@ impl Lines {
     /// Gives a slot to whoever waits first for its key, or else back to the store.
     pub(crate) fn give(&self, epoch: &Arc<Epoch>, key: &Key, held: Held) {
         let mut held = Some(held);
-        self.with_line(epoch, key, Who::Other, |queue, wakes| {
+        self.with_line(epoch, key, Who::Other, |_, queue, wakes| {
             if let Some(held) = held.take() {
                 queue.give(held, Instant::now(), wakes);
             }
@@ -173,7 +179,7 @@ impl Lines {
         if !state.closed && state.queue.is_idle() {
             state.closed = true;
             shard.remove(&line.key);
-            line.epoch.telemetry.closed();
+            line.epoch.load().telemetry.closed();
             self.count.fetch_sub(1, Ordering::Release);
         }
         state.closed
@@ -184,7 +190,7 @@ impl Lines {
         epoch: &Arc<Epoch>,
         key: &Key,
         who: Who,
-        mut change: impl FnMut(&mut Queue, &mut Wakes) -> T,
+        mut change: impl FnMut(&Line, &mut Queue, &mut Wakes) -> T,
     ) -> (Arc<Line>, T) {
         loop {
             let line = {
@@ -196,7 +202,7 @@ impl Lines {
                 });
                 line.clone()
             };
-            if let Some(done) = line.change_open(who, &mut change) {
+            if let Some(done) = line.change_open(who, |queue, wakes| change(&line, queue, wakes)) {
                 return (line, done);
             }
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -20,6 +21,7 @@ use self::queue::{Queue, Wakes};
 use crate::epoch::Epoch;
 use crate::key::Key;
 use crate::store::Release;
+use crate::telemetry::Forfeits;
 
 mod ask;
 mod bound;
@@ -47,7 +49,8 @@ pub(crate) use self::queue::{Refusal, WaiterId};
 #[derive(Debug)]
 pub(crate) struct Line {
     key: Key,
-    epoch: Arc<Epoch>,
+    /// Of whoever joined last: those with the same lines differ in bounds alone.
+    epoch: ArcSwap<Epoch>,
     state: Mutex<State>,
 }
 
@@ -122,12 +125,11 @@ impl Line {
         let mut queue = Queue::new(epoch.guard.clone());
         queue.settling = epoch.pauses.settling(&key);
         if let Some(traces) = &epoch.traces {
-            queue.is_strict = true;
-            queue.life = traces.start(&key, &epoch.policy);
+            queue.set_strict(Some(traces.start(&key, &epoch.policy)));
         }
         Self {
             key,
-            epoch,
+            epoch: ArcSwap::new(epoch),
             state: Mutex::new(State {
                 queue,
                 driver: DriverState::Gone,
@@ -137,8 +139,21 @@ impl Line {
         }
     }
 
-    pub(crate) fn epoch(&self) -> &Arc<Epoch> {
-        &self.epoch
+    pub(crate) fn epoch(&self) -> Arc<Epoch> {
+        self.epoch.load_full()
+    }
+
+    /// From now on, it goes by this epoch, if that is newer.
+    fn adopt(&self, epoch: &Arc<Epoch>, queue: &mut Queue) {
+        let before = self.epoch();
+        if epoch.turn() <= before.turn() {
+            return;
+        }
+        if epoch.traces.is_some() != before.traces.is_some() {
+            let traces = epoch.traces.as_ref();
+            queue.set_strict(traces.map(|it| it.start(&self.key, &epoch.policy)));
+        }
+        self.epoch.store(epoch.clone());
     }
 
     /// Whether the waiter may go, and when that was seen.
@@ -194,10 +209,10 @@ impl Line {
         drop(state);
         if idle {
             // Now, and not when the driver gets to it: its runtime need not be running.
-            self.epoch.lines.close(self);
+            self.epoch.load().lines.close(self);
         }
         wakes.into_iter().for_each(Waker::wake);
-        (self.epoch.telemetry).forfeited(&self.key, forfeits, &self.epoch.guard);
+        self.forfeited(forfeits);
         // One that has nothing to do any more ends here.
         if let Some(driver) = driver
             && (!idle || driver.is_releasing())
@@ -236,8 +251,15 @@ impl Line {
         let forfeits = state.queue.forfeits.take();
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
-        (self.epoch.telemetry).forfeited(&self.key, forfeits, &self.epoch.guard);
+        self.forfeited(forfeits);
         result
+    }
+
+    fn forfeited(&self, forfeits: Forfeits) {
+        if !forfeits.is_empty() {
+            let epoch = self.epoch();
+            (epoch.telemetry).forfeited(&self.key, forfeits, &epoch.guard);
+        }
     }
 
     /// Outside of a runtime there is no driver. Waiters spawn one when they look from within the
@@ -249,12 +271,13 @@ impl Line {
             if surplus.is_empty() {
                 break;
             }
-            if self.epoch.store.is_local() {
-                let release = Release::new(&self.key, &self.epoch.policy, &surplus);
-                drop(self.epoch.store.release(&release));
+            let epoch = self.epoch();
+            if epoch.store.is_local() {
+                let release = Release::new(&self.key, &epoch.policy, &surplus);
+                drop(epoch.store.release(&release));
             }
         }
-        self.epoch.lines.close(self);
+        self.epoch.load().lines.close(self);
     }
 }
 

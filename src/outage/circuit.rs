@@ -12,7 +12,7 @@ use super::Health;
 use crate::backoff;
 use crate::key::Key;
 use crate::store::StoreError;
-use crate::telemetry::{Telemetry, Turn};
+use crate::telemetry::{OfStore, Turn};
 
 /// The longest pause after the second sign of life that was not given; it doubles with each.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ pub(crate) struct Circuit {
     /// How many signs of life any of them has given.
     signs_of_life: AtomicU64,
     sweep: Mutex<Sweep>,
-    telemetry: Telemetry,
+    telemetry: OfStore,
 }
 
 /// Whether all who wait are made to look again.
@@ -70,7 +70,7 @@ struct Out {
 }
 
 impl Circuit {
-    pub(crate) fn new(telemetry: Telemetry) -> Self {
+    pub(crate) fn new(telemetry: OfStore) -> Self {
         Self {
             is_open: AtomicBool::new(false),
             parts: Mutex::default(),
@@ -299,7 +299,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_fail_together_are_one_failure() {
-        let circuit = Circuit::new(Telemetry::default());
+        let circuit = Circuit::new(OfStore::none());
         for _ in 0..100 {
             circuit.fail(0, &"a".into(), &error());
         }
@@ -310,7 +310,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_sign_of_life_is_not_enough_to_forget_what_was() {
-        let circuit = Circuit::new(Telemetry::default());
+        let circuit = Circuit::new(OfStore::none());
         circuit.fail(0, &"a".into(), &error());
         circuit.revive(0);
         assert!(circuit.error(0).is_none());
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn one_part_is_no_concern_of_another() {
-        let circuit = Circuit::new(Telemetry::default());
+        let circuit = Circuit::new(OfStore::none());
         circuit.fail(1, &"a".into(), &error());
         assert!(circuit.error(1).is_some() && circuit.error(2).is_none());
         assert_eq!(circuit.health().parts_out(), 1);
@@ -339,7 +339,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_part_that_no_key_is_in_any_more_is_forgotten() {
-        let circuit = Circuit::new(Telemetry::default());
+        let circuit = Circuit::new(OfStore::none());
         circuit.fail(1, &"a".into(), &error());
         tokio::time::advance(FORGOTTEN).await;
         circuit.answer(2);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn whoever_comes_back_during_a_sweep_is_served_by_the_next() {
-        let circuit = Circuit::new(Telemetry::default());
+        let circuit = Circuit::new(OfStore::none());
         assert!(circuit.begin_sweep());
         assert!(!circuit.begin_sweep() && !circuit.begin_sweep());
         assert!(circuit.repeat_sweep());

@@ -7,7 +7,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::circuit::{Circuit, FIRST_PAUSE};
 use super::health::Health;
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Shared};
 use crate::key::Key;
 use crate::store::{Store, StoreError};
 
@@ -69,8 +69,7 @@ impl Epoch {
             let probe = Probe {
                 circuit: self.circuit.clone(),
                 store: self.store.clone(),
-                // Which lives as long as the limiter, whatever quotas are set.
-                epoch: self.first(),
+                shared: Arc::downgrade(self.shared()),
                 part,
                 key: key.clone(),
                 is_done: false,
@@ -94,7 +93,8 @@ impl Epoch {
 struct Probe {
     circuit: Arc<Circuit>,
     store: Arc<dyn Store>,
-    epoch: Weak<Epoch>,
+    /// Whom it asks for.
+    shared: Weak<Shared>,
     part: u64,
     /// Any that the part holds.
     key: Key,
@@ -123,17 +123,17 @@ impl Probe {
                 self.circuit.revive(self.part);
             }
             self.is_done = true;
-            let (circuit, epoch) = (self.circuit.clone(), self.epoch.clone());
+            let (circuit, shared) = (self.circuit.clone(), self.shared.clone());
             drop(self);
-            return sweep(circuit, epoch).await;
+            return sweep(circuit, shared).await;
         }
     }
 
     fn is_wanted(&self) -> bool {
         // In this order, as it is to be forgotten either way.
         let was_wanted = self.circuit.was_wanted(self.part);
-        let epoch = self.epoch.upgrade();
-        epoch.is_some_and(|epoch| was_wanted || epoch.is_anybody_waiting())
+        let shared = self.shared.upgrade();
+        shared.is_some_and(|shared| was_wanted || shared.lines() > 0)
     }
 }
 
@@ -142,31 +142,31 @@ impl Drop for Probe {
     fn drop(&mut self) {
         if !self.is_done {
             self.circuit.stop_probe(self.part);
-            go_on(&self.epoch);
+            go_on(&self.shared);
         }
     }
 }
 
 /// All who wait look again: those whose part is still out see to it that it is asked for signs of life, and sleep on.
-fn go_on(epoch: &Weak<Epoch>) {
-    if let Some(epoch) = epoch.upgrade() {
-        epoch.each(Epoch::go_on);
+fn go_on(shared: &Weak<Shared>) {
+    if let Some(shared) = shared.upgrade() {
+        shared.epochs().iter().for_each(|epoch| epoch.go_on());
     }
 }
 
 /// The same, at once, and after a pause once more for all parts that have come back meanwhile: what that costs does
 /// not grow with the number of parts.
-async fn sweep(circuit: Arc<Circuit>, epoch: Weak<Epoch>) {
+async fn sweep(circuit: Arc<Circuit>, shared: Weak<Shared>) {
     if !circuit.begin_sweep() {
         return;
     }
     let mut sweeping = Sweeping {
         circuit,
-        epoch,
+        shared,
         is_over: false,
     };
     loop {
-        go_on(&sweeping.epoch);
+        go_on(&sweeping.shared);
         sleep(FIRST_PAUSE).await;
         if !sweeping.circuit.repeat_sweep() {
             sweeping.is_over = true;
@@ -177,7 +177,7 @@ async fn sweep(circuit: Arc<Circuit>, epoch: Weak<Epoch>) {
 
 struct Sweeping {
     circuit: Arc<Circuit>,
-    epoch: Weak<Epoch>,
+    shared: Weak<Shared>,
     is_over: bool,
 }
 
@@ -186,7 +186,7 @@ impl Drop for Sweeping {
     fn drop(&mut self) {
         if !self.is_over {
             self.circuit.end_sweep();
-            go_on(&self.epoch);
+            go_on(&self.shared);
         }
     }
 }

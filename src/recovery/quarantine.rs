@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::{Learnt, Sweep, Traces, memory, rest};
 use crate::algorithm::micros;
 use crate::clock::Offset;
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Shared};
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::store::{Notice, Outcome, Reserve, Reserved, StoreError, Word};
@@ -90,21 +90,6 @@ impl Epoch {
         Ok(())
     }
 
-    /// The store may have lost state and nobody was told: it is put to the test for each key of which slots
-    /// count. Those who wait do so themselves.
-    pub(crate) fn test_all(self: &Arc<Self>) {
-        let (Some(traces), Ok(runtime)) = (&self.traces, Handle::try_current()) else {
-            return;
-        };
-        let mut sweep = traces.sweep.lock();
-        let is_idle = *sweep == Sweep::Idle;
-        *sweep = if is_idle { Sweep::Once } else { Sweep::Again };
-        if is_idle {
-            let (traces, epoch) = (traces.clone(), Arc::downgrade(self));
-            runtime.spawn(Sweeping(traces).go(epoch));
-        }
-    }
-
     /// Tells all that the life is over that began then.
     fn declare(self: &Arc<Self>, key: &Key, known: u64) {
         let (Some(traces), Ok(runtime)) = (&self.traces, Handle::try_current()) else {
@@ -117,20 +102,40 @@ impl Epoch {
     }
 }
 
+impl Shared {
+    /// The store may have lost state and nobody was told: it is put to the test for each key of which slots
+    /// count. Those who wait do so themselves.
+    pub(crate) fn test_all(self: &Arc<Self>) {
+        let (Some(traces), Ok(runtime)) = (self.traces(), Handle::try_current()) else {
+            return;
+        };
+        if self.strict().is_empty() {
+            return;
+        }
+        let mut sweep = traces.sweep.lock();
+        let is_idle = *sweep == Sweep::Idle;
+        *sweep = if is_idle { Sweep::Once } else { Sweep::Again };
+        if is_idle {
+            let (traces, shared) = (traces.clone(), Arc::downgrade(self));
+            runtime.spawn(Sweeping(traces).go(shared));
+        }
+    }
+}
+
 /// Puts all keys of a limiter to the test, now and then.
 struct Sweeping(Arc<Traces>);
 
 impl Sweeping {
-    async fn go(self, epoch: Weak<Epoch>) {
+    async fn go(self, shared: Weak<Shared>) {
         loop {
-            let Some(one) = epoch.upgrade() else { return };
+            let Some(all) = shared.upgrade() else { return };
             *self.0.sweep.lock() = Sweep::Once;
-            for epoch in one.everyone() {
+            for epoch in all.strict() {
                 let keys = self.0.keys(&epoch.policy, |_| true).into_iter();
                 let tests = keys.map(|(key, _)| test(epoch.clone(), key)).collect();
                 few_at_a_time(tests).await;
             }
-            drop(one);
+            drop(all);
             sleep(SELDOM).await;
             let mut sweep = self.0.sweep.lock();
             if *sweep == Sweep::Once {

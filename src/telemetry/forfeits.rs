@@ -23,7 +23,7 @@ impl Forfeits {
         std::mem::take(self)
     }
 
-    pub(super) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.count == 0
     }
 }

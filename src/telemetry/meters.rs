@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, Recorder, SharedString, with_recorder};
+use metrics::{Counter, Gauge, Histogram, NoopRecorder, Recorder, SharedString, with_recorder};
 
 use super::calls::Calls;
 use super::table::{
@@ -52,9 +52,13 @@ struct Handles {
     guard: Gauge,
     pauses: Counter,
     quarantines: Counter,
+    calls: Arc<Calls>,
+}
+
+/// What is counted of a store, under whatever policies.
+pub(super) struct OfStore {
     outages: Counter,
     out: Share,
-    calls: Arc<Calls>,
 }
 
 /// What somebody has added to a gauge that others share, and takes away in the end.
@@ -85,8 +89,15 @@ impl Meters {
         }
     }
 
-    pub(super) fn successor(&self, policy: &Policy) -> Self {
-        Self::new(self.all.settings, policy)
+    /// Counts nothing.
+    pub(super) fn none() -> Self {
+        let policy = SharedString::const_str("");
+        let handles = Handles::new(Settings::default(), policy, &NoopRecorder);
+        Self {
+            stands_in: false,
+            granted: Counter::noop(),
+            all: Arc::new(handles),
+        }
     }
 
     pub(super) fn watch(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
@@ -163,18 +174,6 @@ impl Meters {
         self.all.quarantines.increment(keys as u64);
     }
 
-    pub(super) fn turned(&self, turn: &Turn<'_>) {
-        match turn {
-            Turn::Out { .. } => {
-                self.all.outages.increment(1);
-                self.all.out.add();
-            }
-            Turn::AnotherOut { .. } | Turn::OutAgain { .. } => self.all.out.add(),
-            Turn::Alive { .. } => self.all.out.subtract(),
-            Turn::AnotherBack { .. } | Turn::Back { .. } => {}
-        }
-    }
-
     fn of_key(&self, key: &Key) -> [SharedString; 2] {
         let key = SharedString::from_owned(key.as_str().to_owned());
         [self.all.policy.clone(), key]
@@ -207,18 +206,51 @@ impl Handles {
             guard: GUARD.gauge(recorder, values),
             pauses: PAUSES.counter(recorder, values),
             quarantines: QUARANTINES.counter(recorder, values),
-            outages: OUTAGES.counter(recorder, values),
-            out: Share {
-                gauge: OUT.gauge(recorder, values),
-                added: AtomicU32::new(0),
-            },
             calls: Arc::new(Calls::new(&policy, recorder)),
             policy,
         }
     }
 }
 
+impl OfStore {
+    pub(super) fn new(policy: Arc<str>) -> Self {
+        with_recorder(|recorder| {
+            describe(recorder);
+            let values = [SharedString::from_shared(policy)];
+            Self {
+                outages: OUTAGES.counter(recorder, &values),
+                out: Share::of(OUT.gauge(recorder, &values)),
+            }
+        })
+    }
+
+    /// Counts nothing.
+    pub(super) fn none() -> Self {
+        Self {
+            outages: Counter::noop(),
+            out: Share::of(Gauge::noop()),
+        }
+    }
+
+    pub(super) fn turned(&self, turn: &Turn<'_>) {
+        match turn {
+            Turn::Out { .. } => {
+                self.outages.increment(1);
+                self.out.add();
+            }
+            Turn::AnotherOut { .. } | Turn::OutAgain { .. } => self.out.add(),
+            Turn::Alive { .. } => self.out.subtract(),
+            Turn::AnotherBack { .. } | Turn::Back { .. } => {}
+        }
+    }
+}
+
 impl Share {
+    fn of(gauge: Gauge) -> Self {
+        let added = AtomicU32::new(0);
+        Self { gauge, added }
+    }
+
     fn add(&self) {
         self.added.fetch_add(1, Ordering::Relaxed);
         self.gauge.increment(1.0);
@@ -233,6 +265,12 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.gauge.decrement(f64::from(*self.added.get_mut()));
+    }
+}
+
+impl fmt::Debug for OfStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfStore").finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,7 @@ impl Forfeits {
     }
 
     #[inline(always)]
-    pub(super) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         true
     }
 }

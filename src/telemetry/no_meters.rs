@@ -27,7 +27,7 @@ impl Meters {
         Self
     }
 
-    pub(super) fn successor(&self, _policy: &Policy) -> Self {
+    pub(super) fn none() -> Self {
         Self
     }
 
@@ -54,6 +54,19 @@ impl Meters {
     pub(super) fn paused(&self, _news: News) {}
 
     pub(super) fn quarantined(&self, _keys: usize) {}
+}
+
+#[derive(Debug)]
+pub(super) struct OfStore;
+
+impl OfStore {
+    pub(super) fn new(_policy: Arc<str>) -> Self {
+        Self
+    }
+
+    pub(super) fn none() -> Self {
+        Self
+    }
 
     pub(super) fn turned(&self, _turn: &Turn<'_>) {}
 }

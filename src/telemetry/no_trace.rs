@@ -23,6 +23,10 @@ impl Tracer {
         Self
     }
 
+    pub(super) fn none() -> Self {
+        Self
+    }
+
     pub(super) fn stand_in(&self) -> Self {
         Self
     }
@@ -45,8 +49,6 @@ impl Tracer {
 
     pub(super) fn paused(&self, _key: &Key, _news: News, _notice: &Notice) {}
 
-    pub(super) fn turned(&self, _turn: Turn<'_>) {}
-
     pub(super) fn forfeited(&self, _key: &Key, _forfeits: Forfeits, _guard: Duration) {}
 
     pub(super) fn lost(&self, _key: &Key, _rests: Duration) {}
@@ -54,6 +56,25 @@ impl Tracer {
     pub(super) fn voided(&self, _key: &Key) {}
 
     pub(super) fn clock_set(&self, _ahead: f64) {}
+}
+
+#[derive(Debug)]
+pub(super) struct OfStore;
+
+impl OfStore {
+    pub(super) fn of(_policy: &Policy) -> Self {
+        Self
+    }
+
+    pub(super) fn of_rules() -> Self {
+        Self
+    }
+
+    pub(super) fn none() -> Self {
+        Self
+    }
+
+    pub(super) fn turned(&self, _turn: Turn<'_>) {}
 }
 
 #[cfg(feature = "redis")]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tracing::span::EnteredSpan;
 use tracing::{Level, level_enabled};
 
-use super::{Forfeits, Outcome, Turn, label};
+use super::{Forfeits, Outcome, RULES, Turn, label};
 use crate::key::Key;
 use crate::outage::Outage;
 use crate::pauses::News;
@@ -24,12 +24,20 @@ const TARGET: &str = "tower_throttle";
 #[derive(Debug, Clone)]
 pub(super) struct Tracer {
     policy: Arc<str>,
-    /// What takes the store's place while it is out.
-    stand_in: &'static str,
-    /// Whether this is what does.
+    /// Whether it takes the store's place while that is out.
     stands_in: bool,
+    /// Whether its requests have no spans.
+    is_silent: bool,
     /// The keys of which something is being said through this limiter, rather than by others.
     saying: Arc<Mutex<Vec<Key>>>,
+}
+
+/// What is told of a store, under whatever policies.
+#[derive(Debug)]
+pub(super) struct OfStore {
+    policy: Arc<str>,
+    /// What takes its place while it is out.
+    stand_in: &'static str,
 }
 
 /// The span of a request that waits, where anybody wants one. No more than a pointer, as requests are moved around.
@@ -49,12 +57,18 @@ impl Tracer {
     pub(super) fn new(policy: &Policy) -> Self {
         Self {
             policy: label(policy),
-            stand_in: match policy.outage() {
-                Outage::Deny => "none",
-                Outage::Allow => "everything",
-                Outage::Local { .. } => "share",
-            },
             stands_in: false,
+            is_silent: false,
+            saying: Arc::default(),
+        }
+    }
+
+    /// Of what is not limited.
+    pub(super) fn none() -> Self {
+        Self {
+            policy: Arc::from(""),
+            stands_in: false,
+            is_silent: true,
             saying: Arc::default(),
         }
     }
@@ -76,7 +90,7 @@ impl Tracer {
     /// Begins the span of a request. It costs one look at an atomic number where nobody wants it.
     #[inline]
     pub(super) fn begin(&self, key: &Key, cost: u32) -> Entered {
-        if level_enabled!(Level::DEBUG) {
+        if level_enabled!(Level::DEBUG) && !self.is_silent {
             self.begin_span(key, cost)
         } else {
             None
@@ -134,6 +148,51 @@ impl Tracer {
         }
     }
 
+    pub(super) fn forfeited(&self, key: &Key, forfeits: Forfeits, guard: Duration) {
+        let Forfeits { count, late } = forfeits;
+        let (late, guard) = (late.as_secs_f64(), guard.as_secs_f64());
+        forfeited(&self.policy, key.as_str(), count, late, guard);
+    }
+
+    pub(super) fn lost(&self, key: &Key, rests: Duration) {
+        lost(&self.policy, key.as_str(), rests.as_secs_f64());
+    }
+
+    pub(super) fn voided(&self, key: &Key) {
+        voided(&self.policy, key.as_str());
+    }
+
+    pub(super) fn clock_set(&self, ahead: f64) {
+        clock_set(&self.policy, ahead);
+    }
+}
+
+impl OfStore {
+    pub(super) fn of(policy: &Policy) -> Self {
+        let stand_in = match policy.outage() {
+            Outage::Deny => "none",
+            Outage::Allow => "everything",
+            Outage::Local { .. } => "share",
+        };
+        let policy = label(policy);
+        Self { policy, stand_in }
+    }
+
+    /// Of rules, each of which says what stands in.
+    pub(super) fn of_rules() -> Self {
+        Self {
+            policy: Arc::from(RULES),
+            stand_in: "by rule",
+        }
+    }
+
+    pub(super) fn none() -> Self {
+        Self {
+            policy: Arc::from(""),
+            stand_in: "none",
+        }
+    }
+
     pub(super) fn turned(&self, turn: Turn<'_>) {
         let policy = &*self.policy;
         match turn {
@@ -153,24 +212,6 @@ impl Tracer {
             Turn::AnotherBack { part, lasted } => another_back(policy, part, lasted.as_secs_f64()),
             Turn::Back { part, lasted } => back(policy, part, lasted.as_secs_f64()),
         }
-    }
-
-    pub(super) fn forfeited(&self, key: &Key, forfeits: Forfeits, guard: Duration) {
-        let Forfeits { count, late } = forfeits;
-        let (late, guard) = (late.as_secs_f64(), guard.as_secs_f64());
-        forfeited(&self.policy, key.as_str(), count, late, guard);
-    }
-
-    pub(super) fn lost(&self, key: &Key, rests: Duration) {
-        lost(&self.policy, key.as_str(), rests.as_secs_f64());
-    }
-
-    pub(super) fn voided(&self, key: &Key) {
-        voided(&self.policy, key.as_str());
-    }
-
-    pub(super) fn clock_set(&self, ahead: f64) {
-        clock_set(&self.policy, ahead);
     }
 }
 

@@ -7,13 +7,14 @@ use super::inbound::InboundLayer;
 use super::report::{InExtensions, Unreported};
 use super::service::Throttle;
 use crate::feedback::{Headers, Unheeded};
-use crate::key::{self, Host};
+use crate::key::{self, ByRules};
 use crate::limiter::Limiter;
 
 /// Delays requests until the limiter lets them depart.
 ///
-/// Defaults: the key is the request's [host](key::host), and the response's extensions say how the
-/// request [departed](crate::Departure). What the upstream says of its limits, in
+/// Defaults: the [rules](crate::rules) of the limiter say which policy and key a request has; where it has none, the
+/// key is the request's [host](key::host). The response's extensions say how the request
+/// [departed](crate::Departure). What the upstream says of its limits, in
 /// [whatever headers](crate::feedback), wins over the quotas: after a 429 nothing departs for that key, in any
 /// replica, until the upstream takes requests again.
 ///
@@ -54,19 +55,19 @@ use crate::limiter::Limiter;
 /// overtake others that could not use theirs. Let them depart evenly there, by
 /// [`Spacing`](crate::Algorithm::Spacing).
 #[derive(Debug, Clone)]
-pub struct ThrottleLayer<K = Host, R = InExtensions, F = Headers> {
+pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
     limiter: Limiter,
     key: K,
     ears: Ears<R, F>,
 }
 
 impl ThrottleLayer {
-    /// Delays each request as the quota of its host demands.
+    /// Delays each request as the rules of the limiter demand, or the quota of its host.
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
+            key: key::by_rules(&limiter),
             limiter,
-            key: key::host(),
             ears: Ears {
                 report: InExtensions,
                 feedback: Headers::new(),
@@ -78,8 +79,8 @@ impl ThrottleLayer {
 impl<K> ThrottleLayer<K> {
     /// Protects a server instead of delaying a client: what is over the limit is answered with 429.
     ///
-    /// Limit by something that a client cannot choose, so set the [`key`](Self::key) first: the host is
-    /// whatever the client wrote.
+    /// Limit by something that a client cannot choose, so set the [`key`](Self::key) first, in each
+    /// [rule](crate::rules) if there are any: the host is whatever the client wrote.
     ///
     /// ```
     /// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
@@ -99,7 +100,8 @@ impl<K> ThrottleLayer<K> {
 }
 
 impl<K, R, F> ThrottleLayer<K, R, F> {
-    /// Sets whose quota a request spends. Default: [`key::host`].
+    /// Sets whose quota a request spends. Default: [`key::by_rules`]; any other goes by the last rule of a limiter that
+    /// has rules.
     #[must_use]
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
         ThrottleLayer {

@@ -7,9 +7,9 @@ use tower_service::Service;
 use super::BoxError;
 use super::future::{Ears, ResponseFuture};
 use super::report::{InExtensions, Report};
-use crate::error::Error;
+use crate::acquire::Acquire;
 use crate::feedback::{Feedback, Headers};
-use crate::key::{Extracted, Host, KeyExtractor};
+use crate::key::{ByRules, KeyExtractor};
 use crate::limiter::Limiter;
 
 /// Delays the requests to a service; made by [`ThrottleLayer`](super::ThrottleLayer).
@@ -19,10 +19,10 @@ use crate::limiter::Limiter;
 ///
 /// # Errors
 ///
-/// Fails with the limiter's [`Error`], which can be downcast from the [`BoxError`], or with the
+/// Fails with the limiter's [`Error`](crate::Error), which can be downcast from the [`BoxError`], or with the
 /// error of the service.
 #[derive(Debug, Clone)]
-pub struct Throttle<S, K = Host, R = InExtensions, F = Headers> {
+pub struct Throttle<S, K = ByRules, R = InExtensions, F = Headers> {
     inner: S,
     limiter: Limiter,
     key: K,
@@ -72,14 +72,11 @@ where
     }
 
     fn call(&mut self, request: Q) -> Self::Future {
-        let acquire = match self.key.extract(&request) {
-            Extracted::Key(key) => Ok(Some(self.limiter.acquire(key).keep_place())),
-            Extracted::Exempt => Ok(None),
-            Extracted::Refused(reason) => Err(Error::no_key(reason)),
-        };
+        let admitted = self.limiter.admit(self.key.extract(&request));
         // A clone has not been polled ready, and it is not called before the future did so.
-        match acquire {
+        match admitted {
             Ok(acquire) => {
+                let acquire = acquire.map(Acquire::keep_place);
                 ResponseFuture::new(self.inner.clone(), request, acquire, self.ears.clone())
             }
             Err(error) => ResponseFuture::refused(error),

@@ -10,6 +10,7 @@ mod figures;
 mod metered;
 mod prometheus;
 mod redis_events;
+mod ruled;
 mod seen;
 mod spans;
 mod stores;

@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use super::refused::Refused;
 use crate::acquire::{Acquire, TryAcquire};
+use crate::epoch::Epochs;
 use crate::error::Error;
 use crate::key::Key;
-use crate::limiter::Limiter;
 use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
 use crate::tower::waiting::Ask;
 
 /// Asks for a permit, at once or with a bounded wait.
 pub(super) struct Gate {
-    limiter: Limiter,
+    epochs: Epochs,
     /// As it was when the request came, for whom it refuses.
     policy: Arc<Policy>,
     key: Key,
+    cost: u32,
     /// Whether what is refused may be had again before long, as what is granted may be given back.
     is_forgetful: bool,
     /// Why it does not wait, though it would.
@@ -33,26 +34,38 @@ enum Asks {
 }
 
 impl Gate {
-    pub(super) fn new(limiter: &Limiter, key: Key, max_wait: Duration, is_forgetful: bool) -> Self {
+    /// For a request of this key and cost.
+    pub(super) fn new(
+        (epochs, key, cost): (Epochs, Key, u32),
+        max_wait: Duration,
+        is_forgetful: bool,
+    ) -> Self {
         let asks = if max_wait.is_zero() {
-            at_once(limiter, &key, is_forgetful)
+            at_once(&epochs, &key, cost, is_forgetful)
         } else {
-            let acquire = limiter.acquire(&key).keep_place().max_wait(max_wait);
+            let acquire = Acquire::new(epochs.clone(), key.clone()).cost(cost);
+            let acquire = acquire.keep_place().max_wait(max_wait);
             Asks::Waits(acquire.forgetful(is_forgetful))
         };
         Self {
-            limiter: limiter.clone(),
-            policy: limiter.policy(),
+            policy: epochs.clone().current().policy.clone(),
+            epochs,
             key,
+            cost,
             is_forgetful,
             full: None,
             asks,
         }
     }
+
+    fn at_once(&self) -> Asks {
+        at_once(&self.epochs, &self.key, self.cost, self.is_forgetful)
+    }
 }
 
-fn at_once(limiter: &Limiter, key: &Key, is_forgetful: bool) -> Asks {
-    Asks::AtOnce(limiter.try_acquire(key).forgetful(is_forgetful))
+fn at_once(epochs: &Epochs, key: &Key, cost: u32, is_forgetful: bool) -> Asks {
+    let decision = TryAcquire::new(epochs.clone(), key.clone()).cost(cost);
+    Asks::AtOnce(decision.forgetful(is_forgetful))
 }
 
 impl Ask for Gate {
@@ -66,7 +79,7 @@ impl Ask for Gate {
                     // How long it would take is known to the store, or was told to another.
                     Err(error) if error.is_line_full() => {
                         self.full = Some(error);
-                        self.asks = at_once(&self.limiter, &self.key, self.is_forgetful);
+                        self.asks = self.at_once();
                     }
                     decision => break decision.map(Decision::Granted),
                 },
@@ -97,7 +110,7 @@ impl Ask for Gate {
         match &mut self.asks {
             Asks::AtOnce(_) => {
                 expired.forfeit();
-                self.asks = at_once(&self.limiter, &self.key, self.is_forgetful);
+                self.asks = self.at_once();
             }
             Asks::Waits(permit) => permit.again(expired),
         }

@@ -72,22 +72,24 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         // A clone has not been polled ready, and it is not called before the future did so.
         let (inner, answers) = (self.inner.clone(), self.answers.clone());
-        match self.key.extract(&request) {
-            Extracted::Key(key) => {
-                let gate = Gate::new(
-                    &self.limiter,
-                    key,
-                    answers.max_wait(),
-                    answers.is_forgetful(),
-                );
-                ResponseFuture::new(inner, request, Some(gate), None, answers)
+        let asked = match self.key.extract(&request) {
+            Extracted::Key(key) => Ok((self.limiter.epochs(), key, 1)),
+            Extracted::Exempt => return ResponseFuture::new(inner, request, None, None, answers),
+            Extracted::Refused(reason) => Err(Refused::no_key(self.limiter.policy(), reason)),
+            Extracted::Ruled(ruled) => {
+                let policy = ruled.policy().clone();
+                let parts = ruled.into_parts();
+                parts.map_err(|reason| Refused::no_key(policy, reason))
             }
-            Extracted::Exempt => ResponseFuture::new(inner, request, None, None, answers),
-            Extracted::Refused(reason) => {
-                let refused = Refused::no_key(self.limiter.policy(), reason);
-                ResponseFuture::new(inner, request, None, Some(refused), answers)
+        };
+        let (gate, refused) = match asked {
+            Ok(asked) => {
+                let gate = Gate::new(asked, answers.max_wait(), answers.is_forgetful());
+                (Some(gate), None)
             }
-        }
+            Err(refused) => (None, Some(refused)),
+        };
+        ResponseFuture::new(inner, request, gate, refused, answers)
     }
 }
 

@@ -1,0 +1,210 @@
+//! The rules that a limiter goes by, and how they change: [`Live`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::table::{Entry, Rules};
+use crate::epoch::{Epoch, Epochs, Shared};
+use crate::key::{Extracted, RequestHead, Ruled};
+use crate::outage::Health;
+use crate::store::Store;
+use crate::telemetry::{OfStore, Settings};
+
+/// The rules that a limiter goes by; clones of it share them.
+pub(crate) struct Live {
+    shared: Arc<Shared>,
+    now: ArcSwap<Now>,
+    /// Held while rules change, so that the last to change them wins in all.
+    reloading: Mutex<()>,
+}
+
+/// The rules of the moment, and the epochs in which their requests begin.
+struct Now {
+    rules: Rules,
+    /// For each rule, unless it is exempt.
+    limits: Vec<Option<InForce>>,
+    /// Of the last rule; if that is exempt, everything departs.
+    last: Epochs,
+}
+
+struct InForce {
+    /// Of all epochs of the rule, for whoever goes by the rule itself.
+    handle: Epochs,
+    /// Of the one that has begun with these rules.
+    epochs: Epochs,
+    epoch: Arc<Epoch>,
+}
+
+impl Live {
+    pub(crate) fn new(
+        rules: Rules,
+        store: Arc<dyn Store>,
+        denials: usize,
+        settings: Settings,
+    ) -> Self {
+        let shared = Shared::listening(store, denials, settings, OfStore::of_rules());
+        let now = Now::of(rules, &shared, None);
+        Self {
+            now: ArcSwap::from_pointee(now),
+            shared,
+            reloading: Mutex::default(),
+        }
+    }
+
+    /// Which rule a request falls under, and whose quota it spends.
+    pub(crate) fn judge<R: RequestHead>(&self, request: &R) -> Extracted {
+        let now = self.now.load();
+        let (place, route) = now.rules.find(request);
+        let limit = &now.rules.entries()[place].limit;
+        match (limit, &now.limits[place]) {
+            (Some(limit), Some(in_force)) => {
+                let key = limit.key.extract(request, route);
+                Extracted::Ruled(Ruled::new(in_force.epochs.clone(), key, limit.cost))
+            }
+            _ => Extracted::Exempt,
+        }
+    }
+
+    /// The epochs of the last rule.
+    pub(crate) fn last(&self) -> Epochs {
+        self.now.load().last.clone()
+    }
+
+    /// The epochs of the rule of this name, as it changes.
+    pub(crate) fn rule(&self, name: &str) -> Option<Epochs> {
+        let now = self.now.load();
+        let in_force = now.limits[now.rules.place(name)?].as_ref()?;
+        Some(in_force.handle.clone())
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        self.now.load().rules.clone()
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.shared.health()
+    }
+
+    pub(crate) fn lines(&self) -> usize {
+        self.shared.lines()
+    }
+
+    pub(crate) fn reload(&self, rules: Rules) -> Reloaded {
+        let _alone = self.reloading.lock();
+        let before = self.now.load_full();
+        let reloaded = Reloaded::of(&before.rules, &rules);
+        let now = Arc::new(Now::of(rules, &self.shared, Some(&before)));
+        self.now.store(now.clone());
+        for in_force in now.limits.iter().flatten() {
+            in_force.handle.go_on_with(in_force.epoch.clone());
+        }
+        reloaded
+    }
+}
+
+impl Now {
+    fn of(rules: Rules, shared: &Arc<Shared>, before: Option<&Self>) -> Self {
+        let in_force = |entry: &Entry| {
+            let (name, limit) = (entry.name.as_ref()?, entry.limit.as_ref()?);
+            let (handle, epoch) = shared.enter(name, limit.plan.clone());
+            Some(InForce {
+                handle,
+                epochs: Epochs::of(epoch.clone()),
+                epoch,
+            })
+        };
+        let limits: Vec<_> = rules.entries().iter().map(in_force).collect();
+        let last = limits.last().and_then(Option::as_ref);
+        let last = last.map(|in_force| in_force.epochs.clone());
+        let unlimited = || before.filter(|it| it.is_open()).map(|it| it.last.clone());
+        Self {
+            last: last.unwrap_or_else(|| unlimited().unwrap_or_else(Epochs::unlimited)),
+            limits,
+            rules,
+        }
+    }
+
+    /// Whether the last rule is exempt.
+    fn is_open(&self) -> bool {
+        self.limits.last().is_some_and(Option::is_none)
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = self.now.load();
+        f.debug_struct("Live")
+            .field("rules", &now.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What [`Limiter::reload`](crate::Limiter::reload) has changed: rules are the same by their names.
+///
+/// It is shown as one line, such as `1 added (search), 1 changed (others), 3 as before`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    added: Vec<Arc<str>>,
+    removed: Vec<Arc<str>>,
+    changed: Vec<Arc<str>>,
+    unchanged: Vec<Arc<str>>,
+}
+
+impl Reloaded {
+    fn of(before: &Rules, after: &Rules) -> Self {
+        let mut reloaded = Self::default();
+        for entry in after.entries() {
+            let Some(name) = &entry.name else { continue };
+            let list = match before.named(name) {
+                None => &mut reloaded.added,
+                Some(old) if old.rule == entry.rule => &mut reloaded.unchanged,
+                Some(_) => &mut reloaded.changed,
+            };
+            list.push(name.clone());
+        }
+        let names = before
+            .entries()
+            .iter()
+            .filter_map(|entry| entry.name.as_ref());
+        let removed = names.filter(|name| after.named(name).is_none());
+        reloaded.removed.extend(removed.cloned());
+        reloaded
+    }
+
+    /// The rules that were not there before, in their order.
+    pub fn added(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.added.iter().map(|name| &**name)
+    }
+
+    /// The rules that are there no longer.
+    pub fn removed(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.removed.iter().map(|name| &**name)
+    }
+
+    /// The rules of which anything has changed but for their places.
+    pub fn changed(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.changed.iter().map(|name| &**name)
+    }
+
+    /// The rules that are as they were.
+    pub fn unchanged(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.unchanged.iter().map(|name| &**name)
+    }
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [
+            ("added", &self.added),
+            ("removed", &self.removed),
+            ("changed", &self.changed),
+        ];
+        for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
+            write!(f, "{} {what} ({}), ", names.len(), names.join(", "))?;
+        }
+        write!(f, "{} as before", self.unchanged.len())
+    }
+}

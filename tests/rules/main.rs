@@ -1,0 +1,54 @@
+//! Rules from code and from files: which request falls under which, what is wrong with those that cannot hold, and
+//! what the adapters and a reload make of them.
+
+mod clients;
+mod files;
+mod inbound;
+mod many;
+mod matching;
+mod mistakes;
+mod reach;
+mod reload;
+mod schema;
+mod sharing;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+
+use http::{Method, Request};
+use tower_throttle::rules::{Rule, Rules, RulesError};
+use tower_throttle::{Limiter, Quota};
+
+/// What a machine may need that does many other things; nothing here waits so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn rules(rules: impl IntoIterator<Item = Rule>) -> Rules {
+    Rules::new(rules).expect("rules that hold")
+}
+
+fn limiter(all: impl IntoIterator<Item = Rule>) -> Limiter {
+    let builder = Limiter::builder().rules(rules(all));
+    builder.build().expect("a limiter")
+}
+
+fn per_hour(name: &str, limit: u32) -> Rule {
+    Rule::named(name).quota(Quota::per_hour(limit))
+}
+
+fn request(method: Method, uri: &str) -> Request<()> {
+    let request = Request::builder().method(method).uri(uri);
+    request.body(()).expect("a request")
+}
+
+fn get(uri: &str) -> Request<()> {
+    request(Method::GET, uri)
+}
+
+fn toml(text: &str) -> Result<Rules, RulesError> {
+    Rules::read(toml::Deserializer::parse(text).expect("toml"))
+}
+
+fn json(text: &str) -> Result<Rules, RulesError> {
+    Rules::read(&mut serde_json::Deserializer::from_str(text))
+}

@@ -1,0 +1,326 @@
+//! The first rule that matches wins.
+
+use http::{Method, Request};
+use proptest::prelude::*;
+use tower_throttle::key::RequestHead as _;
+use tower_throttle::rules::{Condition, KeyPart, Rule, Rules};
+
+use crate::{get, per_hour, request, rules};
+
+fn table() -> Rules {
+    rules([
+        per_hour("search", 1)
+            .host("api.github.com")
+            .method(Method::GET)
+            .path("/search/{*rest}"),
+        Rule::exempt()
+            .host("*.internal.example")
+            .host("localhost:8080"),
+        per_hour("writes", 1)
+            .method(Method::POST)
+            .method(Method::PUT),
+        per_hour("free", 1)
+            .header("x-plan", "free")
+            .has_header("x-beta", true),
+        per_hour("anonymous", 1)
+            .has_header("authorization", false)
+            .path("/private"),
+        per_hour("gists", 1)
+            .host("api.github.com")
+            .path("GET /gists/{id}")
+            .path("DELETE /gists/{id}"),
+        per_hour("others", 1),
+    ])
+}
+
+fn falls_under(table: &Rules, request: &Request<()>) -> String {
+    let explanation = table.explain(request);
+    match explanation.rule() {
+        Some(rule) => rule.to_owned(),
+        None => {
+            assert!(explanation.is_exempt());
+            format!("exempt by {}", explanation.place())
+        }
+    }
+}
+
+#[test]
+fn a_request_falls_under_the_first_rule_of_which_it_meets_all_conditions() {
+    let table = table();
+    for (method, uri, headers, expected) in [
+        (
+            "GET",
+            "https://api.github.com/search/code",
+            &[][..],
+            "search",
+        ),
+        ("HEAD", "https://API.github.com./search/code", &[], "search"),
+        ("GET", "https://api.github.com/search/", &[], "others"),
+        ("PUT", "https://api.github.com/search/code", &[], "writes"),
+        ("POST", "https://a.b.internal.example/", &[], "exempt by 1"),
+        ("GET", "https://internal.example/", &[], "others"),
+        ("GET", "http://localhost:8080/", &[], "exempt by 1"),
+        ("GET", "http://localhost/", &[], "others"),
+        ("GET", "/", &[("x-plan", "free"), ("x-beta", "")], "free"),
+        (
+            "GET",
+            "/",
+            &[("x-plan", "pro"), ("x-plan", "free"), ("x-beta", "1")],
+            "free",
+        ),
+        ("GET", "/", &[("x-plan", "Free"), ("x-beta", "1")], "others"),
+        ("GET", "/", &[("x-plan", "free")], "others"),
+        ("GET", "/private", &[], "anonymous"),
+        (
+            "GET",
+            "/private",
+            &[("authorization", "Bearer a")],
+            "others",
+        ),
+        ("GET", "/search/x", &[("host", "api.github.com")], "search"),
+        (
+            "GET",
+            "/",
+            &[("host", "a.internal.example:81")],
+            "exempt by 1",
+        ),
+        ("DELETE", "https://api.github.com/gists/1", &[], "gists"),
+        ("HEAD", "https://api.github.com/gists/1", &[], "gists"),
+        ("PATCH", "https://api.github.com/gists/1", &[], "others"),
+    ] {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(()).expect("a request");
+        assert_eq!(
+            falls_under(&table, &request),
+            expected,
+            "{method} {uri} {headers:?}"
+        );
+    }
+}
+
+#[test]
+fn an_explanation_names_of_each_rule_before_the_first_condition_that_is_not_met() {
+    let explanation = table().explain(&get("https://api.github.com/gists/1/star"));
+    let header = Condition::Header("x-plan".parse().expect("a name"));
+    let conditions: Vec<_> = explanation
+        .misses()
+        .iter()
+        .map(|miss| miss.condition())
+        .collect();
+    let path = Condition::Path;
+    assert_eq!(
+        conditions,
+        [
+            &path,
+            &Condition::Host,
+            &Condition::Method,
+            &header,
+            &path,
+            &path
+        ]
+    );
+    let places: Vec<_> = explanation
+        .misses()
+        .iter()
+        .map(|miss| miss.place())
+        .collect();
+    assert_eq!(places, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(
+        explanation.to_string(),
+        r#"rules[0] `search`: the path /gists/1/star does not match /search/{*rest}
+rules[1]: the host is api.github.com, not *.internal.example or localhost:8080
+rules[2] `writes`: the method is GET, not POST or PUT
+rules[3] `free`: the header is not as it has to be: `x-plan` is "free"
+rules[4] `anonymous`: the path /gists/1/star does not match /private
+rules[5] `gists`: the path /gists/1/star does not match GET /gists/{id} or DELETE /gists/{id}
+rules[6] `others`: 1/h for the key "api.github.com""#
+    );
+}
+
+#[test]
+fn an_explanation_tells_what_holds_for_the_request() {
+    let table = rules([
+        per_hour("tenants", 9)
+            .path("/a/{b}")
+            .key(KeyPart::Header("x-tenant".into()))
+            .cost(3),
+        per_hour("routes", 9)
+            .path("/b/{c}")
+            .key(KeyPart::Method)
+            .key(KeyPart::Route),
+        Rule::exempt(),
+    ]);
+    let tenants = table.explain(&get("/a/1"));
+    assert_eq!(
+        tenants.refusal(),
+        Some("the request has no x-tenant header")
+    );
+    assert_eq!((tenants.key(), tenants.cost()), (None, Some(3)));
+    assert!(
+        tenants
+            .to_string()
+            .ends_with("refused, as the request has no x-tenant header")
+    );
+    let routes = table.explain(&get("/b/1"));
+    assert_eq!(routes.key().map(|key| key.as_str()), Some("GET|/b/{c}"));
+    assert_eq!(routes.policy().expect("a policy").name(), Some("routes"));
+    let others = table.explain(&get("/c"));
+    assert!(others.is_exempt() && others.policy().is_none() && others.cost().is_none());
+    assert!(others.to_string().ends_with("rules[2]: exempt"));
+}
+
+/// What a rule of the random tables is made of, and whether a request meets it, each looked at one by one.
+#[derive(Debug, Clone)]
+pub(crate) struct Naive {
+    hosts: Vec<&'static str>,
+    methods: Vec<&'static str>,
+    paths: Vec<&'static str>,
+    headers: Vec<(&'static str, Option<&'static str>)>,
+}
+
+pub(crate) fn naive() -> impl Strategy<Value = Naive> {
+    let hosts = [
+        "a.x", "b.x", "x", "*.x", "*.a.x", "a.x:81", "*.x:81", "[::1]",
+    ];
+    let methods = ["GET", "HEAD", "PUT", "DELETE"];
+    let paths = [
+        "/",
+        "/a",
+        "/a/b",
+        "/{p}",
+        "/a/{p}",
+        "/{*r}",
+        "/a/{*r}",
+        "/{p}/{*r}",
+        "PUT /a",
+        "GET /v{p}",
+        "/a{*r}",
+        "/v{*r}",
+    ];
+    let headers = [("k", None), ("k", Some("1")), ("l", None), ("l", Some("2"))];
+    let some = |most| 0..=most;
+    (
+        prop::sample::subsequence(hosts.to_vec(), some(2)),
+        prop::sample::subsequence(methods.to_vec(), some(2)),
+        prop::sample::subsequence(paths.to_vec(), some(2)),
+        prop::sample::subsequence(headers.to_vec(), some(1)),
+    )
+        .prop_map(|(hosts, methods, paths, headers)| Naive {
+            hosts,
+            methods,
+            paths,
+            headers,
+        })
+}
+
+pub(crate) fn any_request() -> impl Strategy<Value = Request<()>> {
+    let hosts = ["a.x", "b.x", "x", "a.a.x", "y", "a.x:81", "b.x:81", "[::1]"];
+    (
+        prop::sample::select(hosts.to_vec()),
+        prop::sample::select(vec!["GET", "HEAD", "PUT", "DELETE", "PATCH"]),
+        prop::sample::select(vec![
+            "/", "/a", "/b", "/a/b", "/a/b/c", "/a/", "/b/c", "/v1", "/v1/a",
+        ]),
+        prop::sample::subsequence(vec![("k", "1"), ("k", "3"), ("l", "2")], 0..=3),
+    )
+        .prop_map(|(host, method, path, headers)| {
+            let uri = format!("http://{host}{path}");
+            let mut request = Request::builder().method(method).uri(uri);
+            for (name, value) in headers {
+                request = request.header(name, value);
+            }
+            request.body(()).expect("a request")
+        })
+}
+
+impl Naive {
+    pub(crate) fn rule(&self, rule: Rule) -> Rule {
+        let rule = self.hosts.iter().fold(rule, |rule, host| rule.host(*host));
+        let method = |rule: Rule, it: &&str| rule.method(it.parse().expect("a method"));
+        let rule = self.methods.iter().fold(rule, method);
+        let rule = self.paths.iter().fold(rule, |rule, path| rule.path(*path));
+        self.headers
+            .iter()
+            .fold(rule, |rule, (name, value)| match value {
+                Some(value) => rule.header(*name, *value),
+                None => rule.has_header(*name, true),
+            })
+    }
+
+    pub(crate) fn matches(&self, request: &Request<()>) -> bool {
+        let uri = request.uri();
+        let (host, port) = (request.host().expect("a host"), uri.port_u16());
+        let is_host = |pattern: &&str| {
+            let (name, wanted) = match pattern.split_once(":8") {
+                Some((name, rest)) => (name, Some(format!("8{rest}"))),
+                None => (*pattern, None),
+            };
+            let is_port = wanted.is_none_or(|wanted| port.map(|it| it.to_string()) == Some(wanted));
+            let is_name = match name.strip_prefix('*') {
+                Some(below) => host.ends_with(below) && host != below,
+                None => host == name,
+            };
+            is_port && is_name
+        };
+        let method = request.method().as_str();
+        let is_method = |it: &str| it == method || (it == "GET" && method == "HEAD");
+        let is_path = |template: &&str| {
+            let (of, template) = template.split_once(' ').unwrap_or(("", template));
+            (of.is_empty() || is_method(of)) && matches_template(template, uri.path())
+        };
+        let has = |(name, value): &(&str, Option<&str>)| {
+            let mut values = request.headers().get_all(*name).iter();
+            values.any(|it| value.is_none_or(|value| it == value))
+        };
+        (self.hosts.is_empty() || self.hosts.iter().any(is_host))
+            && (self.methods.is_empty() || self.methods.iter().any(|it| is_method(it)))
+            && (self.paths.is_empty() || self.paths.iter().any(is_path))
+            && self.headers.iter().all(has)
+    }
+}
+
+fn matches_template(template: &str, path: &str) -> bool {
+    let (mut templates, mut given) = (template.split('/'), path.split('/'));
+    loop {
+        match (templates.next(), given.next()) {
+            (None, None) => return true,
+            (Some("{*r}"), Some(first)) => return !first.is_empty() || given.next().is_some(),
+            (Some(rest @ ("a{*r}" | "v{*r}")), Some(first)) => {
+                return first.starts_with(&rest[..1])
+                    && (first.len() > 1 || given.next().is_some());
+            }
+            (Some("{p}"), Some(segment)) if !segment.is_empty() => {}
+            (Some("v{p}"), Some(segment)) if segment.len() > 1 && segment.starts_with('v') => {}
+            (Some(text), Some(segment)) if text == segment => {}
+            _ => return false,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #[test]
+    fn finds_what_trying_one_after_the_other_finds(
+        naive in prop::collection::vec(naive(), 0..6),
+        request in any_request(),
+    ) {
+        let named = naive.iter().enumerate();
+        let named = named.map(|(place, it)| it.rule(per_hour(&place.to_string(), 1)));
+        // Some contradict themselves, which is a mistake.
+        if let Ok(rules) = Rules::new(named.chain([Rule::exempt()])) {
+            let expected = naive.iter().position(|it| it.matches(&request));
+            let explanation = rules.explain(&request);
+            prop_assert_eq!(explanation.place(), expected.unwrap_or(naive.len()));
+        }
+    }
+}
+
+#[test]
+fn methods_of_ones_own_are_methods() {
+    let purge = Method::from_bytes(b"PURGE").expect("a method");
+    let table = rules([per_hour("purge", 1).method(purge.clone()), Rule::exempt()]);
+    assert_eq!(falls_under(&table, &request(purge, "/")), "purge");
+}

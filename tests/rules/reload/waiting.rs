@@ -1,0 +1,196 @@
+//! Those who came before a reload keep what they came for; those after it wait behind them.
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, advance};
+use tower_throttle::rules::Rule;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Outage, Quota};
+
+use super::{GUARD, SECOND, STEP, per_second, reload, settle, waiter};
+use crate::{limiter, per_hour};
+
+#[tokio::test(start_paused = true)]
+async fn other_bounds_are_for_new_requests_in_the_same_line() {
+    let limiter = limiter([per_second(1)]);
+    limiter.acquire("a").await.expect("a permit");
+    let waiters = [
+        waiter(&limiter).await,
+        waiter(&limiter).await,
+        waiter(&limiter).await,
+    ];
+    reload(
+        &limiter,
+        [per_second(1).max_waiting(4).max_wait(SECOND * 9 / 2)],
+    );
+    let fourth = waiter(&limiter).await;
+    let full = limiter.acquire("a").await.unwrap_err();
+    assert!(
+        full.is_line_full(),
+        "those who came before stand in the same line: {full}"
+    );
+    reload(&limiter, [per_second(1).max_wait(SECOND)]);
+    let too_long = limiter.acquire("a").await.unwrap_err();
+    assert!(
+        too_long.is_limited() && too_long.wait() > Some(STEP * 4),
+        "{too_long}"
+    );
+    assert_eq!(limiter.lines(), 1);
+    for (place, permit) in (1..).zip(join_all(waiters.into_iter().chain([fourth])).await) {
+        let waited = permit.expect("a permit").waited();
+        assert!(
+            waited >= STEP * place && waited < STEP * place + GUARD,
+            "{waited:?}"
+        );
+    }
+    settle(&limiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_overtakes_anybody_and_never_more_depart_whatever_bounds_are_reloaded() {
+    let limiter = limiter([per_second(5)]);
+    let start = Instant::now();
+    let mut all = Vec::new();
+    for turn in 0..20_u32 {
+        for _ in 0..5 {
+            let acquire = limiter.acquire("a");
+            all.push(tokio::spawn(async move {
+                acquire.await.expect("a permit");
+                start.elapsed()
+            }));
+        }
+        advance(SECOND / 10).await;
+        let guard = GUARD + GUARD * (turn % 3);
+        let outage = if turn % 2 == 0 {
+            Outage::Deny
+        } else {
+            Outage::Allow
+        };
+        reload(
+            &limiter,
+            [per_second(5).guard(guard).max_waiting(1_000).outage(outage)],
+        );
+    }
+    let departures = join_all(all).await;
+    let departures: Vec<_> = departures
+        .into_iter()
+        .map(|it| it.expect("no panic"))
+        .collect();
+    assert!(departures.is_sorted(), "{departures:?}");
+    let history: History = departures.into_iter().collect();
+    assert_eq!(history.len(), 100);
+    history.assert_at_most(5, SECOND);
+    settle(&limiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_buffer_holds_in_a_line_that_never_empties() {
+    let limiter = limiter([per_second(1)]);
+    limiter.acquire("a").await.expect("a permit");
+    let first = waiter(&limiter).await;
+    // A slot has been reserved for it.
+    tokio::time::sleep(SECOND / 2).await;
+    reload(&limiter, [per_second(1).buffer(SECOND)]);
+    let (second, third) = (waiter(&limiter).await, waiter(&limiter).await);
+    let permits = join_all([first, second, third]).await;
+    let waited: Vec<_> = permits
+        .into_iter()
+        .map(|it| it.expect("a permit").waited())
+        .collect();
+    assert!(waited[0] >= STEP && waited[0] < STEP + GUARD, "{waited:?}");
+    let apart = waited[2] - waited[1];
+    assert!(apart >= SECOND + STEP, "{apart:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_quotas_have_a_state_of_their_own() {
+    let limiter = limiter([per_second(1)]);
+    limiter.acquire("a").await.expect("a permit");
+    let old = waiter(&limiter).await;
+    reload(&limiter, [per_second(3)]);
+    for _ in 0..3 {
+        assert!(
+            limiter
+                .try_acquire("a")
+                .await
+                .expect("a decision")
+                .is_granted()
+        );
+    }
+    let waited = old.await.expect("a permit").waited();
+    assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
+    settle(&limiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_by_a_rule_that_is_removed_departs_by_it() {
+    let limiter = limiter([per_second(1)]);
+    limiter.acquire("a").await.expect("a permit");
+    let (old, paused) = (waiter(&limiter).await, waiter(&limiter).await);
+    reload(&limiter, [Rule::exempt()]);
+    assert_eq!(limiter.lines(), 1);
+    limiter
+        .acquire("a")
+        .await
+        .expect("a permit, as all others pass");
+    let waited = old.await.expect("a permit").waited();
+    assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
+    // And comes back, for those who still wait by it as for others.
+    reload(&limiter, [per_second(1).max_wait(SECOND * 100)]);
+    let until = Instant::now() + SECOND * 30;
+    limiter.pause("a", until).await.expect("a store");
+    let waited = paused.await.expect("a permit").waited();
+    assert!(waited >= SECOND * 30, "they heard of the pause: {waited:?}");
+    settle(&limiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_comes_back_finds_its_state() {
+    let limiter = limiter([per_hour("search", 2).path("/search"), Rule::exempt()]);
+    let search = limiter.rule("search").expect("a rule");
+    search.acquire("a").await.expect("a permit");
+    search.acquire("a").await.expect("a permit");
+    reload(&limiter, [Rule::exempt()]);
+    assert!(limiter.rule("search").is_none());
+    reload(&limiter, [per_hour("search", 2), Rule::exempt()]);
+    let again = limiter.rule("search").expect("a rule");
+    assert_eq!(again.peek("a").await.expect("a snapshot").remaining(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_of_one_rule_follows_it() {
+    let limiter = limiter([per_hour("search", 2).path("/search"), Rule::exempt()]);
+    let search = limiter.rule("search").expect("a rule");
+    let quotas = |limit| [Quota::per_hour(limit)];
+    assert_eq!(search.policy().quotas(), quotas(2));
+    reload(&limiter, [per_hour("search", 5), Rule::exempt()]);
+    assert_eq!(search.policy().quotas(), quotas(5));
+    reload(&limiter, [Rule::exempt()]);
+    assert_eq!(
+        search.policy().quotas(),
+        quotas(5),
+        "as it was, while there is none"
+    );
+    reload(&limiter, [per_hour("search", 7).path("/s"), Rule::exempt()]);
+    assert_eq!(search.policy().quotas(), quotas(7));
+    drop(limiter);
+    search.acquire("a").await.expect("a permit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_of_which_the_place_alone_has_changed_goes_on_as_it_was() {
+    let limiter = limiter([per_second(1).path("/a"), per_hour("others", 1)]);
+    let all = limiter.rule("all").expect("a rule");
+    let before = all.policy();
+    all.acquire("a").await.expect("a permit");
+    let old = waiter(&all).await;
+    reload(
+        &limiter,
+        [
+            per_hour("first", 1).path("/b"),
+            per_second(1).path("/a/{b}"),
+            per_hour("others", 1),
+        ],
+    );
+    assert!(std::sync::Arc::ptr_eq(&before, &all.policy()));
+    old.await.expect("a permit");
+}

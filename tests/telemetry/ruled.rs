@@ -1,0 +1,87 @@
+//! Of a limiter that goes by rules: each is a policy, and what concerns the store concerns all.
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use tower_throttle::rules::{Rule, Rules};
+use tower_throttle::{Limiter, LimiterBuilder, Outage, Quota};
+use tracing::Level;
+
+use super::figures::Figures;
+use super::seen::Seen;
+use super::stores::Parted;
+
+fn two(quota: Quota) -> Rules {
+    let search = Rule::named("search").path("/search").quota(quota);
+    let others = Rule::named("others").quota(Quota::per_second(10));
+    Rules::new([search.outage(Outage::Allow), others]).expect("valid rules")
+}
+
+fn far(store: &Parted) -> LimiterBuilder {
+    let rules = two(Quota::per_second(2));
+    Limiter::builder().rules(rules).store(store.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rule_is_a_policy_that_is_counted_by_its_name() {
+    let figures = Figures::new();
+    let limiter = figures.build(far(&Parted::default()));
+    let search = limiter.rule("search").unwrap();
+    join_all((0..4).map(|_| search.acquire("a"))).await;
+    limiter.acquire("a").await.unwrap();
+    let read = figures.read();
+    let granted = |policy| format!("requests_total{{outcome=granted,policy={policy}}}");
+    assert_eq!(read.number(&granted("search")), 4.0);
+    assert_eq!(read.number(&granted("others")), 1.0);
+
+    // Where other quotas hold, the series goes on.
+    let reloaded = figures.within(|| limiter.reload(two(Quota::per_second(3))));
+    assert_eq!(reloaded.unwrap().changed().len(), 1);
+    search.acquire("b").await.unwrap();
+    assert_eq!(figures.read().number(&granted("search")), 5.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_one_for_all_rules() {
+    let figures = Figures::new();
+    let (seen, _guard) = Seen::begin();
+    let store = Parted::default();
+    let limiter = figures.build(far(&store));
+    let search = limiter.rule("search").unwrap();
+    store.out(&["a"]);
+    limiter.try_acquire("a").await.unwrap_err();
+    for _ in 0..5 {
+        search.acquire("a").await.unwrap();
+    }
+    let read = figures.read();
+    assert_eq!(read.number("outages_total{policy=rules}"), 1.0);
+    assert_eq!(read.number("store_out{policy=rules}"), 1.0);
+    let stood_in = "requests_total{outcome=stand_in,policy=search}";
+    assert_eq!(read.number(stood_in), 5.0);
+    let out = seen.told("the store is out");
+    assert_eq!(out.len(), 1, "{:?}", seen.messages());
+    assert_eq!(out[0].fields.text("policy"), "rules");
+    assert_eq!(out[0].fields.text("stand_in"), "by rule");
+
+    store.out(&[]);
+    let start = Instant::now();
+    while limiter.health().is_out() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(start.elapsed() < super::PATIENCE);
+    }
+    limiter.acquire("a").await.unwrap();
+    assert_eq!(figures.read().number("store_out{policy=rules}"), 0.0);
+    let back = seen.told("the store is back");
+    assert_eq!((back.len(), back[0].level), (1, Level::INFO));
+}
+
+/// What is exempt is of no interest.
+#[tokio::test(start_paused = true)]
+async fn what_is_exempt_is_neither_told_of_nor_counted() {
+    let figures = Figures::new();
+    let (seen, _guard) = Seen::begin();
+    let rules = Rules::new([Rule::exempt()]).unwrap();
+    let limiter = figures.build(Limiter::builder().rules(rules));
+    limiter.acquire("a").await.unwrap();
+    assert!(seen.spans().is_empty());
+    assert!(!format!("{:?}", figures.read()).contains("granted"));
+}
