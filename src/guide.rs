@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`choosing`] | what a provider's documentation says, as quotas, keys, a buffer and bounds |
 //! | [`ordering`] | where the throttle belongs among retries, timeouts, redirects and limits on concurrency |
+//! | [`exactness`] | what "at most N in any window" means, what it costs, and what it takes |
 //! | [`sizing_redis`] | what a Redis has to have for so many keys and requests |
 //! | [`troubleshooting`] | what you see, what it is, and what to do |
 //!
@@ -13,6 +14,9 @@
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/choosing.md")]
 pub mod choosing {}
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/exactness.md")]
+pub mod exactness {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/ordering.md")]
 pub mod ordering {}

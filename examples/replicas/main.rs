@@ -17,8 +17,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
+use tower_throttle::Quota;
 
-use self::trial::{Replica, Report, Setup};
+use self::trial::{Arrival, Replica, Report, Setup};
 
 /// Starts replicas that share one limit, and shows how many requests arrived in any window.
 ///
@@ -49,6 +50,9 @@ struct Options {
     /// Draw the arrivals and the count in the window, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Draw beside it what the same callers do under this quota, such as "50/s gcra burst=50"
+    #[arg(long, value_name = "QUOTA", requires = "plot")]
+    beside: Option<Quota>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -76,13 +80,28 @@ async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn measure(options: &Options) -> anyhow::Result<Report> {
-    let (report, arrivals) = trial::run(&options.setup, |said| eprintln!("{said}")).await?;
+    let say = |said: &str| eprintln!("{said}");
+    let (report, arrivals) = trial::run(&options.setup, say).await?;
     if let Some(file) = &options.plot {
-        plot::draw(file, &options.setup.limit, &arrivals)
+        let other = match &options.beside {
+            Some(quota) => Some((quota.to_string(), beside(&options.setup, quota).await?)),
+            None => None,
+        };
+        let other = other.as_ref().map(|(by, arrivals)| (&**by, &**arrivals));
+        plot::draw(file, &options.setup.limit, &arrivals, other)
             .with_context(|| format!("cannot draw {}", file.display()))?;
         eprintln!("drew {}", file.display());
     }
     Ok(report)
+}
+
+/// What arrives where something else is counted. That is not judged.
+async fn beside(setup: &Setup, quota: &Quota) -> anyhow::Result<Vec<Arrival>> {
+    let mut setup = setup.clone();
+    setup.limit.quota = Some(quota.clone());
+    eprintln!("and now by {quota}:");
+    let (_, arrivals) = trial::run(&setup, |said| eprintln!("{said}")).await?;
+    Ok(arrivals)
 }
 
 /// Resolves when this process is asked to end.

@@ -11,6 +11,8 @@ const SIZE: (u32, u32) = (1200, 800);
 const LIMIT: RGBColor = RGBColor(200, 30, 30);
 const COUNT: RGBColor = RGBColor(30, 90, 160);
 
+const OTHER: RGBColor = RGBColor(150, 150, 150);
+
 /// Told apart by everybody, after Okabe and Ito; from the eighth process on they come again.
 const PROCESSES: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
@@ -24,8 +26,17 @@ const PROCESSES: [RGBColor; 7] = [
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// Draws each arrival over time, and below it how many the window behind each moment holds.
-pub(crate) fn draw(file: &Path, limit: &Limit, arrivals: &[Arrival]) -> anyhow::Result<()> {
+/// What arrived under another quota, by which it is called.
+type Other<'a> = Option<(&'a str, &'a [Arrival])>;
+
+/// Draws each arrival over time, and below it how many the window behind each moment holds; there also of another
+/// quota, if any.
+pub(crate) fn draw(
+    file: &Path,
+    limit: &Limit,
+    arrivals: &[Arrival],
+    other: Other<'_>,
+) -> anyhow::Result<()> {
     let root = SVGBackend::new(file, SIZE).into_drawing_area();
     root.fill(&WHITE).map_err(|error| anyhow!("{error}"))?;
     let title = format!(
@@ -45,7 +56,7 @@ pub(crate) fn draw(file: &Path, limit: &Limit, arrivals: &[Arrival]) -> anyhow::
         .map_err(|error| anyhow!("{error}"))?;
     let (upper, lower) = area.split_vertically(400);
     draw_arrivals(&upper, arrivals).map_err(|error| anyhow!("{error}"))?;
-    draw_counts(&lower, limit, arrivals).map_err(|error| anyhow!("{error}"))?;
+    draw_counts(&lower, limit, arrivals, other).map_err(|error| anyhow!("{error}"))?;
     root.present().map_err(|error| anyhow!("{error}"))
 }
 
@@ -96,14 +107,21 @@ fn draw_arrivals<'a>(area: &Area<'a>, arrivals: &[Arrival]) -> Drawn<'a> {
         .draw()
 }
 
-fn draw_counts<'a>(area: &Area<'a>, limit: &Limit, arrivals: &[Arrival]) -> Drawn<'a> {
-    let seconds = seconds(arrivals);
-    let counts = counts(&seconds, limit.window.as_secs_f64());
+fn draw_counts<'a>(
+    area: &Area<'a>,
+    limit: &Limit,
+    arrivals: &[Arrival],
+    other: Other<'_>,
+) -> Drawn<'a> {
+    let window = limit.window.as_secs_f64();
+    let until = end(&seconds(arrivals));
+    let counts = counts(&seconds(arrivals), window);
+    let beside = other.map(|(_, arrivals)| self::counts(&seconds(arrivals), window));
     let most = counts
         .iter()
+        .chain(beside.iter().flatten())
         .map(|(_, count)| *count)
         .fold(f64::from(limit.limit), f64::max);
-    let until = end(&seconds);
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .margin_right(24)
@@ -119,6 +137,15 @@ fn draw_counts<'a>(area: &Area<'a>, limit: &Limit, arrivals: &[Arrival]) -> Draw
         .label_style(("sans-serif", 15))
         .axis_desc_style(("sans-serif", 17))
         .draw()?;
+    if let Some((by, counts)) = other.map(|(by, _)| by).zip(beside) {
+        chart
+            .draw_series(LineSeries::new(
+                counts.into_iter().filter(|(at, _)| *at <= until),
+                OTHER.stroke_width(2),
+            ))?
+            .label(format!("the same by {by}"))
+            .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], OTHER.stroke_width(2)));
+    }
     let allowed = f64::from(limit.limit);
     chart
         .draw_series(LineSeries::new(

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
+use tower_throttle::Quota;
 
 use self::command_stats::CommandStats;
 use self::fleet::Fleet;
@@ -52,6 +53,9 @@ pub(crate) struct Limit {
     /// How much further apart requests are kept, for the jitter between departure and arrival
     #[arg(long, value_name = "DURATION", default_value = "60ms", value_parser = duration)]
     pub(crate) buffer: Duration,
+    /// What replicas go by, if not by the limit that they are judged by
+    #[arg(long, hide = true)]
+    pub(crate) quota: Option<Quota>,
 }
 
 /// Starts the replicas, and an upstream and a Redis for them, and says how it goes; yields what came of

@@ -57,7 +57,10 @@ impl Replica {
         let flags = flags
             .into_iter()
             .flat_map(|(flag, value)| [flag.to_owned(), value]);
-        [String::from("replica")].into_iter().chain(flags).collect()
+        let quota = self.limit.quota.as_ref();
+        let quota = quota.map(|quota| [String::from("--quota"), quota.to_string()]);
+        let all = [String::from("replica")].into_iter().chain(flags);
+        all.chain(quota.into_iter().flatten()).collect()
     }
 
     #[tokio::main]
@@ -86,9 +89,11 @@ impl Replica {
 
     async fn client(&self) -> anyhow::Result<ClientWithMiddleware> {
         let store = RedisStore::connect(&self.redis).await?;
+        let quota = self.limit.quota.clone();
+        let quota = quota.unwrap_or_else(|| Quota::new(self.limit.limit, self.limit.window));
         let limiter = Limiter::builder()
             .store(store)
-            .quota(Quota::new(self.limit.limit, self.limit.window))
+            .quota(quota)
             .buffer(self.limit.buffer)
             .build()?;
         let client = reqwest::Client::builder().no_proxy().build()?;
