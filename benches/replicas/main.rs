@@ -174,6 +174,7 @@ impl Row {
                 window: self.window,
                 limit: self.limit,
                 buffer: self.buffer,
+                quota: None,
             },
             processes: PROCESSES,
             callers: self.callers,
