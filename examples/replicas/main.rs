@@ -98,7 +98,7 @@ async fn measure(options: &Options) -> anyhow::Result<Report> {
 /// What arrives where something else is counted. That is not judged.
 async fn beside(setup: &Setup, quota: &Quota) -> anyhow::Result<Vec<Arrival>> {
     let mut setup = setup.clone();
-    setup.limit.quota = Some(quota.clone());
+    setup.limit.quota = Some(*quota);
     eprintln!("and now by {quota}:");
     let (_, arrivals) = trial::run(&setup, |said| eprintln!("{said}")).await?;
     Ok(arrivals)

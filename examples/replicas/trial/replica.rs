@@ -89,7 +89,7 @@ impl Replica {
 
     async fn client(&self) -> anyhow::Result<ClientWithMiddleware> {
         let store = RedisStore::connect(&self.redis).await?;
-        let quota = self.limit.quota.clone();
+        let quota = self.limit.quota;
         let quota = quota.unwrap_or_else(|| Quota::new(self.limit.limit, self.limit.window));
         let limiter = Limiter::builder()
             .store(store)
