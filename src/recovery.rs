@@ -279,7 +279,7 @@ impl Trace {
 /// How long a key rests: until all have heard, and what departed until then counts no longer. Who waits for less than
 /// that takes may have an answer on its way, and a guard that has grown with it.
 fn rest(policy: &Policy) -> Duration {
-    let longest = |max_wait| max_wait + guard::LONGEST;
+    let longest = |max_wait: Duration| max_wait.saturating_add(guard::LONGEST);
     let hearing = policy.max_wait().map_or(LONGEST_HEARING, longest);
     let late = policy.guard() + policy.buffer();
     Duration::from_micros(memory(policy)) + hearing.min(LONGEST_HEARING) + 2 * late

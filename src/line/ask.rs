@@ -101,7 +101,7 @@ impl Queue {
                 }
             }
         }
-        self.put_off_since = None;
+        (self.gathering, self.put_off_since) = (None, None);
         self.asking = is_test || !asked.waiters.is_empty();
         self.calls += u64::from(self.asking);
         self.asking.then_some(asked)

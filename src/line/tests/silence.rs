@@ -101,3 +101,19 @@ fn whoever_is_refused_for_long_asks_anew_instead_of_waiting_for_ever() {
     }
     assert!(world.departed.is_empty());
 }
+
+#[test]
+fn whoever_is_asked_for_by_a_test_gathers_no_longer() {
+    let mut world = holder();
+    world.join(1, None);
+    assert!(world.queue.ask(world.now).is_none(), "it does not gather");
+    let until = world.queue.gathering.expect("it gathers");
+    world.queue.tests = true;
+    let asked = world.queue.ask(world.now).expect("a test");
+    assert_eq!(asked.len(), 1, "it asks for all who are there");
+    // There is no answer for long.
+    world.now = until;
+    while world.now < until + Duration::from_secs(1) {
+        drive(&mut world, false, false);
+    }
+}
