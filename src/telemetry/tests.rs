@@ -3,23 +3,11 @@ use std::collections::BTreeSet;
 use metrics::Unit;
 use tracing::Level;
 
+use self::page::{code, rows};
 use super::table::{ALL, Kind};
 use super::trace::EVENTS;
 
-/// The rows of the table under this headline, cell by cell.
-fn rows(headline: &str) -> Vec<Vec<&'static str>> {
-    let page = include_str!("../docs/telemetry.md");
-    let (_, section) = page.split_once(headline).expect("such a headline");
-    let section = section.split("\n# ").next().expect("a section");
-    let rows = section.lines().filter(|line| line.starts_with("| `"));
-    let cells = |row: &'static str| row.trim_matches('|').split('|').map(str::trim).collect();
-    rows.map(cells).collect()
-}
-
-/// What stands in code, one after the other.
-fn code(cell: &'static str) -> Vec<&'static str> {
-    cell.split('`').skip(1).step_by(2).collect()
-}
+mod page;
 
 #[test]
 fn the_documentation_has_each_metric_with_its_unit_and_labels() {

@@ -7,24 +7,10 @@ use tokio::runtime::Builder;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 
+use super::page::{code, rows};
 use super::seen::Seen;
 use super::support::redis_server::RedisServer;
 use super::{events, prometheus, redis_events};
-
-/// The rows of the table under this headline, cell by cell.
-fn rows(headline: &str) -> Vec<Vec<&'static str>> {
-    let page = include_str!("../../src/docs/telemetry.md");
-    let (_, section) = page.split_once(headline).expect("such a headline");
-    let section = section.split("\n# ").next().expect("a section");
-    let rows = section.lines().filter(|line| line.starts_with("| `"));
-    let cells = |row: &'static str| row.trim_matches('|').split('|').map(str::trim).collect();
-    rows.map(cells).collect()
-}
-
-/// What stands in code, one after the other.
-fn code(cell: &'static str) -> Vec<&'static str> {
-    cell.split('`').skip(1).step_by(2).collect()
-}
 
 #[test]
 fn everything_happens_that_the_documentation_tells_of_and_nothing_else() {

@@ -8,6 +8,8 @@ mod documented;
 mod events;
 mod figures;
 mod metered;
+#[path = "../../src/telemetry/tests/page.rs"]
+mod page;
 mod prometheus;
 mod redis_events;
 mod ruled;
