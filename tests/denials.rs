@@ -1,68 +1,25 @@
 //! A key that is known to be over its limit is refused without asking the store.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::poll;
 use tokio::time::{Instant, advance, sleep};
 use tower_throttle::key::Key;
-use tower_throttle::store::{
-    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
-};
-use tower_throttle::{Decision, Limited, Limiter, LimiterBuilder, Policy, Quota};
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::FailingStore;
+use tower_throttle::{Decision, Limited, Limiter, LimiterBuilder, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
 /// What clocks may drift apart in a second or two.
 const DRIFT: Duration = Duration::from_micros(50);
 
-/// A store that is elsewhere: it answers at once, but not before it is asked. Clones share its state.
-#[derive(Debug, Clone, Default)]
-struct Remote {
-    store: MemoryStore,
-    reserves: Arc<AtomicUsize>,
+/// A store that is elsewhere.
+fn remote() -> FailingStore {
+    FailingStore::new(MemoryStore::new())
 }
 
-impl Remote {
-    fn reserves(&self) -> usize {
-        self.reserves.load(Ordering::SeqCst)
-    }
-}
-
-impl Store for Remote {
-    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.reserves.fetch_add(1, Ordering::SeqCst);
-        let answer = self.store.reserve(reserve);
-        Reply::pending(answer)
-    }
-
-    fn release(&self, release: &Release<'_>) -> Reply<()> {
-        Reply::pending(self.store.release(release))
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        Reply::pending(self.store.peek(reserve))
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        Reply::pending(self.store.reset(key, policy))
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.store.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.store.is_listening()
-    }
-}
-
-fn per_second(limit: u32, store: &Remote) -> LimiterBuilder {
+fn per_second(limit: u32, store: &FailingStore) -> LimiterBuilder {
     let quota = Quota::per_second(limit);
     Limiter::builder()
         .quota(quota)
@@ -93,7 +50,7 @@ async fn a_flood_of_refused_requests_hardly_reaches_the_store() {
     } else {
         1_000_000
     };
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(
         Limiter::builder()
             .quota(Quota::per_hour(1))
@@ -103,16 +60,16 @@ async fn a_flood_of_refused_requests_hardly_reaches_the_store() {
     for _ in 0..floods {
         assert!(!granted(&limiter, 1).await);
     }
-    assert!(store.reserves() < 100, "{} calls", store.reserves());
+    assert!(store.calls() < 100, "{} calls", store.calls());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_store_is_asked_again_from_the_moment_that_it_named() {
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(per_second(1, &store));
     assert!(granted(&limiter, 1).await);
     let named = limited(&limiter, 1).await.delay();
-    let calls = store.reserves();
+    let calls = store.calls();
     let start = Instant::now();
 
     advance(named / 3).await;
@@ -124,44 +81,44 @@ async fn the_store_is_asked_again_from_the_moment_that_it_named() {
 
     advance(left - DRIFT).await;
     assert!(!limited(&limiter, 1).await.delay().is_zero());
-    assert_eq!(store.reserves(), calls);
+    assert_eq!(store.calls(), calls);
 
     advance(DRIFT).await;
     assert!(granted(&limiter, 1).await);
-    assert_eq!(store.reserves(), calls + 1);
+    assert_eq!(store.calls(), calls + 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_costs_less_than_who_was_refused_asks_the_store() {
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(per_second(5, &store));
     assert!(granted(&limiter, 2).await);
     assert_eq!(limited(&limiter, 4).await.remaining(), 3);
-    let calls = store.reserves();
+    let calls = store.calls();
     assert_eq!(limited(&limiter, 4).await.remaining(), 3);
     assert!(!granted(&limiter, 5).await);
-    assert_eq!(store.reserves(), calls);
+    assert_eq!(store.calls(), calls);
     assert!(granted(&limiter, 3).await);
     assert!(!granted(&limiter, 1).await);
-    assert_eq!(store.reserves(), calls + 2);
+    assert_eq!(store.calls(), calls + 2);
     assert!(!granted(&limiter, 1).await && !granted(&limiter, 4).await);
-    assert_eq!(store.reserves(), calls + 2);
+    assert_eq!(store.calls(), calls + 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_would_have_to_wait_too_long_is_refused_without_asking() {
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(per_second(1, &store));
     assert!(granted(&limiter, 1).await);
     let named = limited(&limiter, 1).await.delay();
-    let calls = store.reserves();
+    let calls = store.calls();
 
     let error = limiter.acquire("a").max_wait(SECOND / 2).await;
     let wait = error.expect_err("too long").wait();
     assert!(wait.is_some_and(|wait| (named..=named + DRIFT).contains(&wait)));
     let soon = limiter.acquire("a").deadline(Instant::now() + SECOND / 2);
     assert!(soon.await.expect_err("too late").is_limited());
-    assert_eq!(store.reserves(), calls);
+    assert_eq!(store.calls(), calls);
 
     let start = Instant::now();
     let patient = limiter.acquire("a").max_wait(SECOND * 2).await;
@@ -171,7 +128,7 @@ async fn who_would_have_to_wait_too_long_is_refused_without_asking() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forfeited_permit_is_there_for_the_next() {
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(per_second(1, &store));
     for _ in 0..5 {
         let permit = limiter.acquire("a").await.expect("a permit");
@@ -185,7 +142,7 @@ async fn a_forfeited_permit_is_there_for_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_cancelled_waiter_leaves_is_there_for_the_next() {
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(per_second(1, &store));
     assert!(granted(&limiter, 1).await);
     let mut waiter = Box::pin(limiter.acquire("a"));
@@ -200,7 +157,7 @@ async fn what_a_cancelled_waiter_leaves_is_there_for_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn reset_and_other_quotas_start_clean() {
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(per_second(1, &store));
     assert!(granted(&limiter, 1).await);
     limited(&limiter, 1).await;
@@ -214,7 +171,7 @@ async fn reset_and_other_quotas_start_clean() {
 
 #[tokio::test(start_paused = true)]
 async fn slots_that_another_process_gives_back_wait_for_the_named_moment_at_most() {
-    let store = Remote::default();
+    let store = remote();
     let (here, there) = (build(per_second(1, &store)), build(per_second(1, &store)));
     let permit = there.acquire("a").await.expect("a permit");
     let named = limited(&here, 1).await.delay();
@@ -227,18 +184,18 @@ async fn slots_that_another_process_gives_back_wait_for_the_named_moment_at_most
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_remembered_if_so_told() {
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(per_second(1, &store).denial_cache(0));
     assert!(granted(&limiter, 1).await);
     for _ in 0..10 {
         limited(&limiter, 1).await;
     }
-    assert_eq!(store.reserves(), 11);
+    assert_eq!(store.calls(), 11);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_keys_makes_room_for_itself_alone() {
-    let store = Remote::default();
+    let store = remote();
     let limiter = build(per_second(1, &store).denial_cache(100));
     for key in 0..2_000 {
         let key = Key::from(format!("user:{key}"));
@@ -247,14 +204,14 @@ async fn a_flood_of_keys_makes_room_for_itself_alone() {
             decision.expect("a decision");
         }
     }
-    let calls = store.reserves();
+    let calls = store.calls();
     let mut known = 0;
     for key in 0..2_000 {
-        let before = store.reserves();
+        let before = store.calls();
         let decision = limiter.try_acquire(format!("user:{key}")).await;
         assert!(!decision.expect("a decision").is_granted());
-        known += usize::from(store.reserves() == before);
+        known += usize::from(store.calls() == before);
     }
     assert!(known <= 200, "{known} are known");
-    assert!(store.reserves() - calls >= 1_800);
+    assert!(store.calls() - calls >= 1_800);
 }

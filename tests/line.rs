@@ -1,20 +1,21 @@
 //! Corners of the line: bounds, costs, runtimes and stores that are slow or terse.
 
+#[path = "support/pass_on.rs"]
+mod pass_on;
+
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
 use futures_util::poll;
+use pass_on::pass_on;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::key::Key;
-use tower_throttle::store::{
-    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
-};
-use tower_throttle::{Limiter, LimiterBuilder, Policy, Quota};
+use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
@@ -48,6 +49,8 @@ impl Slow {
 }
 
 impl Store for Slow {
+    pass_on!(store: peek, heed, reset, listen, is_listening);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let (slow, key) = (self.clone(), reserve.key.clone());
@@ -64,26 +67,6 @@ impl Store for Slow {
             sleep(slow.delay).await;
             answer
         })
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.store.peek(reserve)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.store.reset(key, policy)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.store.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.store.is_listening()
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
@@ -196,66 +179,38 @@ async fn a_store_with_long_round_trips_still_lets_requests_go() {
     assert!(calls.load(Ordering::SeqCst) <= 5);
 }
 
-#[derive(Debug)]
-struct Terse;
+#[derive(Debug, Default)]
+struct Terse(MemoryStore);
 
 impl Store for Terse {
+    pass_on!(0: release, peek, heed, reset);
+
     fn reserve(&self, _: &Reserve<'_>) -> Reply<Reserved> {
         Reply::ready(Ok(Reserved::new(1 << 50, [], 0, SECOND)))
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.reserve(reserve)
-    }
-
-    fn reset(&self, _: &Key, _: &Policy) -> Reply<()> {
-        Reply::ready(Ok(()))
-    }
-
-    fn heed(&self, _: &Key, _: &Policy, _: Word) -> Reply<Notice> {
-        Reply::ready(Ok(Notice::default()))
-    }
-
-    fn release(&self, _: &Release<'_>) -> Reply<()> {
-        Reply::ready(Ok(()))
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_too_little_is_an_error() {
-    let limiter = build(per_second(10).store(Arc::new(Terse)));
+    let limiter = build(per_second(10).store(Arc::new(Terse::default())));
     let error = limiter.acquire("a").await.expect_err("no answer");
     assert!(error.is_store());
 }
 
-#[derive(Debug)]
-struct Broken;
+#[derive(Debug, Default)]
+struct Broken(MemoryStore);
 
 impl Store for Broken {
+    pass_on!(0: release, peek, heed, reset);
+
     fn reserve(&self, _: &Reserve<'_>) -> Reply<Reserved> {
         panic!("as stores of one's own may, while they are written")
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.reserve(reserve)
-    }
-
-    fn reset(&self, _: &Key, _: &Policy) -> Reply<()> {
-        Reply::ready(Ok(()))
-    }
-
-    fn heed(&self, _: &Key, _: &Policy, _: Word) -> Reply<Notice> {
-        Reply::ready(Ok(Notice::default()))
-    }
-
-    fn release(&self, _: &Release<'_>) -> Reply<()> {
-        Reply::ready(Ok(()))
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_panics_is_an_error_and_no_hang() {
-    let limiter = build(per_second(10).store(Broken));
+    let limiter = build(per_second(10).store(Broken::default()));
     let error = timeout(SECOND, limiter.acquire("a")).await;
     assert!(error.expect("an answer").expect_err("no permit").is_store());
 }

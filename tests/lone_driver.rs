@@ -1,22 +1,23 @@
 //! What happens to a line while its only waiter drives it, or when who drove it is gone: whoever is concerned
 //! is served, though the others look no more.
 
+#[path = "support/pass_on.rs"]
+mod pass_on;
+
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::poll;
+use pass_on::pass_on;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
-use tower_throttle::key::Key;
-use tower_throttle::store::{
-    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
-};
-use tower_throttle::{Acquire, Limiter, Policy, Quota};
+use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::{Acquire, Limiter, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -34,6 +35,8 @@ struct Busy {
 }
 
 impl Store for Busy {
+    pass_on!(store: peek, heed, reset, listen, is_listening);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         do_if_told(&self.first);
         let (busy, answer) = (self.clone(), self.store.reserve(reserve));
@@ -49,26 +52,6 @@ impl Store for Busy {
             yield_now().await;
             answer.await
         })
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.store.peek(reserve)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.store.reset(key, policy)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.store.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.store.is_listening()
     }
 }
 

@@ -1,20 +1,21 @@
 //! Who waits alone drives its line itself, and those with long to wait gather before they ask.
 
+#[path = "support/pass_on.rs"]
+mod pass_on;
+
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, poll};
+use pass_on::pass_on;
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep, timeout};
-use tower_throttle::key::Key;
-use tower_throttle::store::{
-    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, Word,
-};
-use tower_throttle::{Acquire, Limiter, Policy, Quota};
+use tower_throttle::store::{MemoryStore, Release, Reply, Reserve, Reserved, Store};
+use tower_throttle::{Acquire, Limiter, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
@@ -70,6 +71,8 @@ impl Fake {
 }
 
 impl Store for Fake {
+    pass_on!(store: peek, heed, reset, listen, is_listening);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         self.reserves.fetch_add(1, Ordering::SeqCst);
         if !self.panics_late {
@@ -99,26 +102,6 @@ impl Store for Fake {
             fake.released.fetch_add(slots, Ordering::SeqCst);
             answer.await
         })
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.store.peek(reserve)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.store.reset(key, policy)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.store.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.store.is_listening()
     }
 }
 

@@ -7,12 +7,9 @@ use std::time::Duration;
 
 use redis::aio::ConnectionManager;
 use support::faulty::{Fault, Faulty};
+use support::pass_on::pass_on;
 use support::redis_server::RedisServer;
-use tower_throttle::Policy;
-use tower_throttle::key::Key;
-use tower_throttle::store::{
-    MemoryStore, Notice, RedisStore, Release, Reply, Reserve, Reserved, Store, Word,
-};
+use tower_throttle::store::{MemoryStore, RedisStore, Store};
 use tower_throttle::test_util::store_contract;
 
 /// What a machine may need that does many other things; no test waits so long.
@@ -126,25 +123,7 @@ fn a_store_that_makes_all_listeners_look_keeps_the_contract() {
 struct Plain(MemoryStore);
 
 impl Store for Plain {
-    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.0.reserve(reserve)
-    }
-
-    fn release(&self, release: &Release<'_>) -> Reply<()> {
-        self.0.release(release)
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.0.peek(reserve)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.0.heed(key, policy, word)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.0.reset(key, policy)
-    }
+    pass_on!(0: reserve, release, peek, heed, reset);
 }
 
 #[tokio::test(start_paused = true)]

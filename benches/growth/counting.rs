@@ -1,13 +1,11 @@
 //! A store that tells how many slots it has handed out: [`Counting`].
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tokio::sync::watch;
-use tower_throttle::Policy;
-use tower_throttle::key::Key;
-use tower_throttle::store::{
-    Listen, Notice, Outcome, RedisStore, Release, Reply, Reserve, Reserved, Store, Word,
-};
+use tower_throttle::store::{Outcome, RedisStore, Reply, Reserve, Reserved, Store};
+
+use crate::pass_on::pass_on;
 
 /// Redis, and a count of the slots.
 #[derive(Debug, Clone)]
@@ -36,6 +34,8 @@ impl Counting {
 }
 
 impl Store for Counting {
+    pass_on!(redis: release, peek, heed, reset, listen, is_listening, told_until, check, part);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let (reply, granted) = (self.redis.reserve(reserve), self.granted.clone());
         Reply::pending(async move {
@@ -45,29 +45,5 @@ impl Store for Counting {
             granted.send_modify(|granted| *granted += slots.count() as u32);
             Ok(reserved)
         })
-    }
-
-    fn release(&self, release: &Release<'_>) -> Reply<()> {
-        self.redis.release(release)
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.redis.peek(reserve)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.redis.reset(key, policy)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.redis.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.redis.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.redis.is_listening()
     }
 }

@@ -38,6 +38,8 @@ mod data_uris;
 mod hot;
 mod keys;
 mod limits;
+#[path = "../../tests/support/pass_on.rs"]
+mod pass_on;
 mod plot;
 mod processes;
 mod replica;

@@ -1,13 +1,12 @@
 //! [`Counted`]: a store that counts what is asked of it, and what became of that.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
-use tower_throttle::store::{
-    Listen, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Word,
-};
+use tower_throttle::store::{Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Word};
 
+use crate::support::pass_on::pass_on;
 use crate::support::tally::{Count, Tally};
 
 /// Counts, and leaves everything to the store within. It has to pass on all there is to a store, also
@@ -29,6 +28,8 @@ impl<S: Store> Counted<S> {
 }
 
 impl<S: Store> Store for Counted<S> {
+    pass_on!(store: listen, is_listening, told_until, part, is_local);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         self.called();
         let asked = reserve.asks.iter().map(|ask| u64::from(ask.count)).sum();
@@ -65,21 +66,5 @@ impl<S: Store> Store for Counted<S> {
     fn check(&self, key: &Key) -> Reply<()> {
         self.called();
         self.store.check(key)
-    }
-
-    fn part(&self, key: &Key) -> u64 {
-        self.store.part(key)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.store.is_listening()
-    }
-
-    fn is_local(&self) -> bool {
-        self.store.is_local()
     }
 }

@@ -1,16 +1,17 @@
 //! A store of many parts, each of which may be out, and whose keys move from one to another.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_throttle::key::Key;
-use tower_throttle::store::{Listen, Notice, Release, Reply, Reserve, Reserved, Store, Word};
-use tower_throttle::{Limiter, Outage, Policy, Quota};
+use tower_throttle::store::{Reply, Reserve, Reserved, Store};
+use tower_throttle::{Limiter, Outage, Quota};
 
 use super::assert_out;
+use super::support::pass_on::pass_on;
 use super::support::switched::{Mode, Switched};
 
 /// The servers of the store, between which its keys are divided by a number that each has for a name; the first
@@ -50,33 +51,15 @@ impl Parted {
 }
 
 impl Store for Parted {
+    pass_on!(store: release, peek, heed, reset, listen, check);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let (part, reply) = (self.part(reserve.key), self.store.reserve(reserve));
         Reply::pending(async move { reply.await.map_err(|error| error.of_part(part)) })
     }
 
-    fn release(&self, release: &Release<'_>) -> Reply<()> {
-        self.store.release(release)
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.store.peek(reserve)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.store.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
-    }
-
     fn is_listening(&self) -> bool {
         true
-    }
-
-    fn check(&self, key: &Key) -> Reply<()> {
-        self.store.check(key)
     }
 
     fn part(&self, key: &Key) -> u64 {
@@ -84,10 +67,6 @@ impl Store for Parted {
         let number: u64 = key.as_str().parse().unwrap_or(0);
         let moved = self.inner.moved.load(Ordering::Relaxed);
         1 + (number + moved) % self.inner.parts.load(Ordering::Relaxed)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.store.reset(key, policy)
     }
 }
 

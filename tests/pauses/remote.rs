@@ -1,17 +1,18 @@
 //! With stores that are slow, forget a call, do not tell, or set their clock, in paused time.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::key::Key;
 use tower_throttle::store::{
-    Listen, MemoryStore, Notice, Outcome, Release, Reply, Reserve, Reserved, Slot, Store,
-    StoreError, Word,
+    Listen, MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Word,
 };
 use tower_throttle::{Limiter, Policy, Quota};
 
+use crate::support::pass_on::pass_on;
+use crate::support::slots::{answer_ahead, slot_ahead};
 use crate::{MS, SECOND, build, departures, line, per_second};
 
 /// Not in the process, as far as a limiter can tell.
@@ -24,55 +25,34 @@ struct Remote {
     /// How many words are lost.
     loses: Arc<AtomicUsize>,
     /// By how many microseconds its clock was set back.
-    back: Arc<AtomicU64>,
+    back: Arc<AtomicI64>,
     reserved: Arc<AtomicUsize>,
 }
 
 impl Remote {
-    fn back(&self) -> u64 {
+    fn back(&self) -> i64 {
         self.back.load(Ordering::SeqCst)
     }
 }
 
 impl Store for Remote {
+    pass_on!(store: peek, reset);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         self.reserved.fetch_add(1, Ordering::SeqCst);
         let (reply, back) = (self.store.reserve(reserve), self.back());
         Reply::pending(async move {
             sleep(MS).await;
-            let answer = reply.await?;
-            let outcomes = answer.outcomes().iter().cloned().map(|it| match it {
-                Outcome::Granted(slot) => Outcome::Granted(Slot {
-                    at: slot.at - back,
-                    record: slot.record - back,
-                    ..slot
-                }),
-                refused => refused,
-            });
-            let now = answer.now() - back;
-            Ok(Reserved::new(
-                now,
-                outcomes,
-                answer.remaining(),
-                answer.reset(),
-            ))
+            Ok(answer_ahead(&reply.await?, -back))
         })
     }
 
     fn release(&self, release: &Release<'_>) -> Reply<()> {
         let back = self.back();
-        let slots = release.slots.iter().cloned().map(|slot| Slot {
-            at: slot.at + back,
-            record: slot.record + back,
-            ..slot
-        });
+        let slots = release.slots.iter().map(|slot| slot_ahead(slot, back));
         let slots: Vec<_> = slots.collect();
         self.store
             .release(&Release::new(release.key, release.policy, &slots))
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.store.peek(reserve)
     }
 
     fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
@@ -88,10 +68,6 @@ impl Store for Remote {
             sleep(within).await;
             reply.await
         })
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.store.reset(key, policy)
     }
 
     fn listen(&self, listener: Weak<dyn Listen>) {

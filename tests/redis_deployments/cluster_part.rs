@@ -1,65 +1,19 @@
 //! One server of a cluster that is out, with many keys for which somebody waits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower_throttle::key::Key;
-use tower_throttle::store::{
-    Listen, Notice, RedisStore, Release, Reply, Reserve, Reserved, Store, Word,
-};
-use tower_throttle::{Limiter, Policy, Quota};
+use tower_throttle::store::{RedisStore, Store as _};
+use tower_throttle::test_util::{Operation, RecordingStore};
+use tower_throttle::{Limiter, Quota};
 
 use crate::promises::PATIENCE;
 use crate::support::cluster::Cluster;
 use crate::support::errors::bounded;
 use crate::support::redis_server::RedisServer;
-
-/// Counts the signs of life that are asked for.
-#[derive(Debug, Clone)]
-struct Counting(RedisStore, Arc<AtomicU64>);
-
-impl Store for Counting {
-    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.0.reserve(reserve)
-    }
-
-    fn release(&self, release: &Release<'_>) -> Reply<()> {
-        self.0.release(release)
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.0.peek(reserve)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.0.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.0.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.0.is_listening()
-    }
-
-    fn check(&self, key: &Key) -> Reply<()> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.check(key)
-    }
-
-    fn part(&self, key: &Key) -> u64 {
-        self.0.part(key)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.0.reset(key, policy)
-    }
-}
 
 /// The replica of this server.
 fn replica_of(cluster: &Cluster, primary: usize) -> usize {
@@ -77,7 +31,7 @@ async fn one_task_asks_a_server_that_is_out_however_many_keys_it_holds() {
     let cluster = Cluster::start();
     let store = bounded(RedisStore::connect_cluster(cluster.urls())).await;
     let store = store.expect("a connection").timeout(Duration::from_secs(1));
-    let store = Counting(store, Arc::default());
+    let store = RecordingStore::new(store);
     let limiter = Limiter::builder().quota(Quota::per_second(1));
     let limiter = limiter.max_wait(3 * PATIENCE).store(store.clone()).build();
     let limiter = limiter.expect("a valid policy");
@@ -97,7 +51,8 @@ async fn one_task_asks_a_server_that_is_out_however_many_keys_it_holds() {
         waiting.spawn(limiter.acquire(key));
     }
     sleep(Duration::from_secs(6)).await;
-    let checks = store.1.load(Ordering::Relaxed);
+    let operations = store.calls().into_iter().map(|call| call.operation());
+    let checks = operations.filter(|it| *it == Operation::Check).count();
     assert!((1..=30).contains(&checks), "{checks} signs of life");
     assert_eq!(limiter.health().parts_out(), 1);
     bounded(limiter.acquire(&*other)).await.expect("a permit");

@@ -1,17 +1,17 @@
 //! Which quotas an answer came from.
 
-use std::sync::Weak;
-
 use futures_util::FutureExt as _;
-use tower_throttle::Policy;
-use tower_throttle::key::Key;
-use tower_throttle::store::{Listen, Notice, Release, Reply, Reserve, Reserved, Store, Word};
+use tower_throttle::store::{Reply, Reserve, Reserved, Store};
+
+use crate::support::pass_on::pass_on;
 
 /// Says by `Permit::reset` which quota granted a permit: its window.
 #[derive(Debug)]
 pub(crate) struct Labelled<S>(pub(crate) S);
 
 impl<S: Store> Store for Labelled<S> {
+    pass_on!(0: release, peek, heed, reset, listen, is_listening, told_until, check, part, is_local);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let label = reserve.policy.quotas()[0].window();
         let reply = self.0.reserve(reserve);
@@ -25,33 +25,5 @@ impl<S: Store> Store for Labelled<S> {
         } else {
             Reply::pending(answer)
         }
-    }
-
-    fn release(&self, release: &Release<'_>) -> Reply<()> {
-        self.0.release(release)
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.0.peek(reserve)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.0.reset(key, policy)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.0.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.0.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.0.is_listening()
-    }
-
-    fn is_local(&self) -> bool {
-        self.0.is_local()
     }
 }

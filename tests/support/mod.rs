@@ -6,6 +6,7 @@
 //! | [`command_stats`] | how many calls a server has counted, script calls above all |
 //! | [`errors`] | what errors and panics say, all the way down, and that they come in time |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
+//! | [`pass_on`] | the methods of a store that leave everything to another inside |
 //! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and lead elsewhere |
 //! | [`child`] | a test that runs in several operating system processes |
 //! | [`cluster`] | three primaries with a replica each |
@@ -13,7 +14,7 @@
 //! | [`tls`] | a certificate, and a server that has it |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`rights`] | all that a store ever does, for users whose rights are limited |
-//! | [`slots`] | slots straight from a store |
+//! | [`slots`] | slots straight from a store, and what they were by another clock |
 //! | [`faulty`] | a store with one fault, to see whether it is found |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
 //! | [`switched`] | a store that can be switched off |
@@ -25,6 +26,8 @@
 
 #![allow(
     dead_code,
+    unused_imports,
+    unused_macros,
     reason = "each test crate compiles all of this and uses a part"
 )]
 
@@ -36,6 +39,7 @@ pub(crate) mod errors;
 pub(crate) mod faulty;
 pub(crate) mod keyspace;
 pub(crate) mod monitor;
+pub(crate) mod pass_on;
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
 pub(crate) mod rights;

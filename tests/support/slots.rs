@@ -1,8 +1,8 @@
-//! Slots straight from a store.
+//! Slots straight from a store, and what they were by another clock.
 
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
-use tower_throttle::store::{Ask, Outcome, Reserve, Slot, Store};
+use tower_throttle::store::{Ask, Outcome, Reserve, Reserved, Slot, Store};
 
 /// The slots of so many requests, however far ahead.
 pub(crate) async fn slots(store: &impl Store, key: &Key, policy: &Policy, count: u32) -> Vec<Slot> {
@@ -19,4 +19,23 @@ pub(crate) async fn slots(store: &impl Store, key: &Key, policy: &Policy, count:
         Outcome::Refused { wait } => panic!("refused for a wait of {wait} us"),
     };
     answer.outcomes().iter().map(slot).collect()
+}
+
+/// The same slot by a clock that is so many microseconds ahead.
+pub(crate) fn slot_ahead(slot: &Slot, by: i64) -> Slot {
+    Slot {
+        at: slot.at.saturating_add_signed(by),
+        record: slot.record.saturating_add_signed(by),
+        ..slot.clone()
+    }
+}
+
+/// The same answer by such a clock.
+pub(crate) fn answer_ahead(answer: &Reserved, by: i64) -> Reserved {
+    let outcomes = answer.outcomes().iter().map(|outcome| match outcome {
+        Outcome::Granted(slot) => Outcome::Granted(slot_ahead(slot, by)),
+        refused => refused.clone(),
+    });
+    let now = answer.now().saturating_add_signed(by);
+    Reserved::new(now, outcomes, answer.remaining(), answer.reset())
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 use tokio::time::sleep;
-use tower_throttle::store::StoreError;
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Limiter, LimiterBuilder, Outage, Quota};
 use tracing::{Instrument as _, Level, Span};
 
@@ -154,7 +155,9 @@ async fn every_refusal_has_a_name() {
             assert_eq!(outcome(), "stand_in");
         }
     }
-    let limiter = one().store(Strange).build().unwrap();
+    let store = FailingStore::new(MemoryStore::new());
+    store.fail_with(Fault::Refusal);
+    let limiter = one().store(store).build().unwrap();
     assert!(limiter.acquire("a").await.unwrap_err().is_store());
     assert_eq!(outcome(), "store_error");
 }
@@ -167,42 +170,4 @@ async fn where_debug_is_not_wanted_there_is_none() {
         limiter.acquire("a").await.unwrap();
     }
     assert!(seen.spans().is_empty());
-}
-
-/// Answers what nobody has asked.
-#[derive(Debug)]
-struct Strange;
-
-mod strange {
-    use tower_throttle::Policy;
-    use tower_throttle::key::Key;
-    use tower_throttle::store::{Notice, Release, Reply, Reserve, Reserved, Store, Word};
-
-    use super::{StoreError, Strange};
-
-    fn refused<T>() -> Reply<T> {
-        Reply::ready(Err(StoreError::new("it will not").no_outage()))
-    }
-
-    impl Store for Strange {
-        fn reserve(&self, _: &Reserve<'_>) -> Reply<Reserved> {
-            refused()
-        }
-
-        fn release(&self, _: &Release<'_>) -> Reply<()> {
-            refused()
-        }
-
-        fn peek(&self, _: &Reserve<'_>) -> Reply<Reserved> {
-            refused()
-        }
-
-        fn heed(&self, _: &Key, _: &Policy, _: Word) -> Reply<Notice> {
-            refused()
-        }
-
-        fn reset(&self, _: &Key, _: &Policy) -> Reply<()> {
-            refused()
-        }
-    }
 }

@@ -2,16 +2,18 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
 use tower_throttle::store::{
-    Listen, MemoryStore, Notice, Outcome, Release, Reply, Reserve, Reserved, Store, StoreError,
-    Word,
+    MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Word,
 };
+
+use super::support::pass_on::pass_on;
+use super::support::slots::answer_ahead;
 
 /// How long each answer takes.
 const LATENCY: Duration = Duration::from_millis(1);
@@ -60,6 +62,8 @@ fn part(key: &str) -> u64 {
 }
 
 impl Store for Parted {
+    pass_on!(store: listen);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         self.reply(reserve.key, |store| store.reserve(reserve))
     }
@@ -74,10 +78,6 @@ impl Store for Parted {
 
     fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
         self.reply(key, |store| store.heed(key, policy, word))
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
     }
 
     fn is_listening(&self) -> bool {
@@ -121,32 +121,14 @@ impl Shifted {
         let ahead = self.ahead.load(Ordering::Relaxed);
         Reply::pending(async move {
             sleep(LATENCY).await;
-            let reserved = answer.await?;
-            let shows = |at: u64| at.saturating_add_signed(ahead);
-            let outcomes = reserved
-                .outcomes()
-                .iter()
-                .cloned()
-                .map(|outcome| match outcome {
-                    Outcome::Granted(mut slot) => {
-                        (slot.at, slot.record) = (shows(slot.at), shows(slot.record));
-                        Outcome::Granted(slot)
-                    }
-                    refused => refused,
-                });
-            let outcomes: Vec<_> = outcomes.collect();
-            let (remaining, reset) = (reserved.remaining(), reserved.reset());
-            Ok(Reserved::new(
-                shows(reserved.now()),
-                outcomes,
-                remaining,
-                reset,
-            ))
+            Ok(answer_ahead(&answer.await?, ahead))
         })
     }
 }
 
 impl Store for Shifted {
+    pass_on!(store: heed, reset);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         self.answer(self.store.reserve(reserve))
     }
@@ -158,13 +140,5 @@ impl Store for Shifted {
 
     fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         self.answer(self.store.peek(reserve))
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.store.heed(key, policy, word)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.store.reset(key, policy)
     }
 }

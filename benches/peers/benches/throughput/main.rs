@@ -33,6 +33,8 @@
 
 mod contestant;
 mod guarded;
+#[path = "../../../../tests/support/pass_on.rs"]
+mod pass_on;
 mod unguarded;
 
 use std::time::Duration;

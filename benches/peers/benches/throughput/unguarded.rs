@@ -1,16 +1,15 @@
 //! A store whose slots are used at once: [`Unguarded`].
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tower_throttle::Policy;
-use tower_throttle::key::Key;
 use tower_throttle::store::{
-    Listen, Notice, Outcome, Receipt, RedisStore, Release, Reply, Reserve, Reserved, Slot, Store,
-    StoreError, Word,
+    Outcome, Receipt, RedisStore, Release, Reply, Reserve, Reserved, Slot, Store, StoreError,
 };
 use tower_throttle::test_util::history::History;
+
+use crate::pass_on::pass_on;
 
 /// The least that a departure may be recorded after its slot.
 pub(crate) const LEAST: Duration = Duration::from_micros(1);
@@ -43,6 +42,8 @@ impl Unguarded {
 }
 
 impl Store for Unguarded {
+    pass_on!(store: peek, heed, reset, listen, is_listening, told_until, check, part);
+
     fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
         let mut bare = *reserve;
         (bare.guard, bare.least_guard) = (LEAST, LEAST);
@@ -59,26 +60,6 @@ impl Store for Unguarded {
     /// Nothing is given back: the slot that the limiter knows is not the one that was reserved.
     fn release(&self, _: &Release<'_>) -> Reply<()> {
         Reply::ready(Ok(()))
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.store.peek(reserve)
-    }
-
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.store.reset(key, policy)
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.store.heed(key, policy, word)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listen>) {
-        self.store.listen(listener);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.store.is_listening()
     }
 }
 
