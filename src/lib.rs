@@ -103,6 +103,7 @@ mod headers;
 pub mod key;
 mod limiter;
 mod line;
+mod listed;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/migrating.md")]
 pub mod migrating {}

@@ -16,6 +16,12 @@ mod calls;
 mod error;
 mod listen;
 mod memory;
+#[cfg(any(feature = "metrics", feature = "test-util"))]
+#[cfg_attr(
+    not(feature = "test-util"),
+    expect(unreachable_pub, reason = "it is public by that feature alone")
+)]
+pub(crate) mod operation;
 #[cfg(feature = "redis")]
 mod redis;
 

@@ -10,26 +10,20 @@ use tokio::time::Instant;
 
 use super::table::{CALLS, LATENCY, RELEASED, REQUESTS_PER_CALL};
 use crate::key::Key;
+use crate::listed::listed;
 use crate::policy::Policy;
+use crate::store::operation::Operation;
 use crate::store::{Listen, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Word};
 
-#[derive(Debug, Clone, Copy)]
-enum Operation {
-    Reserve,
-    Release,
-    Peek,
-    Heed,
-    Check,
-    Reset,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Answer {
-    Ok,
-    Out,
-    Error,
-    /// Nobody waited for it any more.
-    Dropped,
+listed! {
+    #[derive(Debug, Clone, Copy)]
+    enum Answer {
+        Ok,
+        Out,
+        Error,
+        /// Nobody waited for it any more.
+        Dropped,
+    }
 }
 
 /// What is counted of the calls under one policy.
@@ -59,24 +53,15 @@ struct Call {
     begun: Instant,
 }
 
-impl Operation {
-    const ALL: [(Self, &str); 6] = [
-        (Self::Reserve, "reserve"),
-        (Self::Release, "release"),
-        (Self::Peek, "peek"),
-        (Self::Heed, "heed"),
-        (Self::Check, "check"),
-        (Self::Reset, "reset"),
-    ];
-}
-
 impl Answer {
-    const ALL: [(Self, &str); 4] = [
-        (Self::Ok, "ok"),
-        (Self::Out, "out"),
-        (Self::Error, "error"),
-        (Self::Dropped, "dropped"),
-    ];
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Out => "out",
+            Self::Error => "error",
+            Self::Dropped => "dropped",
+        }
+    }
 }
 
 impl Calls {
@@ -84,14 +69,14 @@ impl Calls {
         let text = SharedString::const_str;
         let of_policy = std::slice::from_ref(policy);
         Self {
-            answers: Operation::ALL.map(|(_, operation)| {
-                Answer::ALL.map(|(_, answer)| {
-                    let values = [policy.clone(), text(operation), text(answer)];
+            answers: Operation::ALL.map(|operation| {
+                Answer::ALL.map(|answer| {
+                    let values = [policy.clone(), text(operation.name()), text(answer.name())];
                     CALLS.counter(recorder, &values)
                 })
             }),
-            latency: Operation::ALL.map(|(_, operation)| {
-                LATENCY.histogram(recorder, &[policy.clone(), text(operation)])
+            latency: Operation::ALL.map(|operation| {
+                LATENCY.histogram(recorder, &[policy.clone(), text(operation.name())])
             }),
             requests_per_call: REQUESTS_PER_CALL.histogram(recorder, of_policy),
             released: RELEASED.counter(recorder, of_policy),
@@ -140,8 +125,8 @@ impl Drop for Watch {
 
 impl Call {
     fn end(self, answer: Answer) {
-        let operation = self.operation as usize;
-        self.calls.answers[operation][answer as usize].increment(1);
+        let operation = self.operation.place();
+        self.calls.answers[operation][answer.place()].increment(1);
         self.calls.latency[operation].record(self.begun.elapsed());
     }
 }

@@ -76,7 +76,7 @@ impl Meters {
         });
         Self {
             stands_in: false,
-            granted: handles.outcomes[Outcome::Granted as usize].clone(),
+            granted: handles.outcomes[Outcome::Granted.place()].clone(),
             all: Arc::new(handles),
         }
     }
@@ -113,7 +113,7 @@ impl Meters {
             self.all.spent.increment(cost.into());
             self.all.wait.record(waited);
         } else {
-            self.all.outcomes[outcome as usize].increment(1);
+            self.all.outcomes[outcome.place()].increment(1);
         }
     }
 

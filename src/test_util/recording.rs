@@ -15,7 +15,8 @@ use crate::store::{
 
 mod call;
 
-pub use self::call::{Call, Operation};
+pub use self::call::Call;
+pub use crate::store::operation::Operation;
 
 /// A store that remembers each call, and what was answered.
 ///

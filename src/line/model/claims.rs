@@ -6,40 +6,34 @@ use super::messages::{Answer, Call};
 use super::process::{Process, Request};
 use super::setup::Setup;
 use super::world::{Handed, Owner, World};
+use crate::listed::listed;
 use crate::store::{Outcome, Slot};
 
-/// A part of the promise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Claim {
-    /// In any half-open interval of the window's length, no more depart than the limit.
-    NeverMore,
-    /// Whoever waits departs, and in bounded time; nobody fails, whatever is lost. An outage is shorter here than
-    /// anybody's patience.
-    NeverDropped,
-    /// Slots are handed out in the order of the calls, but for those that were given back; and in a
-    /// process who comes first departs first, unless it is late.
-    InOrder,
-    /// A request is asked for once, and once more for each time that somebody was late or told to pause, or a call
-    /// was lost that asked for slots. A driver that has looked does so again only when something has happened.
-    OneRoundTrip,
-    /// What the store has charged is somebody's, or was lost with a process or a call, or not given back in an
-    /// outage; in the end nothing is left. What a process gives back it can have again.
-    NothingLeaks,
-    /// Nothing departs in a pause that its process has heard of, but what was about to. The store hands out
-    /// no slot in one.
-    PausesHold,
+listed! {
+    /// A part of the promise.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(super) enum Claim {
+        /// In any half-open interval of the window's length, no more depart than the limit.
+        NeverMore,
+        /// Whoever waits departs, and in bounded time; nobody fails, whatever is lost. An outage is shorter here than
+        /// anybody's patience.
+        NeverDropped,
+        /// Slots are handed out in the order of the calls, but for those that were given back; and in a
+        /// process who comes first departs first, unless it is late.
+        InOrder,
+        /// A request is asked for once, and once more for each time that somebody was late or told to pause, or a call
+        /// was lost that asked for slots. A driver that has looked does so again only when something has happened.
+        OneRoundTrip,
+        /// What the store has charged is somebody's, or was lost with a process or a call, or not given back in an
+        /// outage; in the end nothing is left. What a process gives back it can have again.
+        NothingLeaks,
+        /// Nothing departs in a pause that its process has heard of, but what was about to. The store hands out
+        /// no slot in one.
+        PausesHold,
+    }
 }
 
 impl Claim {
-    pub(super) const ALL: [Self; 6] = [
-        Self::NeverMore,
-        Self::NeverDropped,
-        Self::InOrder,
-        Self::OneRoundTrip,
-        Self::NothingLeaks,
-        Self::PausesHold,
-    ];
-
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::NeverMore => "never more",

@@ -3,25 +3,8 @@
 use tokio::time::Instant;
 
 use crate::key::Key;
+use crate::store::operation::Operation;
 use crate::store::{Ask, Notice, Outcome, Release, Reserve, Reserved, Slot, StoreError, Word};
-
-/// What a store was asked for, named as the methods of [`Store`](crate::store::Store).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Slots for requests.
-    Reserve,
-    /// To take slots back.
-    Release,
-    /// How a key stands.
-    Peek,
-    /// To heed what is said of a key, or whether anything was.
-    Heed,
-    /// To forget a key.
-    Reset,
-    /// For a sign of life.
-    Check,
-}
 
 /// One call that a [`RecordingStore`](super::RecordingStore) has seen.
 #[derive(Debug, Clone)]
