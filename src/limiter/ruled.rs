@@ -52,7 +52,8 @@ impl Limiter {
     /// Changes the rules, at once for all clones of this limiter and all that was made with it.
     ///
     /// Requests that are made from then on fall under the new rules, all of them. Those who wait keep their places,
-    /// their slots, their bounds and the quotas that they came under, also where their rule is removed.
+    /// their slots, their bounds and the quotas that they came under, also where their rule is removed. Who waits where
+    /// something [stands in](crate::Outage) for the store goes on there until it is back, whatever is set for outages by then.
     ///
     /// Rules are the same by their names. One whose policy is as it was goes on as if nothing had happened. One with
     /// other quotas does as [`set_quotas`](Self::set_quotas) has it: those have a state of their own. Where

@@ -2,6 +2,7 @@
 //! what the adapters and a reload make of them.
 
 mod clients;
+mod cost;
 mod files;
 mod inbound;
 mod many;

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use futures_util::poll;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::{Limiter, Outage};
+use tower_throttle::rules::Rule;
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::{FailingStore, ManualClock};
+use tower_throttle::{Limiter, Outage, Quota, Recovery};
 
 use crate::reload::on;
 use crate::support::redis_server::RedisServer;
@@ -77,6 +80,89 @@ async fn what_becomes_of_requests_while_the_store_is_out_may_be_reloaded_meanwhi
         .await
         .expect("both go home");
     assert!(waiting.expect("a permit").is_counted() && local.expect("a permit").is_counted());
+}
+
+/// By the share of this process, though new requests have none; and from there back to the store.
+#[tokio::test(start_paused = true)]
+async fn who_waits_where_something_stands_in_does_so_whatever_outage_is_reloaded() {
+    let store = Switched::default();
+    let rule = || Rule::named("all").quota(Quota::new(4, SECOND * 2));
+    let table = |outage| rules([rule().max_wait(PATIENCE).outage(outage)]);
+    let half = Outage::Local { share: 0.5 };
+    let builder = Limiter::builder().store(store.clone()).rules(table(half));
+    let limiter = builder.build().expect("a limiter");
+    store.switch(Mode::Refuses);
+    let start = Instant::now();
+    let wait = || {
+        let acquire = limiter.acquire("a");
+        tokio::spawn(async move {
+            acquire.await.expect("a permit");
+            start.elapsed()
+        })
+    };
+    let by_share: Vec<_> = (0..5).map(|_| wait()).collect();
+    sleep(SECOND).await;
+    limiter.reload(table(Outage::Deny)).expect("rules");
+    let new = wait();
+    sleep(SECOND * 2).await;
+    let has_departed: Vec<_> = by_share.iter().map(|it| it.is_finished()).collect();
+    assert_eq!(has_departed, [true, true, true, true, false]);
+    assert!(!new.is_finished(), "it waits for the store");
+    store.switch(Mode::Works);
+    let last = timeout(PATIENCE, join_all(by_share))
+        .await
+        .expect("all depart");
+    let last = last
+        .into_iter()
+        .next_back()
+        .expect("a fifth")
+        .expect("no panic");
+    let new = timeout(PATIENCE, new).await.expect("it departs");
+    assert!(last >= SECOND * 3, "by the store: {last:?}");
+    assert!(last <= new.expect("no panic"), "in order of arrival");
+}
+
+/// The answer that shows it is one request's: those that come after it agree with the clock as it is by then.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_one_rule_finds_to_be_set_rests_the_keys_of_all() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    for by in [-2, 2] {
+        let clock = ManualClock::running();
+        let store = FailingStore::new(MemoryStore::with_clock(clock.clone()));
+        let strict = |name| {
+            per_hour(name, 1)
+                .recovery(Recovery::Strict)
+                .max_wait(SECOND)
+        };
+        let table = || rules([strict("one").path("/a"), strict("other")]);
+        let limiters = [(); 2].map(|()| {
+            let builder = Limiter::builder().store(store.clone()).rules(table());
+            builder.build().expect("a limiter")
+        });
+        let rule = |place: usize, name| limiters[place].rule(name).expect("a rule");
+        let is_granted = async |place, name, key: &str| {
+            let decision = rule(place, name).try_acquire(key).await;
+            decision.expect("a decision").is_granted()
+        };
+        assert!(is_granted(0, "other", "a").await);
+        assert!(is_granted(0, "one", "a").await);
+        let start = Instant::now();
+        match by {
+            ..0 => clock.set_back(HOUR * 2),
+            _ => clock.advance(HOUR * 2),
+        }
+        // Whatever becomes of this one, it reads the clock.
+        is_granted(0, "one", "b").await;
+        sleep(SECOND).await;
+        // Who knows of no other clock is told by the store.
+        assert!(!is_granted(1, "other", "a").await);
+        assert!(!is_granted(0, "other", "a").await);
+        while !is_granted(1, "other", "a").await {
+            sleep(SECOND * 10).await;
+        }
+        let rested = start.elapsed();
+        assert!((HOUR..HOUR + SECOND * 60).contains(&rested), "{rested:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
