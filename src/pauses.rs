@@ -130,6 +130,13 @@ impl Pauses {
         }
     }
 
+    /// When the last of all pauses is over, if there are any.
+    pub(crate) fn over(&self) -> Option<Instant> {
+        let known = self.known.lock();
+        let all = known.values().flatten().filter(|pause| pause.until > 0);
+        all.map(|pause| pause.over).max()
+    }
+
     /// All pauses of a key are over, also those of quotas that nobody uses any more.
     pub(crate) fn resume(&self, key: &Key) {
         let over = Instant::now() + SETTLING;

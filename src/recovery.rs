@@ -294,3 +294,25 @@ pub(crate) fn memory(policy: &Policy) -> u64 {
 pub(crate) fn tolerance(policy: &Policy) -> Duration {
     policy.guard() + policy.buffer()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+    use crate::policy::PolicyParts;
+
+    #[test]
+    fn whatever_the_longest_wait_a_key_rests_no_longer_than_all_take_to_hear() {
+        for max_wait in [None, Some(Duration::MAX), Some(LONGEST_HEARING)] {
+            let policy = PolicyParts {
+                quotas: [Quota::per_second(1)].into_iter().collect(),
+                max_wait,
+                ..PolicyParts::default()
+            };
+            let policy = policy.build().unwrap();
+            let late = 2 * (policy.guard() + policy.buffer());
+            let window = Duration::from_micros(memory(&policy));
+            assert_eq!(rest(&policy), window + LONGEST_HEARING + late);
+        }
+    }
+}

@@ -222,13 +222,19 @@ impl Wait {
                 self.limited(&epoch, refused.limited, waited, passage)
             }
             // Elsewhere, in its order of arrival.
-            Err(Refusal::Store(error)) => match epoch.stand_in_for(self.cost) {
-                Some(stand_in) if error.is_outage() => {
-                    self.home = Some(epoch);
-                    self.join(&stand_in, Some(arrival), passage)
+            Err(Refusal::Leave(_)) if epoch.stand_in.is_none() && patience.waits() => {
+                // Nothing stands in any more.
+                self.join(&epoch, Some(arrival), passage)
+            }
+            Err(Refusal::Store(error) | Refusal::Leave(error)) => {
+                match epoch.stand_in_for(self.cost) {
+                    Some(stand_in) if error.is_outage() => {
+                        self.home = Some(epoch);
+                        self.join(&stand_in, Some(arrival), passage)
+                    }
+                    _ => self.failed(&epoch, error, waited, passage),
                 }
-                _ => self.failed(&epoch, error, waited, passage),
-            },
+            }
             Err(Refusal::Evicted) => {
                 let home = self.home.take().unwrap_or(epoch);
                 self.went_back = Some(home.circuit.signs_of_life());

@@ -1,7 +1,7 @@
 //! The epochs of one policy as it changes: [`Family`].
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
@@ -9,6 +9,7 @@ use super::shared::Shared;
 use super::{Epoch, Epochs};
 use crate::pauses::Pauses;
 use crate::policy::Plan;
+use crate::store::MemoryStore;
 
 /// The epochs of one policy as it changes, and what is said of its keys.
 pub(crate) struct Family {
@@ -16,6 +17,8 @@ pub(crate) struct Family {
     /// Of the rule, if it is one's.
     name: Option<Arc<str>>,
     pauses: Arc<Pauses>,
+    /// The epochs of what stands in for the store, if anything ever did.
+    stand_in: OnceLock<Arc<Self>>,
     known: Mutex<Known>,
 }
 
@@ -34,6 +37,7 @@ impl Family {
             shared: shared.clone(),
             name: name.clone(),
             pauses: Arc::default(),
+            stand_in: OnceLock::new(),
             known: Mutex::default(),
         });
         shared.add(name, &family);
@@ -52,6 +56,12 @@ impl Family {
         &self.pauses
     }
 
+    /// In a store of its own.
+    pub(super) fn stand_in(&self) -> &Arc<Self> {
+        self.stand_in
+            .get_or_init(|| Self::new(&Shared::apart(MemoryStore::new()), None))
+    }
+
     /// All epochs that are in use.
     pub(super) fn epochs(&self) -> Vec<Arc<Epoch>> {
         self.known.lock().epochs()
@@ -66,7 +76,7 @@ impl Family {
         let first = known.first.upgrade();
         let same = epochs.iter().find(|it| it.parts == plan.parts);
         let next = same.cloned().unwrap_or_else(|| {
-            let current = first.clone().map(|first| Epochs(first).current());
+            let current = first.clone().map(|first| Epochs::since(first).current());
             let last = current.as_ref().or(epochs.last());
             let twin = epochs.iter().find(|it| it.policy.id() == plan.policy.id());
             let (twin, last) = (twin.map(Arc::as_ref), last.map(Arc::as_ref));
@@ -79,7 +89,7 @@ impl Family {
             known.first = Arc::downgrade(&next);
             next.clone()
         });
-        (Epochs(first), next)
+        (Epochs::since(first), next)
     }
 
     /// Adds an epoch to which no handle goes on.

@@ -114,18 +114,24 @@ impl Ruled {
     pub(crate) fn acquire(self) -> Result<Acquire, Error> {
         match self.key {
             Ok(key) => Ok(Acquire::new(self.epochs, key).cost(self.cost)),
-            Err(reason) => Err(Error::no_key(reason).by(self.epochs.policy())),
+            Err(reason) => {
+                let policy = self.epochs.refuse_without_key();
+                Err(Error::no_key(reason).by(&policy))
+            }
         }
     }
 
-    /// The epochs in which it asks for a permit, the key and the cost; or why it has no key.
+    /// The epochs in which it asks for a permit, the key and the cost; or those that it has no key for, and why.
     #[cfg_attr(
         not(feature = "tower"),
         expect(dead_code, reason = "only a server asks apart")
     )]
-    pub(crate) fn into_parts(self) -> Result<(Epochs, Key, u32), Cow<'static, str>> {
+    pub(crate) fn into_parts(self) -> Result<(Epochs, Key, u32), (Epochs, Cow<'static, str>)> {
         let Self { epochs, key, cost } = self;
-        key.map(|key| (epochs, key, cost))
+        match key {
+            Ok(key) => Ok((epochs, key, cost)),
+            Err(reason) => Err((epochs, reason)),
+        }
     }
 }
 

@@ -119,7 +119,10 @@ impl Limiter {
         match extracted {
             Extracted::Key(key) => Ok(Some(self.acquire(key))),
             Extracted::Exempt => Ok(None),
-            Extracted::Refused(reason) => Err(Error::no_key(reason)),
+            Extracted::Refused(reason) => {
+                let policy = self.epochs().refuse_without_key();
+                Err(Error::no_key(reason).by(&policy))
+            }
             Extracted::Ruled(ruled) => ruled.acquire().map(Some),
         }
     }

@@ -55,7 +55,7 @@ impl Queue {
         self.put_off_since = None;
         self.settles(now);
         if leave {
-            self.refuse_without_slot(error, wakes, |_, _| true);
+            self.refuse_without_slot(&Refusal::Leave(error.clone()), wakes, |_, _| true);
             return;
         }
         let out = self.out.get_or_insert_with(|| Out {
@@ -87,7 +87,8 @@ impl Queue {
             }
         }
         if are_any_now {
-            self.refuse_without_slot(error, wakes, |bound, _| bound == Bound::Now);
+            let refusal = Refusal::Store(error.clone());
+            self.refuse_without_slot(&refusal, wakes, |bound, _| bound == Bound::Now);
         }
     }
 
@@ -128,7 +129,8 @@ impl Queue {
         } else {
             out.error.clone()
         };
-        self.refuse_without_slot(&error, wakes, |bound, arrival| match bound {
+        let refusal = Refusal::Store(error);
+        self.refuse_without_slot(&refusal, wakes, |bound, arrival| match bound {
             Bound::Now => true,
             Bound::Until(until) => until <= now,
             Bound::Unlimited => given_up.is_some_and(|given_up| arrival <= given_up),
@@ -182,7 +184,7 @@ impl Queue {
 
     fn refuse_without_slot(
         &mut self,
-        error: &StoreError,
+        refusal: &Refusal,
         wakes: &mut Wakes,
         is_refused: impl Fn(Bound, u64) -> bool,
     ) {
@@ -194,7 +196,7 @@ impl Queue {
             for index in refused {
                 segment.remove(&mut self.nodes, index);
                 let node = &mut self.nodes[index];
-                node.phase = Phase::Refused(Box::new(Refusal::Store(error.clone())));
+                node.phase = Phase::Refused(Box::new(refusal.clone()));
                 wakes.extend(node.waker.take());
             }
         }

@@ -104,6 +104,8 @@ pub(crate) enum Refusal {
     Denied(Refused),
     /// The store did not answer.
     Store(StoreError),
+    /// Nor is it to wait for the store, as something stands in.
+    Leave(StoreError),
     /// It is to wait elsewhere.
     Evicted,
 }

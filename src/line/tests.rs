@@ -316,7 +316,7 @@ impl World {
                 }
             },
             Poll::Ready(Err(Refusal::Store(_))) => {}
-            Poll::Ready(Err(Refusal::Evicted)) => panic!("nothing stands in"),
+            Poll::Ready(Err(Refusal::Leave(_) | Refusal::Evicted)) => panic!("nothing stands in"),
         }
         self.waiting.remove(place);
         true

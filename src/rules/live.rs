@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::table::{Entry, Rules};
 use crate::epoch::{Epoch, Epochs, Shared};
@@ -13,12 +14,15 @@ use crate::outage::Health;
 use crate::store::Store;
 use crate::telemetry::{OfStore, Settings};
 
+/// How many rules that are there no longer are remembered at most.
+const MOST_REMOVED: usize = 1_000;
+
 /// The rules that a limiter goes by; clones of it share them.
 pub(crate) struct Live {
     shared: Arc<Shared>,
     now: ArcSwap<Now>,
     /// Held while rules change, so that the last to change them wins in all.
-    reloading: Mutex<()>,
+    removed: Mutex<Vec<Removed>>,
 }
 
 /// The rules of the moment, and the epochs in which their requests begin.
@@ -28,6 +32,14 @@ struct Now {
     limits: Vec<Option<InForce>>,
     /// Of the last rule; if that is exempt, everything departs.
     last: Epochs,
+}
+
+/// A rule that is there no longer, while something counts that only its epochs know: should it come back.
+struct Removed {
+    name: Arc<str>,
+    /// Keeps them.
+    _handle: Epochs,
+    until: Instant,
 }
 
 struct InForce {
@@ -50,7 +62,7 @@ impl Live {
         Self {
             now: ArcSwap::from_pointee(now),
             shared,
-            reloading: Mutex::default(),
+            removed: Mutex::default(),
         }
     }
 
@@ -93,7 +105,7 @@ impl Live {
     }
 
     pub(crate) fn reload(&self, rules: Rules) -> Reloaded {
-        let _alone = self.reloading.lock();
+        let mut removed = self.removed.lock();
         let before = self.now.load_full();
         let reloaded = Reloaded::of(&before.rules, &rules);
         let now = Arc::new(Now::of(rules, &self.shared, Some(&before)));
@@ -101,6 +113,7 @@ impl Live {
         for in_force in now.limits.iter().flatten() {
             in_force.handle.go_on_with(in_force.epoch.clone());
         }
+        before.keep_what_counts(&now.rules, &mut removed);
         reloaded
     }
 }
@@ -125,6 +138,27 @@ impl Now {
             limits,
             rules,
         }
+    }
+
+    /// Adds what is not in the rules any more, and drops what counts no longer.
+    fn keep_what_counts(&self, rules: &Rules, removed: &mut Vec<Removed>) {
+        let names = self.rules.entries().iter().map(|entry| entry.name.as_ref());
+        for (name, in_force) in names.zip(&self.limits) {
+            if let (Some(name), Some(InForce { handle, .. })) = (name, in_force)
+                && rules.named(name).is_none_or(|entry| entry.limit.is_none())
+            {
+                removed.retain(|it| it.name != *name);
+                removed.push(Removed {
+                    name: name.clone(),
+                    _handle: handle.clone(),
+                    until: handle.counts_until(),
+                });
+            }
+        }
+        let now = Instant::now();
+        removed.retain(|it| now < it.until);
+        let too_many = removed.len().saturating_sub(MOST_REMOVED);
+        removed.drain(..too_many);
     }
 
     /// Whether the last rule is exempt.

@@ -4,12 +4,16 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
+use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
+use tower::{BoxError, Layer as _, ServiceExt as _, service_fn};
+use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Limiter, LimiterBuilder, Outage, Quota};
+use tower_throttle::{Error, Limiter, LimiterBuilder, Outage, Quota, ThrottleLayer};
 use tracing::{Instrument as _, Level, Span};
 
+use super::figures::Figures;
 use super::seen::{Seen, SpanSeen};
 use super::stores::Parted;
 
@@ -170,4 +174,38 @@ async fn where_debug_is_not_wanted_there_is_none() {
         limiter.acquire("a").await.unwrap();
     }
     assert!(seen.spans().is_empty());
+}
+
+/// A span and a figure, whoever found that there is no key.
+#[tokio::test(start_paused = true)]
+async fn a_request_without_its_key_is_told_of_and_counted() {
+    let figures = Figures::new();
+    let (seen, _guard) = Seen::begin();
+    let plain = figures.build(
+        Limiter::builder()
+            .quota(Quota::per_second(10))
+            .name("plain"),
+    );
+    let tenant = Rule::named("tenant").quota(Quota::per_second(10));
+    let rules = Rules::new([tenant.key(KeyPart::Header("x-tenant".into()))]).unwrap();
+    let ruled = figures.build(Limiter::builder().rules(rules));
+    for (limiter, policy) in [(plain, "plain"), (ruled, "tenant")] {
+        let nobody = || Request::get("/").body(()).unwrap();
+        let echo = service_fn(async |_| Ok::<_, BoxError>(Response::new(String::new())));
+        let layer = ThrottleLayer::new(limiter.clone());
+        let error = layer.layer(echo).oneshot(nobody()).await.unwrap_err();
+        let error = error.downcast_ref::<Error>().unwrap();
+        assert_eq!(error.policy_name(), Some(policy));
+        let refused = layer.inbound().layer(echo).oneshot(nobody()).await;
+        assert_eq!(refused.unwrap().status(), StatusCode::BAD_REQUEST);
+        let invalid = format!("requests_total{{outcome=invalid,policy={policy}}}");
+        assert_eq!(figures.read().number(&invalid), 2.0);
+    }
+    let spans = seen.spans();
+    assert_eq!(spans.len(), 4);
+    assert!(
+        spans
+            .iter()
+            .all(|it| it.fields.text("outcome") == "invalid")
+    );
 }

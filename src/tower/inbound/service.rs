@@ -75,19 +75,18 @@ where
         let asked = match self.key.extract(&request) {
             Extracted::Key(key) => Ok((self.limiter.epochs(), key, 1)),
             Extracted::Exempt => return ResponseFuture::new(inner, request, None, None, answers),
-            Extracted::Refused(reason) => Err(Refused::no_key(self.limiter.policy(), reason)),
-            Extracted::Ruled(ruled) => {
-                let policy = ruled.policy().clone();
-                let parts = ruled.into_parts();
-                parts.map_err(|reason| Refused::no_key(policy, reason))
-            }
+            Extracted::Refused(reason) => Err((self.limiter.epochs(), reason)),
+            Extracted::Ruled(ruled) => ruled.into_parts(),
         };
         let (gate, refused) = match asked {
             Ok(asked) => {
                 let gate = Gate::new(asked, answers.max_wait(), answers.is_forgetful());
                 (Some(gate), None)
             }
-            Err(refused) => (None, Some(refused)),
+            Err((epochs, reason)) => {
+                let policy = epochs.refuse_without_key();
+                (None, Some(Refused::no_key(policy, reason)))
+            }
         };
         ResponseFuture::new(inner, request, gate, refused, answers)
     }
