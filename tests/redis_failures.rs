@@ -15,7 +15,7 @@ use support::redis_server::RedisServer;
 use support::slots::slots;
 use tokio::time::{Instant, sleep};
 use tower_throttle::key::Key;
-use tower_throttle::store::{RedisStore, Release, Store};
+use tower_throttle::store::{RedisStore, Release, Store, StoreError};
 use tower_throttle::{Decision, Error, Limiter, LimiterBuilder, Quota};
 
 /// How long the stores here wait for an answer that does not come.
@@ -60,6 +60,30 @@ async fn recovers<T, F: Future<Output = Result<T, Error>>>(mut ask: impl FnMut()
     }
 }
 
+/// Why the store cannot say whether a request departs.
+async fn fails(limiter: &Limiter) -> Error {
+    let answer = bounded(limiter.acquire("a")).await;
+    let error = answer.expect_err("the store does not answer");
+    store_error(&error);
+    error
+}
+
+async fn cannot_connect(url: &str) -> StoreError {
+    let answer = bounded(RedisStore::connect(url)).await;
+    answer.expect_err("no such server")
+}
+
+/// Nobody answers there, and nothing can have been recorded.
+async fn cannot_be_reached(url: &str) {
+    let error = cannot_connect(url).await;
+    assert_eq!(error.to_string(), "redis cannot be reached");
+    assert!(
+        error.source().is_some() && !error.is_outcome_unknown(),
+        "{error:?}"
+    );
+    assert_readable(&error);
+}
+
 async fn granted(limiter: &Limiter, key: &str) -> bool {
     let decision = bounded(limiter.try_acquire(key)).await.expect("a decision");
     matches!(decision, Decision::Granted(_))
@@ -70,15 +94,7 @@ async fn connecting_where_nobody_listens_fails_at_once() {
     let mut server = RedisServer::start();
     let url = server.url();
     server.kill9();
-    let error = bounded(RedisStore::connect(&url))
-        .await
-        .expect_err("nobody is there");
-    assert_eq!(error.to_string(), "redis cannot be reached");
-    assert!(
-        error.source().is_some() && !error.is_outcome_unknown(),
-        "{error:?}"
-    );
-    assert_readable(&error);
+    cannot_be_reached(&url).await;
 }
 
 #[tokio::test]
@@ -87,20 +103,12 @@ async fn connecting_to_somebody_who_never_answers_fails_after_a_second() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("redis://{}/", silent.local_addr().expect("an address"));
     let start = Instant::now();
-    let error = bounded(RedisStore::connect(&url))
-        .await
-        .expect_err("nobody answers");
+    cannot_be_reached(&url).await;
     assert!(
         start.elapsed() >= Duration::from_millis(900),
         "it gave up after {:?}",
         start.elapsed()
     );
-    assert_eq!(error.to_string(), "redis cannot be reached");
-    assert!(
-        error.source().is_some() && !error.is_outcome_unknown(),
-        "{error:?}"
-    );
-    assert_readable(&error);
 }
 
 #[tokio::test]
@@ -112,9 +120,7 @@ async fn connecting_by_a_url_that_is_none_fails() {
         "redis://127.0.0.1:notaport/",
         "redis://",
     ] {
-        let error = bounded(RedisStore::connect(url))
-            .await
-            .expect_err("no such server");
+        let error = cannot_connect(url).await;
         assert!(!error.is_outcome_unknown(), "{url}: {error:?}");
         assert_readable(&error);
     }
@@ -127,10 +133,7 @@ async fn a_server_that_is_killed_is_an_error_and_not_a_pass() {
     limiter.acquire("a").await.expect("a permit");
     server.kill9();
     for _ in 0..5 {
-        let error = bounded(limiter.acquire("a"))
-            .await
-            .expect_err("nobody answers");
-        store_error(&error);
+        let error = fails(&limiter).await;
         assert_readable(&error);
         store_error(
             &bounded(limiter.try_acquire("a"))
@@ -139,9 +142,7 @@ async fn a_server_that_is_killed_is_an_error_and_not_a_pass() {
         );
     }
     // By now all know that the connection is gone; what cannot be sent cannot be recorded.
-    let error = bounded(limiter.acquire("a"))
-        .await
-        .expect_err("nobody listens");
+    let error = fails(&limiter).await;
     assert!(!store_error(&error).is_outcome_unknown(), "{error:?}");
     let error = bounded(limiter.run("a", || async { unreachable!("it ran") })).await;
     store_error(&error.map(|never: ()| never).expect_err("nobody listens"));
@@ -154,11 +155,7 @@ async fn a_restarted_server_is_found_again() {
     limiter.acquire("a").await.expect("a permit");
     for _ in 0..3 {
         server.kill9();
-        store_error(
-            &bounded(limiter.acquire("a"))
-                .await
-                .expect_err("nobody answers"),
-        );
+        fails(&limiter).await;
         server.restart();
         recovers(|| limiter.acquire("a")).await;
         limiter
@@ -195,9 +192,7 @@ async fn a_server_that_does_not_answer_is_an_error_whose_outcome_is_unknown() {
 
     server.sigstop();
     let start = Instant::now();
-    let error = bounded(limiter.acquire("a"))
-        .await
-        .expect_err("nobody answers");
+    let error = fails(&limiter).await;
     assert!(
         start.elapsed() >= SHORT,
         "it gave up after {:?}",
@@ -226,9 +221,7 @@ async fn the_default_timeout_is_a_second() {
     limiter.acquire("a").await.expect("a permit");
     server.sigstop();
     let start = Instant::now();
-    let error = bounded(limiter.acquire("a"))
-        .await
-        .expect_err("nobody answers");
+    let error = fails(&limiter).await;
     assert!(
         start.elapsed() >= Duration::from_millis(900),
         "it gave up after {:?}",
@@ -274,11 +267,7 @@ async fn a_broken_multiplexed_connection_fails_at_once_and_for_good() {
     limiter.acquire("a").await.expect("a permit");
     server.restart();
     for _ in 0..3 {
-        store_error(
-            &bounded(limiter.acquire("a"))
-                .await
-                .expect_err("it is not restored"),
-        );
+        fails(&limiter).await;
     }
 }
 
@@ -292,11 +281,7 @@ async fn a_connection_manager_that_never_gives_up_is_bounded_by_the_store() {
     recovers(|| limiter.acquire("a")).await;
     server.kill9();
     for _ in 0..3 {
-        store_error(
-            &bounded(limiter.acquire("a"))
-                .await
-                .expect_err("nobody listens"),
-        );
+        fails(&limiter).await;
     }
     server.restart();
     recovers(|| limiter.acquire("a")).await;
@@ -347,7 +332,7 @@ async fn a_user_who_may_not_run_scripts_is_refused_and_charged_nothing() {
         .expect("a connection");
     let limiter = limiter(&store.timeout(PATIENCE), 2);
     for _ in 0..5 {
-        let error = bounded(limiter.acquire("a")).await.expect_err("it may not");
+        let error = fails(&limiter).await;
         assert!(!store_error(&error).is_outcome_unknown(), "{error:?}");
         assert!(
             everything(&error).contains("NoPerm"),
@@ -383,9 +368,7 @@ async fn a_server_that_takes_no_writes_refuses_and_charges_nothing() {
     ] {
         let words = |words: [&'static str; 4]| words.into_iter().filter(|it| !it.is_empty());
         server.command::<()>(&words(on).collect::<Vec<_>>());
-        let error = bounded(limiter.acquire("a"))
-            .await
-            .expect_err("it takes no writes");
+        let error = fails(&limiter).await;
         assert!(
             !store_error(&error).is_outcome_unknown(),
             "{}",
@@ -462,11 +445,7 @@ async fn passwords_never_appear() {
     for address in addresses {
         for scheme in ["redis", "rediss", "unknown"] {
             let url = format!("{scheme}://user:{SECRET}@{address}");
-            assert_secret(
-                &bounded(RedisStore::connect(&url))
-                    .await
-                    .expect_err("no server"),
-            );
+            assert_secret(&cannot_connect(&url).await);
         }
     }
     for wrong in [
@@ -475,11 +454,7 @@ async fn passwords_never_appear() {
         format!("nobody:{SECRET}"),
     ] {
         let url = format!("redis://{wrong}@127.0.0.1:{}/", server.port());
-        assert_secret(
-            &bounded(RedisStore::connect(&url))
-                .await
-                .expect_err("a wrong password"),
-        );
+        assert_secret(&cannot_connect(&url).await);
     }
 
     let url = format!("redis://user:{SECRET}@127.0.0.1:{}/", server.port());
@@ -500,27 +475,15 @@ async fn passwords_never_appear() {
     drop(acquire);
     recovers(|| limiter.acquire("a")).await;
     server.sigstop();
-    assert_secret(
-        &bounded(limiter.acquire("a"))
-            .await
-            .expect_err("nobody answers"),
-    );
+    assert_secret(&fails(&limiter).await);
     server.sigcont();
     server.kill9();
     for _ in 0..3 {
-        assert_secret(
-            &bounded(limiter.acquire("a"))
-                .await
-                .expect_err("nobody listens"),
-        );
+        assert_secret(&fails(&limiter).await);
     }
     // Without its users, so the password is wrong now.
     server.restart();
     for _ in 0..3 {
-        assert_secret(
-            &bounded(limiter.acquire("a"))
-                .await
-                .expect_err("nobody knows the user"),
-        );
+        assert_secret(&fails(&limiter).await);
     }
 }

@@ -6,8 +6,6 @@
 
 mod support;
 
-use std::time::Duration;
-
 use futures_util::future::{join, join_all};
 use reqwest_middleware::ClientWithMiddleware;
 use support::case::{Case, at_most, spaced};
@@ -113,23 +111,6 @@ async fn replica() {
     send(&limiter, &variable("UPSTREAM"), case.requests / 3).await;
 }
 
-async fn in_three_processes(redis: &RedisServer, case: Case) {
-    let upstream = Upstream::start().await;
-    let environment = [("REDIS", redis.url()), ("UPSTREAM", upstream.uri())];
-    let environment = environment
-        .each_ref()
-        .map(|(name, value)| (*name, value.as_str()));
-    let mut replicas = [0; 3].map(|_| child::spawn("replica", &case.text(), &environment));
-    for replica in &replicas {
-        assert_eq!(replica.next_line(Duration::from_secs(60)), "ready");
-    }
-    replicas.iter_mut().for_each(|replica| replica.tell("go"));
-    for replica in replicas {
-        replica.finish(Duration::from_secs(120));
-    }
-    case.assert_kept(&upstream);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_processes_on_one_redis_keep_the_bound_together() {
     let redis = RedisServer::start();
@@ -138,7 +119,7 @@ async fn three_processes_on_one_redis_keep_the_bound_together() {
         at_most(5, 1_000, 18),
         at_most(50, 100, 153),
     ] {
-        in_three_processes(&redis, case).await;
+        case.assert_kept_by_three_processes(&redis).await;
     }
 }
 
@@ -155,5 +136,7 @@ async fn spacing_keeps_every_two_requests_of_one_client_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spacing_keeps_every_two_requests_of_three_processes_apart() {
     let redis = RedisServer::start();
-    in_three_processes(&redis, spaced(5, 1_000, 12)).await;
+    spaced(5, 1_000, 12)
+        .assert_kept_by_three_processes(&redis)
+        .await;
 }

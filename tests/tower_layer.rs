@@ -172,23 +172,6 @@ async fn replica() {
     send(&sender, &variable("UPSTREAM"), case.requests / 3).await;
 }
 
-async fn in_three_processes(redis: &RedisServer, case: Case) {
-    let upstream = Upstream::start().await;
-    let (redis, url) = (redis.url(), upstream.uri());
-    let environment = [("REDIS", redis.as_str()), ("UPSTREAM", url.as_str())];
-    let mut replicas = [0; 3].map(|_| child::spawn("replica", &case.text(), &environment));
-    for replica in &replicas {
-        assert_eq!(replica.next_line(Duration::from_secs(60)), "ready");
-    }
-    for replica in &mut replicas {
-        replica.tell("go");
-    }
-    for replica in replicas {
-        replica.finish(Duration::from_secs(120));
-    }
-    case.assert_kept(&upstream);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_processes_on_one_redis_keep_the_bound_together() {
     let redis = RedisServer::start();
@@ -198,7 +181,7 @@ async fn three_processes_on_one_redis_keep_the_bound_together() {
         at_most(50, 100, 153),
     ];
     for case in cases {
-        in_three_processes(&redis, case).await;
+        case.assert_kept_by_three_processes(&redis).await;
     }
 }
 
@@ -211,7 +194,9 @@ async fn spacing_keeps_every_two_requests_of_one_service_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spacing_keeps_every_two_requests_of_three_processes_apart() {
     let redis = RedisServer::start();
-    in_three_processes(&redis, spaced(5, 1_000, 12)).await;
+    spaced(5, 1_000, 12)
+        .assert_kept_by_three_processes(&redis)
+        .await;
 }
 
 /// Neither the request nor the response has anything of HTTP; each printer has a quota of its own.

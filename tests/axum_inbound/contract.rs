@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,6 +48,15 @@ async fn remaining(limiter: &Limiter) -> u32 {
         tokio::task::yield_now().await;
     }
     limiter.peek("all").await.expect("an answer").remaining()
+}
+
+/// What waits for the service for longer than its slot is good for.
+async fn overdue<F: Future>(response: F) -> Pin<Box<F>> {
+    let mut response = Box::pin(response);
+    assert!(poll!(&mut response).is_pending());
+    sleep(GUARD * 2).await;
+    assert!(poll!(&mut response).is_pending());
+    response
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,10 +115,7 @@ async fn who_finds_its_slot_taken_once_the_service_is_ready_is_refused() {
     let limiter = per_second(1);
     let (mut service, mut handle) = protected(&limiter);
     handle.allow(0);
-    let mut response = Box::pin(service.call(Request::new(1)));
-    assert!(poll!(&mut response).is_pending());
-    sleep(GUARD * 2).await;
-    assert!(poll!(&mut response).is_pending());
+    let response = overdue(service.call(Request::new(1))).await;
     let other = limiter.try_acquire("all").await.expect("a decision");
     assert!(other.is_granted());
     handle.allow(1);
@@ -123,10 +130,7 @@ async fn who_only_would_be_refused_then_passes() {
     let (mock, mut handle) = mock::pair::<Request<u32>, Response<String>>();
     let mut service = inbound(&limiter).observe_only().layer(mock);
     handle.allow(0);
-    let mut response = Box::pin(service.call(Request::new(1)));
-    assert!(poll!(&mut response).is_pending());
-    sleep(GUARD * 2).await;
-    assert!(poll!(&mut response).is_pending());
+    let mut response = overdue(service.call(Request::new(1))).await;
     let other = limiter.try_acquire("all").await.expect("a decision");
     assert!(other.is_granted());
     handle.allow(1);

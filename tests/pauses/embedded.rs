@@ -7,6 +7,11 @@ use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 use crate::support::errors::bounded;
 use crate::{MS, SECOND, build, departures, history, line, per_second};
 
+async fn is_granted(limiter: &Limiter, key: &str) -> bool {
+    let decision = limiter.try_acquire(key).await;
+    decision.expect("an answer").is_granted()
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_holds_a_slot_waits_until_the_pause_is_over_and_keeps_its_place() {
     let limiter = build(per_second(5));
@@ -63,13 +68,7 @@ async fn who_comes_during_a_pause_waits_or_is_refused() {
         // A full bucket is no reason to refuse who would fit in but for the pause.
         limiter.acquire("a").await.expect("a permit");
         assert!(Instant::now() >= until, "{algorithm:?}");
-        assert!(
-            limiter
-                .try_acquire("b")
-                .await
-                .expect("an answer")
-                .is_granted()
-        );
+        assert!(is_granted(&limiter, "b").await);
     }
 }
 
@@ -105,13 +104,7 @@ async fn a_fresh_start_ends_a_pause() {
         .await
         .expect("a pause");
     limiter.reset("a").await.expect("a fresh start");
-    assert!(
-        limiter
-            .try_acquire("a")
-            .await
-            .expect("an answer")
-            .is_granted()
-    );
+    assert!(is_granted(&limiter, "a").await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,35 +134,17 @@ async fn other_quotas_keep_to_a_pause_that_was_set_before() {
         .await
         .expect("a pause");
     limiter.set_quota(Quota::per_second(7)).expect("a quota");
-    assert!(
-        !limiter
-            .try_acquire("a")
-            .await
-            .expect("an answer")
-            .is_granted()
-    );
+    assert!(!is_granted(&limiter, "a").await);
     let departures = departures(line(&limiter, 7).await).await;
     assert!(departures.iter().all(|&at| at >= start + SECOND * 5));
-    assert!(
-        limiter
-            .try_acquire("b")
-            .await
-            .expect("an answer")
-            .is_granted()
-    );
+    assert!(is_granted(&limiter, "b").await);
     limiter
         .pause("a", start + SECOND * 20)
         .await
         .expect("a pause");
     limiter.set_quota(Quota::per_second(5)).expect("a quota");
     limiter.resume("a").await.expect("no pause");
-    assert!(
-        limiter
-            .try_acquire("a")
-            .await
-            .expect("an answer")
-            .is_granted()
-    );
+    assert!(is_granted(&limiter, "a").await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota};
 
+use super::child;
+use super::redis_server::RedisServer;
 use super::upstream::Upstream;
 
 /// Arrivals are judged, and on a busy machine one request is under way much longer than another.
@@ -56,6 +58,23 @@ impl Case {
             Algorithm::Spacing => history.assert_at_most(1, window / limit),
             _ => history.assert_at_most(limit.into(), window),
         }
+    }
+
+    /// Three processes keep to it together, each a `replica` of the test that runs: it is told the case, and in
+    /// `REDIS` and `UPSTREAM` where to ask and to send.
+    pub(crate) async fn assert_kept_by_three_processes(self, redis: &RedisServer) {
+        let upstream = Upstream::start().await;
+        let (redis, url) = (redis.url(), upstream.uri());
+        let environment = [("REDIS", redis.as_str()), ("UPSTREAM", url.as_str())];
+        let mut replicas = [0; 3].map(|_| child::spawn("replica", &self.text(), &environment));
+        for replica in &replicas {
+            assert_eq!(replica.next_line(Duration::from_secs(60)), "ready");
+        }
+        replicas.iter_mut().for_each(|replica| replica.tell("go"));
+        for replica in replicas {
+            replica.finish(Duration::from_secs(120));
+        }
+        self.assert_kept(&upstream);
     }
 
     /// For a child: what `parse` reads.
