@@ -10,6 +10,7 @@ use crate::outage::Outage;
 use crate::quota::Quota;
 use crate::recovery::Recovery;
 
+mod id;
 mod parts;
 
 pub(crate) use self::parts::{Flaw, Part, Plan, PolicyParts, check_name};

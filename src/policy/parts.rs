@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::Policy;
+use super::{Policy, id};
 use crate::algorithm::{Rule, ledger::Terms, micros};
 use crate::error::BuildError;
 use crate::outage::Outage;
-use crate::quota::{Algorithm, Quota, WindowStart};
+use crate::quota::Quota;
 use crate::recovery::Recovery;
 
 /// The most quotas that one policy may join.
@@ -130,7 +130,7 @@ impl PolicyParts {
         }
         let mut rules = SmallVec::<[_; 2]>::new();
         for quota in &self.quotas {
-            rules.push((quota_id(quota), Rule::new(quota)?));
+            rules.push((id::of_quota(quota), Rule::new(quota)?));
         }
         // In whatever order they are given, they are the same policy.
         rules.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -166,23 +166,6 @@ impl PolicyParts {
             id: id.into(),
         })
     }
-}
-
-/// The quota's text, as short as it gets: it stands in the name of every key.
-fn quota_id(quota: &Quota) -> String {
-    let per_window = Quota::new(quota.limit(), quota.window()).to_string();
-    let counted = match quota.counted_by() {
-        Algorithm::SlidingLog => String::new(),
-        Algorithm::SlidingBuckets { buckets } => format!("-buckets-{buckets}"),
-        Algorithm::Spacing => "-spacing".to_owned(),
-        Algorithm::LeakyBucket { capacity } => format!("-leaky-{capacity}"),
-        Algorithm::Gcra { burst } => format!("-gcra-{burst}"),
-        Algorithm::FixedWindow { start } => match start {
-            WindowStart::Clock => "-fixed".to_owned(),
-            WindowStart::FirstRequest => "-fixed-first".to_owned(),
-        },
-    };
-    per_window.replace('_', "") + &counted
 }
 
 /// Names and prefixes stand in the names of Redis keys, where braces make the hash tag.
@@ -231,6 +214,7 @@ fn default_guard(rules: &[Rule]) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::Algorithm;
 
     fn build(quotas: &[Quota]) -> Result<Policy, BuildError> {
         let parts = PolicyParts {
