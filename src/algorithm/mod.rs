@@ -25,6 +25,8 @@ mod sliding_buckets;
 mod sliding_log;
 mod spacing;
 #[cfg(feature = "redis")]
+mod spent;
+#[cfg(feature = "redis")]
 pub(crate) mod state;
 
 pub(crate) use self::rule::Rule;

@@ -6,6 +6,7 @@ mod support;
 
 mod cluster;
 mod cluster_part;
+mod keys;
 mod links;
 
 mod promises;

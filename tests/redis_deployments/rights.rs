@@ -20,7 +20,7 @@ fn documented(user: &str) -> Vec<&'static str> {
 }
 
 /// What the guide adds in the row that begins with this.
-fn besides(row: &str) -> Vec<String> {
+pub(crate) fn besides(row: &str) -> Vec<String> {
     let line = GUIDE
         .lines()
         .rfind(|line| line.starts_with(&format!("| {row}")));
@@ -35,13 +35,13 @@ fn besides(row: &str) -> Vec<String> {
         .collect()
 }
 
-fn set_user(server: &RedisServer, user: &str, more: &[String]) {
+pub(crate) fn set_user(server: &RedisServer, user: &str, more: &[String]) {
     let more = more.iter().map(String::as_str);
     let words: Vec<_> = documented(user).into_iter().chain(more).collect();
     server.command::<()>(&words);
 }
 
-fn url_of(server: &RedisServer, user: &str) -> String {
+pub(crate) fn url_of(server: &RedisServer, user: &str) -> String {
     format!("redis://{user}:PASSWORD@127.0.0.1:{}/", server.port())
 }
 

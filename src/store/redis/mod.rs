@@ -8,6 +8,11 @@ use redis::aio::{ConnectionManager, MultiplexedConnection};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+pub use self::{
+    key_state::{KeyState, Spent, StoredValue},
+    keys::{Keys, StoredKey},
+};
+
 use self::calls::{Asking, Errand};
 use self::courier::Couriers;
 use self::failure::Failure;
@@ -31,9 +36,13 @@ mod connect;
 mod courier;
 mod failure;
 mod given;
+mod glance;
 mod host_clock;
+mod key_state;
+mod keys;
 mod lease;
 mod link;
+mod look;
 mod names;
 mod notices;
 mod parcels;

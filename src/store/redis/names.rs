@@ -1,4 +1,4 @@
-//! The names of Redis keys.
+//! The names of Redis keys, there and back.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -34,9 +34,13 @@ impl Names {
 }
 
 pub(super) fn of(prefix: &str, policy: &Policy, key: &Key) -> Names {
+    of_tag(prefix, policy, &tag(key.as_str()))
+}
+
+/// The same, of a key that has this between its braces.
+pub(super) fn of_tag(prefix: &str, policy: &Policy, tag: &str) -> Names {
     const ASIDE: &str = ":aside";
-    let (tag, id) = (tag(key.as_str()), policy.id());
-    let parts = [prefix, ":{", &tag, "}:", id];
+    let parts = [prefix, ":{", tag, "}:", policy.id()];
     let length = parts.iter().map(|part| part.len()).sum::<usize>() + ASIDE.len();
     let mut base = String::with_capacity(length);
     parts.iter().for_each(|part| base.push_str(part));
@@ -65,9 +69,51 @@ pub(super) fn tagged(prefix: &str, key: &Key) -> String {
     format!("{prefix}:{{{}}}", tag(key.as_str()))
 }
 
+/// What the names match of all keys, or of those that have this between their braces.
+pub(super) fn pattern(prefix: &str, tag: Option<&str>) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + LONGEST);
+    for char in prefix.chars() {
+        if "*?[]^\\".contains(char) {
+            pattern.push('\\');
+        }
+        pattern.push(char);
+    }
+    pattern + ":{" + tag.unwrap_or("*") + "}:*"
+}
+
+/// What a name has between its braces, and the id of the policy whose state it names; `None` of all other names.
+///
+/// No id ends as what stands behind it does: each of its quotas has a slash.
+pub(super) fn parse<'a>(prefix: &str, name: &'a str) -> Option<(&'a str, &'a str)> {
+    let behind = name.strip_prefix(prefix)?.strip_prefix(":{")?;
+    let (tag, behind) = behind.split_once("}:")?;
+    let id = match behind.rsplit_once(':') {
+        Some((id, last)) if last == "aside" || last.parse::<u8>().is_ok() => id,
+        _ => behind,
+    };
+    let is_tag = !tag.is_empty() && tag.bytes().all(|byte| is_plain(byte) || byte == b'%');
+    (is_tag && id.contains('/')).then_some((tag, id))
+}
+
+/// The key that has this between its braces, unless that is a digest.
+pub(super) fn key_of(tag_of_key: &str) -> Option<Key> {
+    if tag_of_key == "%" {
+        return Some(Key::new(""));
+    }
+    let mut parts = tag_of_key.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, plain) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend(plain.as_bytes());
+    }
+    let key = String::from_utf8(bytes).ok()?;
+    (tag(&key) == tag_of_key).then(|| Key::new(key))
+}
+
 /// The key as it stands between the braces. No two keys give the same text: a percent sign is
 /// followed by two digits of an encoded byte, or else by the digest of a long key, or by nothing.
-fn tag(key: &str) -> Cow<'_, str> {
+pub(super) fn tag(key: &str) -> Cow<'_, str> {
     if key.is_empty() {
         // Empty braces are no hash tag.
         return Cow::Borrowed("%");
@@ -107,7 +153,55 @@ fn push_hex(text: &mut String, before: &str, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn policy(id: &str) -> Policy {
+        Policy::from_id(id).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_leads_back_to_its_key_and_policy(
+            key in "[ -~\u{e9}]{0,40}|[a-z/]{60,70}",
+            prefix in "[!-z|~]{1,20}",
+            name in "[!-z|~]{1,20}",
+            quotas in prop::sample::select(vec!["10/s", "10/s+5000/h", "7/m-gcra-2"]),
+        ) {
+            let policy = policy(&format!("{name}:{quotas}"));
+            for name in of(&prefix, &policy, &Key::new(&key)).all() {
+                let (found, id) = parse(&prefix, name).expect("a name");
+                prop_assert_eq!(found, &*tag(&key));
+                prop_assert_eq!(id, policy.id());
+                prop_assert!(found.starts_with("%sha256:") || key_of(found) == Some(Key::new(&key)));
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_are_nobodys() {
+        for name in [
+            "throttle:born",
+            "throttle:{1203}:born",
+            "throttle:{}:10/s",
+            "throttle:{a b}:10/s",
+            "throttle:{a}",
+            "throttles:{a}:10/s",
+            "{a}:10/s",
+        ] {
+            assert_eq!(parse("throttle", name), None, "{name}");
+        }
+        for tag in ["%2", "%zz", "%61", "a%FF", &format!("%sha256:{:064}", 0)] {
+            assert_eq!(key_of(tag), None, "{tag}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_means_the_prefix_as_it_is() {
+        assert_eq!(pattern("a[b]*?", None), r"a\[b\]\*\?:{*}:*");
+        assert_eq!(pattern("throttle", Some("a/b")), "throttle:{a/b}:*");
+    }
 
     #[test]
     fn ordinary_keys_stay_readable() {

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
 use redis::aio::{ConnectionLike, PubSub};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::time::Instant;
@@ -33,6 +34,11 @@ pub(super) trait Server: Send + Sync {
     /// for a different one.
     fn lane(&self, _place: u16) -> u64 {
         0
+    }
+
+    /// Each server that holds anything, by its number as a lane, and a place at it.
+    fn servers(&self, _deadline: Instant) -> BoxFuture<'_, Result<Vec<(u64, u16)>, StoreError>> {
+        ready(Ok(vec![(self.lane(0), 0)])).boxed()
     }
 
     /// A number of what may be out while others answer, of which this place is.

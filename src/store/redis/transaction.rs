@@ -110,7 +110,7 @@ impl Transactions {
             let mut written = redis::pipe();
             written.atomic();
             let since = born.map_or(0, |name| snapshot.born(name, &mut written));
-            let mut ledger = read(names, rules, &snapshot)?;
+            let mut ledger = read(names, rules, &snapshot.values, snapshot.now)?;
             let answer = change(&mut ledger, snapshot.now, since);
             let writes = writes(names, &snapshot, &ledger, written);
             // If nothing is to be written, what was read may be of several moments. That is no harm: a
@@ -152,7 +152,7 @@ pub(super) async fn look<T>(
     let answer = server.look(server.place(&names[0]), reads, deadline).await;
     let answer = answer.map_err(Failure::explain_look)?;
     let snapshot = Snapshot::of(answer.value, clock).map_err(explain_look)?;
-    let mut ledger = read(names, rules, &snapshot)?;
+    let mut ledger = read(names, rules, &snapshot.values, snapshot.now)?;
     Ok(look(&mut ledger, snapshot.now))
 }
 
@@ -205,11 +205,7 @@ impl Snapshot {
         let mut answers = answers.into_iter();
         let now = match clock {
             Some(clock) => clock.now(),
-            None => {
-                let time = answers.next().unwrap_or(Value::Nil);
-                let (seconds, micros) = <(u64, u64)>::from_redis_value(time)?;
-                seconds * 1_000_000 + micros
-            }
+            None => time(answers.next())?,
         };
         Ok(Self {
             now,
@@ -220,8 +216,21 @@ impl Snapshot {
     }
 }
 
-fn read(names: &[String], rules: &[Rule], snapshot: &Snapshot) -> Result<Ledger, StoreError> {
-    Ledger::read(rules, &snapshot.values, snapshot.now).map_err(|state::Foreign(place)| {
+/// What `TIME` has answered, in microseconds.
+pub(super) fn time(answer: Option<Value>) -> RedisResult<u64> {
+    let answer = answer.unwrap_or(Value::Nil).extract_error()?;
+    let (seconds, micros) = <(u64, u64)>::from_redis_value(answer)?;
+    Ok(seconds * 1_000_000 + micros)
+}
+
+/// The ledger whose values stand under these names.
+pub(super) fn read(
+    names: &[String],
+    rules: &[Rule],
+    values: &[Option<Vec<u8>>],
+    now: u64,
+) -> Result<Ledger, StoreError> {
+    Ledger::read(rules, values, now).map_err(|state::Foreign(place)| {
         let which = format!(
             "the value of {} was not written by a throttle",
             names[place]

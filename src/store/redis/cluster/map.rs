@@ -60,6 +60,19 @@ impl Map {
         self.nodes.values().cloned().collect()
     }
 
+    /// The number of each server that holds anything, and a slot that it holds.
+    pub(super) fn holders(&self) -> Vec<(u64, u16)> {
+        let mut holders: Vec<(u64, u16)> = Vec::new();
+        for (slot, node) in (0..SLOTS).zip(&self.slots) {
+            if let Some(node) = node
+                && !holders.iter().any(|&(id, _)| id == node.id)
+            {
+                holders.push((node.id, slot));
+            }
+        }
+        holders
+    }
+
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }
@@ -155,6 +168,7 @@ mod tests {
         map.renew(vec![(0, 99, address(1)), (100, SLOTS - 1, address(2))]);
         let id = |map: &Map, slot| map.node(slot).unwrap().id;
         let (first, second) = (id(&map, 0), id(&map, 100));
+        assert_eq!(map.holders(), [(first, 0), (second, 100)]);
         let generation = map.generation();
 
         assert_eq!(map.moved(5, address(2)).id, second);

@@ -35,6 +35,17 @@ impl Server for Cluster {
         self.0.map.read().node(place).map_or(NOWHERE, |it| it.id)
     }
 
+    fn servers(&self, deadline: Instant) -> BoxFuture<'_, Result<Vec<(u64, u16)>, StoreError>> {
+        async move {
+            let unknown = (0..slots::SLOTS).find(|&slot| self.known(slot).is_none());
+            if let Some(slot) = unknown {
+                self.node(slot, deadline).await?;
+            }
+            Ok(self.0.map.read().holders())
+        }
+        .boxed()
+    }
+
     fn part(&self, place: u16) -> u64 {
         self.failed_part(place, self.lane(place))
     }

@@ -1,0 +1,156 @@
+//! How much of a quota is spent, and what holds besides, for who looks at a state.
+
+use super::hold::Kind;
+use super::ledger::Ledger;
+use super::{Counter, Rule};
+
+/// How much of a quota is spent, slots that are reserved ahead included, and how much could be at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) used: u64,
+    pub(crate) capacity: u64,
+}
+
+impl Ledger {
+    /// What is spent of each of these rules, by which the ledger counts, when it has forgotten what is past.
+    pub(crate) fn spent(&self, rules: &[Rule], now: u64) -> impl Iterator<Item = Spent> {
+        let counters = self.counters.iter();
+        rules.iter().zip(counters).map(move |(rule, counter)| {
+            let capacity = capacity(rule);
+            let used = used(rule, counter, now).min(capacity);
+            Spent { used, capacity }
+        })
+    }
+
+    /// Until when nothing departs, as somebody has said so.
+    pub(crate) fn paused_until(&self) -> Option<u64> {
+        self.hold(Kind::Pause).map(|hold| hold.until)
+    }
+
+    /// Until when no more than so much may be handed out, as the upstream has said so.
+    pub(crate) fn allowed_until(&self) -> Option<(u32, u64)> {
+        let hold = self.hold(Kind::Allowance);
+        hold.map(|hold| (hold.left, hold.until))
+    }
+
+    /// Until when nothing departs, as the state was lost.
+    pub(crate) fn rests_until(&self) -> Option<u64> {
+        self.hold(Kind::Rest).map(|hold| hold.until)
+    }
+
+    /// How many slots were given back that the next requests take.
+    pub(crate) fn free_slots(&self) -> usize {
+        self.free.len()
+    }
+}
+
+fn capacity(rule: &Rule) -> u64 {
+    match *rule {
+        Rule::SlidingLog { limit, .. }
+        | Rule::SlidingBuckets { limit, .. }
+        | Rule::FixedWindow { limit, .. } => limit.into(),
+        Rule::Spacing { .. } => 1,
+        Rule::LeakyBucket { capacity, .. } => capacity.into(),
+        Rule::Gcra {
+            interval,
+            tolerance,
+        } => tolerance / interval + 1,
+    }
+}
+
+fn used(rule: &Rule, counter: &Counter, now: u64) -> u64 {
+    match (rule, counter) {
+        (_, Counter::SlidingLog(log)) => log.records.len() as u64,
+        (_, Counter::SlidingBuckets(buckets)) => {
+            let places = 0..buckets.buckets.len();
+            places.map(|place| buckets.count(place)).sum()
+        }
+        (_, Counter::FixedWindow(fixed)) if fixed.window.end <= now => 0,
+        // Later windows are begun only when this one is full.
+        (_, Counter::FixedWindow(fixed)) if now < fixed.window.start => u64::MAX,
+        (_, Counter::FixedWindow(fixed)) => fixed.window.count,
+        (&Rule::Spacing { interval }, Counter::Spacing(spacing)) => {
+            intervals(spacing.0.time, now, interval)
+        }
+        (&Rule::LeakyBucket { interval, .. }, Counter::LeakyBucket(bucket)) => {
+            intervals(bucket.number.time, now, interval)
+        }
+        (&Rule::Gcra { interval, .. }, Counter::Gcra(gcra)) => {
+            intervals(gcra.arrival.time, now, interval)
+        }
+        _ => 0,
+    }
+}
+
+/// How many intervals lie ahead. A record is later than its slot by the guard and the buffer, which is no interval.
+fn intervals(time: u64, now: u64, interval: u64) -> u64 {
+    let ahead = time.saturating_sub(now);
+    let whole = (ahead + interval / 2) / interval;
+    whole.max(u64::from(ahead > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::{Ask, Terms};
+    use super::*;
+    use crate::quota::Quota;
+
+    const NOW: u64 = 1_763_000_000_000_000;
+    const SECOND: u64 = 1_000_000;
+
+    fn spent(text: &str, cost: u32, later: u64) -> (u64, u64) {
+        let quota: Quota = text.parse().unwrap();
+        let rules = [Rule::new(&quota).unwrap()];
+        let mut ledger = Ledger::new(&rules);
+        let terms = Terms {
+            margin: 5_000,
+            least_margin: 5_000,
+            floor: 5_000,
+            not_before: 0,
+            round_trip: 0,
+            stagger: 0,
+            peek: false,
+        };
+        let ask = Ask {
+            count: cost,
+            cost: 1,
+            max_wait: u64::MAX,
+        };
+        ledger.reserve(NOW, &terms, &[ask]);
+        ledger.reserve(NOW + later, &terms, &[]);
+        let spent = ledger.spent(&rules, NOW + later).next().unwrap();
+        (spent.used, spent.capacity)
+    }
+
+    #[test]
+    fn what_is_reserved_is_spent_until_it_counts_no_longer() {
+        for (text, capacity) in [
+            ("10/s", 10),
+            ("10/s sliding-buckets buckets=5", 10),
+            ("10/s gcra burst=10", 10),
+            ("10/s fixed-window start=first-request", 10),
+            ("10/s leaky-bucket capacity=20", 20),
+        ] {
+            assert_eq!(spent(text, 0, 0), (0, capacity), "{text}");
+            assert_eq!(spent(text, 3, 0), (3, capacity), "{text}");
+            assert_eq!(spent(text, 3, 3 * SECOND), (0, capacity), "{text}");
+        }
+        assert_eq!(spent("10/s spacing", 1, 0), (1, 1));
+        assert_eq!(spent("10/s spacing", 1, SECOND), (0, 1));
+    }
+
+    #[test]
+    fn a_line_spends_all_and_no_more() {
+        for text in [
+            "10/s",
+            "10/s sliding-buckets buckets=5",
+            "10/s gcra burst=5",
+            "10/s fixed-window start=first-request",
+            "10/s spacing",
+            "10/s leaky-bucket capacity=20",
+        ] {
+            let (used, capacity) = spent(text, 50, 0);
+            assert_eq!(used, capacity, "{text}");
+        }
+    }
+}
