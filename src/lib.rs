@@ -45,10 +45,12 @@
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | what replicas share | [`store::RedisStore`], [`store::Store`] |
+//! | which keys a Redis holds, and how they stand | [`store::RedisStore::keys`] |
 //! | clusters, sentinels, TLS, rights, and what fails how | [`mod@redis`] |
 //! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
 //! | what went wrong | [`Error`], [`BuildError`] |
 //! | spans, events and metrics, and a dashboard | [`telemetry`] |
+//! | a command that looks at limits, pauses keys and tries out quotas | [`cli`] |
 //! | what goes wrong between a limiter and its Redis | [`faults`] |
 //! | tests of your own client, without sleeping and without Redis | [`testing`] |
 //!
@@ -73,6 +75,7 @@
 //! | `tracing` | spans and events: [`telemetry`] | |
 //! | `metrics` | counters, gauges and histograms: [`telemetry`] | |
 //! | `serde` | `rules::Rules::read`, and [`Quota`] in configurations | |
+//! | `cli` | the command `throttle`: [`cli`] | |
 //! | `test-util` | [`test_util`]: a clock, stores that fail and remember, the history checker, the store contract | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -86,6 +89,9 @@ mod algorithm;
 pub mod algorithms {}
 mod alone;
 mod backoff;
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/cli.md")]
+pub mod cli {}
 mod clock;
 mod denial;
 mod departure;

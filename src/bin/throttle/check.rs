@@ -1,0 +1,121 @@
+//! `throttle check`: what is wrong with rules, and which of them a request falls under.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use tower_throttle::rules::Warning;
+
+use self::request::{Answer, Request};
+use self::table::Row;
+use crate::failure::Failure;
+use crate::file::{Format, Mistake, RulesFile};
+use crate::output::{Output, Report};
+
+mod request;
+mod table;
+
+/// Check a file of rules, and explain which of them a request falls under
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The file, or - for the standard input
+    file: PathBuf,
+
+    /// What the file is written in, if its name does not end in .toml, .yaml, .yml or .json
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+
+    /// Fail if there are warnings, such as of a rule that no request reaches
+    #[arg(long)]
+    deny_warnings: bool,
+
+    #[command(flatten)]
+    request: Option<Request>,
+}
+
+/// What a file holds, and what is to be said of it.
+#[derive(Serialize)]
+struct Checked {
+    file: String,
+    mistakes: Vec<Mistake>,
+    warnings: Vec<Unreached>,
+    rules: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<Answer>,
+}
+
+/// A rule that no request reaches.
+#[derive(Serialize)]
+struct Unreached {
+    rule: usize,
+    name: Option<String>,
+    /// The rules that take all of its requests.
+    by: Vec<usize>,
+    #[serde(rename = "warning")]
+    text: String,
+}
+
+pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
+    let request = args.request.as_ref().map(Request::build).transpose()?;
+    let file = RulesFile::open(&args.file, args.format)?;
+    let checked = match file.rules() {
+        Ok(rules) => Checked {
+            mistakes: Vec::new(),
+            warnings: rules.warnings().iter().map(Unreached::from).collect(),
+            rules: table::of(&file.fields()),
+            request: request.map(|request| Answer::of(&rules, &request)),
+            file: file.name,
+        },
+        Err(mistakes) => Checked {
+            file: file.name,
+            mistakes,
+            warnings: Vec::new(),
+            rules: Vec::new(),
+            request: None,
+        },
+    };
+    output.show(&checked)?;
+    let (mistakes, warnings) = (checked.mistakes.len(), checked.warnings.len());
+    if mistakes > 0 {
+        return Err(Failure::new(checked.counted(mistakes, "mistake")));
+    }
+    if warnings > 0 && args.deny_warnings {
+        return Err(Failure::new(checked.counted(warnings, "warning")));
+    }
+    Ok(())
+}
+
+impl Checked {
+    fn counted(&self, count: usize, what: &str) -> String {
+        let s = if count == 1 { "" } else { "s" };
+        format!("{} has {count} {what}{s}", self.file)
+    }
+}
+
+impl From<&Warning> for Unreached {
+    fn from(warning: &Warning) -> Self {
+        Self {
+            rule: warning.place(),
+            name: warning.rule().map(str::to_owned),
+            by: warning.by().collect(),
+            text: warning.to_string(),
+        }
+    }
+}
+
+impl Report for Checked {
+    fn write(&self, text: &mut dyn Write) -> io::Result<()> {
+        for Mistake { place, problem } in &self.mistakes {
+            let colon = if place.is_empty() { "" } else { ": " };
+            writeln!(text, "{place}{colon}{problem}")?;
+        }
+        table::write(text, &self.rules)?;
+        for warning in &self.warnings {
+            writeln!(text, "\nwarning: {}", warning.text)?;
+        }
+        match &self.request {
+            Some(answer) => writeln!(text, "\n{}", answer.text),
+            None => Ok(()),
+        }
+    }
+}

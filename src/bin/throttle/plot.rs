@@ -1,0 +1,95 @@
+//! Plots for a terminal, as text.
+
+use std::io::{IsTerminal as _, stdout};
+use std::time::Duration;
+
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::crossterm::terminal;
+use ratatui::layout::Rect;
+use ratatui::symbols::Marker;
+use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget as _};
+
+use crate::time::{seconds, span};
+
+/// The widest that a plot gets.
+const WIDEST: u16 = 100;
+const HEIGHT: u16 = 16;
+
+/// How many have departed by when, as stairs from the beginning to the end: as wide as the terminal, within reason.
+pub(crate) fn departures(times: &[f64], end: Duration) -> String {
+    draw(times, end, width())
+}
+
+fn draw(times: &[f64], end: Duration, width: u16) -> String {
+    let all = times.len() as f64;
+    let steps = times.iter().zip(0_u32..).flat_map(|(at, before)| {
+        let before = f64::from(before);
+        [(*at, before), (*at, before + 1.0)]
+    });
+    let stairs: Vec<_> = steps.chain([(seconds(end), all)]).collect();
+    let line = Dataset::default()
+        .marker(Marker::Braille)
+        .graph_type(GraphType::Line)
+        .data(&stairs);
+    let by_when = Axis::default()
+        .bounds([0.0, seconds(end)])
+        .labels([Duration::ZERO, end / 2, end].map(span));
+    let how_many = Axis::default()
+        .bounds([0.0, all.max(1.0)])
+        .labels(["0".to_owned(), all.to_string()]);
+    let chart = Chart::new(vec![line]).x_axis(by_when).y_axis(how_many);
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, HEIGHT));
+    chart.render(buffer.area, &mut buffer);
+    text(&buffer)
+}
+
+/// Of what is no terminal, as of one whose width is not known.
+fn width() -> u16 {
+    const UNKNOWN: u16 = 80;
+    let size = stdout().is_terminal().then(terminal::size);
+    match size {
+        Some(Ok((width, _))) if width > 0 => width.min(WIDEST),
+        _ => UNKNOWN,
+    }
+}
+
+/// The lines of a buffer, without spaces at their ends.
+fn text(buffer: &Buffer) -> String {
+    let lines = buffer.content().chunks(buffer.area.width.into());
+    let lines = lines.map(|cells| {
+        let line: String = cells.iter().map(Cell::symbol).collect();
+        format!("{}\n", line.trim_end())
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_of_any_width_is_drawn() {
+        for width in 1..40 {
+            for times in [&[][..], &[0.0], &[0.5; 1_000]] {
+                let plot = draw(times, Duration::from_secs(1), width);
+                assert_eq!(plot.lines().count(), usize::from(HEIGHT), "{width}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_is_a_step() {
+        let plot = draw(&[0.5; 10], Duration::from_secs(1), 40);
+        let lines: Vec<_> = plot.lines().collect();
+        let columns = |line: &str| line.chars().count();
+        assert!(lines[0].starts_with("10│"), "{plot}");
+        assert_eq!(columns(lines[0]), 40, "{plot}");
+        // Nothing between 0 and 10, where the line goes straight up.
+        assert!(
+            lines[1..13]
+                .iter()
+                .all(|line| columns(line) == columns(lines[1])),
+            "{plot}"
+        );
+    }
+}

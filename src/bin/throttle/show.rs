@@ -1,0 +1,170 @@
+//! `throttle show`: how a key stands.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anstyle::Style;
+use serde::Serialize;
+use tower_throttle::store::{KeyState, Life};
+
+use crate::chosen::Chosen;
+use crate::failure::Failure;
+use crate::output::{Output, Report};
+use crate::standing::{Standing, perhaps_in_seconds};
+use crate::time::{brief, count};
+
+const KEY: Style = Style::new().bold();
+
+/// Show how a key stands under all of its policies
+///
+/// It reads all that Redis holds of the key, and changes nothing. Where no policy is named, Redis looks at the names of
+/// all keys, 1,000 at a time, to find those of this one.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    key: String,
+    policies: Vec<Closely>,
+}
+
+/// How the key stands under one policy, and what is kept for that.
+#[derive(Serialize)]
+struct Closely {
+    #[serde(flatten)]
+    standing: Standing,
+    life: Option<LifeShown>,
+    redis: Vec<Value>,
+}
+
+/// In microseconds, as they are.
+#[derive(Serialize)]
+struct LifeShown {
+    start: u64,
+    version: u64,
+    #[serde(skip)]
+    age: Duration,
+}
+
+#[derive(Serialize)]
+struct Value {
+    name: String,
+    bytes: usize,
+    #[serde(rename = "expires_seconds", serialize_with = "perhaps_in_seconds")]
+    expires: Option<Duration>,
+}
+
+pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
+    let found = args.chosen.find().await?;
+    let states = found.store.look(&found.policies).await;
+    let mut policies = Vec::with_capacity(states.len());
+    for (stored, state) in found.policies.iter().zip(states) {
+        let state = state?;
+        if !state.values().is_empty() {
+            policies.push(Closely::new(Standing::new(stored, &state), &state));
+        }
+    }
+    if policies.is_empty() {
+        return Err(args.chosen.nothing());
+    }
+    let key = found.key.to_string();
+    output.show(&Shown { key, policies })
+}
+
+impl Closely {
+    fn new(standing: Standing, state: &KeyState) -> Self {
+        let life = state.life().map(|Life { start, version, .. }| LifeShown {
+            start,
+            version,
+            age: Duration::from_micros(state.now().saturating_sub(start)),
+        });
+        let values = state.values().iter().map(|value| Value {
+            name: value.name().to_owned(),
+            bytes: value.bytes(),
+            expires: value.expiry(),
+        });
+        Self {
+            redis: values.collect(),
+            standing,
+            life,
+        }
+    }
+
+    fn write(&self, text: &mut dyn Write) -> io::Result<()> {
+        let standing = &self.standing;
+        writeln!(
+            text,
+            "{KEY}{}{KEY:#}  {}",
+            standing.shown_key(),
+            standing.policy
+        )?;
+        for it in &standing.quotas {
+            let (used, capacity) = (count(it.used), count(it.capacity));
+            write!(text, "  used       {used} of {capacity}, by {}", it.quota)?;
+            match it.rate {
+                Some(rate) => writeln!(text, " ({rate:.1}/s)")?,
+                None => writeln!(text)?,
+            }
+        }
+        writeln!(text, "  remaining  {}", count(standing.remaining))?;
+        let next = match standing.next_slot {
+            Duration::ZERO => "now".to_owned(),
+            delay => format!("in {}", brief(delay)),
+        };
+        writeln!(text, "  next slot  {next}")?;
+        let full = match standing.full {
+            Duration::ZERO => "now".to_owned(),
+            reset => format!("in {}", brief(reset)),
+        };
+        writeln!(text, "  full       {full}")?;
+        if let Some(left) = standing.paused {
+            let why = "as somebody, or the upstream, has said so";
+            writeln!(text, "  paused     for {}, {why}", brief(left))?;
+        }
+        if let Some(allowance) = &standing.allowance {
+            let (left, lasts) = (count(allowance.left), brief(allowance.lasts));
+            writeln!(
+                text,
+                "  allowed    {left} for {lasts}, as the upstream has said so"
+            )?;
+        }
+        if let Some(left) = standing.rests {
+            writeln!(
+                text,
+                "  rests      for {}, as its state may have been lost",
+                brief(left)
+            )?;
+        }
+        if standing.free_slots > 0 {
+            let free = standing.free_slots;
+            writeln!(text, "  free       {free} slots that were given back")?;
+        }
+        if let Some(life) = &self.life {
+            writeln!(text, "  lives      for {}", brief(life.age))?;
+        }
+        for value in &self.redis {
+            let expires = match value.expires {
+                Some(left) => format!("expires in {}", brief(left)),
+                None => "never expires".to_owned(),
+            };
+            let Value { name, bytes, .. } = value;
+            writeln!(text, "  stored     {bytes} B, {expires}: {name}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Report for Shown {
+    fn write(&self, text: &mut dyn Write) -> io::Result<()> {
+        for (place, policy) in self.policies.iter().enumerate() {
+            if place > 0 {
+                writeln!(text)?;
+            }
+            policy.write(text)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Which limiters take part in a simulation, and what requests cost: [`Plan`].
+
+use std::path::Path;
+
+use tower_throttle::rules::Rules;
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::FailingStore;
+use tower_throttle::{Limiter, LimiterBuilder};
+
+use super::Args;
+use crate::failure::Failure;
+use crate::file::RulesFile;
+
+/// What was asked for, found to make sense.
+pub(super) struct Plan {
+    rule: Option<(Rules, String)>,
+    pub(super) cost: u32,
+}
+
+impl Plan {
+    pub(super) fn of(args: &Args) -> Result<Self, Failure> {
+        let given = args.cost.map(u32::from);
+        let Some(path) = &args.rules else {
+            let cost = given.unwrap_or(1);
+            return Ok(Self { rule: None, cost });
+        };
+        let (rules, place, name) = rule(path, args.rule.as_deref())?;
+        let of_rule = || place.get("cost")?.as_u64()?.try_into().ok();
+        let cost = given.or_else(of_rule).unwrap_or(1);
+        let rule = Some((rules, name));
+        Ok(Self { rule, cost })
+    }
+
+    /// Those of all processes.
+    pub(super) fn limiters(
+        &self,
+        args: &Args,
+        store: &MemoryStore,
+    ) -> Result<Vec<Limiter>, Failure> {
+        let distant = FailingStore::new(store.clone()).latency(args.latency);
+        let limiters = (0..args.replicas).map(|_| {
+            let builder = if args.latency.is_zero() {
+                Limiter::builder().store(store.clone())
+            } else {
+                Limiter::builder().store(distant.clone())
+            };
+            self.limiter(args, builder)
+        });
+        limiters.collect()
+    }
+
+    fn limiter(&self, args: &Args, builder: LimiterBuilder) -> Result<Limiter, Failure> {
+        if let Some((rules, name)) = &self.rule {
+            let limiter = builder.rules(rules.clone()).build()?;
+            let none = || Failure::usage(format!("the rule `{name}` limits nothing"));
+            return limiter.rule(name).ok_or_else(none);
+        }
+        let quotas = args.quotas.iter().copied();
+        let builder = quotas.fold(builder, LimiterBuilder::quota);
+        let builder = set(builder, args.buffer, LimiterBuilder::buffer);
+        let builder = set(builder, args.guard, LimiterBuilder::guard);
+        let builder = set(builder, args.max_wait, LimiterBuilder::max_wait);
+        let builder = set(builder, args.max_waiting, LimiterBuilder::max_waiting);
+        Ok(builder.build()?)
+    }
+}
+
+fn set<B, T>(builder: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B {
+    match value {
+        Some(value) => setter(builder, value),
+        None => builder,
+    }
+}
+
+/// The rules of a file, and of one of them the fields and the name.
+fn rule(path: &Path, name: Option<&str>) -> Result<(Rules, serde_json::Value, String), Failure> {
+    let file = RulesFile::open(path, None)?;
+    let rules = file.rules().map_err(|mistakes| {
+        let count = mistakes.len();
+        let failure = Failure::new(format!("{}: {count} of its values are wrong", file.name));
+        failure.hint(format!("`throttle check {}` says which", file.name))
+    })?;
+    let names: Vec<_> = rules.names().collect();
+    let place = match name {
+        Some(name) => names.iter().position(|it| *it == Some(name)),
+        None => names.len().checked_sub(1),
+    };
+    let called = place.and_then(|place| Some((place, names[place]?.to_owned())));
+    let Some((place, name)) = called else {
+        let named = names
+            .iter()
+            .flatten()
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ");
+        let problem = match name {
+            Some(name) => format!("there is no rule `{name}`"),
+            None => "the last rule limits nothing".to_owned(),
+        };
+        let hint = format!("`--rule` names one of these: {named}");
+        return Err(Failure::usage(problem).hint(hint));
+    };
+    let fields = file.fields().into_iter().nth(place).unwrap_or_default();
+    Ok((rules, fields, name))
+}

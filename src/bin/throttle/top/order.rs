@@ -1,0 +1,110 @@
+//! What comes first: [`Sort`].
+
+use std::cmp::Ordering;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::standing::Standing;
+
+/// By which column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Sort {
+    /// The quota of which the most is used, then the longest line
+    Used,
+    /// Requests per second over the window
+    Rate,
+    /// The longest line: who would wait the longest
+    Next,
+    /// The longest pause
+    Paused,
+    /// The name of the key
+    Key,
+}
+
+impl Sort {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Rate => "rate",
+            Self::Next => "next slot",
+            Self::Paused => "paused",
+            Self::Key => "key",
+        }
+    }
+
+    /// Which of the two comes first; never equal but for the same key and policy.
+    pub(crate) fn compare(self, a: &Standing, b: &Standing) -> Ordering {
+        let share = |it: &Standing| it.busiest().map_or(0.0, |(_, share)| share);
+        let used = || share(b).total_cmp(&share(a));
+        let rate = || b.rate().unwrap_or(0.0).total_cmp(&a.rate().unwrap_or(0.0));
+        let next = || b.next_slot.cmp(&a.next_slot);
+        let paused = || b.paused.cmp(&a.paused);
+        let key = || (a.shown_key(), &a.policy).cmp(&(b.shown_key(), &b.policy));
+        let first = match self {
+            Self::Used => used(),
+            Self::Rate => rate(),
+            Self::Next => next(),
+            Self::Paused => paused(),
+            Self::Key => key(),
+        };
+        first
+            .then_with(used)
+            .then_with(next)
+            .then_with(rate)
+            .then_with(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::standing::Used;
+
+    fn standing(key: &str, used: u32, delay: u64, paused: Option<u64>) -> Standing {
+        Standing {
+            key: Some(key.to_owned()),
+            encoded: key.to_owned(),
+            policy: "10/s".to_owned(),
+            quotas: vec![Used {
+                quota: "10/s".to_owned(),
+                used,
+                capacity: 10,
+                rate: (used != 5).then_some(f64::from(used)),
+                window: Duration::from_secs(1),
+            }],
+            exact: true,
+            remaining: 10 - used,
+            next_slot: Duration::from_secs(delay),
+            full: Duration::from_secs(delay),
+            paused: paused.map(Duration::from_secs),
+            allowance: None,
+            rests: None,
+            free_slots: 0,
+        }
+    }
+
+    fn sorted(sort: Sort) -> String {
+        let mut all = [
+            standing("b", 1, 60, Some(60)),
+            standing("d", 10, 1, None),
+            standing("a", 10, 7, None),
+            standing("e", 5, 0, None),
+            standing("c", 1, 30, Some(30)),
+        ];
+        all.sort_by(|a, b| sort.compare(a, b));
+        all.iter().map(Standing::shown_key).collect()
+    }
+
+    #[test]
+    fn what_is_alike_by_one_column_is_in_the_order_of_the_next() {
+        assert_eq!(sorted(Sort::Used), "adebc");
+        assert_eq!(sorted(Sort::Rate), "adbce");
+        assert_eq!(sorted(Sort::Next), "bcade");
+        assert_eq!(sorted(Sort::Paused), "bcade");
+        assert_eq!(sorted(Sort::Key), "abcde");
+    }
+}

@@ -1,0 +1,322 @@
+//! `throttle check`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{Ended, run, throttle};
+
+const RULES: &str = r#"
+[[rules]]
+name = "search"
+host = "api.example.com"
+path = "/search"
+header = { x-plan = "free" }
+quota = ["30/m", "1_000/h"]
+key = ["host", "header:x-account"]
+cost = 2
+
+[[rules]]
+host = ["*.internal.example", "localhost"]
+exempt = true
+
+[[rules]]
+name = "others"
+quota = "10/s"
+"#;
+
+const WRONG: &str = r#"
+[[rules]]
+name = "search"
+quota = ["30/m", "1_000/x"]
+max_wait = "30"
+
+[[rules]]
+name = "others"
+quota = "0/s"
+"#;
+
+/// The same, where it is never the turn of the second rule.
+const UNREACHED: &str = r#"
+[[rules]]
+name = "api"
+host = "*.example.com"
+quota = "5/s"
+
+[[rules]]
+name = "search"
+host = "api.example.com"
+path = "/search"
+quota = "30/m"
+
+[[rules]]
+exempt = true
+"#;
+
+/// Checks this text, as that of a file of this name.
+fn check(name: &str, text: &str, args: &[&str]) -> Ended {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    fs::write(directory.path().join(name), text).expect("a file");
+    let mut command = throttle(&[&["check", name], args].concat());
+    Ended::of(command.current_dir(&directory))
+}
+
+/// Where the request falls, of the rules above.
+fn falls(args: &[&str]) -> Value {
+    let checked = check("rules.toml", RULES, &[&["--json"], args].concat()).json();
+    checked["request"].clone()
+}
+
+#[test]
+fn rules_are_shown_as_they_were_written() {
+    let ended = check("rules.toml", RULES, &[]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", ended.stdout);
+    for (line, parts) in [
+        (
+            1,
+            &[
+                "0 search",
+                "host api.example.com, path /search, header x-plan=free",
+                "30/m and 1_000/h, cost 2, key host and header:x-account",
+            ][..],
+        ),
+        (2, &["1 ", "host *.internal.example or localhost", "exempt"]),
+        (3, &["2 others", "all others", "10/s"]),
+    ] {
+        for part in parts {
+            assert!(lines[line].contains(part), "{part:?} in {:?}", lines[line]);
+        }
+    }
+    let checked = check("rules.toml", RULES, &["--json"]).json();
+    assert_eq!(
+        (&checked["mistakes"], &checked["warnings"]),
+        (&json!([]), &json!([]))
+    );
+    assert_eq!(
+        checked["rules"][1],
+        json!({ "rule": 1, "exempt": true, "host": ["*.internal.example", "localhost"] })
+    );
+}
+
+#[test]
+fn all_formats_are_read_the_same() {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rules/files");
+    let all = ["toml", "yaml", "json"].map(|extension| {
+        let name = format!("every.{extension}");
+        let text = fs::read_to_string(files.join(&name)).unwrap();
+        let by_name = check(&name, &text, &["--json"]).json()["rules"].clone();
+        let by_option = check("rules", &text, &["--json", "--format", extension]).json();
+        assert_eq!(by_option["rules"], by_name);
+        by_name
+    });
+    assert!(
+        all[0].as_array().is_some_and(|rules| rules.len() == 4),
+        "{}",
+        all[0]
+    );
+    assert_eq!(all[0], all[1]);
+    assert_eq!(all[0], all[2]);
+}
+
+#[test]
+fn all_mistakes_are_named_with_their_places() {
+    let ended = check("rules.toml", WRONG, &[]);
+    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.stderr, "error: rules.toml has 3 mistakes\n");
+    let places: Vec<_> = ended
+        .stdout
+        .lines()
+        .map(|line| line.split(": ").next().unwrap())
+        .collect();
+    let expected = ["rules[0].quota[1]", "rules[0].max_wait", "rules[1].quota"];
+    assert_eq!(places, expected, "{}", ended.stdout);
+
+    let ended = check("rules.toml", WRONG, &["--json"]);
+    assert_eq!(ended.code, Some(1));
+    let checked: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let places: Vec<_> = checked["mistakes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["place"].clone())
+        .collect();
+    assert_eq!(places, expected);
+}
+
+#[test]
+fn what_breaks_the_rules_of_its_format_is_a_mistake_with_a_line() {
+    for (name, text, says) in [
+        ("rules.toml", "[[rules]]\nname =\n", "line 2"),
+        ("rules.json", "[\n{ \"name\" }]", "line 2"),
+        (
+            "rules.json",
+            "[{ \"name\": \"a\", \"quota\": \"1/s\" }] [",
+            "trailing characters",
+        ),
+        ("rules.yaml", "- name: a\n  quota: [\n", "line"),
+        ("rules.yml", "", "rules"),
+        ("rules.toml", "", "rules"),
+        ("rules.toml", "[[rules]]\nnmae = 'a'", "nmae"),
+    ] {
+        let ended = check(name, text, &[]);
+        assert_eq!(
+            ended.code,
+            Some(1),
+            "{text:?}: {}{}",
+            ended.stdout,
+            ended.stderr
+        );
+        assert!(ended.stdout.contains(says), "{text:?}: {}", ended.stdout);
+        assert_eq!(ended.stderr, format!("error: {name} has 1 mistake\n"));
+    }
+}
+
+#[test]
+fn warnings_are_failures_if_they_are_to_be() {
+    let warning =
+        "warning: rules[1] `search` is never reached: rules[0] `api` takes all of its requests";
+    let ended = check("rules.toml", UNREACHED, &[]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+    assert!(
+        ended.stdout.ends_with(&format!("\n{warning}\n")),
+        "{}",
+        ended.stdout
+    );
+    let denied = check("rules.toml", UNREACHED, &["--deny-warnings"]);
+    assert_eq!(
+        (denied.code, &*denied.stderr),
+        (Some(1), "error: rules.toml has 1 warning\n")
+    );
+    assert_eq!(denied.stdout, ended.stdout);
+    let checked = check("rules.toml", UNREACHED, &["--json"]).json();
+    assert_eq!(
+        (
+            &checked["warnings"][0]["rule"],
+            &checked["warnings"][0]["by"]
+        ),
+        (&json!(1), &json!([0]))
+    );
+    assert_eq!(
+        check("rules.toml", RULES, &["--deny-warnings"]).code,
+        Some(0)
+    );
+}
+
+#[test]
+fn a_request_falls_under_the_first_rule_that_matches() {
+    let search = [
+        "--url",
+        "https://api.example.com/search?q=1",
+        "--header",
+        "x-plan: free",
+        "--header",
+        "X-Account:7",
+    ];
+    let answer = falls(&search);
+    assert_eq!(
+        (&answer["name"], &answer["cost"]),
+        (&json!("search"), &json!(2))
+    );
+    assert_eq!(
+        answer["key"].as_str().unwrap(),
+        "api.example.com|7",
+        "the host and the account"
+    );
+    assert_eq!(answer["quotas"], json!(["30/m", "1_000/h"]));
+    assert_eq!(answer["misses"], json!([]));
+
+    let answer = falls(&["--url", "http://a.internal.example/"]);
+    assert_eq!(
+        (&answer["rule"], &answer["exempt"], &answer["key"]),
+        (&json!(1), &json!(true), &Value::Null)
+    );
+
+    let answer = falls(&["--url", "https://api.example.com/search"]);
+    assert_eq!(answer["name"], "others");
+    let misses = answer["misses"].as_array().unwrap();
+    assert_eq!(misses.len(), 2);
+    assert!(
+        misses[0]["reason"].as_str().unwrap().contains("x-plan"),
+        "{answer}"
+    );
+    assert!(
+        misses[1]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("the host is api.example.com"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_request_without_a_key_is_said_to_be_refused() {
+    let search = [
+        "--url",
+        "/search",
+        "--header",
+        "host: api.example.com",
+        "--header",
+        "x-plan: free",
+    ];
+    let answer = falls(&search);
+    assert_eq!(
+        (&answer["name"], &answer["key"]),
+        (&json!("search"), &Value::Null)
+    );
+    assert!(
+        answer["refused"]
+            .as_str()
+            .is_some_and(|why| why.contains("x-account")),
+        "{answer}"
+    );
+}
+
+#[test]
+fn the_address_of_a_client_is_a_key() {
+    let rules = r#"[{ "name": "all", "quota": "1/s", "key": "client_ip" }]"#;
+    let args = ["--json", "--url", "/", "--client-ip", "192.0.2.7"];
+    let checked = check("rules.json", rules, &args).json();
+    assert_eq!(checked["request"]["key"], "192.0.2.7");
+}
+
+#[test]
+fn rules_come_from_the_standard_input() {
+    let check = |args: &[&str]| {
+        let mut process = throttle(&[&["check", "-"], args].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Whoever needs to be told the format first does not read it.
+        let _ = process.stdin.take().unwrap().write_all(RULES.as_bytes());
+        process.wait_with_output().unwrap()
+    };
+    assert!(check(&["--format", "toml"]).status.success());
+    assert_eq!(check(&["--format", "json"]).status.code(), Some(1));
+    let untold = check(&[]);
+    assert_eq!(untold.status.code(), Some(2));
+    assert!(
+        String::from_utf8(untold.stderr)
+            .unwrap()
+            .contains("hint: `--format`")
+    );
+}
+
+#[test]
+fn what_cannot_be_asked_is_a_usage_error_and_secrets_are_not_repeated() {
+    let usage = |args: &[&str], says| check("rules.toml", RULES, args).assert_failed(2, says);
+    usage(&["--method", "GET"], "--url");
+    usage(&["--url", "http://[/"], "invalid value");
+    for header in ["hunter2", "authorization : \u{1}hunter2", "a b: hunter2"] {
+        let ended = check("rules.toml", RULES, &["--url", "/", "--header", header]);
+        ended.assert_failed(2, "a header is not of the form");
+        assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    }
+    run(&["check", "/nobody/has/rules.toml"]).assert_failed(1, "cannot be read");
+}

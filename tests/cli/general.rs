@@ -1,0 +1,125 @@
+//! What holds for all commands: exit codes, what is printed where, and what never is.
+
+use std::process::Stdio;
+
+use super::{Ended, run, throttle};
+
+/// Those that ask Redis, with what they need besides.
+const ASKING: [&[&str]; 5] = [
+    &["top", "--json", "--count", "1"],
+    &["show", "key"],
+    &["pause", "key", "1s", "--quota", "1/s"],
+    &["resume", "key"],
+    &["reset", "key", "--yes"],
+];
+
+/// Of no server: the port is for other things.
+const NOBODY: &str = "redis://user:hunter2@127.0.0.1:1/";
+
+#[test]
+fn no_server_is_a_failure_of_its_own_and_no_password_is_told() {
+    for args in ASKING {
+        let ended = Ended::of(throttle(args).env("REDIS_URL", NOBODY));
+        ended.assert_failed(3, "redis cannot be reached");
+        assert!(ended.stderr.contains("hint: `--redis`"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn what_is_no_url_is_not_repeated() {
+    for url in [
+        "hunter2",
+        "http://user:hunter2@host/",
+        "redis://user:hunter2@host:port/",
+    ] {
+        let ended = run(&["show", "key", "--redis", url]);
+        ended.assert_failed(3, "the url is not one of a redis server");
+        assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn help_does_not_tell_the_url_of_the_environment() {
+    for args in [["show", "--help"], ["help", "show"], ["show", "--nonsense"]] {
+        let ended = Ended::of(throttle(&args).env("REDIS_URL", NOBODY));
+        assert!(!ended.stdout.contains("hunter2") && !ended.stderr.contains("hunter2"));
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_before_anybody_is_asked() {
+    let several = ["--redis", NOBODY, "--redis", NOBODY];
+    for (args, says) in [
+        (
+            &["--cluster", "--sentinel", "name"][..],
+            "cannot be used with",
+        ),
+        (&several, "more than one URL"),
+        (&["--redis", ""], "no URL"),
+        (&["--prefix", "{}"], "'--prefix <TEXT>'"),
+        (&["--timeout", "1"], "time unit needed"),
+    ] {
+        run(&[&["show", "key"], args].concat()).assert_failed(2, says);
+    }
+    run(&["nonsense"]).assert_failed(2, "unrecognized subcommand");
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_failure() {
+    let args = ["simulate", "--quota", "1000/s", "--json"];
+    let mut process = throttle(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(process.stdout.take());
+    let ended = process.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut command = throttle(&["simulate", "--quota", "1/s"]);
+    let process = command.stdout(full.unwrap()).stderr(Stdio::piped()).spawn();
+    let ended = process.unwrap().wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert!(
+        stderr.starts_with("error: the output cannot be written"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn there_are_no_colors_where_nobody_sees_them() {
+    let wrong = ["show", "key", "--redis", NOBODY];
+    assert!(!run(&wrong).stderr.contains('\u{1b}'));
+    let forced = Ended::of(throttle(&wrong).env("CLICOLOR_FORCE", "1"));
+    assert!(
+        forced
+            .stderr
+            .starts_with("\u{1b}[1m\u{1b}[31merror:\u{1b}[0m "),
+        "{:?}",
+        forced.stderr
+    );
+    let mut both = throttle(&wrong);
+    let without = Ended::of(both.env("CLICOLOR_FORCE", "0").env("NO_COLOR", "1"));
+    assert!(!without.stderr.contains('\u{1b}'), "{:?}", without.stderr);
+}
+
+#[test]
+fn every_shell_has_its_completions() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ended = run(&["completions", shell]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{shell}");
+        for command in [
+            "top", "show", "pause", "resume", "reset", "check", "simulate",
+        ] {
+            assert!(ended.stdout.contains(command), "{command} in {shell}");
+        }
+    }
+}

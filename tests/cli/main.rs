@@ -1,0 +1,75 @@
+//! The command `throttle`, as it is built, is run by processes of their own.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod check;
+mod docs;
+mod general;
+mod keys;
+mod simulate;
+mod terminal;
+mod top;
+
+use std::process::{Command, Output};
+
+/// The command with these arguments, and nothing that the environment has to say.
+pub(crate) fn throttle(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throttle"));
+    for variable in [
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "COLUMNS",
+        "NO_COLOR",
+        "REDIS_URL",
+    ] {
+        command.env_remove(variable);
+    }
+    command.args(args);
+    command
+}
+
+/// What a command has come to, run to its end.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command.output().expect("the command starts");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        Self {
+            code: status.code(),
+            stdout: text(stdout),
+            stderr: text(stderr),
+        }
+    }
+
+    /// The one line of JSON that was printed, of a command that all is well with.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        assert_eq!((self.code, &*self.stderr), (Some(0), ""), "{}", self.stdout);
+        assert_eq!(self.stdout.lines().count(), 1, "{}", self.stdout);
+        serde_json::from_str(&self.stdout).expect("JSON")
+    }
+
+    /// Checks the code, and that nothing but the error says what is wrong.
+    #[track_caller]
+    pub(crate) fn assert_failed(&self, code: i32, says: &str) {
+        assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.stdout, "");
+        assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
+        assert!(self.stderr.contains(says), "{}", self.stderr);
+    }
+}
+
+/// Runs the command with these arguments.
+pub(crate) fn run(args: &[&str]) -> Ended {
+    Ended::of(&mut throttle(args))
+}

@@ -1,0 +1,111 @@
+//! A terminal that a command is run on: [`Screen`].
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, ExitStatus};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::throttle;
+
+/// What a machine may need that does many other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A terminal of this size, and what is shown on it.
+pub(crate) struct Screen {
+    terminal: File,
+    shown: mpsc::Receiver<Vec<u8>>,
+    text: String,
+}
+
+impl Screen {
+    /// The command on a terminal of this size.
+    pub(crate) fn with(args: &[&str], columns: u16, lines: u16) -> (Self, Child) {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&terminal).expect("a right to it");
+        unlockpt(&terminal).expect("it is open");
+        let size = Winsize {
+            ws_row: lines,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&terminal, size).expect("a size");
+        let name = ptsname(&terminal, Vec::new()).expect("a name");
+        let name = name.into_string().expect("text");
+        let side = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .open(&name)
+                .expect("it is there")
+        };
+        let mut command = throttle(args);
+        command
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .env("TERM", "xterm");
+        let child = command.spawn().expect("it starts");
+        let terminal = File::from(terminal);
+        let mut reading = terminal.try_clone().expect("another handle");
+        let (sender, shown) = mpsc::channel();
+        thread::spawn(move || {
+            let mut some = [0; 4_096];
+            while let Ok(count) = reading.read(&mut some) {
+                if count == 0 || sender.send(some[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        let text = String::new();
+        (
+            Self {
+                terminal,
+                shown,
+                text,
+            },
+            child,
+        )
+    }
+
+    pub(crate) fn type_keys(&mut self, keys: &str) {
+        self.terminal
+            .write_all(keys.as_bytes())
+            .expect("it takes them");
+    }
+
+    /// Until this is shown after what was waited for before.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, wanted: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.text.contains(wanted) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(some) = self.shown.recv_timeout(left) else {
+                panic!("no {wanted:?} in {:?}", self.text);
+            };
+            self.text += &String::from_utf8_lossy(&some);
+        }
+        self.text.clear();
+    }
+}
+
+/// How it ends, before long.
+#[track_caller]
+pub(crate) fn ends(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match child.try_wait().expect("our own child") {
+            Some(status) => return status,
+            None if Instant::now() > deadline => {
+                let _ = child.kill();
+                panic!("it does not end");
+            }
+            None => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}

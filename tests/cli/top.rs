@@ -1,0 +1,250 @@
+//! Which keys are busy: `top`, line by line and in a terminal.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota};
+
+use super::support::command_stats::CommandStats;
+use super::support::redis_server::RedisServer;
+use super::support::slots::slots;
+use super::terminal::{Screen, ends};
+use super::{Ended, throttle};
+
+/// What a machine may need that does many other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Keys of which each has spent one more than the one before, up to ten.
+async fn spend(server: &RedisServer, keys: u32) {
+    let store = RedisStore::connect(&server.url())
+        .await
+        .expect("a connection");
+    let store = store.timeout(PATIENCE);
+    let builder = Limiter::builder().quota(Quota::per_hour(10));
+    let policy = builder.build().expect("a valid policy").policy();
+    for number in 0..keys {
+        let key = format!("key-{number}").into();
+        slots(&store, &key, &policy, 1 + number % 10).await;
+    }
+}
+
+fn lines(server: &RedisServer, args: &[&str]) -> Vec<Value> {
+    let url = server.url();
+    let all = [
+        &["top", "--json", "--redis", &url, "--interval", "1ms"],
+        args,
+    ]
+    .concat();
+    let ended = Ended::of(&mut throttle(&all));
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+    let lines = ended.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_busiest_come_first_unless_told_otherwise() {
+    let server = RedisServer::start();
+    spend(&server, 30).await;
+    let names = |args: &[&str]| {
+        let pages = lines(&server, &[&["--count", "1"], args].concat());
+        let rows = pages[0]["rows"].as_array().expect("a list").clone();
+        assert_eq!(
+            (&pages[0]["complete"], &pages[0]["keys"]),
+            (&true.into(), &30.into())
+        );
+        let names = rows
+            .iter()
+            .map(|row| row["key"].as_str().expect("text").to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let all = names(&[]);
+    assert_eq!(all.len(), 30);
+    assert_eq!(all.iter().filter(|it| it.ends_with('9')).count(), 3);
+    assert!(all[..3].iter().all(|it| it.ends_with('9')), "{all:?}");
+    assert_eq!(names(&["--rows", "2"]).len(), 2);
+    assert_eq!(names(&["--sort", "key"])[..3], ["key-0", "key-1", "key-10"]);
+    assert_eq!(names(&["--filter", "key-29"]), ["key-29"]);
+    assert!(names(&["--filter", "none"]).is_empty());
+    let Ended { code, stdout, .. } = Ended::of(&mut throttle(&[
+        "pause",
+        "key-5",
+        "1h",
+        "--json",
+        "--redis",
+        &server.url(),
+    ]));
+    assert_eq!(code, Some(0), "{stdout}");
+    assert_eq!(names(&["--sort", "paused"])[0], "key-5");
+    let row = &lines(&server, &["--count", "1", "--filter", "key-9"])[0]["rows"][0];
+    assert_eq!(
+        (&row["quotas"][0]["used"], &row["remaining"]),
+        (&10.into(), &0.into())
+    );
+    assert!(
+        row["next_slot_seconds"].as_f64().expect("a number") > 3_000.0,
+        "{row}"
+    );
+    assert!(
+        row["paused_seconds"].is_null() && row["exact"] == true,
+        "{row}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_keys_cost_no_more_than_the_budget() {
+    const BUDGET: u64 = 1_000;
+    const ROWS: u64 = 50;
+    let server = RedisServer::start();
+    spend(&server, 10_000).await;
+    let refreshes = 25;
+    let before = CommandStats::of(&server);
+    let pages = lines(&server, &["--count", "25", "--budget", "1000"]);
+    let cost = CommandStats::of(&server).since(&before);
+    assert_eq!(pages.len(), 25);
+    assert_eq!(
+        (cost.calls("keys"), cost.script_calls()),
+        (0, 0),
+        "{cost:?}"
+    );
+    assert!(cost.calls("scan") <= refreshes, "{cost:?}");
+    // `SCAN` may tell of some more than it was asked for.
+    let most = refreshes * (2 * BUDGET + ROWS);
+    assert!(
+        cost.calls("get") <= most && cost.calls("getrange") <= most,
+        "{cost:?}"
+    );
+    let (first, last) = (&pages[0], &pages[24]);
+    assert_eq!(
+        (&first["complete"], &last["complete"]),
+        (&false.into(), &true.into())
+    );
+    assert_eq!(last["keys"], 10_000);
+    let rows = last["rows"].as_array().expect("a list");
+    assert!(
+        rows.len() == 50 && rows.iter().all(|row| row["remaining"] == 0),
+        "{last}"
+    );
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_do() {
+    let server = RedisServer::start();
+    let ended = Ended::of(&mut throttle(&["top", "--redis", &server.url()]));
+    ended.assert_failed(2, "there is no terminal");
+    assert!(ended.stderr.contains("`--json`"), "{}", ended.stderr);
+    let refused = Ended::of(&mut throttle(&["top", "--json", "--interval", "0s"]));
+    refused.assert_failed(2, "an interval of no time");
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_ends_it() {
+    let server = RedisServer::start();
+    let mut command = throttle(&[
+        "top",
+        "--json",
+        "--interval",
+        "1ms",
+        "--redis",
+        &server.url(),
+    ]);
+    let mut top = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut some = [0; 10];
+    let mut stdout = top.stdout.take().expect("a pipe");
+    stdout.read_exact(&mut some).expect("a line");
+    drop(stdout);
+    assert!(ends(&mut top).success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminal_shows_it_until_somebody_quits() {
+    let server = RedisServer::start();
+    spend(&server, 30).await;
+    let url = server.url();
+    let args = ["top", "--interval", "50ms", "--redis", &url];
+    let (mut screen, mut top) = Screen::with(&args, 100, 20);
+    screen.wait_for("key-29");
+    screen.type_keys("s");
+    screen.wait_for("rate");
+    screen.type_keys("/key-17");
+    // Only what has changed is drawn.
+    screen.wait_for("7_");
+    screen.type_keys("\r");
+    screen.type_keys("q");
+    assert!(ends(&mut top).success());
+    // The screen is as it was before.
+    screen.wait_for("\u{1b}[?1049l");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_terminal_is_no_panic_and_an_interrupt_is_heard() {
+    let server = RedisServer::start();
+    spend(&server, 3).await;
+    let url = server.url();
+    for (columns, lines) in [(20, 5), (20, 3), (1, 1)] {
+        let args = ["top", "--interval", "50ms", "--redis", &url];
+        let (mut screen, mut top) = Screen::with(&args, columns, lines);
+        screen.wait_for("\u{1b}[?1049h");
+        screen.type_keys("\u{3}");
+        assert!(ends(&mut top).success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_gone_is_said_and_comes_back() {
+    let mut server = RedisServer::start();
+    spend(&server, 3).await;
+    let url = server.url();
+    let args = [
+        "top",
+        "--interval",
+        "50ms",
+        "--timeout",
+        "1s",
+        "--redis",
+        &url,
+    ];
+    let (mut screen, mut top) = Screen::with(&args, 100, 10);
+    screen.wait_for("key-2");
+    server.kill9();
+    screen.wait_for("redis");
+    server.restart();
+    screen.wait_for("q quit");
+    screen.type_keys("q");
+    assert!(ends(&mut top).success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_that_the_guide_names_are_enough() {
+    const GUIDE: &str = include_str!("../../src/docs/cli.md");
+    let named = GUIDE.split("for `top`, ").nth(1).expect("a sentence");
+    let named = named.split(".\n").next().expect("its end");
+    let rights = named.split(['`', ' ']).filter(|word| word.starts_with('+'));
+    let server = RedisServer::start();
+    spend(&server, 3).await;
+    let user = [
+        "ACL",
+        "SETUSER",
+        "user",
+        "on",
+        ">PASSWORD",
+        "~throttle:*",
+        "resetchannels",
+        "-@all",
+    ];
+    let words: Vec<_> = user.into_iter().chain(rights).collect();
+    assert_eq!(words.len(), user.len() + 5, "{words:?}");
+    server.command::<()>(&words);
+    let url = format!("redis://user:PASSWORD@127.0.0.1:{}/", server.port());
+    let args = ["top", "--json", "--count", "1", "--redis", &url];
+    let page = Ended::of(&mut throttle(&args)).json();
+    assert_eq!(page["rows"].as_array().map(Vec::len), Some(3), "{page}");
+}
