@@ -85,6 +85,37 @@ impl Acquire {
         self.patience.deadline(deadline);
         self
     }
+
+    /// Runs a function once it may depart, as [`Limiter::run`](crate::Limiter::run) does, at this cost and within
+    /// these bounds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tower_throttle::{Limiter, Quota};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+    /// let dear = limiter.acquire("oracle").cost(5).max_wait(Duration::from_secs(30));
+    /// assert_eq!(dear.run(|| async { 42 }).await?, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Limiter::acquire`](crate::Limiter::acquire); then the function was not called.
+    ///
+    /// # Panics
+    ///
+    /// As for [`Limiter::acquire`](crate::Limiter::acquire), and as the function does.
+    pub async fn run<F, R>(self, function: F) -> Result<R::Output, Error>
+    where
+        F: FnOnce() -> R,
+        R: Future,
+    {
+        let _departs = self.await?;
+        Ok(function().await)
+    }
 }
 
 impl Future for Acquire {

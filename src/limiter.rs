@@ -129,7 +129,8 @@ impl Limiter {
         TryAcquire::new(self.epochs(), key.into())
     }
 
-    /// Runs a function once it may depart: any function, with any result.
+    /// Runs a function once it may depart: any function, with any result. At another cost, or within a bound:
+    /// [`Acquire::run`].
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -150,8 +151,7 @@ impl Limiter {
         F: FnOnce() -> R,
         R: Future,
     {
-        let _departs = self.acquire(key).await?;
-        Ok(function().await)
+        self.acquire(key).run(function).await
     }
 
     /// Looks at how a key stands, without spending anything: when a request could depart, how many

@@ -50,6 +50,21 @@ async fn spaced_functions_are_called_one_interval_apart() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_function_may_cost_more_and_wait_no_longer_than_it_says() {
+    let limiter = limited(Quota::new(4, SECOND));
+    let dear = || limiter.acquire("a").cost(3);
+    dear().run(|| async {}).await.expect("a call");
+    let called = Cell::new(false);
+    let bounded = dear().max_wait(SECOND / 2);
+    let error = bounded
+        .run(|| async { called.set(true) })
+        .await
+        .unwrap_err();
+    assert!(error.is_limited() && !called.get(), "{error}");
+    assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 1);
+}
+
 /// The bound is on calls, so a long one keeps nobody waiting.
 #[tokio::test(start_paused = true)]
 async fn how_long_a_function_takes_is_no_matter() {
