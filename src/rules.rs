@@ -134,7 +134,6 @@ mod file;
 mod host;
 mod key;
 mod live;
-mod path;
 mod reach;
 mod rule;
 #[cfg(all(test, feature = "serde"))]

@@ -47,6 +47,7 @@ mod matched_path;
 mod network;
 mod peer;
 mod route;
+mod shape;
 mod table;
 mod template;
 mod without;

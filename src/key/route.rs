@@ -41,19 +41,23 @@ pub(super) const UNMATCHED: &str = "unmatched";
 /// which must not be empty, and `{{` and `}}` for braces.
 ///
 /// - **The most specific path wins**: one without `{*name}` before one with it, and the more segments
-///   stand before `{*name}` the better; then, from left to right, fixed text before `{name}`. Only among
+///   stand before `{*name}` the better; then, segment by segment from left to right, fixed text before
+///   `{name}`, and of those with `{name}` the one with more text before it, or as much and more behind
+///   it: so `/v{version}` before `/{name}.json`, and that before `/{name}`. Only among
 ///   templates of the same path does one with the request's method go before one for any method.
 /// - `HEAD` falls under the templates for `GET`, unless there is one for `HEAD` with the same path.
 /// - Paths are compared as they are sent: upper and lower case differ, `/a` and `/a/` differ, `%61` is not
 ///   `a`, and `/b/../a` is not `/a`. A caller who plays with that reaches the key `unmatched`, not a key of
 ///   his own.
+/// - However many templates there are, one look finds the path; but those in which a parameter is a part of a
+///   segment are tried one by one.
 /// - The query never counts, nor does the host; for that, join this with [`host`](super::host()):
 ///   `(key::host(), key::route(templates)?)`.
 ///
 /// # Errors
 ///
-/// If a template is empty, has a malformed method or path, stands there twice, or is ambiguous beside
-/// another one: `/{owner}` and `/{name}`, or `/v{version}` and `/{name}.json`.
+/// If a template is empty, has a malformed method or path, stands there twice, or matches the same paths as
+/// another one: `/{owner}` and `/{name}`.
 pub fn route<I, S>(templates: I) -> Result<Route, RouteError>
 where
     I: IntoIterator<Item = S>,
@@ -306,16 +310,43 @@ mod tests {
                 r#"route template "GET /{c}/b": it conflicts with "GET /{a}/b", as paths may match either"#,
             ),
             (
-                ["/v{a}", "/{b}.json"],
-                r#"route template "/{b}.json": it conflicts with "/v{a}", as paths may match either"#,
+                ["/v{a}.json", "/v{b}.json"],
+                r#"route template "/v{b}.json": it conflicts with "/v{a}.json", as paths may match either"#,
             ),
         ] {
             let err = route(templates).unwrap_err();
             assert_eq!(err.to_string(), expected);
             assert!(err.is_conflict());
         }
-        assert!(route(["/v{a}", "GET /{b}.json"]).unwrap_err().is_conflict());
-        assert!(route(["PUT /v{a}", "GET /{b}.json"]).is_ok());
+        assert!(route(["PUT /{a}.json", "GET /{b}.json"]).is_ok());
+    }
+
+    #[test]
+    fn text_behind_a_parameter_hides_no_other_template() {
+        assert_keys(
+            &[
+                "/{repo}.git/info",
+                "/{repo}.git/{*rest}",
+                "/{owner}/{name}",
+                "/v{version}",
+                "/{name}.json",
+                "/{name}",
+                "/{p}.json/a",
+                "/{p}/a/b",
+            ],
+            [
+                ("GET /a.git/info", "/{repo}.git/info"),
+                ("GET /a.git/x", "/{owner}/{name}"),
+                ("GET /a.git/x/y", "/{repo}.git/{*rest}"),
+                ("GET /.git/info", "/{owner}/{name}"),
+                ("GET /v1.json", "/v{version}"),
+                ("GET /x.json", "/{name}.json"),
+                ("GET /.json", "/{name}"),
+                ("GET /v", "/{name}"),
+                ("GET /x.json/a", "/{p}.json/a"),
+                ("GET /x.json/a/b", "/{p}/a/b"),
+            ],
+        );
     }
 
     const TEMPLATE: &str = "(GET |PUT )?/([ab/]|\\{[ab]\\}|\\{\\{|\\}\\}|\\{\\*a\\}){0,5}";

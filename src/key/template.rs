@@ -3,17 +3,14 @@ use std::{error::Error, fmt};
 use http::Method;
 use matchit::{InsertError, Router};
 
-use super::Key;
+use super::{Key, shape::Shape};
 
 /// One template of a [`Route`](super::Route): an optional method and a path with parameters.
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) method: Option<Method>,
     pub(crate) path: String,
-    /// The path without the names of its parameters: templates of one shape match the same paths.
-    pub(crate) shape: String,
-    /// The higher, the sooner it is tried: the segments before its catch-all, or the most without one.
-    pub(crate) rank: usize,
+    pub(crate) shape: Shape,
     pub(crate) key: Key,
 }
 
@@ -28,13 +25,9 @@ impl Template {
             (Some(method), Some(path), None) => (Some(parse_method(method).map_err(err)?), path),
             (_, _, Some(_)) => return Err(err(Kind::Space)),
         };
-        check_path(path).map_err(err)?;
-        let shape = shape(path);
+        let shape = Shape::of(path);
+        check_path(path, &shape).map_err(err)?;
         Ok(Self {
-            rank: match shape.ends_with("{*}") {
-                true => path.matches('/').count(),
-                false => usize::MAX,
-            },
             shape,
             path: path.to_owned(),
             key: match &method {
@@ -60,7 +53,7 @@ fn parse_method(text: &str) -> Result<Method, Kind> {
 /// `matchit` panics beyond this many.
 const MOST_PARAMETERS: usize = 25;
 
-fn check_path(path: &str) -> Result<(), Kind> {
+fn check_path(path: &str, shape: &Shape) -> Result<(), Kind> {
     if !path.starts_with('/') {
         return Err(Kind::NoPath);
     }
@@ -75,29 +68,10 @@ fn check_path(path: &str) -> Result<(), Kind> {
     if path.split('/').any(foreign) {
         return Err(Kind::Parameter);
     }
-    if shape(path).matches("{}").count() > MOST_PARAMETERS {
+    if shape.parameters() > MOST_PARAMETERS {
         return Err(Kind::Parameters);
     }
     Router::new().insert(path, ()).map_err(Kind::from)
-}
-
-/// The path with every parameter as `{}` and every catch-all as `{*}`.
-fn shape(path: &str) -> String {
-    let mut shape = String::with_capacity(path.len());
-    let mut chars = path.chars().peekable();
-    while let Some(c) = chars.next() {
-        shape.push(c);
-        if c != '{' && c != '}' {
-            continue;
-        }
-        if let Some(escaped) = chars.next_if_eq(&c) {
-            shape.push(escaped);
-        } else if c == '{' {
-            shape.extend(chars.next_if_eq(&'*'));
-            shape.extend(chars.by_ref().find(|&c| c == '}'));
-        }
-    }
-    shape
 }
 
 /// Says which template [`route`](super::route()) cannot use, and why.
@@ -304,18 +278,6 @@ mod tests {
             ("PURGE /a%20b|c\\d", "PURGE /a%20b|c\\d"),
         ] {
             assert_eq!(Template::parse(template).unwrap().key.as_str(), expected);
-        }
-    }
-
-    #[test]
-    fn names_do_not_change_the_shape() {
-        for (path, expected) in [
-            ("/a/{b}/{*c}", "/a/{}/{*}"),
-            ("/v{b}.json", "/v{}.json"),
-            ("/{{b}}", "/{{b}}"),
-            ("/{{{b}}}", "/{{{}}}"),
-        ] {
-            assert_eq!(shape(path), expected);
         }
     }
 

@@ -8,8 +8,8 @@ use http::Method;
 use super::conditions::{Conditions, is_under};
 use super::explain::Called;
 use super::host::HostPattern;
-use super::path::Shape;
 use super::table::Rules;
+use crate::key::{Table, Template};
 
 /// A rule that no request reaches, as those before it take all that it could.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,13 +25,7 @@ const MOST: usize = 10_000;
 struct Part<'a> {
     host: Option<&'a HostPattern>,
     method: Option<&'a Method>,
-    path: Option<&'a Path>,
-}
-
-/// A template, taken apart.
-struct Path {
-    method: Option<Method>,
-    shape: Shape,
+    path: Option<&'a Template>,
 }
 
 impl Rules {
@@ -61,7 +55,7 @@ impl Rules {
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let entries = self.entries();
-        let paths: Vec<Vec<Path>> = entries.iter().map(|it| paths(&it.conditions)).collect();
+        let paths: Vec<&[Template]> = entries.iter().map(|it| paths(&it.conditions)).collect();
         let called = |place: usize| (place, entries[place].name.clone());
         let mut warnings = Vec::new();
         for (place, entry) in entries.iter().enumerate() {
@@ -76,7 +70,7 @@ impl Rules {
                 let mut before = entries[..place].iter().zip(&paths);
                 before.position(|(it, paths)| takes(&it.conditions, paths, conditions, &part))
             };
-            let parts = parts(conditions, &paths[place]);
+            let parts = parts(conditions, paths[place]);
             let by: Option<Vec<usize>> = parts.map(taken_by).collect();
             if let Some(mut by) = by {
                 by.sort_unstable();
@@ -110,17 +104,12 @@ impl Warning {
     }
 }
 
-fn paths(conditions: &Conditions) -> Vec<Path> {
-    let templates = conditions.paths.iter().flat_map(|paths| paths.templates());
-    let paths = templates.map(|template| Path {
-        method: template.method.clone(),
-        shape: Shape::of(&template.path),
-    });
-    paths.collect()
+fn paths(conditions: &Conditions) -> &[Template] {
+    conditions.paths.as_ref().map_or(&[], Table::templates)
 }
 
 /// All that a rule is for, in parts. Those that no request is of are left out.
-fn parts<'a>(conditions: &'a Conditions, paths: &'a [Path]) -> impl Iterator<Item = Part<'a>> {
+fn parts<'a>(conditions: &'a Conditions, paths: &'a [Template]) -> impl Iterator<Item = Part<'a>> {
     let methods = each(&conditions.methods);
     methods.flat_map(move |method| {
         each(paths).flat_map(move |path| {
@@ -138,11 +127,11 @@ fn each<T>(all: &[T]) -> impl Iterator<Item = Option<&T>> + Clone {
 }
 
 /// Whether a rule takes all requests of a part of another.
-fn takes(rule: &Conditions, paths: &[Path], other: &Conditions, part: &Part<'_>) -> bool {
+fn takes(rule: &Conditions, paths: &[Template], other: &Conditions, part: &Part<'_>) -> bool {
     let wanted = Methods::of(part.method, part.path);
     let is_host = |host: &HostPattern| part.host.is_some_and(|other| host.covers(other));
     let is_path = |method: Option<&Method>| {
-        let takes = |path: &Path| {
+        let takes = |path: &Template| {
             let shape = part.path.map(|path| &path.shape);
             shape.is_some_and(|shape| path.shape.covers(shape))
                 && Methods::of(method, Some(path)).cover(&wanted)
@@ -165,7 +154,7 @@ fn takes(rule: &Conditions, paths: &[Path], other: &Conditions, part: &Part<'_>)
 struct Methods<'a>(Option<&'a Method>, Option<&'a Method>);
 
 impl<'a> Methods<'a> {
-    fn of(method: Option<&'a Method>, path: Option<&'a Path>) -> Self {
+    fn of(method: Option<&'a Method>, path: Option<&'a Template>) -> Self {
         Self(method, path.and_then(|path| path.method.as_ref()))
     }
 

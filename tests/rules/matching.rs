@@ -199,6 +199,10 @@ pub(crate) fn naive() -> impl Strategy<Value = Naive> {
         "GET /v{p}",
         "/a{*r}",
         "/v{*r}",
+        "/{p}.j",
+        "/{p}.j/a",
+        "/{p}.j/a{*r}",
+        "/v{p}.j/{p}",
     ];
     let headers = [("k", None), ("k", Some("1")), ("l", None), ("l", Some("2"))];
     let some = |most| 0..=most;
@@ -222,7 +226,8 @@ pub(crate) fn any_request() -> impl Strategy<Value = Request<()>> {
         prop::sample::select(hosts.to_vec()),
         prop::sample::select(vec!["GET", "HEAD", "PUT", "DELETE", "PATCH"]),
         prop::sample::select(vec![
-            "/", "/a", "/b", "/a/b", "/a/b/c", "/a/", "/b/c", "/v1", "/v1/a",
+            "/", "/a", "/b", "/a/b", "/a/b/c", "/a/", "/b/c", "/v1", "/v1/a", "/.j", "/a.j",
+            "/a.j/a", "/a.j/b", "/a.j/a/b", "/v1.j", "/v1.j/a",
         ]),
         prop::sample::subsequence(vec![("k", "1"), ("k", "3"), ("l", "2")], 0..=3),
     )
@@ -285,17 +290,53 @@ impl Naive {
 fn matches_template(template: &str, path: &str) -> bool {
     let (mut templates, mut given) = (template.split('/'), path.split('/'));
     loop {
-        match (templates.next(), given.next()) {
+        let (segment, value) = match (templates.next(), given.next()) {
             (None, None) => return true,
-            (Some("{*r}"), Some(first)) => return !first.is_empty() || given.next().is_some(),
-            (Some(rest @ ("a{*r}" | "v{*r}")), Some(first)) => {
-                return first.starts_with(&rest[..1])
-                    && (first.len() > 1 || given.next().is_some());
-            }
-            (Some("{p}"), Some(segment)) if !segment.is_empty() => {}
-            (Some("v{p}"), Some(segment)) if segment.len() > 1 && segment.starts_with('v') => {}
-            (Some(text), Some(segment)) if text == segment => {}
+            (Some(segment), Some(value)) => (segment, value),
             _ => return false,
+        };
+        if let Some(before) = segment.strip_suffix("{*r}") {
+            let rest = value.strip_prefix(before);
+            return rest.is_some_and(|rest| !rest.is_empty() || given.next().is_some());
+        }
+        let is_match = match segment.split_once("{p}") {
+            Some((before, after)) => {
+                let value = value.strip_prefix(before);
+                let value = value.and_then(|value| value.strip_suffix(after));
+                value.is_some_and(|value| !value.is_empty())
+            }
+            None => segment == value,
+        };
+        if !is_match {
+            return false;
+        }
+    }
+}
+
+#[test]
+fn no_template_hides_a_path_from_another_of_its_rule() {
+    for (templates, paths) in [
+        (
+            ["/{repo}.git/info", "/{owner}/{name}"],
+            ["/a.git/x", "/a.git/information"],
+        ),
+        (
+            ["/{repo}.git/info/{*rest}", "/{owner}/{*rest}"],
+            ["/a.git/info/", "/a.git//x"],
+        ),
+        (["/{p}.json/a", "/{p}/a/b"], ["/x.json/a/b", "/x.json/a"]),
+        (
+            ["/v{n}/users/me", "/{tenant}/users/{id}"],
+            ["/v1/users/7", "/v1/users/mex"],
+        ),
+        (["/v{n}", "/{name}.json"], ["/v1.json", "/w.json"]),
+    ] {
+        let rule = templates
+            .iter()
+            .fold(per_hour("a", 1), |rule, it| rule.path(*it));
+        let table = rules([rule, Rule::exempt()]);
+        for path in paths {
+            assert_eq!(falls_under(&table, &get(path)), "a", "{templates:?} {path}");
         }
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tower_throttle::rules::{Rule, Rules};
 
 use crate::matching::{any_request, naive};
-use crate::{per_hour, rules};
+use crate::{get, per_hour, rules};
 
 /// The rules that are never reached, and by which.
 fn unreached(rules: &Rules) -> Vec<(usize, Vec<usize>)> {
@@ -88,6 +88,17 @@ fn a_rule_of_very_many_combinations_is_not_looked_at() {
     let many = (0..200).fold(many, |rule, number| rule.path(format!("/{number}")));
     let table = rules([per_hour("all", 1), many, Rule::exempt()]);
     assert_eq!(unreached(&table), [(2, vec![0])]);
+}
+
+#[test]
+fn a_rule_takes_all_that_it_is_said_to_take_from_another() {
+    let wide = per_hour("wide", 1).path("/{p}b/a{*r}").path("/{p}/{*r}");
+    let narrow = per_hour("narrow", 1).path("/ab/{*r}");
+    let table = rules([wide, narrow, Rule::exempt()]);
+    assert_eq!(unreached(&table), [(1, vec![0])]);
+    for path in ["/ab//a", "/ab/a", "/ab/b/a"] {
+        assert_eq!(table.explain(&get(path)).place(), 0, "{path}");
+    }
 }
 
 proptest! {
