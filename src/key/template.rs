@@ -137,7 +137,7 @@ impl RouteError {
         &self.template
     }
 
-    /// Whether the template is fine by itself, but stands twice or is ambiguous beside another one.
+    /// Whether the template is fine by itself, but stands twice or matches the same paths as another one.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self.kind, Kind::Twice | Kind::Conflict(_))

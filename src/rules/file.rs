@@ -1,6 +1,5 @@
 //! Rules as they stand in a file, and what is made of them.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use super::error::{Mistake, RulesError};
 use super::key::KeyPart;
 use super::rule::{Listed, Rule, Wanted};
 use super::table::Rules;
-use super::value::{Either, Header, OneOrMany, Part, Span};
+use super::value::{Either, Given, Header, Headers, OneOrMany, Part, Span};
 use crate::outage::Outage;
 use crate::quota::Quota;
 use crate::recovery::Recovery;
@@ -43,39 +42,39 @@ pub(super) struct FileRule {
         test,
         schemars(length(min = 1, max = 128), regex(pattern = r"^[!-z|~]+$"))
     )]
-    name: Option<String>,
+    name: Given<String>,
     /// Whether the requests are not limited; then there is no quota.
-    exempt: bool,
+    exempt: Given<bool>,
     /// Hosts, exact or as `*.example.com` for all below; with a port, that port alone.
-    host: Option<OneOrMany<String>>,
+    host: Given<OneOrMany<String>>,
     /// Methods, in upper case; `HEAD` falls under `GET`.
-    method: Option<OneOrMany<String>>,
+    method: Given<OneOrMany<String>>,
     /// Templates of paths, such as `/repos/{owner}/{repo}` or `/files/{*rest}`.
-    path: Option<OneOrMany<String>>,
+    path: Given<OneOrMany<String>>,
     /// Headers by their names: their exact values, or whether they have to be there.
-    header: BTreeMap<String, Header>,
+    header: Given<Headers>,
     /// Quotas such as `10/s` or `100/m gcra burst=20`, which hold jointly.
-    quota: Option<OneOrMany<String>>,
+    quota: Given<OneOrMany<String>>,
     /// Whose quota a request spends; by default its host's.
-    key: Option<OneOrMany<Part>>,
+    key: Given<OneOrMany<Part>>,
     /// Networks of the proxies that are believed as to a client's address.
-    trusted_proxies: Option<OneOrMany<String>>,
+    trusted_proxies: Given<OneOrMany<String>>,
     /// What each request costs; by default 1.
     #[cfg_attr(test, schemars(range(min = 1)))]
-    cost: Option<u32>,
+    cost: Given<u32>,
     /// The longest wait; by default any.
-    max_wait: Option<Span>,
+    max_wait: Given<Span>,
     /// The longest line for each key and process; by default any.
     #[cfg_attr(test, schemars(range(min = 1)))]
-    max_waiting: Option<usize>,
+    max_waiting: Given<usize>,
     /// Extra spacing for the jitter between departure and arrival; by default none.
-    buffer: Option<Span>,
+    buffer: Given<Span>,
     /// How late after its slot a request may still depart; by default it follows from the quotas.
-    guard: Option<Span>,
+    guard: Given<Span>,
     /// What becomes of requests while the store is out; by default they wait for it.
-    outage: Option<FileOutage>,
+    outage: Given<FileOutage>,
     /// What becomes of a key whose state is lost; by default it starts anew at once.
-    recovery: Option<FileRecovery>,
+    recovery: Given<FileRecovery>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -200,10 +199,10 @@ impl Wrong<'_> {
     fn list<S, T, E: fmt::Display>(
         &mut self,
         field: &str,
-        given: Option<OneOrMany<S>>,
+        given: Given<OneOrMany<S>>,
         read: impl Fn(S) -> Result<T, E>,
     ) -> Listed<T> {
-        let Some(given) = given else {
+        let Given(Some(given)) = given else {
             return Listed::default();
         };
         let given = given.listed();
@@ -221,8 +220,8 @@ impl Wrong<'_> {
         listed
     }
 
-    fn span(&mut self, field: &str, given: Option<Span>) -> Option<Duration> {
-        match given?.read() {
+    fn span(&mut self, field: &str, given: Given<Span>) -> Option<Duration> {
+        match given.0?.read() {
             Ok(span) => Some(span),
             Err(problem) => {
                 self.note(field, problem);
@@ -236,26 +235,22 @@ impl FileRule {
     fn read(self, wrong: &mut Wrong<'_>) -> Rule {
         let same = |text| Ok::<_, String>(text);
         Rule {
-            name: self.name,
-            exempt: self.exempt,
+            name: self.name.0,
+            exempt: self.exempt.0.unwrap_or_default(),
             host: wrong.list("host", self.host, same),
             method: wrong.list("method", self.method, same),
             path: wrong.list("path", self.path, same),
-            header: self
-                .header
-                .into_iter()
-                .map(|(name, is)| (name, is.into()))
-                .collect(),
+            header: self.header.0.unwrap_or_default().by_name(),
             quota: wrong.list("quota", self.quota, |text| text.parse::<Quota>()),
             key: wrong.list("key", self.key, KeyPart::try_from),
             trusted_proxies: wrong.list("trusted_proxies", self.trusted_proxies, network),
-            cost: self.cost,
+            cost: self.cost.0,
             max_wait: wrong.span("max_wait", self.max_wait),
-            max_waiting: self.max_waiting,
+            max_waiting: self.max_waiting.0,
             buffer: wrong.span("buffer", self.buffer),
             guard: wrong.span("guard", self.guard),
-            outage: self.outage.map(Outage::from),
-            recovery: self.recovery.map(Recovery::from),
+            outage: self.outage.0.map(Outage::from),
+            recovery: self.recovery.0.map(Recovery::from),
         }
     }
 }

@@ -7,7 +7,25 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::file::File;
-use super::value::{Constant, Header, OneOrMany, Part, Span};
+use super::value::{Constant, Given, Header, Headers, OneOrMany, Part, Span};
+
+impl<T: JsonSchema> JsonSchema for Given<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
 
 impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     fn inline_schema() -> bool {
@@ -40,6 +58,21 @@ impl JsonSchema for Part {
                 generator.subschema_for::<Constant>()
             ]
         })
+    }
+}
+
+impl JsonSchema for Headers {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Headers".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let header = generator.subschema_for::<Header>();
+        json_schema!({ "type": "object", "additionalProperties": header })
     }
 }
 

@@ -8,7 +8,48 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::rule::Listed;
+use super::rule::{Listed, Wanted};
+
+/// What may be left out. What is there has a value: a condition that is `null`, or of which YAML has the name alone, would
+/// match every request, which nobody means who writes it.
+#[derive(Debug)]
+pub(super) struct Given<T>(pub(super) Option<T>);
+
+impl<T> Default for Given<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(GivenVisitor(PhantomData))
+    }
+}
+
+struct GivenVisitor<T>(PhantomData<fn() -> T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for GivenVisitor<T> {
+    type Value = Given<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Given<T>, E> {
+        Err(E::custom(
+            "leave it out, or say what it is: it has no value",
+        ))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Given<T>, E> {
+        self.visit_none()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Given<T>, D::Error> {
+        T::deserialize(deserializer).map(|value| Given(Some(value)))
+    }
+}
 
 /// One value, or a list of them.
 #[derive(Debug)]
@@ -152,6 +193,43 @@ impl Visitor<'_> for HeaderVisitor {
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Header, E> {
         Ok(Header::Value(value.to_owned()))
+    }
+}
+
+/// Headers by their names, as they stand there: JSON lets one stand twice.
+#[derive(Debug, Default)]
+pub(super) struct Headers(Vec<(String, Header)>);
+
+impl Headers {
+    /// In one order, however they are written.
+    pub(super) fn by_name(mut self) -> Vec<(String, Wanted)> {
+        self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let headers = self.0.into_iter();
+        headers.map(|(name, is)| (name, is.into())).collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for Headers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HeadersVisitor)
+    }
+}
+
+struct HeadersVisitor;
+
+impl<'de> Visitor<'de> for HeadersVisitor {
+    type Value = Headers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of headers")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Headers, M::Error> {
+        let mut headers = Vec::new();
+        while let Some(header) = map.next_entry()? {
+            headers.push(header);
+        }
+        Ok(Headers(headers))
     }
 }
 

@@ -53,3 +53,15 @@ fn toml(text: &str) -> Result<Rules, RulesError> {
 fn json(text: &str) -> Result<Rules, RulesError> {
     Rules::read(&mut serde_json::Deserializer::from_str(text))
 }
+
+fn yaml(text: &str) -> Result<Rules, RulesError> {
+    let mut read = None;
+    let end = serde_saphyr::with_deserializer_from_str(text, |document| {
+        read = Some(Rules::read(document));
+        Ok(())
+    });
+    let read = read.expect("a document");
+    // What follows a value that was not read to its end is taken for another document.
+    assert!(read.is_err() || end.is_ok(), "{end:?}");
+    read
+}

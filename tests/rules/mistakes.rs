@@ -1,11 +1,13 @@
 //! Every mistake has its place, its value and what to do, and none hides another.
 
+mod unreadable;
+
 use std::time::Duration;
 
 use tower_throttle::rules::{KeyPart, Rule, Rules, RulesError};
 use tower_throttle::{Limiter, Outage, Quota};
 
-use crate::{json, per_hour, rules, toml};
+use crate::{per_hour, rules, toml};
 
 fn mistakes(error: &RulesError) -> Vec<(&str, &str)> {
     error
@@ -309,80 +311,6 @@ fn code_has_the_same_mistakes() {
         ("rules[1]", "it has neither a `quota` nor `exempt = true`"),
     ];
     assert_eq!(mistakes(&error), expected);
-}
-
-#[test]
-fn what_is_no_field_or_of_another_type_is_named_by_path_line_and_column() {
-    for (text, place, problem) in [
-        (
-            "[[rules]]\nname = 'a'\nquotta = '1/s'",
-            "rules[0].quotta",
-            "unknown field `quotta`, expected one of",
-        ),
-        (
-            "[[rules]]\nname = 'a'\nquota = 10",
-            "rules[0].quota",
-            "invalid type: integer `10`, expected a text, or a list of texts",
-        ),
-        (
-            "[[rules]]\nname = 'a'\nquota = ['1/s', 10]",
-            "rules[0].quota[1]",
-            "invalid type: integer `10`, expected a string",
-        ),
-        (
-            "[[rules]]\nname = 'a'\nmax_wait = true",
-            "rules[0].max_wait",
-            "expected a time such as \"30s\"",
-        ),
-        (
-            "[[rules]]\nname = 'a'\noutage = 'panic'",
-            "rules[0].outage",
-            "unknown variant `panic`, expected one of `deny`, `allow`, `local`",
-        ),
-        (
-            "[[rules]]\nname = 'a'\ncost = -1",
-            "rules[0].cost",
-            "invalid value: integer `-1`, expected u32",
-        ),
-        (
-            "[[rules]]\nname = 'a'\nkey = { const = 'a' }",
-            "rules[0].key.const",
-            "unknown field `const`, expected `constant`",
-        ),
-        (
-            "[[rules]]\nname = 'a'\nheader = { x = 1 }",
-            "rules[0].header.x",
-            "expected the value of a header, or whether it is there",
-        ),
-        (
-            "[[rule]]\nname = 'a'",
-            "rule",
-            "unknown field `rule`, expected `rules`",
-        ),
-    ] {
-        let error = toml(text).unwrap_err();
-        assert!(error.is_malformed() && !error.is_invalid());
-        let [(at, what)] = mistakes(&error)[..] else {
-            panic!("{error}")
-        };
-        assert_eq!(at, place);
-        assert!(what.contains(problem), "{what}");
-        let line = text.lines().count();
-        assert!(
-            what.contains(&format!("line {line}, column")) || place == "rule",
-            "{what}"
-        );
-    }
-    let error = json("{ \"rules\": [\n{ \"name\": 7 }\n] }").unwrap_err();
-    let problem = "invalid type: integer `7`, expected a string at line 2 column 11";
-    assert_eq!(mistakes(&error), [("rules[0].name", problem)]);
-    let error = json("[{ \"name\": \"a\",\n \"quota\": 7 }]").unwrap_err();
-    assert_eq!(mistakes(&error)[0].0, "rules[0].quota");
-    let error = json("{ \"rules\": ").unwrap_err();
-    assert!(
-        error.is_malformed() && error.to_string().contains("EOF"),
-        "{error}"
-    );
 }
 
 #[test]

@@ -25,6 +25,21 @@ fn what_is_read_is_valid() {
 }
 
 #[test]
+fn no_field_may_be_null() {
+    let schema = schema();
+    let properties: Value =
+        serde_json::from_str(include_str!("../../rules.schema.json")).expect("json");
+    let fields = properties["$defs"]["Rule"]["properties"].as_object();
+    for field in fields.expect("the fields").keys() {
+        let mut rule = json!({ "name": "all", "quota": "10/s" });
+        rule[field] = Value::Null;
+        let rules = json!({ "rules": [rule] });
+        assert!(!schema.is_valid(&rules), "{rules}");
+        assert!(read(&rules.to_string()).is_err(), "{rules}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_not_valid() {
     let schema = schema();
     let valid = json!({ "name": "all", "quota": "10/s" });

@@ -1,0 +1,171 @@
+//! What cannot be read, or says less than its author means.
+
+use super::mistakes;
+use crate::{json, toml, yaml};
+
+#[test]
+fn what_is_no_field_or_of_another_type_is_named_by_path_line_and_column() {
+    for (text, place, problem) in [
+        (
+            "[[rules]]\nname = 'a'\nquotta = '1/s'",
+            "rules[0].quotta",
+            "unknown field `quotta`, expected one of",
+        ),
+        (
+            "[[rules]]\nname = 'a'\nquota = 10",
+            "rules[0].quota",
+            "invalid type: integer `10`, expected a text, or a list of texts",
+        ),
+        (
+            "[[rules]]\nname = 'a'\nquota = ['1/s', 10]",
+            "rules[0].quota[1]",
+            "invalid type: integer `10`, expected a string",
+        ),
+        (
+            "[[rules]]\nname = 'a'\nmax_wait = true",
+            "rules[0].max_wait",
+            "expected a time such as \"30s\"",
+        ),
+        (
+            "[[rules]]\nname = 'a'\noutage = 'panic'",
+            "rules[0].outage",
+            "unknown variant `panic`, expected one of `deny`, `allow`, `local`",
+        ),
+        (
+            "[[rules]]\nname = 'a'\ncost = -1",
+            "rules[0].cost",
+            "invalid value: integer `-1`, expected u32",
+        ),
+        (
+            "[[rules]]\nname = 'a'\nkey = { const = 'a' }",
+            "rules[0].key.const",
+            "unknown field `const`, expected `constant`",
+        ),
+        (
+            "[[rules]]\nname = 'a'\nheader = { x = 1 }",
+            "rules[0].header.x",
+            "expected the value of a header, or whether it is there",
+        ),
+        (
+            "[[rule]]\nname = 'a'",
+            "rule",
+            "unknown field `rule`, expected `rules`",
+        ),
+    ] {
+        let error = toml(text).unwrap_err();
+        assert!(error.is_malformed() && !error.is_invalid());
+        let [(at, what)] = mistakes(&error)[..] else {
+            panic!("{error}")
+        };
+        assert_eq!(at, place);
+        assert!(what.contains(problem), "{what}");
+        let line = text.lines().count();
+        assert!(
+            what.contains(&format!("line {line}, column")) || place == "rule",
+            "{what}"
+        );
+    }
+    let error = json("{ \"rules\": [\n{ \"name\": 7 }\n] }").unwrap_err();
+    let problem = "invalid type: integer `7`, expected a string at line 2 column 11";
+    assert_eq!(mistakes(&error), [("rules[0].name", problem)]);
+    let error = json("[{ \"name\": \"a\",\n \"quota\": 7 }]").unwrap_err();
+    assert_eq!(mistakes(&error)[0].0, "rules[0].quota");
+    let error = json("{ \"rules\": ").unwrap_err();
+    assert!(
+        error.is_malformed() && error.to_string().contains("EOF"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_field_without_a_value_is_refused_as_it_would_match_every_request() {
+    let fields = [
+        "name",
+        "exempt",
+        "host",
+        "method",
+        "path",
+        "header",
+        "quota",
+        "key",
+        "trusted_proxies",
+        "cost",
+        "max_wait",
+        "max_waiting",
+        "buffer",
+        "guard",
+        "outage",
+        "recovery",
+    ];
+    for field in fields {
+        let place = format!("rules[0].{field}");
+        let text = format!(r#"{{ "rules": [{{ "{field}": null }}, {{ "exempt": true }}] }}"#);
+        let error = json(&text).expect_err(field);
+        assert!(error.is_malformed(), "{error}");
+        let problem = "leave it out, or say what it is: it has no value";
+        let said = format!("{place}: {problem} at line 1 column ");
+        assert!(error.to_string().starts_with(&said), "{error}");
+
+        let text = format!("rules:\n- {field}:\n- exempt: true\n");
+        let error = yaml(&text).expect_err(field);
+        let [(at, said)] = mistakes(&error)[..] else {
+            panic!("{error}")
+        };
+        assert!(at == place && said.contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn an_empty_condition_of_yaml_does_not_exempt_every_request() {
+    let text = "rules:\n- exempt: true\n  host:\n- name: all\n  quota: 10/s\n";
+    let error = yaml(text).unwrap_err();
+    assert_eq!(mistakes(&error)[0].0, "rules[0].host");
+    assert!(error.to_string().contains("line 3"), "{error}");
+}
+
+#[test]
+fn a_value_that_is_null_is_refused_within_a_list_and_a_table() {
+    for (fields, place) in [
+        (r#""host": ["a.example", null]"#, "rules[0].host[1]"),
+        (r#""header": { "x-a": null }"#, "rules[0].header.x-a"),
+        (r#""key": ["host", null]"#, "rules[0].key[1]"),
+        (r#""key": { "constant": null }"#, "rules[0].key.constant"),
+        (r#""outage": { "local": null }"#, "rules[0].outage.local"),
+    ] {
+        let text =
+            format!(r#"[{{ {fields}, "name": "a", "quota": "1/s" }}, {{ "exempt": true }}]"#);
+        for error in [
+            json(&text).expect_err(fields),
+            yaml(&text).expect_err(fields),
+        ] {
+            assert_eq!(mistakes(&error)[0].0, place, "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_stands_there_twice_is_refused_in_every_format() {
+    let header = r#"[{ "exempt": true, "header": { "x-b": "1", "x-a": "1", "x-b": "2" } }, { "exempt": true }]"#;
+    let error = json(header).unwrap_err();
+    assert_eq!(
+        mistakes(&error),
+        [("rules[0].header", r#""x-b" stands there twice"#)]
+    );
+    assert!(yaml(header).is_err());
+    let field = r#"[{ "exempt": true, "exempt": false }]"#;
+    assert!(
+        json(field)
+            .unwrap_err()
+            .to_string()
+            .contains("duplicate field `exempt`")
+    );
+    assert!(yaml(field).is_err());
+    let table = r#"{ "rules": [{ "exempt": true }], "rules": [{ "exempt": true }] }"#;
+    assert!(
+        json(table)
+            .unwrap_err()
+            .to_string()
+            .contains("duplicate field `rules`")
+    );
+    assert!(yaml(table).is_err());
+}
