@@ -30,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! From a file, `Rules::read` (feature `serde`) reads the same, in TOML, YAML, JSON or whatever else has a
-//! deserializer:
+//! From a file, `Rules::read` (feature `serde`) reads the same, in TOML by the crate `toml`, in YAML by `serde-saphyr`,
+//! in JSON by `serde_json`, or in whatever else has a deserializer; its documentation shows each of them:
 //!
 //! ```
 //! # use tower_throttle::rules::Rules;
@@ -83,7 +83,7 @@
 //! | field | what it is | default |
 //! | --- | --- | --- |
 //! | `name` | [names](Rule::named) the policy, its state in the store, and what errors and metrics call it | none; needed unless exempt |
-//! | `host` | list: [hosts](Rule::host), or `*.example.com` for those below; with a port, that port alone | any, or none |
+//! | `host` | list: [hosts](Rule::host), in ASCII, or `*.example.com` for those below; with a port, that port alone | any, or none |
 //! | `method` | list: methods; `HEAD` falls under `GET`, too | any |
 //! | `path` | list: [templates](crate::key::route()#templates) such as `/repos/{owner}/{repo}`, which may name a method, too | any |
 //! | `header` | table: headers by name, each with its exact value, or `true` where it has to be there, or `false` where it must not | any |

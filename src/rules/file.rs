@@ -102,15 +102,61 @@ enum FileRecovery {
 impl Rules {
     /// Reads rules in the format of a deserializer, such as that of TOML, YAML or JSON.
     ///
-    /// As they stand [in a file](super): a table with the one field `rules`, or the list of them alone.
+    /// As they stand [in a file](super): a table with the one field `rules`, or the list of them alone. All mistakes
+    /// are told, each by its place.
     ///
     /// ```
     /// use tower_throttle::rules::Rules;
     ///
-    /// let text = r#"{ "rules": [{ "name": "all", "quota": "10/s", "max_wait": 30 }] }"#;
-    /// let error = Rules::read(&mut serde_json::Deserializer::from_str(text)).unwrap_err();
+    /// let text = "
+    /// [[rules]]
+    /// name = 'all'
+    /// quota = '10/s'
+    /// max_wait = 30
+    /// ";
+    /// let error = Rules::read(toml::Deserializer::parse(text)?).unwrap_err();
     /// assert_eq!(error.to_string(), r#"rules[0].max_wait: 30 says no unit: write "30s" for seconds"#);
+    /// # Ok::<_, toml::de::Error>(())
     /// ```
+    ///
+    /// A deserializer of JSON stops behind the table, so ask it whether the text ends there; else whatever follows, such
+    /// as half of another table, is passed over:
+    ///
+    /// ```
+    /// use tower_throttle::rules::Rules;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let text = r#"{ "rules": [{ "name": "all", "quota": "10/s", "max_wait": "30s" }] }"#;
+    /// let mut document = serde_json::Deserializer::from_str(text);
+    /// let rules = Rules::read(&mut document)?;
+    /// document.end()?;
+    /// # assert_eq!(rules.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// One of YAML, here by [serde-saphyr](https://docs.rs/serde-saphyr), is lent to a closure, and looks at the end by
+    /// itself:
+    ///
+    /// ```
+    /// use serde::de::Error as _;
+    /// use tower_throttle::rules::Rules;
+    ///
+    /// let text = "
+    /// rules:
+    /// - name: all
+    ///   quota: 10/s
+    ///   max_wait: 30s
+    /// ";
+    /// let rules = serde_saphyr::with_deserializer_from_str(text, |document| {
+    ///     Rules::read(document).map_err(serde_saphyr::Error::custom)
+    /// })?;
+    /// # assert_eq!(rules.len(), 1);
+    /// # Ok::<_, serde_saphyr::Error>(())
+    /// ```
+    ///
+    /// Where the text of an error is enough, `toml::from_str::<Rules>(text)`, `serde_json::from_str` and
+    /// `serde_saphyr::from_str` do the same, and look at the end, all three.
     ///
     /// # Errors
     ///

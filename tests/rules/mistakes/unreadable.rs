@@ -1,5 +1,8 @@
 //! What cannot be read, or says less than its author means.
 
+use serde::de::Error as _;
+use tower_throttle::rules::Rules;
+
 use super::mistakes;
 use crate::{json, toml, yaml};
 
@@ -168,4 +171,32 @@ fn what_stands_there_twice_is_refused_in_every_format() {
             .contains("duplicate field `rules`")
     );
     assert!(yaml(table).is_err());
+}
+
+#[test]
+fn what_follows_the_table_is_refused() {
+    let text = r#"[{ "exempt": true }] ] this is no JSON"#;
+    assert!(serde_json::from_str::<Rules>(text).is_err());
+    let mut document = serde_json::Deserializer::from_str(text);
+    let rules = Rules::read(&mut document).expect("rules");
+    assert_eq!(rules.len(), 1);
+    assert!(document.end().is_err());
+
+    let text = "- exempt: true\n---\n- exempt: true";
+    assert!(serde_saphyr::from_str::<Rules>(text).is_err());
+    assert!(by_closure(text).is_err());
+}
+
+#[test]
+fn what_follows_a_mistake_in_yaml_does_not_hide_it() {
+    let error = by_closure("- exempt: true\n  hosts: a.example\n- exempt: true").unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("rules[0].hosts: "), "{message}");
+    assert!(message.contains("unknown field `hosts`"), "{message}");
+}
+
+fn by_closure(text: &str) -> Result<Rules, serde_saphyr::Error> {
+    serde_saphyr::with_deserializer_from_str(text, |document| {
+        Rules::read(document).map_err(serde_saphyr::Error::custom)
+    })
 }
