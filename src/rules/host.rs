@@ -42,6 +42,11 @@ impl HostPattern {
         if is_below && name.starts_with('[') {
             return Err("there are no hosts below an address");
         }
+        if !name.starts_with('[') && name.split('.').any(str::is_empty) {
+            return Err(
+                "nothing stands before one of its dots: all hosts below another are `*.example.com`",
+            );
+        }
         Ok(Self {
             name: match is_below {
                 true => format!(".{name}").into(),
@@ -86,6 +91,8 @@ fn advice(host: &str) -> &'static str {
         "a host has no scheme and no path: the path goes into `path`"
     } else if host.parse::<std::net::Ipv6Addr>().is_ok() {
         "an IPv6 address stands in brackets, as in `[::1]`"
+    } else if !host.is_ascii() {
+        "requests have hosts in ASCII, where other letters are written as in `xn--caf-dma.example`"
     } else {
         "it is no host, as in `api.example.com`, `*.example.com` or `[::1]:8080`"
     }
@@ -201,6 +208,14 @@ mod tests {
             ("a b", "no host"),
             ("a:99999", "no host"),
             ("me@a.example", "no host"),
+            (".example.com", "`*.example.com`"),
+            ("..example.com", "`*.example.com`"),
+            ("*..example.com", "`*.example.com`"),
+            ("a..b", "before one of its dots"),
+            ("a.example..", "before one of its dots"),
+            (".", "no host"),
+            ("caf\u{e9}.example", "`xn--caf-dma.example`"),
+            ("*.caf\u{e9}.example", "`xn--caf-dma.example`"),
         ] {
             let problem = HostPattern::parse(text).unwrap_err();
             assert!(problem.contains(advice), "{text}: {problem}");

@@ -98,7 +98,8 @@ impl Rule {
     /// itself. Default: any host, or none.
     ///
     /// Hosts are those of [`key::host`](crate::key::host()): case does not matter, nor a dot at the end; where
-    /// the URI has none, the `Host` header counts. With a port, as in `example.com:8443` or `[::1]:8080`, it is
+    /// the URI has none, the `Host` header counts. They are compared in ASCII, as requests have them: `café.example` is
+    /// `xn--caf-dma.example`. With a port, as in `example.com:8443` or `[::1]:8080`, it is
     /// that port alone, and without one any. A request that names no port goes to that of its scheme; where the
     /// scheme is not known, to 80 or to 443, as it may be.
     pub fn host(mut self, host: impl Into<String>) -> Self {

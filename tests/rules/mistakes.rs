@@ -69,6 +69,16 @@ fn each_mistake_is_named_with_its_place_and_value_and_what_to_do() {
             "\"http://b\": a host has no scheme and no path: the path goes into `path`",
         ),
         (
+            "quota = '1/s'\nhost = '.example.com'",
+            ".host",
+            "\".example.com\": nothing stands before one of its dots: all hosts below another are `*.example.com`",
+        ),
+        (
+            "quota = '1/s'\nhost = ['a', 'café.example']",
+            ".host[1]",
+            "\"café.example\": requests have hosts in ASCII, where other letters are written as in `xn--caf-dma.example`",
+        ),
+        (
             "quota = '1/s'\nmethod = 'get'",
             ".method",
             "\"get\": a method is written in upper case",
