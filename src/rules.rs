@@ -78,7 +78,8 @@
 //!
 //! # Fields
 //!
-//! Fields that are not named here are refused. What may be a list may be a single value.
+//! Fields that are not named here are refused, and those without a value: `null`, or in YAML nothing behind the colon.
+//! What may be a list may be a single value.
 //!
 //! | field | what it is | default |
 //! | --- | --- | --- |
@@ -135,6 +136,7 @@ mod host;
 mod key;
 mod live;
 mod reach;
+mod reloaded;
 mod rule;
 #[cfg(all(test, feature = "serde"))]
 mod schema;
@@ -148,8 +150,8 @@ pub use self::{
     error::{Mistake, RulesError},
     explain::{Explanation, Miss},
     key::KeyPart,
-    live::Reloaded,
     reach::Warning,
+    reloaded::Reloaded,
     rule::Rule,
     table::Rules,
 };

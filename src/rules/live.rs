@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::reloaded::Reloaded;
 use super::table::{Entry, Rules};
 use crate::epoch::{Epoch, Epochs, Shared};
 use crate::key::{Extracted, RequestHead, Ruled};
@@ -173,72 +174,5 @@ impl fmt::Debug for Live {
         f.debug_struct("Live")
             .field("rules", &now.rules)
             .finish_non_exhaustive()
-    }
-}
-
-/// What [`Limiter::reload`](crate::Limiter::reload) has changed: rules are the same by their names.
-///
-/// It is shown as one line, such as `1 added (search), 1 changed (others), 3 as before`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    added: Vec<Arc<str>>,
-    removed: Vec<Arc<str>>,
-    changed: Vec<Arc<str>>,
-    unchanged: Vec<Arc<str>>,
-}
-
-impl Reloaded {
-    fn of(before: &Rules, after: &Rules) -> Self {
-        let mut reloaded = Self::default();
-        for entry in after.entries() {
-            let Some(name) = &entry.name else { continue };
-            let list = match before.named(name) {
-                None => &mut reloaded.added,
-                Some(old) if old.rule == entry.rule => &mut reloaded.unchanged,
-                Some(_) => &mut reloaded.changed,
-            };
-            list.push(name.clone());
-        }
-        let names = before
-            .entries()
-            .iter()
-            .filter_map(|entry| entry.name.as_ref());
-        let removed = names.filter(|name| after.named(name).is_none());
-        reloaded.removed.extend(removed.cloned());
-        reloaded
-    }
-
-    /// The rules that were not there before, in their order.
-    pub fn added(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.added.iter().map(|name| &**name)
-    }
-
-    /// The rules that are there no longer.
-    pub fn removed(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.removed.iter().map(|name| &**name)
-    }
-
-    /// The rules of which anything has changed but for their places.
-    pub fn changed(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.changed.iter().map(|name| &**name)
-    }
-
-    /// The rules that are as they were.
-    pub fn unchanged(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.unchanged.iter().map(|name| &**name)
-    }
-}
-
-impl fmt::Display for Reloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lists = [
-            ("added", &self.added),
-            ("removed", &self.removed),
-            ("changed", &self.changed),
-        ];
-        for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
-            write!(f, "{} {what} ({}), ", names.len(), names.join(", "))?;
-        }
-        write!(f, "{} as before", self.unchanged.len())
     }
 }
