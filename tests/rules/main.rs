@@ -14,6 +14,7 @@ mod schema;
 mod sharing;
 #[path = "../support/mod.rs"]
 mod support;
+mod templates;
 
 use std::time::Duration;
 
