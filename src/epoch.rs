@@ -64,9 +64,13 @@ impl Epoch {
     /// Something was said of a key under the quotas of this epoch: whoever waits for it keeps to that,
     /// whatever quotas were set when it came.
     pub(crate) fn hear(&self, key: &Key, notice: Notice) {
+        let is_rest = notice.is_quarantine();
         let notice = self.news(key, notice);
         let news = self.pauses.note(key, &self.policy, notice);
-        self.telemetry.paused(key, news, &notice);
+        // Of a rest, who finds the loss tells.
+        if !is_rest {
+            self.telemetry.paused(key, news, &notice);
+        }
         if notice.is_quarantine() {
             self.telemetry.voided(key);
             // Other quotas have a state of their own, and so a life.

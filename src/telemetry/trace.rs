@@ -306,7 +306,7 @@ events! {
     INFO resumed(policy: &str, key: &str, by: &str) = "a pause is over before its time";
     DEBUG forfeited(policy: &str, key: &str, count: u64, late: f64, guard: f64)
         = "permits came too late and were forfeited";
-    WARN lost(policy: &str, key: &str, rests: f64) = "a key rests, as the store has lost its state";
+    WARN lost(policy: &str, key: &str, rests: f64) = "a key rests, as the store knows nothing of its state";
     DEBUG voided(policy: &str, key: &str) = "slots of a key are void, as its state was lost or reset";
     WARN clock_set(policy: &str, ahead: f64) = "somebody has set the store's clock";
     #[cfg(feature = "redis")]

@@ -110,7 +110,7 @@ pub(super) async fn loss(seen: &Seen) {
         limiter.acquire("a").await.expect("a permit");
     }
     assert!(
-        seen.told("a key rests, as the store has lost its state")
+        seen.told("a key rests, as the store knows nothing of its state")
             .is_empty()
     );
     let keys: Vec<String> = server.command(&["KEYS", "*{a}*"]);
@@ -118,7 +118,7 @@ pub(super) async fn loss(seen: &Seen) {
         server.command::<()>(&["DEL", &key]);
     }
     limiters[0].acquire("a").await.expect("a permit");
-    let lost = seen.told("a key rests, as the store has lost its state");
+    let lost = seen.told("a key rests, as the store knows nothing of its state");
     assert_eq!(
         (lost.len(), lost[0].level),
         (1, Level::WARN),
@@ -135,4 +135,5 @@ pub(super) async fn loss(seen: &Seen) {
             .is_empty()
     };
     until("the other hears of it", voided).await;
+    assert!(seen.told("a key is paused").is_empty(), "nobody has said so");
 }
