@@ -56,7 +56,8 @@ impl Limiter {
     /// something [stands in](crate::Outage) for the store goes on there until it is back, whatever is set for outages by then.
     ///
     /// Rules are the same by their names. One whose policy is as it was goes on as if nothing had happened. One with
-    /// other quotas does as [`set_quotas`](Self::set_quotas) has it: those have a state of their own. Where
+    /// other quotas does as [`set_quotas`](Self::set_quotas) has it: those have a state of their own, in which nothing counts
+    /// that departed before, so that a window may hold what the old ones allow and what the new ones do. Where
     /// other bounds alone have changed, the state stays the same, so that never more departs than the quotas allow,
     /// and new requests wait behind those who are in line. The buffer, the guard, and what becomes of them while the store is out or
     /// has lost state, is for all in a line as the last who joined it has it. A rule that was removed and comes back finds
