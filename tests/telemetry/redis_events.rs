@@ -135,5 +135,8 @@ pub(super) async fn loss(seen: &Seen) {
             .is_empty()
     };
     until("the other hears of it", voided).await;
-    assert!(seen.told("a key is paused").is_empty(), "nobody has said so");
+    assert!(
+        seen.told("a key is paused").is_empty(),
+        "nobody has said so"
+    );
 }
