@@ -219,7 +219,8 @@ async fn a_reset_is_a_fresh_start_also_where_recovery_is_strict() {
         let reset = meanwhile(&server, &["reset", "api", "--yes", "--json"])
             .await
             .json();
-        assert_eq!(reset["policies"], serde_json::json!(["100/h"]));
+        let policies = serde_json::json!([{"policy": "100/h", "foreign": false, "error": null}]);
+        assert_eq!(reset["policies"], policies);
         // Whoever remembers a refusal hears that it is void.
         let fresh = timeout(PATIENCE, limiter.acquire("api")).await;
         fresh.expect("in time").expect("a permit");
@@ -316,6 +317,77 @@ fn what_redis_refuses_is_a_failure_and_tells_no_password() {
     let ended = Ended::of(throttle(&["show", "api"]).env("REDIS_URL", wrong));
     ended.assert_failed(3, "redis refused the connection");
     assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+}
+
+/// What the command says of a policy that somebody else has broken, beside one that is sound.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_that_a_stranger_has_broken_keeps_nothing_from_the_others() {
+    let server = RedisServer::start();
+    spend(&connect(&server).await, under(&["10/h"]), "a", 3).await;
+    let text: [&[&str]; 2] = [
+        &["SET", "throttle:{a}:7/h", "hello"],
+        &["LPUSH", "throttle:{a}:7/h", "x"],
+    ];
+    for (write, why) in text
+        .into_iter()
+        .zip(["was not written by a throttle", "wrong kind of value"])
+    {
+        server.command::<()>(&["DEL", "throttle:{a}:7/h"]);
+        server.command::<()>(write);
+        for (args, done) in [
+            (&["pause", "a", "1h"][..], "paused"),
+            (&["show", "a"], ""),
+            (&["resume", "a"], "resumed"),
+        ] {
+            let ended = on(&server, &[args, &["--json"]].concat());
+            assert_eq!(ended.code, Some(1), "{args:?}: {}", ended.stderr);
+            assert!(
+                ended.stderr.starts_with("error: 1 of 2 policies "),
+                "{}",
+                ended.stderr
+            );
+            let told: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+            let [sound, broken] = &told["policies"].as_array().expect("a list")[..] else {
+                panic!("{told}");
+            };
+            assert_eq!(
+                (&sound["policy"], &broken["policy"]),
+                (&"10/h".into(), &"7/h".into())
+            );
+            assert_eq!(sound["error"], Value::Null, "{told}");
+            let error = broken["error"].as_str().expect("text");
+            assert!(error.contains(why), "{args:?}: {error}");
+            let ended = on(&server, args);
+            assert_eq!(ended.code, Some(1), "{args:?}: {}", ended.stderr);
+            assert!(
+                ended.stdout.contains("a  10/h") && ended.stdout.contains(why),
+                "{}",
+                ended.stdout
+            );
+            assert!(ended.stderr.contains(done), "{}", ended.stderr);
+        }
+        let alone = on(&server, &["show", "a", "--quota", "7/h"]);
+        assert_eq!(alone.code, Some(1), "{}", alone.stderr);
+        assert!(
+            alone.stderr.contains("the state of \"a\" "),
+            "{}",
+            alone.stderr
+        );
+
+        // That takes more than to ask what stands there.
+        let reset = on(&server, &["reset", "a", "--yes", "--json"]).json();
+        let foreign = |policy: &Value| policy["foreign"].as_bool().expect("a word");
+        let all: Vec<_> = reset["policies"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(foreign)
+            .collect();
+        assert!(all.ends_with(&[true]), "{reset}");
+        assert_eq!(server.command::<u8>(&["EXISTS", "throttle:{a}:7/h"]), 0);
+        on(&server, &["show", "a"]).assert_failed(1, "there is no state");
+        spend(&connect(&server).await, under(&["10/h"]), "a", 3).await;
+    }
 }
 
 /// Each number is as good as any other: they depend on when it is asked.

@@ -46,6 +46,15 @@ impl Failure {
         }
     }
 
+    /// What is common to several, by the code of the gravest.
+    pub(crate) fn of_all(message: impl Into<String>, failures: &[Self]) -> Self {
+        let codes = failures.iter().map(|it| it.code);
+        Self {
+            code: codes.max().unwrap_or(1),
+            ..Self::new(message)
+        }
+    }
+
     /// The same, with all that has led to it.
     pub(crate) fn caused_by(mut self, error: &dyn StdError) -> Self {
         self.message = format!("{}: {}", self.message, whole(error));
@@ -96,9 +105,26 @@ fn whole(error: &dyn StdError) -> String {
     text
 }
 
+/// Whether something else has written what stands there, so that it can be asked for as often as one likes.
+pub(crate) fn is_foreign(error: &StoreError) -> bool {
+    // No name of a key can bring this about: there are no spaces in any.
+    const SAYINGS: [&str; 2] = [
+        "was not written by a throttle",
+        "against a key holding the wrong kind of value",
+    ];
+    let text = whole(error);
+    SAYINGS.iter().any(|it| text.contains(it))
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::redis(whole(&error))
+        if is_foreign(&error) {
+            Self::new(whole(&error))
+        } else if error.to_string().starts_with("the url is not one") {
+            Self::usage(whole(&error))
+        } else {
+            Self::redis(whole(&error))
+        }
     }
 }
 

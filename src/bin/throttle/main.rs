@@ -15,6 +15,7 @@ mod completions;
 mod connect;
 mod failure;
 mod file;
+mod outcome;
 mod output;
 mod pause;
 mod plot;

@@ -1,6 +1,5 @@
 //! `throttle pause`: lets nothing depart for a key.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,7 +7,8 @@ use tower_throttle::store::{Store as _, Word};
 
 use crate::chosen::Chosen;
 use crate::failure::{Failure, remark};
-use crate::output::{Output, Report};
+use crate::outcome::{Done, Outcomes};
+use crate::output::Output;
 use crate::standing::in_seconds;
 use crate::time::brief;
 
@@ -29,13 +29,6 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Paused {
-    key: String,
-    policies: Vec<Policy>,
-}
-
-#[derive(Serialize)]
-struct Policy {
-    policy: String,
     #[serde(rename = "paused_seconds", serialize_with = "in_seconds")]
     paused: Duration,
     /// Whether it was paused for longer already.
@@ -52,30 +45,31 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
         span: u64::try_from(args.time.as_micros()).unwrap_or(u64::MAX),
         departed: u64::MAX,
     };
-    let mut policies = Vec::with_capacity(found.policies.len());
+    let mut outcomes = Outcomes::of(&found.key);
     for stored in &found.policies {
-        let notice = found.store.heed(&found.key, stored.policy(), word).await?;
-        policies.push(Policy {
-            policy: stored.policy().id().to_owned(),
+        let notice = found.store.heed(&found.key, stored.policy(), word).await;
+        let paused = notice.map(|notice| Paused {
             paused: Duration::from_micros(notice.paused.saturating_sub(notice.now)),
             longer: notice.until == 0,
         });
+        outcomes.push(stored, paused.map_err(Failure::from));
     }
-    let key = found.key.to_string();
-    output.show(&Paused { key, policies })?;
-    if !output.is_json() {
+    let told = outcomes.tell(output);
+    if outcomes.is_any_done() && !output.is_json() {
         remark("replicas with other quotas for this key do not know of it");
     }
-    Ok(())
+    told
 }
 
-impl Report for Paused {
-    fn write(&self, text: &mut dyn Write) -> io::Result<()> {
-        for it in &self.policies {
-            let already = if it.longer { ", as it was already" } else { "" };
-            let (key, policy, paused) = (&self.key, &it.policy, brief(it.paused));
-            writeln!(text, "{key}  {policy}  is paused for {paused}{already}")?;
-        }
-        Ok(())
+impl Done for Paused {
+    const WHAT: &'static str = "paused";
+
+    fn text(&self) -> String {
+        let already = if self.longer {
+            ", as it was already"
+        } else {
+            ""
+        };
+        format!("is paused for {}{already}", brief(self.paused))
     }
 }

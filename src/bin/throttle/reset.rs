@@ -3,17 +3,19 @@
 use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
-use tower_throttle::store::{Store as _, Word};
+use tower_throttle::store::{KeyState, Store as _, StoreError, StoredKey, Word};
 
 use crate::chosen::{Chosen, Found};
-use crate::failure::Failure;
-use crate::output::{Output, Report};
+use crate::failure::{Failure, is_foreign};
+use crate::outcome::{Done, Outcomes};
+use crate::output::Output;
 
 /// Forget all departures of a key, for all replicas
 ///
 /// As many may follow as the quotas allow, besides those that hold slots already and those that have just
 /// departed: so up to twice as many may depart in one window. A pause is forgotten, too. A replica
 /// that remembers a refusal, by its denial cache, goes on refusing until the time that it was told; those who wait do not.
+/// What stands under the names of the key, and was not written by a throttle, is deleted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -26,9 +28,8 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Reset {
-    key: String,
-    /// The ids of those that were.
-    policies: Vec<String>,
+    /// Whether anything else than a throttle had written what was there.
+    foreign: bool,
 }
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
@@ -44,24 +45,59 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
         return Err(Failure::new("nothing was reset"));
     }
     let states = found.store.look(&found.policies).await;
+    let mut outcomes = Outcomes::of(&found.key);
     for (stored, state) in found.policies.iter().zip(states) {
-        let (key, policy) = (&found.key, stored.policy());
+        let reset = found.reset(stored, state).await;
+        outcomes.push(stored, reset.map_err(Failure::from));
+    }
+    outcomes.tell(output)
+}
+
+impl Found {
+    async fn reset(
+        &self,
+        stored: &StoredKey,
+        state: Result<KeyState, StoreError>,
+    ) -> Result<Reset, StoreError> {
+        let (key, policy) = (&self.key, stored.policy());
+        let life = match state {
+            Ok(state) => state.life(),
+            // Its names are those of this key, and whoever has a use for it was asked.
+            Err(error) if is_foreign(&error) => {
+                self.store.reset(key, policy).await?;
+                self.store.heed(key, policy, Word::Resume).await?;
+                return Ok(Reset { foreign: true });
+            }
+            Err(error) => return Err(error),
+        };
         // Replicas have heard of a pause, too.
-        found.store.heed(key, policy, Word::Resume).await?;
-        match state?.life() {
-            None => found.store.reset(key, policy).await?,
+        self.store.heed(key, policy, Word::Resume).await?;
+        match life {
+            None => self.store.reset(key, policy).await?,
             // Strict limiters would take it for a loss, and rest.
             Some(life) => {
                 let anew = Word::Quarantine {
                     span: 0,
                     known: life.start,
                 };
-                found.store.heed(key, policy, anew).await?;
+                self.store.heed(key, policy, anew).await?;
             }
         }
+        Ok(Reset { foreign: false })
     }
-    let key = found.key.to_string();
-    output.show(&Reset { key, policies })
+}
+
+impl Done for Reset {
+    const WHAT: &'static str = "reset";
+
+    fn text(&self) -> String {
+        let told = if self.foreign {
+            "was reset: what was there no throttle had written"
+        } else {
+            "was reset"
+        };
+        told.to_owned()
+    }
 }
 
 fn is_meant(found: &Found, policies: &[String]) -> Result<bool, Failure> {
@@ -80,13 +116,4 @@ fn is_meant(found: &Found, policies: &[String]) -> Result<bool, Failure> {
     };
     let unasked = |error: io::Error| Failure::new("the question cannot be asked").caused_by(&error);
     ask().map_err(unasked)
-}
-
-impl Report for Reset {
-    fn write(&self, text: &mut dyn Write) -> io::Result<()> {
-        for policy in &self.policies {
-            writeln!(text, "{}  {policy}  was reset", self.key)?;
-        }
-        Ok(())
-    }
 }

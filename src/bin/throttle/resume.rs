@@ -1,13 +1,12 @@
 //! `throttle resume`: ends a pause.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 use tower_throttle::store::{Store as _, Word};
 
 use crate::chosen::Chosen;
 use crate::failure::Failure;
-use crate::output::{Output, Report};
+use crate::outcome::{Done, Outcomes};
+use crate::output::Output;
 
 /// End the pause of a key, in all replicas
 ///
@@ -22,13 +21,6 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Resumed {
-    key: String,
-    policies: Vec<Policy>,
-}
-
-#[derive(Serialize)]
-struct Policy {
-    policy: String,
     /// Whether there was anything to end.
     resumed: bool,
 }
@@ -36,28 +28,26 @@ struct Policy {
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     let found = args.chosen.find().await?;
     found.is_known()?;
-    let mut policies = Vec::with_capacity(found.policies.len());
+    let mut outcomes = Outcomes::of(&found.key);
     for stored in &found.policies {
         let resume = found.store.heed(&found.key, stored.policy(), Word::Resume);
-        policies.push(Policy {
-            policy: stored.policy().id().to_owned(),
-            resumed: resume.await?.until > 0,
+        let resumed = resume.await.map(|notice| Resumed {
+            resumed: notice.until > 0,
         });
+        outcomes.push(stored, resumed.map_err(Failure::from));
     }
-    let key = found.key.to_string();
-    output.show(&Resumed { key, policies })
+    outcomes.tell(output)
 }
 
-impl Report for Resumed {
-    fn write(&self, text: &mut dyn Write) -> io::Result<()> {
-        for it in &self.policies {
-            let what = if it.resumed {
-                "resumes"
-            } else {
-                "was not paused"
-            };
-            writeln!(text, "{}  {}  {what}", self.key, it.policy)?;
-        }
-        Ok(())
+impl Done for Resumed {
+    const WHAT: &'static str = "resumed";
+
+    fn text(&self) -> String {
+        let told = if self.resumed {
+            "resumes"
+        } else {
+            "was not paused"
+        };
+        told.to_owned()
     }
 }

@@ -28,7 +28,15 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Shown {
     key: String,
-    policies: Vec<Closely>,
+    policies: Vec<Seen>,
+}
+
+/// A policy, and how the key stands under it, or why nobody can tell.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Seen {
+    Closely(Box<Closely>),
+    Unreadable { policy: String, error: String },
 }
 
 /// How the key stands under one policy, and what is kept for that.
@@ -61,17 +69,44 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
     let found = args.chosen.find().await?;
     let states = found.store.look(&found.policies).await;
     let mut policies = Vec::with_capacity(states.len());
+    let mut failures = Vec::new();
     for (stored, state) in found.policies.iter().zip(states) {
-        let state = state?;
-        if !state.values().is_empty() {
-            policies.push(Closely::new(Standing::new(stored, &state), &state));
+        match state {
+            Ok(state) if state.values().is_empty() => {}
+            Ok(state) => {
+                let closely = Closely::new(Standing::new(stored, &state), &state);
+                policies.push(Seen::Closely(Box::new(closely)));
+            }
+            Err(error) => {
+                let failure = Failure::from(error);
+                policies.push(Seen::Unreadable {
+                    policy: stored.policy().id().to_owned(),
+                    error: failure.to_string(),
+                });
+                failures.push(failure);
+            }
         }
     }
     if policies.is_empty() {
         return Err(args.chosen.nothing());
     }
+    let (failed, all) = (failures.len(), policies.len());
     let key = found.key.to_string();
-    output.show(&Shown { key, policies })
+    output.show(&Shown { key, policies })?;
+    match &failures[..] {
+        [] => Ok(()),
+        [failure] if all == 1 => {
+            let message = format!(
+                "the state of {:?} cannot be read: {failure}",
+                found.key.as_str()
+            );
+            Err(Failure::of_all(message, &failures))
+        }
+        _ => {
+            let message = format!("{failed} of {all} policies cannot be read");
+            Err(Failure::of_all(message, &failures))
+        }
+    }
 }
 
 impl Closely {
@@ -163,7 +198,13 @@ impl Report for Shown {
             if place > 0 {
                 writeln!(text)?;
             }
-            policy.write(text)?;
+            match policy {
+                Seen::Closely(closely) => closely.write(text)?,
+                Seen::Unreadable { policy, error } => {
+                    writeln!(text, "{KEY}{}{KEY:#}  {policy}", self.key)?;
+                    writeln!(text, "  unreadable {error}")?;
+                }
+            }
         }
         Ok(())
     }

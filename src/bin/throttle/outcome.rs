@@ -1,0 +1,100 @@
+//! What became of each policy of a key: [`Outcomes`].
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use tower_throttle::key::Key;
+use tower_throttle::store::StoredKey;
+
+use crate::failure::Failure;
+use crate::output::{Output, Report};
+
+/// What was done to a policy.
+pub(crate) trait Done: Serialize {
+    /// In one word, such as `paused`.
+    const WHAT: &'static str;
+
+    /// As it follows the policy.
+    fn text(&self) -> String;
+}
+
+/// What became of each policy of a key. That one fails keeps nothing from the others.
+#[derive(Serialize)]
+pub(crate) struct Outcomes<T> {
+    key: String,
+    policies: Vec<Outcome<T>>,
+    #[serde(skip)]
+    failures: Vec<Failure>,
+}
+
+#[derive(Serialize)]
+struct Outcome<T> {
+    policy: String,
+    #[serde(flatten)]
+    done: Option<T>,
+    error: Option<String>,
+}
+
+impl<T: Done> Outcomes<T> {
+    pub(crate) fn of(key: &Key) -> Self {
+        Self {
+            key: key.to_string(),
+            policies: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, stored: &StoredKey, outcome: Result<T, Failure>) {
+        let (done, failure) = match outcome {
+            Ok(done) => (Some(done), None),
+            Err(failure) => (None, Some(failure)),
+        };
+        self.policies.push(Outcome {
+            policy: stored.policy().id().to_owned(),
+            done,
+            error: failure.as_ref().map(ToString::to_string),
+        });
+        self.failures.extend(failure);
+    }
+
+    /// Whether anything was done at all.
+    pub(crate) fn is_any_done(&self) -> bool {
+        self.failures.len() < self.policies.len()
+    }
+
+    /// Shows all of them, and fails if any has.
+    pub(crate) fn tell(&self, output: &mut Output) -> Result<(), Failure> {
+        output.show(self)?;
+        let what = T::WHAT;
+        let message = match (&self.failures[..], &self.policies[..]) {
+            ([], _) => return Ok(()),
+            ([failure], [policy]) => format!("{} was not {what}: {failure}", policy.policy),
+            (failures, policies) => {
+                let (failed, all) = (failures.len(), policies.len());
+                format!("{failed} of {all} policies were not {what}")
+            }
+        };
+        Err(Failure::of_all(message, &self.failures))
+    }
+}
+
+impl<T: Done> Report for Outcomes<T> {
+    fn write(&self, text: &mut dyn Write) -> io::Result<()> {
+        for Outcome {
+            policy,
+            done,
+            error,
+        } in &self.policies
+        {
+            let told = match (done, error) {
+                (Some(done), _) => done.text(),
+                (None, why) => {
+                    let why = why.as_deref().unwrap_or_default();
+                    format!("was not {}: {why}", T::WHAT)
+                }
+            };
+            writeln!(text, "{}  {policy}  {told}", self.key)?;
+        }
+        Ok(())
+    }
+}
