@@ -138,6 +138,49 @@ async fn a_policy_is_chosen_by_its_name_its_id_or_its_quotas() {
     on(&server, &["show", "api", "--quota", "0/s"]).assert_failed(2, "limit");
 }
 
+#[test]
+fn nothing_is_done_to_a_key_that_nobody_has() {
+    let server = RedisServer::start();
+    for args in [
+        &["reset", "nope", "--yes", "--policy", "10/h"][..],
+        &["reset", "nope", "--yes", "--quota", "10/h"],
+        &["pause", "nope", "1h", "--policy", "10/h"],
+        &["resume", "nope", "--policy", "github:10/h"],
+    ] {
+        on(&server, args).assert_failed(1, "there is no state of the key \"nope\"");
+        assert_eq!(server.command::<u8>(&["DBSIZE"]), 0, "{args:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_an_id_as_well_means_neither() {
+    let server = RedisServer::start();
+    let store = connect(&server).await;
+    spend(&store, under(&["10/h"]), "a", 1).await;
+    spend(&store, under(&["10/h"]).name("10/h"), "a", 1).await;
+    spend(&store, under(&["10/h"]).name("10/h"), "b", 1).await;
+    let shown = on(&server, &["show", "b", "--policy", "10/h", "--json"]).json();
+    assert_eq!(shown["policies"][0]["policy"], "10/h:10/h");
+    let reset = on(&server, &["reset", "a", "--policy", "10/h", "--yes"]);
+    reset.assert_failed(2, "the name of a policy and the id of another");
+    assert!(reset.stderr.contains("hint: `--quota`"), "{}", reset.stderr);
+    assert_eq!(server.command::<u8>(&["DBSIZE"]), 3);
+    for (args, id) in [
+        (&["--policy", "10/h:10/h"][..], "10/h:10/h"),
+        (&["--policy", "10/h", "--quota", "10/h"], "10/h:10/h"),
+        (&["--quota", "10/h"], "10/h"),
+    ] {
+        let shown = on(&server, &[&["show", "a", "--json"], args].concat()).json();
+        let ids: Vec<_> = shown["policies"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .collect();
+        assert_eq!(ids.len(), 1, "{shown}");
+        assert_eq!(ids[0]["policy"], id);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_limiter_keeps_to_a_pause_until_it_is_ended() {
     let server = RedisServer::start();

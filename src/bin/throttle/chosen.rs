@@ -33,7 +33,7 @@ pub(crate) struct Found {
 }
 
 impl Chosen {
-    /// Those policies that were named, or else those that hold any state for the key.
+    /// The policy that the quotas describe, with state or not; or else those that hold any for the key.
     pub(crate) async fn find(&self) -> Result<Found, Failure> {
         if self.key.is_empty() {
             return Err(Failure::usage("the key is empty"));
@@ -71,8 +71,7 @@ impl Chosen {
     /// The one policy that the options describe as a whole.
     fn named(&self) -> Result<Option<Policy>, Failure> {
         if self.quotas.is_empty() {
-            let id = self.policy.as_deref().map(Policy::from_id);
-            return Ok(id.and_then(Result::ok));
+            return Ok(None);
         }
         let mut builder = Limiter::builder();
         if let Some(name) = &self.policy {
@@ -95,17 +94,29 @@ impl Chosen {
         };
         let mut found = Vec::new();
         while let Some(page) = keys.next_page().await? {
-            let of_name = |stored: &StoredKey| {
-                let name = stored.policy().name();
-                self.policy.as_deref().is_none_or(|it| name == Some(it))
-            };
             let of_key = |stored: &StoredKey| !is_digest || stored.encoded() == self.key;
-            found.extend(page.into_iter().filter(|it| of_name(it) && of_key(it)));
+            found.extend(page.into_iter().filter(|it| of_key(it)));
         }
         found.sort_unstable();
         found.dedup();
-        Ok(found)
+        match &self.policy {
+            Some(text) => of(found, text),
+            None => Ok(found),
+        }
     }
+}
+
+/// Those of this name or with this id.
+fn of(found: Vec<StoredKey>, text: &str) -> Result<Vec<StoredKey>, Failure> {
+    let has_name = |stored: &StoredKey| stored.policy().name() == Some(text);
+    let has_id = |stored: &StoredKey| stored.policy().id() == text;
+    if found.iter().any(has_name) && found.iter().any(has_id) {
+        let both = format!("{text:?} is the name of a policy and the id of another");
+        let hint = "`--quota` says which is meant: alone, the one without a name, and with `--policy`, that of the name";
+        return Err(Failure::usage(both).hint(hint));
+    }
+    let found = found.into_iter();
+    Ok(found.filter(|it| has_name(it) || has_id(it)).collect())
 }
 
 impl Found {

@@ -39,11 +39,17 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
     }
     let found = args.chosen.find().await?;
     found.is_known()?;
+    let states = found.store.look(&found.policies).await;
+    let is_empty = |state: &Result<KeyState, _>| matches!(state, Ok(it) if it.values().is_empty());
+    if states.iter().all(is_empty) {
+        return Err(args.chosen.nothing());
+    }
     let policies = found.policies.iter().map(|it| it.policy().id().to_owned());
     let policies: Vec<_> = policies.collect();
     if !args.yes && !is_meant(&found, &policies)? {
         return Err(Failure::new("nothing was reset"));
     }
+    // It may have taken a while to say so.
     let states = found.store.look(&found.policies).await;
     let mut outcomes = Outcomes::of(&found.key);
     for (stored, state) in found.policies.iter().zip(states) {

@@ -17,7 +17,7 @@ const KEY: Style = Style::new().bold();
 
 /// Show how a key stands under all of its policies
 ///
-/// It reads all that Redis holds of the key, and changes nothing. Where no policy is named, Redis looks at the names of
+/// It reads all that Redis holds of the key, and changes nothing. Without `--quota`, Redis looks at the names of
 /// all keys, 1,000 at a time, to find those of this one.
 #[derive(clap::Args)]
 pub(crate) struct Args {
