@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{Ended, run, throttle};
+use super::{Ended, assert_harmless, run, throttle};
 
 const RULES: &str = r#"
 [[rules]]
@@ -173,6 +173,29 @@ fn what_breaks_the_rules_of_its_format_is_a_mistake_with_a_line() {
         );
         assert!(ended.stdout.contains(says), "{text:?}: {}", ended.stdout);
         assert_eq!(ended.stderr, format!("error: {name} has 1 mistake\n"));
+    }
+}
+
+#[test]
+fn no_file_gives_orders_to_a_terminal() {
+    for (name, text) in [
+        ("rules.toml", "[[rules]]\nname = # \u{202e}\u{2066}x\n"),
+        ("rules.toml", "[[rules]]\n\"\\u001b[31m\\u202e\" = 1\n"),
+        (
+            "rules.json",
+            r#"[{"\u001b[31m\u202e": 1, "name": "\u202e", "quota": "\u001b"}]"#,
+        ),
+        (
+            "rules.json",
+            r#"[{"name": "a", "quota": "1/s", "path": "/\u202e\u001b"}]"#,
+        ),
+        ("rules.yaml", "- name: \"\\e[31m\\u202e\"\n  \"\\e\": [\n"),
+    ] {
+        let ended = check(name, text, &[]);
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert!(!ended.stdout.is_empty());
+        assert_harmless(&ended.stdout);
+        assert_harmless(&ended.stderr);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::{Ended, run, throttle};
+use super::{Ended, assert_harmless, run, throttle};
 
 /// Those that ask Redis, with what they need besides.
 const ASKING: [&[&str]; 5] = [
@@ -36,6 +36,58 @@ fn what_is_no_url_is_not_repeated() {
         let ended = run(&["show", "key", "--redis", url]);
         ended.assert_failed(2, "the url is not one of a redis server");
         assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn no_error_repeats_a_password_that_stands_in_the_wrong_place() {
+    const URL: &str = "redis://user:hunter2@host/";
+    const FIELD: &str = "unix:///run/redis.sock?user=u&pass=hunter2";
+    for args in [
+        &["top", URL][..],
+        &["top", FIELD],
+        &[URL],
+        &["show", "key", URL],
+        &["show", "key", "--timeout", URL],
+        &[
+            "show",
+            "key",
+            "--sentinel",
+            "name",
+            "--cluster",
+            "--redis",
+            URL,
+        ],
+        &["show", "key", "--redos=redis://user:hunter2@host/"],
+        &["top", "--json=redis://user:hunter2@host/"],
+        &["pause", "key", URL],
+        &["check", "rules.toml", "--client-ip", "user:hunter2@host"],
+        &["simulate", "--quota", URL],
+    ] {
+        let ended = run(args);
+        ended.assert_failed(2, "error: ");
+        assert!(
+            !ended.stderr.contains("hunter2"),
+            "{args:?}: {}",
+            ended.stderr
+        );
+    }
+    assert!(run(&["top", URL]).stderr.contains("redis://***@host/"));
+}
+
+#[test]
+fn no_error_gives_orders_to_a_terminal() {
+    for args in [
+        &["\u{1b}]0;x\u{7}"][..],
+        &["show", "\u{202e}key", "extra\u{1b}[31m"],
+        &["show", "\u{202e}\u{1b}[31m", "--redis", NOBODY],
+        &["check", "\u{1b}[31m.toml"],
+        &["simulate", "--rules", "\u{202e}.toml"],
+        &["pause", "\u{1b}", "\u{1b}s"],
+    ] {
+        let ended = run(args);
+        assert!(ended.code.is_some_and(|code| code > 0), "{args:?}");
+        assert_harmless(&ended.stderr);
     }
 }
 

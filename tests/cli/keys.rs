@@ -11,7 +11,7 @@ use super::support::cluster::Cluster;
 use super::support::redis_server::RedisServer;
 use super::support::slots::slots;
 use super::terminal::{Screen, ends};
-use super::{Ended, throttle};
+use super::{Ended, assert_harmless, throttle};
 
 /// What a machine may need that does many other things.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -360,6 +360,30 @@ fn what_redis_refuses_is_a_failure_and_tells_no_password() {
     let ended = Ended::of(throttle(&["show", "api"]).env("REDIS_URL", wrong));
     ended.assert_failed(3, "redis refused the connection");
     assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_gives_orders_to_a_terminal() {
+    const KEY: &str = "\u{1b}[31m\u{202e}a\u{200b}\nb";
+    let server = RedisServer::start();
+    spend(&connect(&server).await, under(&["10/h"]), KEY, 1).await;
+    for args in [
+        &["show", KEY][..],
+        &["pause", KEY, "1h"],
+        &["resume", KEY],
+        &["reset", KEY, "--yes"],
+        &["show", KEY],
+        &["reset", KEY],
+    ] {
+        let ended = on(&server, args);
+        assert_harmless(&ended.stdout);
+        assert_harmless(&ended.stderr);
+        assert!(
+            ended.stdout.lines().all(|line| !line.starts_with('b')),
+            "{}",
+            ended.stdout
+        );
+    }
 }
 
 /// What the command says of a policy that somebody else has broken, beside one that is sound.

@@ -69,6 +69,17 @@ impl Ended {
     }
 }
 
+/// Checks that a terminal shows the text as it is.
+#[track_caller]
+pub(crate) fn assert_harmless(text: &str) {
+    let is_harmful = |char: char| match char {
+        '\n' => false,
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        _ => char.is_control(),
+    };
+    assert!(!text.contains(is_harmful), "{text:?}");
+}
+
 /// Runs the command with these arguments.
 pub(crate) fn run(args: &[&str]) -> Ended {
     Ended::of(&mut throttle(args))

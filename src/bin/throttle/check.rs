@@ -11,6 +11,7 @@ use self::table::Row;
 use crate::failure::Failure;
 use crate::file::{Format, Mistake, RulesFile};
 use crate::output::{Output, Report};
+use crate::printable::{printable, printable_lines};
 
 mod request;
 mod table;
@@ -107,14 +108,15 @@ impl Report for Checked {
     fn write(&self, text: &mut dyn Write) -> io::Result<()> {
         for Mistake { place, problem } in &self.mistakes {
             let colon = if place.is_empty() { "" } else { ": " };
+            let (place, problem) = (printable(place), printable_lines(problem));
             writeln!(text, "{place}{colon}{problem}")?;
         }
         table::write(text, &self.rules)?;
         for warning in &self.warnings {
-            writeln!(text, "\nwarning: {}", warning.text)?;
+            writeln!(text, "\nwarning: {}", printable(&warning.text))?;
         }
         match &self.request {
-            Some(answer) => writeln!(text, "\n{}", answer.text),
+            Some(answer) => writeln!(text, "\n{}", printable_lines(&answer.text)),
             None => Ok(()),
         }
     }

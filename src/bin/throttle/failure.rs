@@ -9,6 +9,8 @@ use anstyle::{AnsiColor, Style};
 use tower_throttle::store::StoreError;
 use tower_throttle::{BuildError, Error};
 
+use crate::printable::printable;
+
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
@@ -70,9 +72,13 @@ impl Failure {
     /// Says so on the standard error. That this may be closed, too, changes nothing.
     pub(crate) fn tell(&self) -> ExitCode {
         let mut stderr = anstream::stderr().lock();
-        let _ = writeln!(stderr, "{ERROR}error:{ERROR:#} {}", self.message);
+        let _ = writeln!(
+            stderr,
+            "{ERROR}error:{ERROR:#} {}",
+            printable(&self.message)
+        );
         if let Some(hint) = &self.hint {
-            let _ = writeln!(stderr, "{HINT}hint:{HINT:#} {hint}");
+            let _ = writeln!(stderr, "{HINT}hint:{HINT:#} {}", printable(hint));
         }
         ExitCode::from(self.code)
     }
@@ -88,7 +94,7 @@ impl fmt::Display for Failure {
 /// Says on the standard error what is worth knowing, though nothing has failed.
 pub(crate) fn remark(hint: impl AsRef<str>) {
     let mut stderr = anstream::stderr().lock();
-    let _ = writeln!(stderr, "{HINT}hint:{HINT:#} {}", hint.as_ref());
+    let _ = writeln!(stderr, "{HINT}hint:{HINT:#} {}", printable(hint.as_ref()));
 }
 
 /// An error with its causes, but for those that it has quoted already.

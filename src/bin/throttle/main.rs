@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use self::failure::Failure;
 use self::output::Output;
 
+mod arguments;
 mod check;
 mod chosen;
 mod completions;
@@ -19,6 +20,7 @@ mod outcome;
 mod output;
 mod pause;
 mod plot;
+mod printable;
 mod reset;
 mod resume;
 mod show;
@@ -62,7 +64,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { json, command } = Cli::parse();
+    let Cli { json, command } = match arguments::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let mut output = Output::new(json);
     match run(command, &mut output) {
         Ok(()) => ExitCode::SUCCESS,

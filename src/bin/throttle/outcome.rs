@@ -8,6 +8,7 @@ use tower_throttle::store::StoredKey;
 
 use crate::failure::Failure;
 use crate::output::{Output, Report};
+use crate::printable::printable;
 
 /// What was done to a policy.
 pub(crate) trait Done: Serialize {
@@ -93,7 +94,8 @@ impl<T: Done> Report for Outcomes<T> {
                     format!("was not {}: {why}", T::WHAT)
                 }
             };
-            writeln!(text, "{}  {policy}  {told}", self.key)?;
+            let key = printable(&self.key);
+            writeln!(text, "{key}  {policy}  {}", printable(&told))?;
         }
         Ok(())
     }

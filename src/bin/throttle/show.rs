@@ -10,6 +10,7 @@ use tower_throttle::store::{KeyState, Life};
 use crate::chosen::Chosen;
 use crate::failure::Failure;
 use crate::output::{Output, Report};
+use crate::printable::printable;
 use crate::standing::{Standing, perhaps_in_seconds};
 use crate::time::{brief, count};
 
@@ -201,8 +202,8 @@ impl Report for Shown {
             match policy {
                 Seen::Closely(closely) => closely.write(text)?,
                 Seen::Unreadable { policy, error } => {
-                    writeln!(text, "{KEY}{}{KEY:#}  {policy}", self.key)?;
-                    writeln!(text, "  unreadable {error}")?;
+                    writeln!(text, "{KEY}{}{KEY:#}  {policy}", printable(&self.key))?;
+                    writeln!(text, "  unreadable {}", printable(error))?;
                 }
             }
         }

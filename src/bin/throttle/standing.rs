@@ -1,11 +1,13 @@
 //! How a key stands under a policy, as commands tell it: [`Standing`].
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Serialize;
 use tower_throttle::store::{KeyState, Spent, StoredKey};
 use tower_throttle::{Algorithm, Quota};
 
+use crate::printable::printable;
 use crate::time::seconds;
 
 /// How a key stands under a policy.
@@ -72,10 +74,10 @@ impl Standing {
         }
     }
 
-    /// The key, or what stands for it. A terminal would take control characters for orders.
+    /// The key; what stands for it, if that is not [printable].
     pub(crate) fn shown_key(&self) -> String {
         match &self.key {
-            Some(key) if !key.chars().any(char::is_control) => key.clone(),
+            Some(key) if matches!(printable(key), Cow::Borrowed(_)) => key.clone(),
             _ => self.encoded.clone(),
         }
     }

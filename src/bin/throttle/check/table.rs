@@ -6,6 +6,8 @@ use anstyle::Style;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::printable::printable;
+
 /// Which requests a rule is for, in the order in which they are looked at.
 const CONDITIONS: [&str; 4] = ["host", "method", "path", "header"];
 
@@ -79,18 +81,19 @@ fn field(name: &str, value: &Value) -> String {
     } else {
         " and "
     };
-    format!("{name} {}", shown(value, between))
+    format!("{} {}", printable(name), shown(value, between))
 }
 
 /// A value without the marks of a format.
 fn shown(value: &Value, between: &str) -> String {
     let joined = |all: Vec<String>| all.join(between);
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => printable(text).into_owned(),
         Value::Array(items) => joined(items.iter().map(|item| shown(item, between)).collect()),
         Value::Object(fields) => {
             let fields = fields.iter();
-            let fields = fields.map(|(name, value)| format!("{name}={}", shown(value, between)));
+            let fields = fields
+                .map(|(name, value)| format!("{}={}", printable(name), shown(value, between)));
             joined(fields.collect())
         }
         other => other.to_string(),

@@ -1,0 +1,105 @@
+//! What the command line says, and what is said of one that cannot be understood: [`parse`].
+
+use std::borrow::Cow;
+use std::env;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::failure::Failure;
+use crate::printable::printable;
+
+/// What the arguments of this process mean; or else they are told what is wrong, or the help that they ask for.
+pub(crate) fn parse<C: Parser>() -> Result<C, ExitCode> {
+    C::try_parse().map_err(|error| tell::<C>(&error))
+}
+
+/// Errors repeat arguments, of which any may hold a password: somebody may have forgotten the `--redis` before a URL.
+/// So what is told is the error of the same arguments without.
+fn tell<C: Parser>(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let arguments = env::args_os().map(|it| {
+        let argument = it.to_string_lossy();
+        printable(&masked(&argument)).into_owned()
+    });
+    match C::try_parse_from(arguments) {
+        Err(error) if error.use_stderr() => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            let kind = error.kind();
+            let kind = kind.as_str().filter(|_| kind != ErrorKind::Format);
+            Failure::usage(kind.unwrap_or("the arguments cannot be understood")).tell()
+        }
+    }
+}
+
+/// The text without what may be the name and the password of a user.
+fn masked(text: &str) -> Cow<'_, str> {
+    const MASK: &str = "***";
+    let mut text = Cow::Borrowed(text);
+    if let Some((before, behind)) = text.rsplit_once('@') {
+        let start = before.find("://").map(|place| place + "://".len());
+        let is_secret = start.is_some() || before.contains(':');
+        if is_secret {
+            let scheme = &before[..start.unwrap_or(0)];
+            text = Cow::Owned(format!("{scheme}{MASK}@{behind}"));
+        }
+    }
+    let lower = text.to_ascii_lowercase();
+    let secret = ["pass=", "password="].into_iter().filter_map(|field| {
+        let place = lower.find(field)?;
+        Some(place + field.len())
+    });
+    match secret.min() {
+        Some(start) => Cow::Owned(format!("{}{MASK}", &text[..start])),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_is_left_wherever_it_stands() {
+        for (text, shown) in [
+            ("redis://user:hunter2@host/", "redis://***@host/"),
+            (
+                "--redos=rediss://:hunter2@host:1/2",
+                "--redos=rediss://***@host:1/2",
+            ),
+            ("redis://user:hunt@er/2:@host", "redis://***@host"),
+            (
+                "redis://a:hunter2@host redis://b:hunter2@host",
+                "redis://***@host",
+            ),
+            ("user:hunter2@host", "***@host"),
+            (
+                "unix:///x?user=u&PASS=hunter2&db=1",
+                "unix:///x?user=u&PASS=***",
+            ),
+            ("redis://h/?password=hunter2", "redis://h/?password=***"),
+        ] {
+            assert_eq!(masked(text), shown);
+        }
+    }
+
+    #[test]
+    fn other_arguments_stay_as_they_are() {
+        for text in [
+            "--json",
+            "me@example.com",
+            "10/s",
+            "redis://host:1/2",
+            "a:b",
+        ] {
+            assert_eq!(masked(text), text);
+        }
+    }
+}
