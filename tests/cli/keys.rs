@@ -339,6 +339,18 @@ async fn keys_of_all_servers_of_a_cluster_are_found() {
         args(&["reset", &key, "--yes", "--json"]).json();
         args(&["show", &key]).assert_failed(1, "there is no state");
     }
+    for command in [
+        &["top", "--json", "--count", "1"][..],
+        &["show", "key"],
+        &["pause", "key", "1h", "--quota", "3/h"],
+        &["resume", "key", "--quota", "3/h"],
+        &["reset", "key", "--yes"],
+    ] {
+        for server in &cluster.servers {
+            let ended = on(server, command);
+            ended.assert_failed(2, "the server is one of a cluster\nhint: `--cluster`");
+        }
+    }
 }
 
 #[test]

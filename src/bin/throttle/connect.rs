@@ -1,7 +1,10 @@
 //! Which Redis is asked, and how: [`Server`].
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use redis::{Client, FromRedisValue as _, RedisError, Value};
+use tokio::time::timeout;
 use tower_throttle::Policy;
 use tower_throttle::store::RedisStore;
 
@@ -56,9 +59,10 @@ pub(crate) struct Server {
 impl Server {
     /// A store as the limiters have it.
     pub(crate) async fn connect(&self) -> Result<RedisStore, Failure> {
-        let store = self.reach().await.map_err(|failure| {
-            failure.hint("`--redis` or REDIS_URL says where Redis is, `--cluster` or `--sentinel` what it is")
-        })?;
+        const HINT: &str =
+            "`--redis` or REDIS_URL says where Redis is, `--cluster` or `--sentinel` what it is";
+        let store = self.reach().await;
+        let store = store.map_err(|failure| failure.perhaps_hint(HINT))?;
         Ok(store
             .prefix(&self.prefix)?
             .timeout(self.timeout)
@@ -74,7 +78,14 @@ impl Server {
             (_, _, []) => return Err(Failure::usage("there is no URL of a server")),
             (Some(primary), ..) => RedisStore::connect_sentinel(urls, primary).await,
             (None, true, _) => RedisStore::connect_cluster(urls).await,
-            (None, false, [url]) => RedisStore::connect(url).await,
+            (None, false, [url]) => {
+                let store = RedisStore::connect(url).await;
+                if store.is_ok() && self.is_of_cluster(url).await {
+                    let cluster = Failure::usage("the server is one of a cluster");
+                    return Err(cluster.hint("`--cluster` asks all of its servers"));
+                }
+                store
+            }
             (None, false, _) => {
                 return Err(Failure::usage(
                     "there is more than one URL, and no word of what they are",
@@ -82,6 +93,21 @@ impl Server {
             }
         };
         store.map_err(Failure::from)
+    }
+
+    /// Whether the server says that others hold the rest of the keys: by `HELLO`, to which every user has the right. Of
+    /// one that does not know it, as some proxy, nobody can tell.
+    async fn is_of_cluster(&self, url: &str) -> bool {
+        let told = async {
+            let mut connection = Client::open(url)?
+                .get_multiplexed_async_connection()
+                .await?;
+            let told: HashMap<String, Value> =
+                redis::cmd("HELLO").query_async(&mut connection).await?;
+            let mode = told.get("mode").cloned().unwrap_or(Value::Nil);
+            Option::<String>::from_redis_value(mode).map_err(RedisError::from)
+        };
+        matches!(timeout(self.timeout, told).await, Ok(Ok(Some(mode))) if mode == "cluster")
     }
 }
 

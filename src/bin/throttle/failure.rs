@@ -69,6 +69,14 @@ impl Failure {
         self
     }
 
+    /// The same, with what may help if nothing else does.
+    pub(crate) fn perhaps_hint(self, hint: &str) -> Self {
+        match self.hint {
+            Some(_) => self,
+            None => self.hint(hint),
+        }
+    }
+
     /// Says so on the standard error. That this may be closed, too, changes nothing.
     pub(crate) fn tell(&self) -> ExitCode {
         let mut stderr = anstream::stderr().lock();
