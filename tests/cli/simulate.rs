@@ -58,12 +58,31 @@ fn the_same_comes_to_the_same() {
         "7/s",
         "10/s fixed-window",
         "3/700ms leaky-bucket capacity=5",
+        "50/s sliding-buckets buckets=7",
+        "7/1300ms sliding-buckets buckets=3",
+        "100/7s fixed-window start=first-request",
     ] {
         let args = ["--quota", quota, "--replicas", "3", "--latency", "7ms"];
         let first = simulate(&args);
         for _ in 0..5 {
             assert_eq!(simulate(&args), first, "{quota}");
         }
+    }
+}
+
+#[test]
+fn several_that_the_clock_concerns_come_to_the_same_together() {
+    let args = [
+        "--quota",
+        "50/s sliding-buckets buckets=7",
+        "--quota",
+        "70/1700ms fixed-window",
+        "--quota",
+        "200/3s fixed-window",
+    ];
+    let first = simulate(&args);
+    for _ in 0..5 {
+        assert_eq!(simulate(&args), first);
     }
 }
 

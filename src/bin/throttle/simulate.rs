@@ -97,10 +97,10 @@ pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
 
 async fn simulate(args: &Args) -> Result<Figures, Failure> {
     let plan = Plan::of(args)?;
-    let store = start::store_in_step().await?;
+    let (store, clock) = start::store_in_step().await;
     let limiters = plan.limiters(args, &store)?;
     let policy = limiters[0].policy();
-    start::mid_window(&store, &policy).await?;
+    start::mid_window(&store, &clock, &policy).await?;
     let load = Load {
         callers: args.callers,
         cost: plan.cost,

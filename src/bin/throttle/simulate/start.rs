@@ -2,35 +2,30 @@
 
 use std::time::Duration;
 
-use tokio::time::{advance, sleep};
+use tokio::time::sleep;
 use tower_throttle::key::Key;
 use tower_throttle::store::{MemoryStore, Reserve, Store as _, StoreError};
+use tower_throttle::test_util::ManualClock;
 use tower_throttle::{Algorithm, Policy, Quota, WindowStart};
 
-use crate::failure::Failure;
-
-/// A store whose clock shows a whole millisecond whenever the timer ticks.
+/// A store whose clock begins at the same midnight each time: where the windows and the buckets that are aligned to
+/// it lie would differ from run to run by the system's.
 ///
-/// It starts with the system's clock, to the microsecond. Who waits wakes with a tick, and where
-/// between two ticks a slot lies would differ from run to run.
-pub(super) async fn store_in_step() -> Result<MemoryStore, Failure> {
+/// It shows a whole millisecond whenever the timer ticks, as who waits wakes with a tick.
+pub(super) async fn store_in_step() -> (MemoryStore, ManualClock) {
     // Wakes with a tick.
     sleep(Duration::from_millis(1)).await;
-    let policy = tower_throttle::Limiter::builder()
-        .quota(Quota::per_second(1))
-        .build()?
-        .policy();
-    loop {
-        let store = MemoryStore::new();
-        if now(&store, &policy).await?.is_multiple_of(1_000) {
-            return Ok(store);
-        }
-    }
+    let clock = ManualClock::running();
+    (MemoryStore::with_clock(clock.clone()), clock)
 }
 
-/// Lets time pass until the store's clock is in the middle of the longest window that is aligned to it: there it
-/// shows that as many may depart before the window ends as after.
-pub(super) async fn mid_window(store: &MemoryStore, policy: &Policy) -> Result<(), Failure> {
+/// Sets the clock to the middle of the longest window that is aligned to it: there it shows that as many may depart
+/// before the window ends as after.
+pub(super) async fn mid_window(
+    store: &MemoryStore,
+    clock: &ManualClock,
+    policy: &Policy,
+) -> Result<(), StoreError> {
     let is_aligned = |quota: &&Quota| {
         let by_clock = WindowStart::Clock;
         quota.counted_by() == Algorithm::FixedWindow { start: by_clock }
@@ -38,15 +33,9 @@ pub(super) async fn mid_window(store: &MemoryStore, policy: &Policy) -> Result<(
     let aligned = policy.quotas().iter().filter(is_aligned);
     if let Some(window) = aligned.map(Quota::window).max() {
         let window = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        let into_window = now(store, policy).await? % window;
-        let ahead = window - into_window + window / 2;
-        advance(Duration::from_micros(ahead)).await;
+        let key = Key::from("clock");
+        let now = store.peek(&Reserve::new(&key, policy)).await?.now();
+        clock.advance(Duration::from_micros(window - now % window + window / 2));
     }
     Ok(())
-}
-
-/// The store's clock, in microseconds.
-async fn now(store: &MemoryStore, policy: &Policy) -> Result<u64, StoreError> {
-    let key = Key::from("clock");
-    Ok(store.peek(&Reserve::new(&key, policy)).await?.now())
 }
