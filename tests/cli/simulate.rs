@@ -191,12 +191,49 @@ fn no_quota_is_too_large_to_end() {
         "2_000_000/s",
         "--latency",
         "0s",
+        "--patience",
+        "1h",
     ];
     let ended = run(&args);
     assert_eq!(ended.code, Some(0));
     assert_eq!(ended.stderr, "hint: it ends after 1000000 requests\n");
     let figures: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(figures["cut"], "requests");
     assert_eq!(figures["rate"]["reached"], Value::Null);
+}
+
+/// Each of these would take seconds at least, and most of them far longer.
+#[test]
+fn who_has_no_patience_is_told_what_came_of_it_until_then() {
+    for args in [
+        &["--quota", "2_000_000/s", "--latency", "0s"][..],
+        &["--quota", "1_000/s", "--duration", "365d"],
+        &["--quota", "10/s", "--duration", "365d", "--max-wait", "1ms"],
+        &[
+            "--quota",
+            "1_000/s",
+            "--duration",
+            "365d",
+            "--callers",
+            "10000",
+        ],
+    ] {
+        let ended = run(&[&["simulate", "--json", "--patience", "50ms"], args].concat());
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert!(
+            ended
+                .stderr
+                .starts_with("hint: it ends after 50ms of computing"),
+            "{}",
+            ended.stderr
+        );
+        let figures: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(figures["cut"], "patience");
+        let number = |name: &str| figures[name].as_f64().unwrap();
+        assert!(number("duration_seconds") < 365.0 * 86_400.0, "{args:?}");
+        assert!(number("departed") + number("refused") < 1e6, "{args:?}");
+        assert!(number("waiting") <= number("callers"), "{args:?}");
+    }
 }
 
 #[test]
@@ -211,6 +248,14 @@ fn what_makes_no_sense_is_a_usage_error() {
         (&["--quota", "2/s", "--cost", "0"], "invalid value '0'"),
         (&["--quota", "2/s", "--callers", "0"], "invalid value '0'"),
         (&["--quota", "2/s", "--duration", "0s"], "duration"),
+        (
+            &["--quota", "2/s", "--duration", "500000000000y"],
+            "longer than a year",
+        ),
+        (
+            &["--quota", "2/s", "--latency", "500000000000y"],
+            "longer than a year",
+        ),
         (&["--quota", "2/s", "--quota", "2/s"], "given twice"),
         (&[], "--quota"),
     ] {

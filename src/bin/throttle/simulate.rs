@@ -8,10 +8,11 @@ use tokio::runtime::Builder;
 use tower_throttle::Quota;
 
 use self::figures::Figures;
-use self::load::{Load, MOST_REQUESTS};
+use self::load::{Cut, Load, MOST_REQUESTS};
 use self::plan::Plan;
 use crate::failure::{Failure, remark};
 use crate::output::Output;
+use crate::time::span;
 
 mod figures;
 mod load;
@@ -50,11 +51,11 @@ pub(crate) struct Args {
     replicas: u32,
 
     /// For how long they make requests
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = within_a_year)]
     duration: Duration,
 
     /// How long the way to the store and back takes; 0s is an embedded one
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = within_a_year)]
     latency: Duration,
 
     /// What each request costs; if not given, 1, or what the rule says
@@ -76,6 +77,10 @@ pub(crate) struct Args {
     /// The longest line of each process; who would make it longer is refused, and asks again a second later
     #[arg(long, value_name = "N")]
     max_waiting: Option<usize>,
+
+    /// How long to compute at most, by the clock on the wall
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = within_a_year)]
+    patience: Duration,
 }
 
 pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
@@ -89,10 +94,25 @@ pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
         .map_err(|error| Failure::new("no runtime could be started").caused_by(&error))?;
     let figures = runtime.block_on(simulate(&args))?;
     output.show(&figures)?;
-    if figures.is_cut_short() {
-        remark(format!("it ends after {MOST_REQUESTS} requests"));
+    match figures.cut {
+        None => {}
+        Some(Cut::Requests) => remark(format!("it ends after {MOST_REQUESTS} requests")),
+        Some(Cut::Patience) => remark(format!(
+            "it ends after {} of computing, and somewhere else the next time: `--patience` says how long it may take",
+            span(args.patience)
+        )),
     }
     Ok(())
+}
+
+/// Longer ones are out of a timer's reach.
+fn within_a_year(text: &str) -> Result<Duration, String> {
+    const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time > YEAR {
+        return Err("it is longer than a year".to_owned());
+    }
+    Ok(time)
 }
 
 async fn simulate(args: &Args) -> Result<Figures, Failure> {
@@ -105,6 +125,7 @@ async fn simulate(args: &Args) -> Result<Figures, Failure> {
         callers: args.callers,
         cost: plan.cost,
         duration: args.duration,
+        patience: args.patience,
     };
     let run = load.run(&limiters).await?;
     Ok(Figures::new(args, plan.cost, &policy, &run))

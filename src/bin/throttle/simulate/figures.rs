@@ -8,7 +8,7 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{Policy, Quota};
 
 use super::Args;
-use super::load::{Departed, MOST_REQUESTS, Run};
+use super::load::{Cut, Departed, Run};
 use crate::output::Report;
 use crate::plot;
 use crate::time::{seconds, span};
@@ -23,6 +23,8 @@ pub(super) struct Figures {
     #[serde(rename = "duration_seconds", serialize_with = "as_seconds")]
     duration: Duration,
     quotas: Vec<Held>,
+    /// Why that is shorter than it was to be, if it is.
+    pub(super) cut: Option<Cut>,
     departed: usize,
     refused: usize,
     waiting: usize,
@@ -87,6 +89,7 @@ impl Figures {
             cost,
             latency: args.latency,
             duration: run.lasted,
+            cut: run.cut,
             quotas: policy.quotas().iter().map(held).collect(),
             departed: run.departures.len(),
             refused: run.refused,
@@ -98,10 +101,6 @@ impl Figures {
             waits: Waits::of(&run.departures),
             departures: departures.map(|departed| seconds(departed.at)).collect(),
         }
-    }
-
-    pub(super) fn is_cut_short(&self) -> bool {
-        self.departed + self.refused >= MOST_REQUESTS
     }
 }
 
