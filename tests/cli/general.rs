@@ -173,5 +173,10 @@ fn every_shell_has_its_completions() {
         ] {
             assert!(ended.stdout.contains(command), "{command} in {shell}");
         }
+        let json = run(&["completions", shell, "--json"]).json();
+        assert_eq!(
+            json,
+            serde_json::json!({"shell": shell, "script": ended.stdout})
+        );
     }
 }

@@ -257,6 +257,13 @@ async fn a_reset_is_a_fresh_start_also_where_recovery_is_strict() {
         let is_strict = matches!(recovery, Recovery::Strict);
         assert_eq!(shown.contains("\n  rests      for "), is_strict, "{shown}");
         assert_eq!(shown.contains("\n  lives      for "), is_strict, "{shown}");
+        let shown = meanwhile(&server, &["show", "api", "--json"]).await.json();
+        let lives = &shown["policies"][0]["lives_seconds"];
+        assert_eq!(lives.is_number(), is_strict, "{shown}");
+        assert!(
+            !is_strict || (0.0..600.0).contains(&seconds(lives)),
+            "{shown}"
+        );
         let unasked = meanwhile(&server, &["reset", "api"]).await;
         unasked.assert_failed(2, "nobody is there");
         let reset = meanwhile(&server, &["reset", "api", "--yes", "--json"])

@@ -1,10 +1,13 @@
 //! `throttle completions`: what shells ask for.
 
+use std::io::{self, Write};
+
 use clap::CommandFactory;
 use clap_complete::Shell;
+use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Report};
 
 /// Print what completes this command in a shell
 #[derive(clap::Args)]
@@ -13,8 +16,23 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
+#[derive(Serialize)]
+struct Completions {
+    shell: String,
+    script: String,
+}
+
 pub(crate) fn run<C: CommandFactory>(args: Args, output: &mut Output) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "throttle", &mut script);
-    output.print(&script)
+    output.show(&Completions {
+        shell: args.shell.to_string(),
+        script: String::from_utf8_lossy(&script).into_owned(),
+    })
+}
+
+impl Report for Completions {
+    fn write(&self, text: &mut dyn Write) -> io::Result<()> {
+        text.write_all(self.script.as_bytes())
+    }
 }

@@ -54,7 +54,7 @@ impl Output {
 
     /// Prints this as it is, but for styles. A reader who has seen enough is no failure, and what is
     /// printed after that is for nobody.
-    pub(crate) fn print(&mut self, text: &[u8]) -> Result<(), Failure> {
+    fn print(&mut self, text: &[u8]) -> Result<(), Failure> {
         if self.is_closed {
             return Ok(());
         }

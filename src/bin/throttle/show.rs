@@ -45,17 +45,10 @@ enum Seen {
 struct Closely {
     #[serde(flatten)]
     standing: Standing,
-    life: Option<LifeShown>,
+    /// Since when, where recovery is strict.
+    #[serde(rename = "lives_seconds", serialize_with = "perhaps_in_seconds")]
+    age: Option<Duration>,
     redis: Vec<Value>,
-}
-
-/// In microseconds, as they are.
-#[derive(Serialize)]
-struct LifeShown {
-    start: u64,
-    version: u64,
-    #[serde(skip)]
-    age: Duration,
 }
 
 #[derive(Serialize)]
@@ -112,11 +105,7 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
 
 impl Closely {
     fn new(standing: Standing, state: &KeyState) -> Self {
-        let life = state.life().map(|Life { start, version, .. }| LifeShown {
-            start,
-            version,
-            age: Duration::from_micros(state.now().saturating_sub(start)),
-        });
+        let age = |life: Life| Duration::from_micros(state.now().saturating_sub(life.start));
         let values = state.values().iter().map(|value| Value {
             name: value.name().to_owned(),
             bytes: value.bytes(),
@@ -125,7 +114,7 @@ impl Closely {
         Self {
             redis: values.collect(),
             standing,
-            life,
+            age: state.life().map(age),
         }
     }
 
@@ -178,8 +167,8 @@ impl Closely {
             let free = standing.free_slots;
             writeln!(text, "  free       {free} slots that were given back")?;
         }
-        if let Some(life) = &self.life {
-            writeln!(text, "  lives      for {}", brief(life.age))?;
+        if let Some(age) = self.age {
+            writeln!(text, "  lives      for {}", brief(age))?;
         }
         for value in &self.redis {
             let expires = match value.expires {
