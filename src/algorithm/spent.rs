@@ -82,7 +82,9 @@ fn used(rule: &Rule, counter: &Counter, now: u64) -> u64 {
     }
 }
 
-/// How many intervals lie ahead. A record is later than its slot by the guard and the buffer, which is no interval.
+/// How many intervals lie ahead, to the nearest. A record is later than its slot by the guard and the buffer of who has
+/// written it, which a time alone does not tell: so no more is spent than this, and where these are as long as
+/// intervals, less.
 fn intervals(time: u64, now: u64, interval: u64) -> u64 {
     let ahead = time.saturating_sub(now);
     let whole = (ahead + interval / 2) / interval;
@@ -91,6 +93,8 @@ fn intervals(time: u64, now: u64, interval: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::ledger::{Ask, Terms};
     use super::*;
     use crate::quota::Quota;
@@ -99,13 +103,17 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     fn spent(text: &str, cost: u32, later: u64) -> (u64, u64) {
+        spent_with(5_000, text, cost, later)
+    }
+
+    fn spent_with(margin: u64, text: &str, cost: u32, later: u64) -> (u64, u64) {
         let quota: Quota = text.parse().unwrap();
         let rules = [Rule::new(&quota).unwrap()];
         let mut ledger = Ledger::new(&rules);
         let terms = Terms {
-            margin: 5_000,
-            least_margin: 5_000,
-            floor: 5_000,
+            margin,
+            least_margin: margin,
+            floor: margin,
             not_before: 0,
             round_trip: 0,
             stagger: 0,
@@ -151,6 +159,37 @@ mod tests {
         ] {
             let (used, capacity) = spent(text, 50, 0);
             assert_eq!(used, capacity, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_counts_departures_tells_them_whatever_the_buffer(
+            text in prop::sample::select(vec![
+                "10/s",
+                "10/s sliding-buckets buckets=5",
+                "10/s fixed-window start=first-request",
+            ]),
+            count in 0..=10_u32,
+            margin in 0..=10 * SECOND,
+        ) {
+            prop_assert_eq!(spent_with(margin, text, count, 0), (count.into(), 10));
+        }
+
+        #[test]
+        fn what_keeps_a_time_tells_no_less_than_is_spent_whatever_the_buffer(
+            (text, capacity) in prop::sample::select(vec![
+                ("10/s gcra burst=10", 10),
+                ("10/s leaky-bucket capacity=20", 20),
+                ("10/s spacing", 1),
+            ]),
+            count in 0..=20_u32,
+            margin in 0..=10 * SECOND,
+        ) {
+            let (used, most) = spent_with(margin, text, count, 0);
+            prop_assert_eq!(most, capacity);
+            prop_assert!(used >= u64::from(count).min(capacity), "{} of {}", used, count);
+            prop_assert!(used > 0 || count == 0);
         }
     }
 }

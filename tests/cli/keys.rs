@@ -96,7 +96,7 @@ async fn all_policies_of_a_key_are_shown_and_no_other_key() {
         "api  10/h\n",
         "  used       10 of 10, by 10/h (0.0/s)\n",
         "  used       1 of 3_000, by 3_000/h (0.0/s)\n",
-        "  used       1 of 5, by 5/h gcra burst=5\n",
+        "  used       at most 1 of 5, by 5/h gcra burst=5\n",
         "  remaining  0\n",
     ] {
         assert!(text.stdout.contains(line), "{line:?} in {}", text.stdout);
@@ -136,6 +136,34 @@ async fn a_policy_is_chosen_by_its_name_its_id_or_its_quotas() {
     }
     on(&server, &["show", ""]).assert_failed(2, "the key is empty");
     on(&server, &["show", "api", "--quota", "0/s"]).assert_failed(2, "limit");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_buffer_may_have_a_part_in_is_no_exact_number() {
+    let server = RedisServer::start();
+    let store = connect(&server).await;
+    let buffer = Duration::from_secs(600);
+    for (quota, is_exact) in [
+        ("20/h leaky-bucket capacity=20", false),
+        ("20/h gcra burst=20", false),
+        ("20/h spacing", false),
+        ("20/h", true),
+        ("20/h sliding-buckets buckets=4", true),
+    ] {
+        server.command::<()>(&["FLUSHALL"]);
+        let spent = if quota.ends_with("spacing") { 1 } else { 3 };
+        spend(&store, under(&[quota]).buffer(buffer), "api", spent).await;
+        let shown = on(&server, &["show", "api", "--json"]).json();
+        let policy = &shown["policies"][0];
+        let used = policy["quotas"][0]["used"].as_u64().expect("a number");
+        assert!(
+            used >= spent.into() && (used == u64::from(spent) || !is_exact),
+            "{shown}"
+        );
+        assert_eq!(policy["exact"], is_exact, "{shown}");
+        let text = on(&server, &["show", "api"]).stdout;
+        assert_eq!(text.contains("  used       at most "), !is_exact, "{text}");
+    }
 }
 
 #[test]

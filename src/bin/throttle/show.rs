@@ -11,7 +11,7 @@ use crate::chosen::Chosen;
 use crate::failure::Failure;
 use crate::output::{Output, Report};
 use crate::printable::printable;
-use crate::standing::{Standing, perhaps_in_seconds};
+use crate::standing::{Standing, is_exact, perhaps_in_seconds};
 use crate::time::{brief, count};
 
 const KEY: Style = Style::new().bold();
@@ -45,6 +45,9 @@ enum Seen {
 struct Closely {
     #[serde(flatten)]
     standing: Standing,
+    /// Of each quota, whether it is known how much of it is used.
+    #[serde(skip)]
+    exact: Vec<bool>,
     /// Since when, where recovery is strict.
     #[serde(rename = "lives_seconds", serialize_with = "perhaps_in_seconds")]
     age: Option<Duration>,
@@ -114,6 +117,7 @@ impl Closely {
         Self {
             redis: values.collect(),
             standing,
+            exact: state.spent().iter().map(is_exact).collect(),
             age: state.life().map(age),
         }
     }
@@ -126,9 +130,14 @@ impl Closely {
             standing.shown_key(),
             standing.policy
         )?;
-        for it in &standing.quotas {
+        for (it, is_exact) in standing.quotas.iter().zip(&self.exact) {
+            let bound = if *is_exact { "" } else { "at most " };
             let (used, capacity) = (count(it.used), count(it.capacity));
-            write!(text, "  used       {used} of {capacity}, by {}", it.quota)?;
+            write!(
+                text,
+                "  used       {bound}{used} of {capacity}, by {}",
+                it.quota
+            )?;
             match it.rate {
                 Some(rate) => writeln!(text, " ({rate:.1}/s)")?,
                 None => writeln!(text)?,
