@@ -8,6 +8,7 @@ mod docs;
 mod general;
 mod keys;
 mod simulate;
+mod strange;
 mod terminal;
 mod top;
 
