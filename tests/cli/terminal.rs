@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{InputModes, LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::throttle;
 
@@ -77,6 +77,12 @@ impl Screen {
         self.terminal
             .write_all(keys.as_bytes())
             .expect("it takes them");
+    }
+
+    /// What the terminal makes of what is typed.
+    pub(crate) fn modes(&self) -> (InputModes, LocalModes) {
+        let modes = tcgetattr(&self.terminal).expect("its modes");
+        (modes.input_modes, modes.local_modes)
     }
 
     /// Until this is shown after what was waited for before.

@@ -10,6 +10,7 @@ use tower_throttle::{Limiter, Quota};
 
 use super::support::command_stats::CommandStats;
 use super::support::redis_server::RedisServer;
+use super::support::signal;
 use super::support::slots::slots;
 use super::terminal::{Screen, ends};
 use super::{Ended, throttle};
@@ -196,6 +197,50 @@ async fn a_small_terminal_is_no_panic_and_an_interrupt_is_heard() {
         screen.type_keys("\u{3}");
         assert!(ends(&mut top).success());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_leaves_the_terminal_as_it_was() {
+    let server = RedisServer::start();
+    spend(&server, 3).await;
+    let url = server.url();
+    for (name, number) in [("HUP", 1), ("INT", 2), ("QUIT", 3), ("TERM", 15)] {
+        let args = ["top", "--interval", "50ms", "--redis", &url];
+        let (mut screen, mut top) = Screen::with(&args, 100, 20);
+        let before = screen.modes();
+        screen.wait_for("key-2");
+        assert_ne!(screen.modes(), before, "it is raw");
+        signal::send(name, top.id());
+        assert_eq!(ends(&mut top).code(), Some(128 + number), "{name}");
+        screen.wait_for("\u{1b}[?1049l");
+        assert_eq!(screen.modes(), before, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_quits_does_not_wait_for_a_redis_that_hangs() {
+    let server = RedisServer::start();
+    spend(&server, 3).await;
+    let url = server.url();
+    let args = [
+        "top",
+        "--interval",
+        "1ms",
+        "--timeout",
+        "1h",
+        "--redis",
+        &url,
+    ];
+    let (mut screen, mut top) = Screen::with(&args, 100, 10);
+    screen.wait_for("key-2");
+    server.sigstop();
+    // What is typed meanwhile is shown, so a refresh is under way that cannot end.
+    screen.type_keys("/ab");
+    screen.wait_for("b_");
+    screen.type_keys("\r");
+    screen.wait_for("quit");
+    screen.type_keys("q");
+    assert!(ends(&mut top).success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

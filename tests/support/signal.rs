@@ -28,7 +28,8 @@ pub(crate) fn terminate(pid: u32) {
     send("TERM", pid);
 }
 
-fn send(signal: &str, pid: u32) {
+/// Sends a signal by its name, such as `HUP`.
+pub(crate) fn send(signal: &str, pid: u32) {
     let command = format!("kill -{signal} {pid}");
     let status = Command::new("sh").args(["-c", &command]).status();
     assert!(

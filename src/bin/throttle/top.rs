@@ -17,6 +17,11 @@ mod board;
 mod live;
 mod order;
 mod screen;
+#[cfg(unix)]
+mod signals;
+#[cfg(not(unix))]
+#[path = "top/no_signals.rs"]
+mod signals;
 
 /// Show the keys that are busy, as it changes
 ///

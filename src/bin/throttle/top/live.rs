@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::pin;
+use std::process;
 use std::thread;
 use std::time::Duration;
 
@@ -13,30 +14,40 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::View;
 use super::board::{Board, Page};
 use super::screen::{self, Screen};
+use super::signals::Signals;
 use crate::failure::Failure;
 
 /// Until somebody quits, or has seen so many refreshes. Fails if the first one does; later ones say so on the
-/// screen, and the next is tried.
+/// screen, and the next is tried. A signal ends the process once the terminal is as it was.
 pub(crate) async fn run(
-    board: Board,
+    mut board: Board,
     view: View,
     every: Duration,
     count: u64,
 ) -> Result<(), Failure> {
+    // Before the screen is cleared, so that what is wrong stays to be read.
+    board.refresh(Vec::new()).await?;
+    let mut signals = Signals::new().map_err(|error| unusable(&error))?;
+    let mut terminal = ratatui::try_init().map_err(|error| unusable(&error))?;
     let mut live = Live {
         page: board.page(&view, 0),
-        board,
         view,
         scroll: 0,
         typing: false,
         failure: None,
+        events: events(),
     };
-    // Before the screen is cleared, so that what is wrong stays to be read.
-    live.board.refresh(Vec::new()).await?;
-    let mut terminal = ratatui::try_init().map_err(|error| unusable(&error))?;
-    let outcome = live.go_on(&mut terminal, every, count - 1).await;
+    let outcome = tokio::select! {
+        biased;
+        code = signals.recv() => Err(code),
+        outcome = live.go_on(board, &mut terminal, every, count - 1) => Ok(outcome),
+    };
     let restored = ratatui::try_restore();
-    outcome.and(restored).map_err(|error| unusable(&error))
+    match outcome {
+        Ok(outcome) => outcome.and(restored).map_err(|error| unusable(&error)),
+        // The terminal itself may be gone, which changes nothing.
+        Err(code) => process::exit(code.into()),
+    }
 }
 
 fn unusable(error: &io::Error) -> Failure {
@@ -44,12 +55,12 @@ fn unusable(error: &io::Error) -> Failure {
 }
 
 struct Live {
-    board: Board,
     view: View,
     page: Page,
     scroll: usize,
     typing: bool,
     failure: Option<String>,
+    events: UnboundedReceiver<Event>,
 }
 
 /// What somebody wants by a key.
@@ -62,11 +73,11 @@ enum Wish {
 impl Live {
     async fn go_on(
         &mut self,
+        mut board: Board,
         terminal: &mut DefaultTerminal,
         every: Duration,
         count: u64,
     ) -> io::Result<()> {
-        let mut events = events();
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first is over at once, and was seen to.
@@ -74,16 +85,15 @@ impl Live {
         let mut left = count;
         loop {
             let rows = self.scroll + screen::rows(terminal.size()?.height);
-            self.page = self.board.page(&self.view, rows);
-            terminal.draw(|frame| screen::draw(frame, &self.screen()))?;
+            self.page = board.page(&self.view, rows);
+            self.draw(terminal)?;
             tokio::select! {
                 biased;
-                event = events.recv() => match event {
-                    Some(event) if self.heed(&event) == Wish::GoOn => {}
-                    _ => return Ok(()),
+                wish = self.heed_next() => if wish == Wish::Quit {
+                    return Ok(());
                 },
                 _ = ticks.tick() => {
-                    if left == 0 || self.refresh(rows, &mut events).await == Wish::Quit {
+                    if left == 0 || self.refresh(&mut board, terminal, rows).await? == Wish::Quit {
                         return Ok(());
                     }
                     left -= 1;
@@ -92,37 +102,46 @@ impl Live {
         }
     }
 
-    fn screen(&self) -> Screen<'_> {
-        Screen {
+    fn draw(&self, terminal: &mut DefaultTerminal) -> io::Result<()> {
+        let screen = Screen {
             page: &self.page,
             view: &self.view,
             scroll: self.scroll,
             typing: self.typing,
             failure: self.failure.as_deref(),
+        };
+        terminal.draw(|frame| screen::draw(frame, &screen))?;
+        Ok(())
+    }
+
+    /// Heeds keys meanwhile, and shows that it has: who types does not wait for Redis.
+    async fn refresh(
+        &mut self,
+        board: &mut Board,
+        terminal: &mut DefaultTerminal,
+        rows: usize,
+    ) -> io::Result<Wish> {
+        let shown = board.shown(&self.view, rows);
+        let mut refresh = pin!(board.refresh(shown));
+        loop {
+            tokio::select! {
+                refreshed = &mut refresh => {
+                    self.failure = refreshed.err().map(|failure| failure.to_string());
+                    return Ok(Wish::GoOn);
+                }
+                wish = self.heed_next() => match wish {
+                    Wish::GoOn => self.draw(terminal)?,
+                    Wish::Quit => return Ok(Wish::Quit),
+                },
+            }
         }
     }
 
-    /// Heeds keys meanwhile: who wants to quit does not wait for Redis.
-    async fn refresh(&mut self, rows: usize, events: &mut UnboundedReceiver<Event>) -> Wish {
-        let shown = self.board.shown(&self.view, rows);
-        let mut later = Vec::new();
-        {
-            let mut refresh = pin!(self.board.refresh(shown));
-            loop {
-                tokio::select! {
-                    refreshed = &mut refresh => {
-                        self.failure = refreshed.err().map(|failure| failure.to_string());
-                        break;
-                    }
-                    event = events.recv() => match event {
-                        Some(event) if !is_interrupt(&event) => later.push(event),
-                        _ => return Wish::Quit,
-                    },
-                }
-            }
+    async fn heed_next(&mut self) -> Wish {
+        match self.events.recv().await {
+            Some(event) => self.heed(&event),
+            None => Wish::Quit,
         }
-        let quits = later.iter().any(|event| self.heed(event) == Wish::Quit);
-        if quits { Wish::Quit } else { Wish::GoOn }
     }
 
     fn heed(&mut self, event: &Event) -> Wish {
