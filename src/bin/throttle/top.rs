@@ -25,7 +25,7 @@ mod signals;
 
 /// Show the keys that are busy, as it changes
 ///
-/// Each refresh looks at the names of some keys and reads about a kilobyte of each at most, and again those that
+/// Each refresh looks at the names of some keys and reads some kilobytes of each at most, and again those that
 /// it shows: of 2,000 keys, unless told otherwise by `--budget`, which takes Redis some 5 ms. Where there are more,
 /// it takes several refreshes until all were seen, and the busiest 1,000 are remembered meanwhile.
 ///

@@ -1,9 +1,12 @@
 //! Glances at the states of many keys, and changes nothing: [`RedisStore::glance`].
 
+use std::iter;
+
 use futures_util::future::join_all;
 use hashbrown::HashMap;
 use redis::{FromRedisValue, Pipeline, Value};
 
+use self::more::{More, Told};
 use super::failure::{Failure, explain_look};
 use super::key_state::KeyState;
 use super::keys::StoredKey;
@@ -13,31 +16,35 @@ use crate::algorithm::Rule;
 use crate::policy::Policy;
 use crate::store::StoreError;
 
+mod more;
+
 /// How many keys are asked for at once.
 const BATCH: usize = 256;
 
-/// How much of a state is read at first: all of it, but for long logs and for many buckets. No ring is of this size.
+/// How much of a value is read at first: all of it, but for long logs, many buckets and many free slots. No ring is of
+/// this size.
 const FIRST: usize = 1_024;
 
-/// The bytes of a ring before its first record, and those of a record.
-const HEADER: usize = 20;
-const ENTRY: usize = 8;
-
-/// What the first byte of a log is no less than unless it is a ring; and by what it is greater while anything stands
-/// aside.
-const PACKED: u8 = 128;
-const MARK: u8 = 64;
+/// How often a log that moves on meanwhile is read in part, until it is read as a whole.
+const ATTEMPTS: usize = 8;
 
 impl RedisStore {
-    /// How these keys stand, at a glance: reads about a kilobyte of each at most, of 256 keys at once. Changes
+    /// How these keys stand, at a glance: reads some kilobytes of each at most, of 256 keys at once. Changes
     /// nothing, and takes no more [rights](mod@crate::redis#rights) than a limiter with scripts.
     ///
     /// That is enough, but for logs of more than 125 departures: of one that is not full it only tells how
     /// many there were when somebody last asked for a slot; see [`KeyState::is_exact`].
     ///
+    /// Of each Redis key, it reads the first kilobyte; of a long log, one or two more. Of what may rightly be longer,
+    /// many buckets or many slots that were given back, it reads up to 64 KiB. A log that does not stand still for
+    /// it in eight attempts is read as a whole.
+    ///
+    /// A [`look`](Self::look) reads everything, and tells more; [`peek`](crate::store::Store::peek) asks as a limiter
+    /// would, by its script and with its terms.
+    ///
     /// # Errors
     ///
-    /// As for [`look`](Self::look).
+    /// As for [`look`](Self::look); and of a key that holds more than a glance reads.
     pub async fn glance(&self, keys: &[StoredKey]) -> Vec<Result<KeyState, StoreError>> {
         let server = self.couriers.server();
         let mut lanes: HashMap<u64, Vec<Glance<'_>>> = HashMap::new();
@@ -50,6 +57,7 @@ impl RedisStore {
                 policy: key.policy(),
                 names,
                 slot,
+                is_whole: false,
             });
         }
         let lanes = join_all(lanes.values().map(|lane| self.at_lane(lane))).await;
@@ -75,14 +83,24 @@ impl RedisStore {
         answers
     }
 
-    /// Where a slot has moved, or something else stands there, this is told what, or follows.
+    /// Where a slot has moved, or something else stands there, this is told what, or follows. What moves on faster
+    /// than that is read as a whole.
     async fn alone(&self, glance: &Glance<'_>) -> Result<KeyState, StoreError> {
-        let mut states = self.at_once(std::slice::from_ref(glance), false).await?;
-        let state = states.pop().flatten();
-        state.unwrap_or_else(|| Err(StoreError::new("redis answered with something else")))
+        for attempt in 1..=ATTEMPTS + 1 {
+            let one = Glance {
+                is_whole: attempt > ATTEMPTS,
+                names: glance.names.clone(),
+                ..*glance
+            };
+            let mut states = self.at_once(&[one], false).await?;
+            if let Some(state) = states.pop().flatten() {
+                return state;
+            }
+        }
+        Err(StoreError::new("redis answered with something else"))
     }
 
-    /// Of several, those are left out of which the server refuses anything, or which have just changed.
+    /// Of several, those are left out of which the server refuses anything; and those which have just changed.
     async fn at_once(
         &self,
         batch: &[Glance<'_>],
@@ -105,26 +123,34 @@ impl RedisStore {
         let mut pipe = redis::pipe();
         let mut rest = Vec::new();
         for (place, glance) in batch.iter().enumerate() {
-            for (state, more) in glance.lacks(seen[place].as_ref()) {
-                more.ask(&glance.names.all()[state], &mut pipe);
-                rest.push((place, state, more));
+            for (value, more) in glance.lacks(seen[place].as_ref()) {
+                more.ask(&glance.names.all()[value], &mut pipe);
+                rest.push((place, value, more));
             }
         }
         if !rest.is_empty() {
-            let answers = self.answers(slot, &mut pipe, several).await?;
-            for ((place, state, more), told) in rest.into_iter().zip(answers.chunks(2)) {
-                match (more.read(told), &mut seen[place]) {
-                    (Some(value), Some(seen)) => seen.complete(state, value, &more),
-                    (None, seen) if several => *seen = None,
-                    _ => {}
+            let mut answers = match pipe.is_empty() {
+                true => Vec::new(),
+                false => self.answers(slot, &mut pipe, several).await?,
+            }
+            .into_iter();
+            for (place, value, more) in rest {
+                let told: Vec<_> = answers.by_ref().take(more.commands()).collect();
+                if let Some(all) = &mut seen[place] {
+                    match more.read(told) {
+                        Told::All(raw) => all.values[value] = Some(raw),
+                        Told::InPart(raw) => {
+                            all.values[value] = Some(raw);
+                            all.in_part.push(value);
+                        }
+                        Told::Strange => all.strange = Some((value, None)),
+                        Told::Long(size) => all.strange = Some((value, Some(size))),
+                        Told::Nothing => seen[place] = None,
+                    }
                 }
             }
         }
-        let read = |(glance, seen): (&Glance<'_>, Option<Seen>)| {
-            let Seen { values, in_part } = seen?;
-            let Glance { policy, names, .. } = glance;
-            Some(KeyState::read(policy, names, now, &values, &in_part))
-        };
+        let read = |(glance, seen): (&Glance<'_>, Option<Seen>)| Some(seen?.read(glance, now));
         Ok(batch.iter().zip(seen).map(read).collect())
     }
 
@@ -149,19 +175,35 @@ struct Glance<'a> {
     policy: &'a Policy,
     names: Names,
     slot: u16,
+    /// Whether logs are read to their end at once.
+    is_whole: bool,
 }
 
 /// What stands under its names, as far as it was read; of some, the places of which are given, that is not all.
 struct Seen {
     values: Vec<Option<Vec<u8>>>,
     in_part: Vec<usize>,
+    /// Which of them cannot be read; and its size, if that is why.
+    strange: Option<(usize, Option<usize>)>,
 }
 
 impl Glance<'_> {
+    /// The rule of each value, after what stands aside.
+    fn rules(&self) -> impl Iterator<Item = Option<&Rule>> {
+        iter::once(None).chain(self.policy.rules().iter().map(Some))
+    }
+
+    fn is_read_to_its_end(&self, rule: Option<&Rule>) -> bool {
+        self.is_whole && matches!(rule, Some(Rule::SlidingLog { .. }))
+    }
+
     fn ask(&self, pipe: &mut Pipeline) {
-        pipe.cmd("GET").arg(self.names.aside());
-        for name in self.names.states() {
-            pipe.cmd("GETRANGE").arg(name).arg(0).arg(FIRST - 1);
+        for (name, rule) in self.names.all().iter().zip(self.rules()) {
+            let pipe = pipe.cmd("GETRANGE").arg(name).arg(0);
+            match self.is_read_to_its_end(rule) {
+                true => pipe.arg(-1),
+                false => pipe.arg(FIRST - 1),
+            };
         }
     }
 
@@ -176,14 +218,15 @@ impl Glance<'_> {
         Some(Seen {
             values: values.collect::<Option<_>>()?,
             in_part: Vec::new(),
+            strange: None,
         })
     }
 
-    /// Which states are not there as a whole, and what is still to be read of each.
+    /// Which values are not there as a whole, and what is still to be read of each.
     fn lacks(&self, seen: Option<&Seen>) -> Vec<(usize, More)> {
-        let states = seen.map_or(&[][..], |seen| seen.values.get(1..).unwrap_or_default());
-        let states = (1..).zip(states.iter().zip(self.policy.rules()));
-        let more = states.filter_map(|(place, (value, rule))| {
+        let values = seen.map_or(&[][..], |seen| &seen.values);
+        let values = values.iter().zip(self.rules()).enumerate();
+        let more = values.filter_map(|(place, (value, rule))| {
             let value = value.as_ref().filter(|it| it.len() == FIRST)?;
             Some((place, More::of(value, rule)))
         });
@@ -192,110 +235,16 @@ impl Glance<'_> {
 }
 
 impl Seen {
-    fn complete(&mut self, place: usize, value: Vec<u8>, more: &More) {
-        self.values[place] = Some(value);
-        if matches!(more, More::Record(_)) {
-            self.in_part.push(place);
-        }
-    }
-}
-
-/// What is still to be read of a value.
-enum More {
-    All,
-    Record(Ring),
-}
-
-/// A log as its header tells.
-struct Ring {
-    header: [u8; HEADER],
-    first: usize,
-    count: usize,
-    room: usize,
-    limit: usize,
-}
-
-impl More {
-    fn of(value: &[u8], rule: &Rule) -> Self {
-        let header = value.first_chunk::<HEADER>();
-        let header = header.filter(|header| header[0] & !MARK < PACKED);
-        match (rule, header) {
-            (Rule::SlidingLog { limit, .. }, Some(header)) => {
-                let number = |from: usize| {
-                    let bytes = [
-                        header[from],
-                        header[from + 1],
-                        header[from + 2],
-                        header[from + 3],
-                    ];
-                    u32::from_be_bytes(bytes) as usize
-                };
-                Self::Record(Ring {
-                    header: *header,
-                    first: number(0) & !(usize::from(MARK) << 24),
-                    count: number(4),
-                    room: number(8),
-                    limit: *limit as usize,
-                })
+    fn read(self, glance: &Glance<'_>, now: u64) -> Result<KeyState, StoreError> {
+        let Glance { policy, names, .. } = glance;
+        match self.strange {
+            None => KeyState::read(policy, names, now, &self.values, &self.in_part),
+            Some((place, None)) => Err(transaction::foreign(&names.all()[place])),
+            Some((place, Some(size))) => {
+                let which = format!("the value of {} has {size} bytes", names.all()[place]);
+                let error = StoreError::new("redis holds more than a glance reads");
+                Err(error.caused_by(which).no_outage())
             }
-            _ => Self::All,
         }
-    }
-
-    /// Two commands each.
-    fn ask(&self, name: &str, pipe: &mut Pipeline) {
-        pipe.cmd("STRLEN").arg(name);
-        match self {
-            Self::All => pipe.cmd("GET").arg(name),
-            Self::Record(ring) => {
-                let from = ring.decisive();
-                pipe.cmd("GETRANGE")
-                    .arg(name)
-                    .arg(from)
-                    .arg(from + ENTRY - 1)
-            }
-        };
-    }
-
-    /// The value, or one in its place that answers as it would.
-    fn read(&self, told: &[Value]) -> Option<Vec<u8>> {
-        let [Value::Int(size), Value::BulkString(value)] = told else {
-            return None;
-        };
-        let size = usize::try_from(*size).ok()?;
-        match self {
-            Self::All => (size == value.len()).then(|| value.clone()),
-            Self::Record(ring) => ring.stand_in(size, value),
-        }
-    }
-}
-
-impl Ring {
-    /// Where the record is on which it depends when the next request may depart, if the log is full; else
-    /// that of any.
-    fn decisive(&self) -> usize {
-        let place = self.first + self.count.saturating_sub(self.limit);
-        HEADER + place.checked_rem(self.room).unwrap_or(0) * ENTRY
-    }
-
-    /// A log with as many records, all of which leave no sooner than theirs: up to the decisive one with that, those
-    /// behind with the last.
-    fn stand_in(&self, size: usize, decisive: &[u8]) -> Option<Vec<u8>> {
-        let is_whole = size == HEADER + self.room * ENTRY && self.count <= self.room;
-        let (last, decisive) = (self.header.last_chunk::<ENTRY>()?, decisive.first_chunk()?);
-        if !is_whole || u64::from_be_bytes(*last) < u64::from_le_bytes(*decisive) {
-            return None;
-        }
-        let mut last = *last;
-        last.reverse();
-        let count = u32::try_from(self.count).ok()?.to_be_bytes();
-        let mut value = self.header.to_vec();
-        value[..4].copy_from_slice(&[self.header[0] & MARK, 0, 0, 0]);
-        value[4..8].copy_from_slice(&count);
-        value[8..12].copy_from_slice(&count);
-        let ahead = (self.count + 1).saturating_sub(self.limit);
-        value.extend(decisive.repeat(ahead));
-        value.extend(last.repeat(self.count - ahead.min(self.count)));
-        Some(value)
     }
 }

@@ -13,6 +13,7 @@ use crate::policy::Policy;
 const LONGEST: usize = 64;
 
 /// The names of what is kept for one key: that of what stands aside, then that of each quota's state.
+#[derive(Clone)]
 pub(super) struct Names(SmallVec<[String; 3]>);
 
 impl Names {

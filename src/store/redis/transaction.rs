@@ -230,15 +230,14 @@ pub(super) fn read(
     values: &[Option<Vec<u8>>],
     now: u64,
 ) -> Result<Ledger, StoreError> {
-    Ledger::read(rules, values, now).map_err(|state::Foreign(place)| {
-        let which = format!(
-            "the value of {} was not written by a throttle",
-            names[place]
-        );
-        StoreError::new("redis holds what no throttle wrote")
-            .caused_by(which)
-            .no_outage()
-    })
+    Ledger::read(rules, values, now).map_err(|state::Foreign(place)| foreign(&names[place]))
+}
+
+/// What stands under this name makes no sense.
+pub(super) fn foreign(name: &str) -> StoreError {
+    let which = format!("the value of {name} was not written by a throttle");
+    let error = StoreError::new("redis holds what no throttle wrote");
+    error.caused_by(which).no_outage()
 }
 
 /// Writes what has changed, and nothing if nothing has. What has not lives as long as the rest.
