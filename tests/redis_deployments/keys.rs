@@ -87,7 +87,7 @@ async fn every_key_is_listed_and_nothing_else() {
     let after = CommandStats::of(&server).since(&before);
     assert_eq!(after.calls("keys"), 0);
     assert!((4..=8).contains(&after.calls("scan")), "{after:?}");
-    assert_eq!(all(store.keys().count(100)).await, spent);
+    assert_eq!(all(store.keys().page_size(100)).await, spent);
     let other = store.clone().prefix("throttle?").expect("a prefix");
     assert_eq!(all(other.keys()).await.len(), 51);
 
@@ -113,7 +113,7 @@ async fn a_connection_that_breaks_begins_the_list_anew() {
     let server = RedisServer::start();
     let store = connect(&server).await;
     let spent = spend(&store, 300).await;
-    let mut keys = store.keys().count(10);
+    let mut keys = store.keys().page_size(10);
     let mut found = BTreeSet::new();
     let (mut pages, mut failures) = (0, 0);
     loop {
@@ -132,6 +132,34 @@ async fn a_connection_that_breaks_begins_the_list_anew() {
     }
     assert_eq!(found, spent);
     assert!(pages > 35, "{pages}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_on_a_page_is_told_it_next() {
+    let server = RedisServer::start();
+    let store = connect(&server).await;
+    let spent = spend(&store, 300).await;
+    let mut keys = store.keys().page_size(10);
+    let mut told = Vec::new();
+    for _ in 0..15 {
+        told.extend(
+            bounded(keys.next_page())
+                .await
+                .expect("a page")
+                .expect("more"),
+        );
+    }
+    server.sigstop();
+    let given_up = tokio::time::timeout(Duration::from_millis(20), keys.next_page()).await;
+    assert!(given_up.is_err());
+    server.sigcont();
+    while let Some(page) = bounded(keys.next_page()).await.expect("a page") {
+        told.extend(page);
+    }
+    // From its beginning, the list would tell of half of them twice.
+    assert!(told.len() < 350, "{}", told.len());
+    assert!((300..400).contains(&keys.looked_at()), "{keys:?}");
+    assert_eq!(BTreeSet::from_iter(told), spent);
 }
 
 /// When a request may depart, and when all may, on the server's clock.
@@ -357,7 +385,7 @@ async fn all_servers_of_a_cluster_are_asked() {
     let store = bounded(RedisStore::connect_cluster(cluster.urls())).await;
     let store = store.expect("a connection").timeout(PATIENCE);
     let spent = spend(&store, 200).await;
-    assert_eq!(all(store.keys().count(20)).await, spent);
+    assert_eq!(all(store.keys().page_size(20)).await, spent);
     let keys: Vec<_> = spent.iter().cloned().collect();
     for states in [store.glance(&keys).await, store.look(&keys).await] {
         for state in states {
@@ -384,6 +412,27 @@ async fn all_servers_of_a_cluster_are_asked() {
     let primary = cluster.primary_of(&first);
     replicas_have_all(&cluster, spent.len()).await;
     cluster.servers[primary].kill9();
+    let mut others = BTreeSet::new();
+    let mut keys = store.keys();
+    let mut passed_over = 0;
+    loop {
+        match bounded(keys.next_page()).await {
+            Ok(Some(page)) => others.extend(page),
+            Ok(None) => break,
+            Err(_) => {
+                assert!(keys.pass_over());
+                passed_over += 1;
+            }
+        }
+        assert!(passed_over < 10);
+    }
+    let is_other = |stored: &&StoredKey| {
+        let name = format!("throttle:{{{}}}", stored.encoded());
+        cluster.primary_of(&name) != primary
+    };
+    let spent_at_others = spent.iter().filter(is_other).cloned();
+    assert!(others.is_superset(&spent_at_others.collect()));
+    assert!(!keys.pass_over());
     let deadline = Instant::now() + 3 * PATIENCE;
     let found = loop {
         let mut keys = store.keys();

@@ -122,7 +122,7 @@ impl KeyState {
         }
     }
 
-    /// The server's time, in microseconds since 1970.
+    /// When that was by the server's clock, in microseconds since 1970, as [`Slot::at`](crate::store::Slot::at) is.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.now

@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::store::StoreError;
 
 /// How many names the server looks at for a page.
-const COUNT: usize = 1_000;
+const PAGE_SIZE: usize = 1_000;
 
 /// Of so many ids it is remembered which policies they are of; there are few, unless a stranger makes them up.
 const MOST_POLICIES: usize = 1_000;
@@ -50,7 +50,8 @@ impl RedisStore {
             pattern: names::pattern(&self.prefix, None),
             store: self.clone(),
             place: None,
-            count: COUNT,
+            page_size: PAGE_SIZE,
+            looked_at: 0,
             asking: None,
             done: Vec::new(),
             policies: HashMap::new(),
@@ -71,7 +72,8 @@ pub struct Keys {
     pattern: String,
     /// Where the only key is that is of interest.
     place: Option<u16>,
-    count: usize,
+    page_size: usize,
+    looked_at: usize,
     asking: Option<Asking>,
     /// The servers that have told all.
     done: Vec<u64>,
@@ -99,17 +101,34 @@ impl Keys {
     }
 
     /// Sets how many names the server looks at for a page: about as many, and at least 1. Default: 1,000.
-    pub fn count(mut self, count: usize) -> Self {
-        self.count = count.max(1);
+    pub fn page_size(mut self, names: usize) -> Self {
+        self.page_size = names.max(1);
         self
+    }
+
+    /// About how many names the servers have looked at by now: for each page its size, or as many as it told of where
+    /// these are more or the page was a server's last.
+    #[must_use]
+    pub fn looked_at(&self) -> usize {
+        self.looked_at
+    }
+
+    /// Goes on to the next server, without what the one that was asked last has yet to tell: for who wants to know
+    /// what the others of a cluster hold while one is out. `false` if none is being asked.
+    pub fn pass_over(&mut self) -> bool {
+        let passed_over = self.asking.take();
+        self.done.extend(passed_over.as_ref().map(|it| it.lane));
+        passed_over.is_some()
     }
 
     /// The next page, which may be empty; `None` if that was all.
     ///
+    /// Who drops the future before it is done misses nothing: the same page comes next.
+    ///
     /// # Errors
     ///
-    /// Fails if the server cannot be reached, takes too long, or refuses; the same page may then be asked for again.
-    /// It takes the right to `SCAN`.
+    /// Fails if the server cannot be reached, takes too long, or refuses; the same page may then be asked for again,
+    /// or the server [passed over](Self::pass_over). It takes the right to `SCAN`.
     pub async fn next_page(&mut self) -> Result<Option<Vec<StoredKey>>, StoreError> {
         let deadline = self.store.deadline();
         let server = self.store.couriers.server().clone();
@@ -118,11 +137,9 @@ impl Keys {
             None => server.servers(deadline).await?,
         };
         // One that holds nothing any more has told enough.
-        let of = |lane| servers.iter().find(|it| it.0 == lane);
-        let asking = self.asking.take();
-        let under_way = asking.and_then(|asking| Some((of(asking.lane)?.1, asking)));
-        let (place, asking) = match under_way {
-            Some(under_way) => under_way,
+        let of = |asking: &Asking| servers.iter().find(|it| it.0 == asking.lane);
+        let place = match self.asking.as_ref().and_then(of) {
+            Some(&(_, place)) => place,
             None => {
                 let is_left = |&&(lane, _): &&(u64, u16)| match self.place {
                     Some(_) => self.done.is_empty(),
@@ -131,32 +148,36 @@ impl Keys {
                 let Some(&(lane, place)) = servers.iter().find(is_left) else {
                     return Ok(None);
                 };
-                (place, Asking::anew(lane))
+                self.asking = Some(Asking::anew(lane));
+                place
             }
+        };
+        let Some(asking) = &self.asking else {
+            return Ok(None);
         };
         let command = self.scan(&asking.cursor);
         let answer = server.run(place, Call::new(None, &command), deadline).await;
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(failure) => {
-                let failed = server.failed_part(place, server.part(place));
-                self.asking = Some(asking);
-                return Err(Failure::explain_look(failure).of_part(failed));
-            }
-        };
+        let answer = answer.map_err(|failure| {
+            let failed = server.failed_part(place, server.part(place));
+            Failure::explain_look(failure).of_part(failed)
+        })?;
+        let lane = asking.lane;
         if asking.number.is_some_and(|number| number != answer.number) {
-            self.asking = Some(Asking::anew(asking.lane));
+            self.asking = Some(Asking::anew(lane));
             return Ok(Some(Vec::new()));
         }
         let told = <(String, Vec<Vec<u8>>)>::from_redis_value(answer.value);
         let (cursor, found) = told.map_err(|error| explain_look(error.into()))?;
         if cursor == "0" {
-            self.done.push(asking.lane);
+            self.looked_at += found.len();
+            self.asking = None;
+            self.done.push(lane);
         } else {
+            self.looked_at += found.len().max(self.page_size);
             self.asking = Some(Asking {
+                lane,
                 number: Some(answer.number),
                 cursor,
-                ..asking
             });
         }
         let mut page: Vec<_> = found.iter().filter_map(|name| self.read(name)).collect();
@@ -168,7 +189,7 @@ impl Keys {
     fn scan(&self, cursor: &str) -> Cmd {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&self.pattern);
-        scan.arg("COUNT").arg(self.count);
+        scan.arg("COUNT").arg(self.page_size);
         scan
     }
 
@@ -201,7 +222,7 @@ impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys")
             .field("pattern", &self.pattern)
-            .field("count", &self.count)
+            .field("page_size", &self.page_size)
             .finish_non_exhaustive()
     }
 }

@@ -17,7 +17,8 @@ impl RedisStore {
     /// How these keys stand, with all that their states tell, and for how long Redis keeps them. Changes nothing.
     ///
     /// Whole states are read, one after the other: of a long log, 8 bytes for each departure. For many keys see
-    /// [`glance`](Self::glance). Besides the [rights](mod@crate::redis#rights) of a limiter, it takes that to `PTTL`.
+    /// [`glance`](Self::glance), which reads as little as it can; [`peek`](crate::store::Store::peek) asks as a limiter
+    /// would. Besides the [rights](mod@crate::redis#rights) of a limiter, it takes that to `PTTL`.
     ///
     /// ```no_run
     /// use tower_throttle::Quota;

@@ -95,7 +95,7 @@ impl Board {
         while names < self.budget {
             let keys = self
                 .keys
-                .get_or_insert_with(|| self.store.keys().count(page));
+                .get_or_insert_with(|| self.store.keys().page_size(page));
             names += page;
             match keys.next_page().await? {
                 Some(found) => some.extend(found),
