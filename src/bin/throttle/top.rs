@@ -22,6 +22,7 @@ mod signals;
 #[cfg(not(unix))]
 #[path = "top/no_signals.rs"]
 mod signals;
+mod tally;
 
 /// Show the keys that are busy, as it changes
 ///

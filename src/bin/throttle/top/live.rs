@@ -84,8 +84,11 @@ impl Live {
         ticks.tick().await;
         let mut left = count;
         loop {
-            let rows = self.scroll + screen::rows(terminal.size()?.height);
-            self.page = board.page(&self.view, rows);
+            let lines = screen::rows(terminal.size()?.height);
+            self.page = board.page(&self.view, self.scroll + lines);
+            // There may be fewer than there were.
+            self.scroll = self.scroll.min(self.page.passing.saturating_sub(1));
+            let rows = self.scroll + lines;
             self.draw(terminal)?;
             tokio::select! {
                 biased;
@@ -160,7 +163,7 @@ impl Live {
             self.heed_text(*code);
             return Wish::GoOn;
         }
-        let last = self.page.keys.saturating_sub(1);
+        let last = self.page.passing.saturating_sub(1);
         match code {
             KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
             KeyCode::Char('s') => self.view.next_sort(),
@@ -216,4 +219,39 @@ fn events() -> UnboundedReceiver<Event> {
         }
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::order::Sort;
+    use super::*;
+
+    #[test]
+    fn the_last_row_is_never_scrolled_away() {
+        let page = Page {
+            keys: 1_000,
+            about: false,
+            complete: true,
+            error: None,
+            stale: 0,
+            strange: None,
+            rows: Vec::new(),
+            passing: 2,
+        };
+        let mut live = Live {
+            view: View {
+                sort: Sort::Used,
+                filter: "a".to_owned(),
+            },
+            page,
+            scroll: 0,
+            typing: false,
+            failure: None,
+            events: unbounded_channel().1,
+        };
+        for code in [KeyCode::Char('j'), KeyCode::Down, KeyCode::PageDown] {
+            live.heed(&Event::Key(code.into()));
+            assert_eq!(live.scroll, 1);
+        }
+    }
 }

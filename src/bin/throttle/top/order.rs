@@ -58,13 +58,18 @@ impl Sort {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
     use crate::standing::Used;
 
-    fn standing(key: &str, used: u32, delay: u64, paused: Option<u64>) -> Standing {
+    pub(in super::super) fn standing(
+        key: &str,
+        used: u32,
+        delay: u64,
+        paused: Option<u64>,
+    ) -> Standing {
         Standing {
             key: Some(key.to_owned()),
             encoded: key.to_owned(),

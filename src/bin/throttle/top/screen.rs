@@ -30,7 +30,7 @@ const COLUMNS: [(&str, u16); 7] = [
     ("LEFT", 7),
     ("NEXT SLOT", 9),
     ("PAUSED", 9),
-    ("RATE", 8),
+    ("RATE", 9),
     ("POLICY", 12),
 ];
 
@@ -40,28 +40,47 @@ pub(crate) fn rows(height: u16) -> usize {
 }
 
 pub(crate) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
+    let wrong = wrong(screen);
     let lines = [
         Constraint::Length(1),
         Constraint::Min(0),
+        Constraint::Length(wrong.is_some().into()),
         Constraint::Length(1),
     ];
-    let [top, middle, bottom] = Layout::vertical(lines).areas(frame.area());
+    let [top, middle, above, bottom] = Layout::vertical(lines).areas(frame.area());
     let bold = Style::new().add_modifier(Modifier::BOLD);
     frame.render_widget(Paragraph::new(head(screen)).style(bold), top);
     frame.render_widget(table(screen, middle), middle);
-    let foot = match screen.failure.or(screen.page.strange.as_deref()) {
-        Some(why) => Line::styled(why, Style::new().fg(Color::Red)),
-        None if screen.typing => Line::raw(format!("filter: {}_", screen.view.filter)),
-        None => Line::raw("s sort  / filter  arrows scroll  q quit"),
+    if let Some(wrong) = wrong {
+        let line = Line::styled(wrong, Style::new().fg(Color::Red));
+        frame.render_widget(Paragraph::new(line), above);
+    }
+    let foot = match screen.typing {
+        true => format!("filter: {}_", screen.view.filter),
+        false => "s sort  / filter  arrows scroll  q quit".to_owned(),
     };
     frame.render_widget(Paragraph::new(foot), bottom);
+}
+
+/// What is wrong, and what follows from it for what is shown.
+fn wrong(screen: &Screen<'_>) -> Option<String> {
+    let Screen { page, .. } = screen;
+    let why = screen.failure.or(page.error.as_deref());
+    match (why, page.stale) {
+        (None, _) => page.strange.clone(),
+        (Some(why), 0) => Some(why.to_owned()),
+        (Some(why), 1) => Some(format!("1 row is from before: {why}")),
+        (Some(why), stale) => Some(format!("{stale} rows are from before: {why}")),
+    }
 }
 
 fn head(screen: &Screen<'_>) -> String {
     let Screen { page, view, .. } = screen;
     let keys = u32::try_from(page.keys).unwrap_or(u32::MAX);
     let more = if page.complete { "" } else { " so far" };
-    let mut head = format!("{} keys{more}, by {}", count(keys), view.sort.name());
+    let about = if page.about { "about " } else { "" };
+    let (keys, sort) = (count(keys), view.sort.name());
+    let mut head = format!("{about}{keys} keys{more}, by {sort}");
     if !view.filter.is_empty() && !screen.typing {
         head += &format!(", with {:?}", view.filter);
     }
@@ -93,14 +112,12 @@ fn fitting(width: u16) -> usize {
 }
 
 fn row(standing: &Standing, columns: usize) -> Row<'static> {
+    let bound = if standing.exact { "" } else { "\u{2264}" };
     let (used, share) = match standing.busiest() {
-        Some((used, share)) => {
-            let bound = if standing.exact { "" } else { "\u{2264}" };
-            (
-                format!("{bound}{}/{}", count(used.used), count(used.capacity)),
-                share,
-            )
-        }
+        Some((used, share)) => (
+            format!("{bound}{}/{}", count(used.used), count(used.capacity)),
+            share,
+        ),
         None => Default::default(),
     };
     let next = match standing.next_slot.is_zero() {
@@ -112,7 +129,7 @@ fn row(standing: &Standing, columns: usize) -> Row<'static> {
         (None, Some(left)) => format!("rest {}", brief(left)),
         (None, None) => String::new(),
     };
-    let rate = standing.rate().map(|rate| format!("{rate:.1}/s"));
+    let rate = standing.rate().map(|rate| format!("{bound}{rate:.1}/s"));
     let cells = [
         standing.shown_key(),
         used,
@@ -177,9 +194,13 @@ mod tests {
         let strange = standing("line\nbreak", "1/s", 0, 1, 0);
         Page {
             keys: 1_204,
+            about: false,
             complete: true,
+            error: None,
+            stale: 0,
             strange: None,
             rows: vec![busy, paused, long, strange],
+            passing: 4,
         }
     }
 
@@ -240,8 +261,20 @@ mod tests {
     #[test]
     fn what_is_typed_and_what_has_failed_is_told() {
         assert!(drawn(&page(), 80, 6, |it| it.typing = true).contains("filter: ex_"));
-        let failed = drawn(&page(), 80, 6, |it| it.failure = Some("redis is gone"));
-        assert!(failed.ends_with("redis is gone\n"), "{failed}");
+        let mut stale = page();
+        (stale.stale, stale.strange) = (2, Some("not this".to_owned()));
+        let failed = drawn(&stale, 80, 8, |screen| {
+            (screen.failure, screen.typing) = (Some("redis is gone"), true);
+        });
+        let end = "\n2 rows are from before: redis is gone\nfilter: ex_\n";
+        assert!(failed.ends_with(end), "{failed}");
+        stale.error = Some("one is out".to_owned());
+        let out = drawn(&stale, 80, 8, |_| {});
+        let end = "\n2 rows are from before: one is out\ns sort  / filter  arrows scroll  q quit\n";
+        assert!(out.ends_with(end), "{out}");
+        (stale.error, stale.about) = (None, true);
+        let strange = drawn(&stale, 80, 8, |_| {});
+        assert!(strange.contains("\nnot this\ns sort") && strange.starts_with("about 1_204 keys"));
         assert!(drawn(&page(), 80, 6, |_| {}).contains("with \"ex\""));
     }
 }
