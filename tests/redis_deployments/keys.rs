@@ -32,18 +32,18 @@ const TEXTS: [&str; 8] = [
     "10/h leaky-bucket capacity=1000",
 ];
 
-async fn connect(server: &RedisServer) -> RedisStore {
+pub(crate) async fn connect(server: &RedisServer) -> RedisStore {
     let store = bounded(RedisStore::connect(&server.url())).await;
     store.expect("a connection").timeout(PATIENCE)
 }
 
-fn policy(text: &str, name: &str) -> Policy {
+pub(crate) fn policy(text: &str, name: &str) -> Policy {
     let quota = text.parse().expect("a quota");
     let limiter = Limiter::builder().name(name).quota(quota).build();
     (*limiter.expect("a valid policy").policy()).clone()
 }
 
-async fn all(mut keys: Keys) -> BTreeSet<StoredKey> {
+pub(crate) async fn all(mut keys: Keys) -> BTreeSet<StoredKey> {
     let mut found = BTreeSet::new();
     while let Some(page) = bounded(keys.next_page()).await.expect("a page") {
         found.extend(page);
@@ -56,7 +56,7 @@ async fn look(store: &RedisStore, key: &StoredKey) -> Result<KeyState, StoreErro
 }
 
 /// Of so many keys one slot each, by two policies in turn.
-async fn spend(store: &RedisStore, count: usize) -> BTreeSet<StoredKey> {
+pub(crate) async fn spend(store: &RedisStore, count: usize) -> BTreeSet<StoredKey> {
     let policies = [policy("10/h", "a:b+c"), policy("5/h gcra burst=5", "d")];
     let keys = (0..count).map(|number| Key::from(format!("key {number} {{é}}")));
     let long = Key::from("long ".repeat(30));
@@ -283,85 +283,6 @@ async fn what_is_said_of_a_key_is_told() {
         assert_eq!(state.allowance().expect("an allowance").0, 7);
         assert_eq!((state.remaining(), state.rest()), (0, None));
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_stranger_has_written_is_said_of_that_key_alone() {
-    let server = RedisServer::start();
-    let store = connect(&server).await;
-    spend(&store, 5).await;
-    server.command::<()>(&["HSET", "throttle:{hash}:10/s", "a", "1"]);
-    server.command::<()>(&["SET", "throttle:{text}:10/s", "hello"]);
-    server.command::<()>(&["SETRANGE", "throttle:{long}:10/s", "2000", "x"]);
-    let keys: Vec<_> = all(store.keys()).await.into_iter().collect();
-    assert_eq!(keys.len(), 9);
-    for states in [store.glance(&keys).await, store.look(&keys).await] {
-        for (key, state) in keys.iter().zip(states) {
-            let is_strange = ["hash", "text", "long"].contains(&key.encoded());
-            assert_eq!(state.is_err(), is_strange, "{key:?}: {state:?}");
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_glance_at_what_is_huge_reads_little_of_it() {
-    let server = RedisServer::start();
-    let store = connect(&server).await;
-    let ids = [
-        "10/h",
-        "200/h",
-        "2000/h-buckets-1000",
-        "10/h-gcra-5",
-        "10/h-spacing",
-    ];
-    let keys: Vec<_> = ids
-        .iter()
-        .flat_map(|id| [("first", ""), ("aside", ":aside")].map(|(tag, end)| (id, tag, end)))
-        .map(|(id, tag, end)| {
-            let name = format!("throttle:{{{tag}}}:{id}{end}");
-            server.command::<()>(&["SETRANGE", &name, "10000000", "x"]);
-            let policy = Policy::from_id(id).expect("an id");
-            StoredKey::new(&tag.into(), &policy)
-        })
-        .collect();
-    let sent = || {
-        let info: String = server.command(&["INFO", "stats"]);
-        let mut lines = info.lines();
-        let sent = lines.find_map(|line| line.strip_prefix("total_net_output_bytes:"));
-        sent.expect("a line").parse::<u64>().expect("a number")
-    };
-    let before = sent();
-    for (key, state) in keys.iter().zip(store.glance(&keys).await) {
-        let error = state.expect_err("more than any state");
-        assert!(!error.is_outage(), "{key:?}: {error}");
-    }
-    let sent = sent() - before;
-    // Of a server of which each key alone has ten times as much; those are asked for twice that are as long.
-    assert!(sent < 2_000_000, "{sent}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_is_hot_is_never_taken_for_a_strangers() {
-    let server = RedisServer::start();
-    let (store, other) = (connect(&server).await, connect(&server).await);
-    let (key, policy) = (Key::from("hot"), policy("300/s", "a"));
-    let stored = [StoredKey::new(&key, &policy)];
-    slots(&store, &key, &policy, 300).await;
-    let is_over = std::sync::atomic::AtomicBool::new(false);
-    let hammer = async {
-        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-            slots(&other, &key, &policy, 20).await;
-        }
-    };
-    let glances = async {
-        for _ in 0..500 {
-            let state = bounded(store.glance(&stored)).await.remove(0);
-            let state = state.expect("a state");
-            assert!(state.spent()[0].used() > 0, "{state:?}");
-        }
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-    };
-    tokio::join!(hammer, glances);
 }
 
 async fn replicas_have_all(cluster: &Cluster, keys: usize) {

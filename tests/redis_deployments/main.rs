@@ -6,6 +6,7 @@ mod support;
 
 mod cluster;
 mod cluster_part;
+mod glance;
 mod keys;
 mod links;
 
