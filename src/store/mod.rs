@@ -26,7 +26,7 @@ pub(crate) mod operation;
 mod redis;
 
 #[cfg(feature = "redis")]
-pub use self::redis::{KeyState, Keys, RedisStore, Spent, StoredKey, StoredValue};
+pub use self::redis::{Allowance, KeyState, Keys, RedisStore, Spent, StoredKey, StoredValue};
 pub use self::{
     calls::{Release, Reserve, Reserved},
     error::StoreError,

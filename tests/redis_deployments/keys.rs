@@ -280,7 +280,7 @@ async fn what_is_said_of_a_key_is_told() {
         let left = Duration::from_secs(30)..=Duration::from_secs(60);
         assert!(left.contains(&state.pause().expect("a pause")), "{state:?}");
         assert!(left.contains(&state.delay()), "{state:?}");
-        assert_eq!(state.allowance().expect("an allowance").0, 7);
+        assert_eq!(state.allowance().expect("an allowance").remaining(), 7);
         assert_eq!((state.remaining(), state.rest()), (0, None));
     }
 }

@@ -66,9 +66,10 @@ impl Standing {
             next_slot: state.delay(),
             full: state.reset(),
             paused: state.pause(),
-            allowance: state
-                .allowance()
-                .map(|(left, lasts)| Allowance { left, lasts }),
+            allowance: state.allowance().map(|it| Allowance {
+                left: it.remaining(),
+                lasts: it.lasts(),
+            }),
             rests: state.rest(),
             free_slots: state.free_slots(),
         }

@@ -20,7 +20,7 @@ pub struct KeyState {
     delay: Duration,
     reset: Duration,
     pause: Option<Duration>,
-    allowance: Option<(u32, Duration)>,
+    allowance: Option<Allowance>,
     rest: Option<Duration>,
     free_slots: usize,
     life: Option<Life>,
@@ -34,6 +34,13 @@ pub struct Spent {
     quota: Quota,
     used: u32,
     capacity: u32,
+}
+
+/// What an upstream has said that remains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    remaining: u32,
+    lasts: Duration,
 }
 
 /// A Redis key that is a part of a state.
@@ -89,9 +96,10 @@ impl KeyState {
             delay: Duration::from_micros(wait),
             reset: answer.reset(),
             pause: ledger.paused_until().map(left),
-            allowance: ledger
-                .allowed_until()
-                .map(|(most, until)| (most, left(until))),
+            allowance: ledger.allowed_until().map(|(remaining, until)| Allowance {
+                remaining,
+                lasts: left(until),
+            }),
             rest: ledger.rests_until().map(left),
             free_slots: ledger.free_slots(),
             life: ledger.life(),
@@ -159,10 +167,9 @@ impl KeyState {
         self.pause
     }
 
-    /// The most that may be handed out, counted as cost, and for how long, as the upstream
-    /// [has said](crate::store::Word::Allow) how many requests remain.
+    /// What remains, and until when, as the upstream [has said](crate::store::Word::Allow).
     #[must_use]
-    pub fn allowance(&self) -> Option<(u32, Duration)> {
+    pub fn allowance(&self) -> Option<Allowance> {
         self.allowance
     }
 
@@ -206,8 +213,8 @@ impl Spent {
     }
 
     /// How much is spent: requests of cost 1 that count at present, those that have a slot ahead included, up to
-    /// the [capacity](Self::capacity). Of GCRA and the leaky bucket, the nearest number, as what they hold drains all
-    /// the time.
+    /// the [capacity](Self::capacity). Of GCRA, the leaky bucket and spacing, it is no more than that: what they
+    /// hold drains all the time, and the buffer of who wrote it counts in.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.used
@@ -217,6 +224,20 @@ impl Spent {
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
+    }
+}
+
+impl Allowance {
+    /// The most that may be handed out, counted as cost.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// For how long that holds.
+    #[must_use]
+    pub fn lasts(&self) -> Duration {
+        self.lasts
     }
 }
 

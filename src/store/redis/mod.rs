@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 pub use self::{
-    key_state::{KeyState, Spent, StoredValue},
+    key_state::{Allowance, KeyState, Spent, StoredValue},
     keys::{Keys, StoredKey},
 };
 
