@@ -80,15 +80,7 @@ mod tests {
 
     /// The slots of so many requests of cost 1, as far as they are granted.
     fn reserve(ledger: &mut Ledger, now: u64, margin: u64, count: u32) -> Vec<u64> {
-        let terms = Terms {
-            margin,
-            least_margin: margin,
-            floor: margin,
-            not_before: 0,
-            round_trip: 0,
-            stagger: 0,
-            peek: false,
-        };
+        let terms = Terms::of_margin(margin);
         let ask = Ask {
             count,
             cost: 1,

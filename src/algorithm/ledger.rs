@@ -103,6 +103,19 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// Of this margin, which nobody shortens, and nothing else.
+    pub(crate) fn of_margin(margin: u64) -> Self {
+        Self {
+            margin,
+            least_margin: margin,
+            floor: margin,
+            not_before: 0,
+            round_trip: 0,
+            stagger: 0,
+            peek: false,
+        }
+    }
+
     /// What a departure at `at` is recorded as, reserved at `now`.
     pub(crate) fn record(&self, at: u64, now: u64) -> u64 {
         at.max(now + self.round_trip) + self.margin + (at - now) / DRIFT

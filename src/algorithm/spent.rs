@@ -110,15 +110,7 @@ mod tests {
         let quota: Quota = text.parse().unwrap();
         let rules = [Rule::new(&quota).unwrap()];
         let mut ledger = Ledger::new(&rules);
-        let terms = Terms {
-            margin,
-            least_margin: margin,
-            floor: margin,
-            not_before: 0,
-            round_trip: 0,
-            stagger: 0,
-            peek: false,
-        };
+        let terms = Terms::of_margin(margin);
         let ask = Ask {
             count: cost,
             cost: 1,

@@ -140,13 +140,8 @@ impl PolicyParts {
         let id = name.map_or_else(String::new, |name| format!("{name}:")) + &ids.join("+");
         let margin = micros(guard + self.buffer);
         let terms = Terms {
-            margin,
-            least_margin: margin,
-            floor: margin,
-            not_before: 0,
-            round_trip: 0,
             stagger: rules.iter().filter_map(Rule::stagger).min().unwrap_or(0),
-            peek: false,
+            ..Terms::of_margin(margin)
         };
         let largest_costs = self.quotas.iter().map(Quota::largest_cost);
         Ok(Policy {

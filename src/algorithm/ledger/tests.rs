@@ -14,20 +14,8 @@ fn ask(count: u32, cost: u32) -> Ask {
     }
 }
 
-fn terms(margin: u64) -> Terms {
-    Terms {
-        margin,
-        least_margin: margin,
-        floor: margin,
-        not_before: 0,
-        round_trip: 0,
-        stagger: 0,
-        peek: false,
-    }
-}
-
 fn slots(ledger: &mut Ledger, now: u64, asks: &[Ask]) -> Vec<Slot> {
-    let outcomes = ledger.reserve(now, &terms(10), asks).into_iter();
+    let outcomes = ledger.reserve(now, &Terms::of_margin(10), asks).into_iter();
     let slot = |outcome| match outcome {
         Outcome::Granted(slot) => slot,
         Outcome::Refused { wait } => panic!("refused, with a wait of {wait}"),
@@ -74,7 +62,7 @@ fn a_leaky_bucket_holds_as_many_during_a_pause() {
         let mut ledger = Ledger::new(&[rule]);
         let departed = u64::MAX;
         let pause = ledger.heed(5_000, Word::Pause { span, departed });
-        let outcomes = ledger.reserve(5_000, &terms(10), &[ask(6, 1)]);
+        let outcomes = ledger.reserve(5_000, &Terms::of_margin(10), &[ask(6, 1)]);
         let granted = outcomes
             .iter()
             .filter(|outcome| matches!(outcome, Outcome::Granted(slot) if slot.at >= pause.paused));
@@ -91,7 +79,7 @@ fn a_quota_that_refuses_leaves_no_other_charged() {
         max_wait: 900,
         ..ask(1, 1)
     };
-    let outcomes = ledger.reserve(5_050, &terms(10), &[patient]);
+    let outcomes = ledger.reserve(5_050, &Terms::of_margin(10), &[patient]);
     assert_eq!(outcomes[..], [Outcome::Refused { wait: 960 }]);
     assert_eq!(ledger, before);
 }
@@ -115,7 +103,7 @@ fn slots_of_one_time_leave_in_any_order() {
     slots(&mut ledger, 5_000, &[ask(2, 1)]);
     let before = ledger.clone();
     let mut held = slots(&mut ledger, 5_001, &[ask(1, 1)]);
-    for outcome in ledger.reserve(5_002, &terms(20), &[ask(1, 1)]) {
+    for outcome in ledger.reserve(5_002, &Terms::of_margin(20), &[ask(1, 1)]) {
         if let Outcome::Granted(slot) = outcome {
             held.push(slot);
         }
@@ -145,7 +133,7 @@ fn a_free_slot_serves_whoever_can_do_with_its_margin() {
     let next = |ledger: &mut Ledger, least_margin| {
         let terms = Terms {
             least_margin,
-            ..terms(30)
+            ..Terms::of_margin(30)
         };
         ledger.reserve(5_002, &terms, &[ask(1, 1)])[0].clone()
     };
@@ -166,7 +154,7 @@ fn a_slot_before_the_answer_is_there_has_the_margin_from_then_on() {
     let mut ledger = Ledger::new(&[LOG]);
     let terms = Terms {
         round_trip: 50,
-        ..terms(10)
+        ..Terms::of_margin(10)
     };
     let records = ledger.reserve(5_000, &terms, &[ask(3, 1)]);
     let records = records.iter().map(|outcome| match outcome {
@@ -182,7 +170,7 @@ fn each_request_of_a_burst_has_more_of_a_margin() {
     let mut ledger = Ledger::new(&[LOG]);
     let terms = Terms {
         stagger: 3,
-        ..terms(10)
+        ..Terms::of_margin(10)
     };
     let outcomes = ledger.reserve(5_000, &terms, &[ask(6, 1)]);
     let times = outcomes.iter().map(|outcome| match outcome {

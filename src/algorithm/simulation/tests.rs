@@ -120,15 +120,7 @@ fn the_drift_of_clocks_is_within_what_is_recorded() {
         cost: 1,
         max_wait: u64::MAX,
     };
-    let terms = Terms {
-        margin: 10,
-        least_margin: 10,
-        floor: 10,
-        not_before: 0,
-        round_trip: 0,
-        stagger: 0,
-        peek: false,
-    };
+    let terms = Terms::of_margin(10);
     for outcome in ledger.reserve(UNIT, &terms, &[ask]) {
         let Outcome::Granted(slot) = outcome else {
             panic!("refused");

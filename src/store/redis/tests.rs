@@ -387,15 +387,7 @@ fn a_log_without_records_has_no_free_slots() {
         limit: 2,
         window: UNIT,
     }];
-    let terms = Terms {
-        margin: 1_000,
-        least_margin: 1_000,
-        floor: 1_000,
-        not_before: 0,
-        round_trip: 0,
-        stagger: 0,
-        peek: false,
-    };
+    let terms = Terms::of_margin(1_000);
     let mut ledger = Ledger::new(&rules);
     let mut lua = Lua::new(&server, &rules);
     lua.forget();

@@ -13,13 +13,9 @@ const TOLERANCE: u64 = 10_000;
 
 fn terms(margin: u64) -> Terms {
     Terms {
-        margin,
         least_margin: margin / 3,
         floor: margin / 2,
-        not_before: 0,
-        round_trip: 0,
-        stagger: 0,
-        peek: false,
+        ..Terms::of_margin(margin)
     }
 }
 
