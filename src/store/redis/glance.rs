@@ -114,10 +114,7 @@ impl RedisStore {
         }
         batch.iter().for_each(|glance| glance.ask(&mut pipe));
         let mut answers = self.answers(slot, &mut pipe, several).await?.into_iter();
-        let now = match clock {
-            Some(clock) => clock.now(),
-            None => transaction::time(answers.next()).map_err(explain_look)?,
-        };
+        let now = transaction::now(clock, &mut answers).map_err(explain_look)?;
         let seen = batch.iter().map(|it| it.seen(&mut answers));
         let mut seen: Vec<_> = seen.collect();
         let mut pipe = redis::pipe();

@@ -53,12 +53,7 @@ impl RedisStore {
         let names = names::of_tag(&self.prefix, key.policy(), key.encoded());
         let clock = self.clock.as_deref();
         let mut pipe = redis::pipe();
-        if clock.is_none() {
-            pipe.cmd("TIME");
-        }
-        for name in names.all() {
-            pipe.cmd("GET").arg(name);
-        }
+        transaction::with_reads(&mut pipe, names.all(), clock.is_none());
         for name in names.all() {
             pipe.cmd("PTTL").arg(name);
         }
@@ -66,10 +61,7 @@ impl RedisStore {
         let slot = server.place(names.aside());
         let answer = server.look(slot, &pipe, deadline).await;
         let mut answers = answer.map_err(Failure::explain_look)?.value.into_iter();
-        let now = match clock {
-            Some(clock) => clock.now(),
-            None => transaction::time(answers.next()).map_err(explain_look)?,
-        };
+        let now = transaction::now(clock, &mut answers).map_err(explain_look)?;
         let (values, lifetimes) = read(answers, names.len()).map_err(explain_look)?;
         let state = KeyState::read(key.policy(), &names, now, &values, &[])?;
         Ok(state.with_values(&names, &values, &lifetimes))

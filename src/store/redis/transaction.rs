@@ -172,7 +172,7 @@ async fn snapshot(
     Snapshot::of(answers, clock).map_err(Failure::Answered)
 }
 
-fn with_reads<'a, N: redis::ToRedisArgs>(
+pub(super) fn with_reads<'a, N: redis::ToRedisArgs>(
     pipe: &'a mut Pipeline,
     names: &[N],
     time: bool,
@@ -203,12 +203,8 @@ impl Snapshot {
 
     fn of(answers: Vec<Value>, clock: Option<&HostClock>) -> RedisResult<Self> {
         let mut answers = answers.into_iter();
-        let now = match clock {
-            Some(clock) => clock.now(),
-            None => time(answers.next())?,
-        };
         Ok(Self {
-            now,
+            now: now(clock, &mut answers)?,
             values: answers
                 .map(Option::from_redis_value)
                 .collect::<Result<_, _>>()?,
@@ -216,9 +212,16 @@ impl Snapshot {
     }
 }
 
-/// What `TIME` has answered, in microseconds.
-pub(super) fn time(answer: Option<Value>) -> RedisResult<u64> {
-    let answer = answer.unwrap_or(Value::Nil).extract_error()?;
+/// The time in microseconds, by the first of these answers, to `TIME`; or by this clock, where the server was not
+/// asked.
+pub(super) fn now(
+    clock: Option<&HostClock>,
+    answers: &mut impl Iterator<Item = Value>,
+) -> RedisResult<u64> {
+    if let Some(clock) = clock {
+        return Ok(clock.now());
+    }
+    let answer = answers.next().unwrap_or(Value::Nil).extract_error()?;
     let (seconds, micros) = <(u64, u64)>::from_redis_value(answer)?;
     Ok(seconds * 1_000_000 + micros)
 }
