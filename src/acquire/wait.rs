@@ -294,13 +294,12 @@ impl Drop for Wait {
     #[inline]
     fn drop(&mut self) {
         if let Stage::InLine(line, id, since) = &self.stage {
-            line.epoch().forget_denial(&self.key);
+            let epoch = line.epoch();
+            epoch.forget_denial(&self.key);
             line.leave(*id);
-            let telemetry = &line.epoch().telemetry;
-            telemetry.left(&self.key);
-            let request = (&self.key, self.cost);
-            let waited = since.elapsed();
-            telemetry.ended(&self.span.enter(), request, Outcome::Cancelled, waited);
+            epoch.telemetry.left(&self.key);
+            let (waited, entered) = (since.elapsed(), self.span.enter());
+            self.ended(&epoch, Outcome::Cancelled, waited, &entered);
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Family {
 struct Known {
     /// Which handles are.
     first: Weak<Epoch>,
-    /// All that are in use; those that are not are forgotten with the next change.
+    /// All that are in use; those that are not are forgotten with the next one.
     epochs: Vec<Weak<Epoch>>,
     turns: u64,
 }
@@ -71,7 +71,6 @@ impl Family {
     /// it until the handle [goes on](Epochs::go_on_with) with it.
     pub(super) fn enter(self: &Arc<Self>, plan: Plan) -> (Epochs, Arc<Epoch>) {
         let mut known = self.known.lock();
-        known.epochs.retain(|epoch| epoch.strong_count() > 0);
         let epochs = known.epochs();
         let first = known.first.upgrade();
         let same = epochs.iter().find(|it| it.parts == plan.parts);
@@ -96,7 +95,6 @@ impl Family {
     pub(super) fn add(&self, epoch: Epoch) -> Arc<Epoch> {
         let epoch = Arc::new(epoch);
         let mut known = self.known.lock();
-        known.epochs.retain(|epoch| epoch.strong_count() > 0);
         known.add(&epoch);
         known.take_turn(&epoch);
         epoch
@@ -114,6 +112,7 @@ impl Known {
     }
 
     fn add(&mut self, epoch: &Arc<Epoch>) {
+        self.epochs.retain(|epoch| epoch.strong_count() > 0);
         self.epochs.push(Arc::downgrade(epoch));
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::reloaded::Reloaded;
 use super::table::{Entry, Rules};
-use crate::epoch::{Epoch, Epochs, Shared};
+use crate::epoch::{Epochs, Shared};
 use crate::key::{Extracted, RequestHead, Ruled};
 use crate::outage::Health;
 use crate::store::Store;
@@ -48,7 +48,6 @@ struct InForce {
     handle: Epochs,
     /// Of the one that has begun with these rules.
     epochs: Epochs,
-    epoch: Arc<Epoch>,
 }
 
 impl Live {
@@ -112,7 +111,8 @@ impl Live {
         let now = Arc::new(Now::of(rules, &self.shared, Some(&before)));
         self.now.store(now.clone());
         for in_force in now.limits.iter().flatten() {
-            in_force.handle.go_on_with(in_force.epoch.clone());
+            let epoch = in_force.epochs.clone().current();
+            in_force.handle.go_on_with(epoch);
         }
         before.keep_what_counts(&now.rules, &mut removed);
         reloaded
@@ -126,8 +126,7 @@ impl Now {
             let (handle, epoch) = shared.enter(name, limit.plan.clone());
             Some(InForce {
                 handle,
-                epochs: Epochs::of(epoch.clone()),
-                epoch,
+                epochs: Epochs::of(epoch),
             })
         };
         let limits: Vec<_> = rules.entries().iter().map(in_force).collect();
