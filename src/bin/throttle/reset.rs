@@ -39,18 +39,18 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
     }
     let found = args.chosen.find().await?;
     found.is_known()?;
-    let states = found.store.look(&found.policies).await;
+    let mut states = found.store.look(&found.policies).await;
     let is_empty = |state: &Result<KeyState, _>| matches!(state, Ok(it) if it.values().is_empty());
     if states.iter().all(is_empty) {
         return Err(args.chosen.nothing());
     }
-    let policies = found.policies.iter().map(|it| it.policy().id().to_owned());
-    let policies: Vec<_> = policies.collect();
-    if !args.yes && !is_meant(&found, &policies)? {
-        return Err(Failure::new("nothing was reset"));
+    if !args.yes {
+        if !is_meant(&found)? {
+            return Err(Failure::new("nothing was reset"));
+        }
+        // It may have taken a while to say so.
+        states = found.store.look(&found.policies).await;
     }
-    // It may have taken a while to say so.
-    let states = found.store.look(&found.policies).await;
     let mut outcomes = Outcomes::of(&found.key);
     for (stored, state) in found.policies.iter().zip(states) {
         let reset = found.reset(stored, state).await;
@@ -106,7 +106,8 @@ impl Done for Reset {
     }
 }
 
-fn is_meant(found: &Found, policies: &[String]) -> Result<bool, Failure> {
+fn is_meant(found: &Found) -> Result<bool, Failure> {
+    let policies: Vec<_> = found.policies.iter().map(|it| it.policy().id()).collect();
     let ask = || {
         let mut stderr = anstream::stderr().lock();
         write!(
