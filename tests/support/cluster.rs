@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::redis_server::{RedisServer, spare_port};
+use super::ports::spare_port;
+use super::redis_server::RedisServer;
 
 /// How long it may take until all servers agree.
 const PATIENCE: Duration = Duration::from_secs(60);

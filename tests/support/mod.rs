@@ -7,6 +7,7 @@
 //! | [`errors`] | what errors and panics say, all the way down, and that they come in time |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`pass_on`] | the methods of a store that leave everything to another inside |
+//! | [`ports`] | ports of a process's own, for servers that come back where they were |
 //! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and lead elsewhere |
 //! | [`child`] | a test that runs in several operating system processes |
 //! | [`cluster`] | three primaries with a replica each |
@@ -40,6 +41,7 @@ pub(crate) mod faulty;
 pub(crate) mod keyspace;
 pub(crate) mod monitor;
 pub(crate) mod pass_on;
+pub(crate) mod ports;
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
 pub(crate) mod rights;

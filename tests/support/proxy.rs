@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::redis_server::spare_port;
+use super::ports::spare_port;
 
 mod pump;
 

@@ -3,16 +3,15 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{self, Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::{Client, FromRedisValue, IntoConnectionInfo, RedisResult};
 use tempfile::TempDir;
 
+use super::ports::spare_port;
 use super::signal;
 
 /// How long a server may take to answer its first `PING`, or to end.
@@ -284,19 +283,4 @@ fn brought(variable: &str, path: &str) -> PathBuf {
         "there is no {name}: set {variable}, or let `source scripts/redis && find_others` bring it"
     );
     binary
-}
-
-/// A port that is free at this moment, below those that systems hand out to outgoing connections.
-///
-/// While a server is down, its clients keep trying to connect. From the range for outgoing
-/// connections, one of them would sooner or later be given the very port it is calling, connect to
-/// itself, and keep the server from coming back.
-pub(crate) fn spare_port() -> u16 {
-    static TRIED: AtomicU32 = AtomicU32::new(0);
-    (0..1_000)
-        .map(|_| TRIED.fetch_add(1, Ordering::Relaxed))
-        .map(|tried| process::id().wrapping_mul(97).wrapping_add(tried) % 20_000)
-        .map(|offset| 10_000 + u16::try_from(offset).expect("below 20,000"))
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .expect("a free port among a thousand")
 }

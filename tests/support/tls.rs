@@ -6,7 +6,8 @@ use std::fs;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 
-use super::redis_server::{RedisServer, spare_port};
+use super::ports::spare_port;
+use super::redis_server::RedisServer;
 
 /// A server that speaks TLS on one port, and for the tests themselves nothing else on another. It asks its
 /// clients for certificates, too.
