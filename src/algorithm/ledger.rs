@@ -367,6 +367,10 @@ impl Ledger {
 }
 
 /// Lets every quota push the time later until none does; returns it, and its record.
+///
+/// Where a quota minds how late a departure is, what is in a burst may be pushed on to the next window though
+/// others would have parted it from the burst, and then it might have fitted into this one: later than need be,
+/// but only where the burst's stagger, which is at most 2% of a window, goes over the end of one.
 #[inline]
 fn settle<C: Count>(counts: &[C], x: u64, record: impl Fn(u64) -> u64, cost: u32) -> (u64, u64) {
     let mut at = x;
