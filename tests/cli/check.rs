@@ -161,7 +161,7 @@ fn what_breaks_the_rules_of_its_format_is_a_mistake_with_a_line() {
         ("rules.yaml", "- name: a\n  quota: [\n", "line"),
         ("rules.yml", "", "rules"),
         ("rules.toml", "", "rules"),
-        ("rules.toml", "[[rules]]\nnmae = 'a'", "nmae"),
+        ("rules.toml", "[[rules]]\nlabel = 'a'", "label"),
     ] {
         let ended = check(name, text, &[]);
         assert_eq!(
