@@ -2,6 +2,7 @@
 
 use super::hold::Kind;
 use super::ledger::Ledger;
+use super::number::Number;
 use super::{Counter, Rule};
 
 /// How much of a quota is spent, slots that are reserved ahead included, and how much could be at most.
@@ -9,6 +10,8 @@ use super::{Counter, Rule};
 pub(crate) struct Spent {
     pub(crate) used: u64,
     pub(crate) capacity: u64,
+    /// Whether it is not less.
+    pub(crate) is_exact: bool,
 }
 
 impl Ledger {
@@ -17,8 +20,12 @@ impl Ledger {
         let counters = self.counters.iter();
         rules.iter().zip(counters).map(move |(rule, counter)| {
             let capacity = capacity(rule);
-            let used = used(rule, counter, now).min(capacity);
-            Spent { used, capacity }
+            let (used, is_exact) = used(counter, now);
+            Spent {
+                used: used.min(capacity),
+                capacity,
+                is_exact,
+            }
         })
     }
 
@@ -58,37 +65,33 @@ fn capacity(rule: &Rule) -> u64 {
     }
 }
 
-fn used(rule: &Rule, counter: &Counter, now: u64) -> u64 {
-    match (rule, counter) {
-        (_, Counter::SlidingLog(log)) => log.records.len() as u64,
-        (_, Counter::SlidingBuckets(buckets)) => {
+/// How much is spent, and whether it is not less.
+fn used(counter: &Counter, now: u64) -> (u64, bool) {
+    match counter {
+        Counter::SlidingLog(log) => (log.records.len() as u64, true),
+        Counter::SlidingBuckets(buckets) => {
             let places = 0..buckets.buckets.len();
-            places.map(|place| buckets.count(place)).sum()
+            (places.map(|place| buckets.count(place)).sum(), true)
         }
-        (_, Counter::FixedWindow(fixed)) if fixed.window.end <= now => 0,
+        Counter::FixedWindow(fixed) if fixed.window.end <= now => (0, true),
         // Later windows are begun only when this one is full.
-        (_, Counter::FixedWindow(fixed)) if now < fixed.window.start => u64::MAX,
-        (_, Counter::FixedWindow(fixed)) => fixed.window.count,
-        (&Rule::Spacing { interval }, Counter::Spacing(spacing)) => {
-            intervals(spacing.0.time, now, interval)
-        }
-        (&Rule::LeakyBucket { interval, .. }, Counter::LeakyBucket(bucket)) => {
-            intervals(bucket.number.time, now, interval)
-        }
-        (&Rule::Gcra { interval, .. }, Counter::Gcra(gcra)) => {
-            intervals(gcra.arrival.time, now, interval)
-        }
-        _ => 0,
+        Counter::FixedWindow(fixed) if now < fixed.window.start => (u64::MAX, true),
+        Counter::FixedWindow(fixed) => (fixed.window.count, true),
+        Counter::Spacing(spacing) => intervals(&spacing.0, now),
+        Counter::LeakyBucket(bucket) => intervals(&bucket.number, now),
+        Counter::Gcra(gcra) => intervals(&gcra.arrival, now),
+        Counter::Hold(_) => unreachable!("no rule counts by it"),
     }
 }
 
 /// How many intervals lie ahead, to the nearest. A record is later than its slot by the guard and the buffer of who has
 /// written it, which a time alone does not tell: so no more is spent than this, and where these are as long as
 /// intervals, less.
-fn intervals(time: u64, now: u64, interval: u64) -> u64 {
+fn intervals(number: &Number, now: u64) -> (u64, bool) {
+    let Number { interval, time } = *number;
     let ahead = time.saturating_sub(now);
     let whole = (ahead + interval / 2) / interval;
-    whole.max(u64::from(ahead > 0))
+    (whole.max(u64::from(ahead > 0)), ahead == 0)
 }
 
 #[cfg(test)]
@@ -103,10 +106,11 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     fn spent(text: &str, cost: u32, later: u64) -> (u64, u64) {
-        spent_with(5_000, text, cost, later)
+        let spent = spent_with(5_000, text, cost, later);
+        (spent.used, spent.capacity)
     }
 
-    fn spent_with(margin: u64, text: &str, cost: u32, later: u64) -> (u64, u64) {
+    fn spent_with(margin: u64, text: &str, cost: u32, later: u64) -> Spent {
         let quota: Quota = text.parse().unwrap();
         let rules = [Rule::new(&quota).unwrap()];
         let mut ledger = Ledger::new(&rules);
@@ -118,8 +122,7 @@ mod tests {
         };
         ledger.reserve(NOW, &terms, &[ask]);
         ledger.reserve(NOW + later, &terms, &[]);
-        let spent = ledger.spent(&rules, NOW + later).next().unwrap();
-        (spent.used, spent.capacity)
+        ledger.spent(&rules, NOW + later).next().unwrap()
     }
 
     #[test]
@@ -165,7 +168,8 @@ mod tests {
             count in 0..=10_u32,
             margin in 0..=10 * SECOND,
         ) {
-            prop_assert_eq!(spent_with(margin, text, count, 0), (count.into(), 10));
+            let expected = Spent { used: count.into(), capacity: 10, is_exact: true };
+            prop_assert_eq!(spent_with(margin, text, count, 0), expected);
         }
 
         #[test]
@@ -178,8 +182,9 @@ mod tests {
             count in 0..=20_u32,
             margin in 0..=10 * SECOND,
         ) {
-            let (used, most) = spent_with(margin, text, count, 0);
+            let Spent { used, capacity: most, is_exact } = spent_with(margin, text, count, 0);
             prop_assert_eq!(most, capacity);
+            prop_assert_eq!(is_exact, count == 0);
             prop_assert!(used >= u64::from(count).min(capacity), "{} of {}", used, count);
             prop_assert!(used > 0 || count == 0);
         }

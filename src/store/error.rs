@@ -11,10 +11,22 @@ use std::sync::Arc;
 pub struct StoreError {
     message: &'static str,
     unknown: bool,
-    is_outage: bool,
+    kind: Kind,
     /// Which part of the store was asked, if it is known.
     part: Option<u64>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The store answers nobody.
+    Outage,
+    /// It answers others.
+    Call,
+    /// What it holds of this key is not its own.
+    ForeignValue,
+    /// There is no store, as nothing says where.
+    InvalidUrl,
 }
 
 impl StoreError {
@@ -25,7 +37,7 @@ impl StoreError {
         Self {
             message,
             unknown: false,
-            is_outage: true,
+            kind: Kind::Outage,
             part: None,
             source: None,
         }
@@ -49,7 +61,21 @@ impl StoreError {
     /// use.
     #[must_use]
     pub fn no_outage(mut self) -> Self {
-        self.is_outage = false;
+        self.kind = Kind::Call;
+        self
+    }
+
+    /// The same error, as something else has written what stands there for the key: [no outage](Self::no_outage).
+    #[must_use]
+    pub fn foreign_value(mut self) -> Self {
+        self.kind = Kind::ForeignValue;
+        self
+    }
+
+    /// The same error, of a URL that no store is connected to: [no outage](Self::no_outage).
+    #[cfg(feature = "redis")]
+    pub(crate) fn invalid_url(mut self) -> Self {
+        self.kind = Kind::InvalidUrl;
         self
     }
 
@@ -67,7 +93,20 @@ impl StoreError {
     /// Whether the store cannot answer anybody at present, as far as this call shows.
     #[must_use]
     pub fn is_outage(&self) -> bool {
-        self.is_outage
+        self.kind == Kind::Outage
+    }
+
+    /// Whether something else has written what stands there for the key, be it by the same name or over it: it stays
+    /// so until somebody deletes that. Other keys are served.
+    #[must_use]
+    pub fn is_foreign_value(&self) -> bool {
+        self.kind == Kind::ForeignValue
+    }
+
+    /// Whether what was to say where the store is does not: nothing was connected to.
+    #[must_use]
+    pub fn is_invalid_url(&self) -> bool {
+        self.kind == Kind::InvalidUrl
     }
 
     /// Whether slots may have been reserved that nobody will use, because the call was lost after

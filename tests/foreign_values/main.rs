@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::{FromRedisValue, cmd};
 use support::errors::{assert_readable, bounded, everything, store_error};
-use support::redis_server::RedisServer;
+use support::redis_server::{RedisServer, redis_6_2};
 use support::slots::slots;
 use tower_throttle::key::Key;
 use tower_throttle::store::{RedisStore, Release, Reserve, Store};
@@ -129,6 +129,7 @@ async fn leaves_foreign_values_alone(quota: Option<&str>, foreign: Vec<Foreign>)
                 let refused = error.to_string() == "redis refused the call";
                 let foreign = error.to_string() == "redis holds what no throttle wrote";
                 assert!(refused || foreign, "{what}: {all}");
+                assert!(error.is_foreign_value(), "{what}: {all}");
                 assert_readable(&error);
             }
             assert_eq!(dump(&server, &names[place]), value, "{what} is changed");
@@ -204,8 +205,16 @@ async fn what_is_no_state_of_the_only_quota_is_an_error_and_left_alone() {
 
 #[tokio::test]
 async fn a_foreign_value_is_an_error_to_every_caller_until_it_is_gone() {
-    let server = RedisServer::start();
-    let store = connect(&server).await;
+    fails_until_it_is_gone(&RedisServer::start()).await;
+}
+
+#[tokio::test]
+async fn a_foreign_value_is_an_error_to_every_caller_of_redis_6_2_until_it_is_gone() {
+    fails_until_it_is_gone(&RedisServer::start_as(redis_6_2(), |_| Vec::new())).await;
+}
+
+async fn fails_until_it_is_gone(server: &RedisServer) {
+    let store = connect(server).await;
     for scripting in [true, false] {
         let store = store.clone().scripting(scripting);
         let builder = quota(2).store(store.expect("a way to connect"));
@@ -217,6 +226,7 @@ async fn a_foreign_value_is_an_error_to_every_caller_until_it_is_gone() {
             let error = bounded(limiter.acquire("a")).await;
             let error = error.expect_err("it is no log");
             assert!(!store_error(&error).is_outcome_unknown());
+            assert!(store_error(&error).is_foreign_value());
             let all = everything(&error);
             assert!(all.contains("WRONGTYPE"), "{all}");
             let error = bounded(limiter.try_acquire("a")).await;

@@ -119,22 +119,11 @@ fn whole(error: &dyn StdError) -> String {
     text
 }
 
-/// Whether something else has written what stands there, so that it can be asked for as often as one likes.
-pub(crate) fn is_foreign(error: &StoreError) -> bool {
-    // No name of a key can bring this about: there are no spaces in any.
-    const SAYINGS: [&str; 2] = [
-        "was not written by a throttle",
-        "against a key holding the wrong kind of value",
-    ];
-    let text = whole(error);
-    SAYINGS.iter().any(|it| text.contains(it))
-}
-
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        if is_foreign(&error) {
+        if error.is_foreign_value() {
             Self::new(whole(&error))
-        } else if error.to_string().starts_with("the url is not one") {
+        } else if error.is_invalid_url() {
             Self::usage(whole(&error))
         } else {
             Self::redis(whole(&error))

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tower_throttle::store::{KeyState, Store as _, StoreError, StoredKey, Word};
 
 use crate::chosen::{Chosen, Found};
-use crate::failure::{Failure, is_foreign};
+use crate::failure::Failure;
 use crate::outcome::{Done, Outcomes};
 use crate::output::Output;
 
@@ -69,7 +69,7 @@ impl Found {
         let life = match state {
             Ok(state) => state.life(),
             // Its names are those of this key, and whoever has a use for it was asked.
-            Err(error) if is_foreign(&error) => {
+            Err(error) if error.is_foreign_value() => {
                 self.store.reset(key, policy).await?;
                 self.store.heed(key, policy, Word::Resume).await?;
                 return Ok(Reset { foreign: true });

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anstyle::Style;
 use serde::Serialize;
-use tower_throttle::store::{KeyState, Life};
+use tower_throttle::store::{KeyState, Life, Spent};
 
 use crate::chosen::Chosen;
 use crate::failure::Failure;
 use crate::output::{Output, Report};
 use crate::printable::printable;
-use crate::standing::{Standing, is_exact, perhaps_in_seconds};
+use crate::standing::{Standing, perhaps_in_seconds};
 use crate::time::{brief, count};
 
 const KEY: Style = Style::new().bold();
@@ -117,7 +117,7 @@ impl Closely {
         Self {
             redis: values.collect(),
             standing,
-            exact: state.spent().iter().map(is_exact).collect(),
+            exact: state.spent().iter().map(Spent::is_exact).collect(),
             age: state.life().map(age),
         }
     }

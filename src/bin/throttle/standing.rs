@@ -61,7 +61,7 @@ impl Standing {
             encoded: stored.encoded().to_owned(),
             policy: stored.policy().id().to_owned(),
             quotas: state.spent().iter().map(Used::new).collect(),
-            exact: state.is_exact() && state.spent().iter().all(is_exact),
+            exact: state.is_exact() && state.spent().iter().all(Spent::is_exact),
             remaining: state.remaining(),
             next_slot: state.delay(),
             full: state.reset(),
@@ -118,16 +118,6 @@ impl Used {
     pub(crate) fn share(&self) -> f64 {
         f64::from(self.used) / f64::from(self.capacity.max(1))
     }
-}
-
-/// Whether the state tells how much is spent. One that is a time alone holds the buffer and the guard of who wrote it, too,
-/// and tells how much it is at most.
-pub(crate) fn is_exact(spent: &Spent) -> bool {
-    let is_time = matches!(
-        spent.quota().counted_by(),
-        Algorithm::Gcra { .. } | Algorithm::LeakyBucket { .. } | Algorithm::Spacing
-    );
-    !is_time || spent.used() == 0
 }
 
 /// Of what counts departures: a time alone does not tell how many there were.

@@ -112,5 +112,5 @@ pub(super) fn tcp_settings() -> TcpSettings {
 fn no_url() -> StoreError {
     const URL: &str = "the url is not one of a redis server: redis://host:port/, unix:///path, or \
          rediss://host:port/ with the feature redis-tls";
-    StoreError::new(URL).no_outage()
+    StoreError::new(URL).invalid_url()
 }

@@ -113,10 +113,10 @@ pub(super) fn explain_attempt(error: RedisError, secrets: &Secrets) -> StoreErro
 /// By a server that answers with this [code](code_in).
 pub(super) fn refused(code: &str) -> StoreError {
     let refused = StoreError::new("redis refused the call");
-    if is_outage(code) {
-        refused
-    } else {
-        refused.no_outage()
+    match code {
+        _ if is_outage(code) => refused,
+        FOREIGN | WRONG_TYPE => refused.foreign_value(),
+        _ => refused.no_outage(),
     }
 }
 
@@ -144,6 +144,10 @@ pub(super) fn is_demoted(code: &str) -> bool {
 /// Redis 6.2 says so within the text, `ERR Error running script (call to ...): @user_script:1: -OOM command
 /// ...`, later ones have the code in front.
 pub(super) fn code_in(text: &str) -> &str {
+    // No name of a key can bring this about: there are no spaces in any.
+    if text.contains("was not written by a throttle") {
+        return FOREIGN;
+    }
     let mut words = text.split_whitespace();
     let first = words.next().unwrap_or_default();
     let is_wrapped = first == "ERR" || first == "EXECABORT" || first.starts_with("@user_script");
@@ -156,12 +160,18 @@ pub(super) fn code_in(text: &str) -> &str {
     if text.contains("busy running a script") {
         return "BUSY";
     }
-    let wrapped = words.find_map(|word| word.strip_prefix('-').filter(|it| is_outage(it)));
+    let is_known = |code: &&str| is_outage(code) || *code == WRONG_TYPE;
+    let wrapped = words.find_map(|word| word.strip_prefix('-').filter(is_known));
     wrapped.unwrap_or(first)
 }
 
 /// In place of the code that a server has not for it.
 const FULL: &str = "MAXCLIENTS";
+
+/// Of what the scripts say themselves.
+const FOREIGN: &str = "FOREIGN";
+
+const WRONG_TYPE: &str = "WRONGTYPE";
 
 /// Whether a server that answers with this code serves nobody at present, and may again without anybody's
 /// help: while it loads its data, runs somebody's script, has no memory left, is a replica that was the
@@ -257,6 +267,43 @@ mod tests {
             "the value of -OOM:{a}:10/s was not written by a throttle",
         ] {
             assert!(!answered(text).explain().is_outage(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_something_else_has_written_is_told_apart() {
+        for (text, is_foreign) in [
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+                true,
+            ),
+            (
+                "ERR Error running script (call to f_93a1): @user_script:7: @user_script: 7: -WRONGTYPE \
+                 Operation against a key holding the wrong kind of value",
+                true,
+            ),
+            (
+                "ERR the value of throttle:{a}:10/s was not written by a throttle",
+                true,
+            ),
+            (
+                "@user_script:7: the value of throttle:{-READONLY}:10/s was not written by a throttle",
+                true,
+            ),
+            (
+                "ERR Error running script (call to f_-WRONGTYPE): @user_script:7: it is wrong",
+                false,
+            ),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                false,
+            ),
+        ] {
+            assert_eq!(
+                answered(text).explain().is_foreign_value(),
+                is_foreign,
+                "{text}"
+            );
         }
     }
 

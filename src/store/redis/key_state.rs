@@ -34,6 +34,7 @@ pub struct Spent {
     quota: Quota,
     used: u32,
     capacity: u32,
+    is_exact: bool,
 }
 
 /// What an upstream has said that remains.
@@ -84,6 +85,7 @@ impl KeyState {
             quota,
             used: number(spent.used),
             capacity: number(spent.capacity),
+            is_exact: spent.is_exact,
         });
         let spent: Vec<_> = spent.collect();
         let is_known = |&place: &usize| {
@@ -191,8 +193,8 @@ impl KeyState {
         self.life
     }
 
-    /// Whether it is known how much is spent. If not, as at a [glance](crate::store::RedisStore::glance) at a long
-    /// log, it is no more than said; and no less remains. Delays are exact in any case.
+    /// Whether all that counts was read. If not, as at a [glance](crate::store::RedisStore::glance) at a long log,
+    /// no more is spent than said; and no less remains. Delays are exact in any case.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_exact
@@ -213,11 +215,17 @@ impl Spent {
     }
 
     /// How much is spent: requests of cost 1 that count at present, those that have a slot ahead included, up to
-    /// the [capacity](Self::capacity). Of GCRA, the leaky bucket and spacing, it is no more than that: what they
-    /// hold drains all the time, and the buffer of who wrote it counts in.
+    /// the [capacity](Self::capacity).
     #[must_use]
     pub fn used(&self) -> u32 {
         self.used
+    }
+
+    /// Whether the quota tells how much that is, if [all was read](KeyState::is_exact). Of GCRA, the leaky bucket and
+    /// spacing, it is no more than said: what they hold drains all the time, and the buffer of who wrote it counts in.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
     }
 
     /// How much could be: the limit, or the burst, or the capacity of the bucket; 1 of spacing.

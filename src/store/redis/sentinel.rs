@@ -66,7 +66,7 @@ impl RedisStore {
         // What is wrong is no secret here, as the URLs are read already.
         let client = client.map_err(|error| {
             let invalid = StoreError::new("these are no sentinels to ask");
-            invalid.caused_by(error).no_outage()
+            invalid.caused_by(error).invalid_url()
         })?;
         Self::connect_to(client, secrets).await
     }

@@ -240,7 +240,7 @@ pub(super) fn read(
 pub(super) fn foreign(name: &str) -> StoreError {
     let which = format!("the value of {name} was not written by a throttle");
     let error = StoreError::new("redis holds what no throttle wrote");
-    error.caused_by(which).no_outage()
+    error.caused_by(which).foreign_value()
 }
 
 /// Writes what has changed, and nothing if nothing has. What has not lives as long as the rest.

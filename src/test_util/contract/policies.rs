@@ -79,13 +79,12 @@ pub(super) async fn kinds<S: Store>(bench: &Bench<S>) -> Vec<(&'static str, Arc<
 /// Whether slots depend on where the store's clock stands, besides on those before.
 pub(super) fn goes_by_the_clock(policy: &Policy) -> bool {
     let mut algorithms = policy.quotas().iter().map(Quota::counted_by);
-    algorithms.any(|algorithm| {
-        matches!(
-            algorithm,
-            Algorithm::SlidingBuckets { .. }
-                | Algorithm::FixedWindow {
-                    start: WindowStart::Clock
-                }
-        )
+    algorithms.any(|algorithm| match algorithm {
+        Algorithm::SlidingBuckets { .. } => true,
+        Algorithm::FixedWindow { start } => start == WindowStart::Clock,
+        Algorithm::SlidingLog
+        | Algorithm::Spacing
+        | Algorithm::LeakyBucket { .. }
+        | Algorithm::Gcra { .. } => false,
     })
 }

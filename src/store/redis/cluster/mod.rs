@@ -62,7 +62,7 @@ impl Cluster {
     pub(super) async fn connect(home: Handle, seeds: Vec<Client>) -> Result<Self, StoreError> {
         const NO_SERVERS: &str = "a cluster takes at least one server, each with a host";
         let map = seeds.first().and_then(|it| Map::new(home.clone(), it));
-        let no_servers = || StoreError::new(NO_SERVERS).no_outage();
+        let no_servers = || StoreError::new(NO_SERVERS).invalid_url();
         let map = map.ok_or_else(no_servers)?;
         let cluster = Self(Arc::new(Inner {
             seeds,

@@ -64,7 +64,13 @@ impl More {
                     .and_then(|it| Ring::of(it, *limit as usize));
                 ring.map_or(Self::Nothing, Self::Record)
             }
-            Some(_) => Self::Nothing,
+            // So long is none that one of these has written.
+            Some(
+                Rule::FixedWindow { .. }
+                | Rule::Spacing { .. }
+                | Rule::LeakyBucket { .. }
+                | Rule::Gcra { .. },
+            ) => Self::Nothing,
         }
     }
 
