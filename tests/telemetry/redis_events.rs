@@ -26,7 +26,8 @@ fn assert_discreet(seen: &Seen, server: &RedisServer) {
     let text = format!("{:?} {:?}", seen.events(), seen.spans());
     assert!(!text.contains(PASSWORD), "{text}");
     assert!(!text.contains("redis://"), "{text}");
-    assert!(!text.contains(&server.port().to_string()), "{text}");
+    // Digits alone may be those of some time.
+    assert!(!text.contains(&format!(":{}", server.port())), "{text}");
 }
 
 #[tokio::test]
