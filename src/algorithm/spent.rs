@@ -12,6 +12,8 @@ pub(crate) struct Spent {
     pub(crate) capacity: u64,
     /// Whether it is not less.
     pub(crate) is_exact: bool,
+    /// How much of it is recorded as departed by now, where that is kept.
+    pub(crate) departed: Option<u64>,
 }
 
 impl Ledger {
@@ -25,6 +27,7 @@ impl Ledger {
                 used: used.min(capacity),
                 capacity,
                 is_exact,
+                departed: departed(counter, now),
             }
         })
     }
@@ -81,6 +84,26 @@ fn used(counter: &Counter, now: u64) -> (u64, bool) {
         Counter::LeakyBucket(bucket) => intervals(&bucket.number, now),
         Counter::Gcra(gcra) => intervals(&gcra.arrival, now),
         Counter::Hold(_) => unreachable!("no rule counts by it"),
+    }
+}
+
+/// How much is recorded as departed by now. Of a bucket that has not ended, it may be all.
+fn departed(counter: &Counter, now: u64) -> Option<u64> {
+    match counter {
+        Counter::SlidingLog(log) => {
+            let departed = log.records.iter().filter(|record| **record <= now);
+            Some(departed.count() as u64)
+        }
+        Counter::SlidingBuckets(buckets) => {
+            let begun = |place: &usize| buckets.buckets[*place].end <= now + buckets.width;
+            let begun = (0..buckets.buckets.len()).filter(begun);
+            Some(begun.map(|place| buckets.count(place)).sum())
+        }
+        Counter::FixedWindow(_)
+        | Counter::Spacing(_)
+        | Counter::LeakyBucket(_)
+        | Counter::Gcra(_)
+        | Counter::Hold(_) => None,
     }
 }
 
@@ -157,6 +180,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_has_departed_is_told_apart_from_what_is_to_come() {
+        for (text, later, departed) in [
+            ("10/s", 0, Some(0)),
+            ("10/s", SECOND / 2, Some(10)),
+            // 1 s and a margin later, the next ten.
+            ("10/s", SECOND * 5 / 4, Some(10)),
+            ("10/s sliding-buckets buckets=5", SECOND / 2, Some(10)),
+            ("10/s gcra burst=5", SECOND / 2, None),
+            ("10/s fixed-window start=first-request", SECOND / 2, None),
+        ] {
+            let spent = spent_with(5_000, text, 25, later);
+            assert_eq!(spent.departed, departed, "{text} after {later}");
+            assert_eq!(spent.used, spent.capacity, "{text} after {later}");
+        }
+    }
+
     proptest! {
         #[test]
         fn what_counts_departures_tells_them_whatever_the_buffer(
@@ -168,8 +208,8 @@ mod tests {
             count in 0..=10_u32,
             margin in 0..=10 * SECOND,
         ) {
-            let expected = Spent { used: count.into(), capacity: 10, is_exact: true };
-            prop_assert_eq!(spent_with(margin, text, count, 0), expected);
+            let Spent { used, capacity, is_exact, .. } = spent_with(margin, text, count, 0);
+            prop_assert_eq!((used, capacity, is_exact), (count.into(), 10, true));
         }
 
         #[test]
@@ -182,7 +222,7 @@ mod tests {
             count in 0..=20_u32,
             margin in 0..=10 * SECOND,
         ) {
-            let Spent { used, capacity: most, is_exact } = spent_with(margin, text, count, 0);
+            let Spent { used, capacity: most, is_exact, .. } = spent_with(margin, text, count, 0);
             prop_assert_eq!(most, capacity);
             prop_assert_eq!(is_exact, count == 0);
             prop_assert!(used >= u64::from(count).min(capacity), "{} of {}", used, count);

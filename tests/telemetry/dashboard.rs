@@ -81,6 +81,17 @@ fn each_panel_says_what_it_shows() {
     assert_eq!(ids.len(), panels.len());
 }
 
+/// The rules of a limiter share a store, of which no request tells.
+#[test]
+fn outages_of_rules_are_shown_whichever_policies_are_chosen() {
+    for (title, query) in Dashboard::read().queries() {
+        let is_of_stores = ["_store_out{", "_outages_total{"];
+        let is_of_stores = is_of_stores.iter().any(|metric| query.contains(metric));
+        let shows_rules = query.contains("policy=~\"$policy|rules\"");
+        assert_eq!(shows_rules, is_of_stores, "{title}: {query}");
+    }
+}
+
 #[tokio::test]
 async fn every_query_shows_what_happened() {
     let address = prometheus::spare_address();

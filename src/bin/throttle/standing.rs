@@ -120,13 +120,15 @@ impl Used {
     }
 }
 
-/// Of what counts departures: a time alone does not tell how many there were.
+/// What has departed within the last window, over that: of what counts departures, as a time alone does not tell how
+/// many there were. Where not all was read, it is no more.
 fn rate(spent: &Spent, quota: Quota) -> Option<f64> {
     let counts = matches!(
         quota.counted_by(),
         Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. }
     );
-    counts.then(|| f64::from(spent.used()) / seconds(quota.window()))
+    let departed = spent.departed().unwrap_or(spent.used());
+    counts.then(|| f64::from(departed) / seconds(quota.window()))
 }
 
 pub(crate) fn in_seconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {

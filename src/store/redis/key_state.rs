@@ -35,6 +35,7 @@ pub struct Spent {
     used: u32,
     capacity: u32,
     is_exact: bool,
+    departed: Option<u32>,
 }
 
 /// What an upstream has said that remains.
@@ -81,11 +82,16 @@ impl KeyState {
         let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let spent = policy.quotas_by_id().into_iter();
         let spent = spent.zip(ledger.spent(rules, now));
-        let spent = spent.map(|(quota, spent)| Spent {
+        let spent = spent.enumerate().map(|(place, (quota, spent))| Spent {
             quota,
             used: number(spent.used),
             capacity: number(spent.capacity),
             is_exact: spent.is_exact,
+            // The first place is of what stands aside.
+            departed: match spent.departed {
+                Some(departed) if !in_part.contains(&(place + 1)) => Some(number(departed)),
+                _ => None,
+            },
         });
         let spent: Vec<_> = spent.collect();
         let is_known = |&place: &usize| {
@@ -226,6 +232,13 @@ impl Spent {
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_exact
+    }
+
+    /// How much of that is recorded as departed by now; the rest has slots to come. Sliding logs and buckets tell, if
+    /// [all was read](KeyState::is_exact).
+    #[must_use]
+    pub fn departed(&self) -> Option<u32> {
+        self.departed
     }
 
     /// How much could be: the limit, or the burst, or the capacity of the bucket; 1 of spacing.
