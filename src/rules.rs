@@ -106,10 +106,10 @@
 //!
 //! # What is wrong, and what is of no use
 //!
-//! [`RulesError`] names each mistake by its place, its value and what to do, and all of them at once; a limiter that is
-//! built or reloaded by rules that have none cannot fail. Rules that no request reaches are no mistakes, but
-//! [`Rules::warnings`] names them. [`Rules::explain`] says which rule a given request falls under, and why
-//! none of those before.
+//! [`RulesError`] names each mistake by its place, its value and what to do, and all of them at once; but what cannot be
+//! read, such as a field that there is not, it names alone. A limiter that is built or reloaded by rules that have no
+//! mistakes cannot fail. Rules that no request reaches are none, but [`Rules::warnings`] names them. [`Rules::explain`]
+//! says which rule a given request falls under, and why none of those before.
 //!
 //! # State
 //!

@@ -103,7 +103,7 @@ impl Rules {
     /// Reads rules in the format of a deserializer, such as that of TOML, YAML or JSON.
     ///
     /// As they stand [in a file](super): a table with the one field `rules`, or the list of them alone. All mistakes
-    /// are told, each by its place.
+    /// are told, each by its place; but what cannot be read is told alone.
     ///
     /// ```
     /// use tower_throttle::rules::Rules;

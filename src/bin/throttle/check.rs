@@ -59,6 +59,7 @@ struct Unreached {
 pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     let request = args.request.as_ref().map(Request::build).transpose()?;
     let file = RulesFile::open(&args.file, args.format)?;
+    let mut may_hide_others = false;
     let checked = match file.rules() {
         Ok(rules) => Checked {
             mistakes: Vec::new(),
@@ -67,16 +68,25 @@ pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
             request: request.map(|request| Answer::of(&rules, &request)),
             file: file.name,
         },
-        Err(mistakes) => Checked {
-            file: file.name,
-            mistakes,
-            warnings: Vec::new(),
-            rules: Vec::new(),
-            request: None,
-        },
+        Err(mistakes) => {
+            may_hide_others = mistakes.may_hide_others;
+            Checked {
+                file: file.name,
+                mistakes: mistakes.found,
+                warnings: Vec::new(),
+                rules: Vec::new(),
+                request: None,
+            }
+        }
     };
     output.show(&checked)?;
     let (mistakes, warnings) = (checked.mistakes.len(), checked.warnings.len());
+    if may_hide_others {
+        let file = &checked.file;
+        return Err(Failure::new(format!(
+            "{file} has a mistake, which may hide others"
+        )));
+    }
     if mistakes > 0 {
         return Err(Failure::new(checked.counted(mistakes, "mistake")));
     }

@@ -37,6 +37,13 @@ pub(crate) struct Mistake {
     pub(crate) problem: String,
 }
 
+/// All that are in a file, or the first.
+pub(crate) struct Mistakes {
+    pub(crate) found: Vec<Mistake>,
+    /// Whether what stands besides was not looked at.
+    pub(crate) may_hide_others: bool,
+}
+
 impl Format {
     fn of(path: &Path) -> Option<Self> {
         let extension = path.extension().and_then(OsStr::to_str)?;
@@ -74,8 +81,8 @@ impl RulesFile {
         }
     }
 
-    /// The rules, or all mistakes.
-    pub(crate) fn rules(&self) -> Result<Rules, Vec<Mistake>> {
+    /// The rules, or what is wrong with them.
+    pub(crate) fn rules(&self) -> Result<Rules, Mistakes> {
         let text = &self.text;
         match self.format {
             Format::Toml => match toml::Deserializer::parse(text) {
@@ -123,18 +130,25 @@ impl RulesFile {
     }
 }
 
-fn mistakes(error: RulesError) -> Vec<Mistake> {
+fn mistakes(error: RulesError) -> Mistakes {
     let mistakes = error.mistakes().map(|mistake| Mistake {
         place: mistake.place().to_owned(),
         problem: mistake.problem().to_owned(),
     });
-    mistakes.collect()
+    Mistakes {
+        found: mistakes.collect(),
+        may_hide_others: error.is_malformed(),
+    }
 }
 
 /// The text breaks the rules of its format.
-fn broken(error: impl ToString) -> Vec<Mistake> {
-    vec![Mistake {
+fn broken(error: impl ToString) -> Mistakes {
+    let mistake = Mistake {
         place: String::new(),
         problem: error.to_string().trim_end().to_owned(),
-    }]
+    };
+    Mistakes {
+        found: vec![mistake],
+        may_hide_others: true,
+    }
 }

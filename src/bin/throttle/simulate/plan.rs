@@ -76,8 +76,11 @@ fn set<B, T>(builder: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B 
 fn rule(path: &Path, name: Option<&str>) -> Result<(Rules, serde_json::Value, String), Failure> {
     let file = RulesFile::open(path, None)?;
     let rules = file.rules().map_err(|mistakes| {
-        let count = mistakes.len();
-        let failure = Failure::new(format!("{}: {count} of its values are wrong", file.name));
+        let problem = match mistakes.found.len() {
+            _ if mistakes.may_hide_others => "it cannot be read".to_owned(),
+            count => format!("{count} of its values are wrong"),
+        };
+        let failure = Failure::new(format!("{}: {problem}", file.name));
         failure.hint(format!("`throttle check {}` says which", file.name))
     })?;
     let names: Vec<_> = rules.names().collect();
