@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Report};
 
 mod board;
+mod cut;
 mod live;
 mod order;
 mod screen;

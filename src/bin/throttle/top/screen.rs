@@ -8,6 +8,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
 use super::View;
 use super::board::Page;
+use super::cut::cut;
 use crate::standing::Standing;
 use crate::time::{brief, count};
 
@@ -24,8 +25,9 @@ pub(crate) struct Screen<'a> {
 }
 
 /// The columns, from the left, with the least width of each; those on the right go first where there is no room.
+/// Keys are often told apart by their ends, so that there is room for both.
 const COLUMNS: [(&str, u16); 7] = [
-    ("KEY", 12),
+    ("KEY", 24),
     ("USED", 13),
     ("LEFT", 7),
     ("NEXT SLOT", 9),
@@ -33,6 +35,9 @@ const COLUMNS: [(&str, u16); 7] = [
     ("RATE", 9),
     ("POLICY", 12),
 ];
+
+/// Between each two columns.
+const SPACING: u16 = 1;
 
 /// How many rows fit, of a terminal of this height.
 pub(crate) fn rows(height: u16) -> usize {
@@ -88,30 +93,41 @@ fn head(screen: &Screen<'_>) -> String {
 }
 
 fn table<'a>(screen: &Screen<'a>, area: Rect) -> Table<'a> {
-    let fitting = fitting(area.width);
-    let widths = COLUMNS[..fitting].iter().map(|&(name, width)| match name {
-        "KEY" => Constraint::Fill(2),
-        "POLICY" => Constraint::Fill(1),
-        _ => Constraint::Length(width),
-    });
-    let names = COLUMNS[..fitting].iter().map(|(name, _)| *name);
+    let widths = widths(area);
+    let names = COLUMNS[..widths.len()].iter().map(|(name, _)| *name);
     let dim = Style::new().add_modifier(Modifier::DIM);
     let rows = screen.page.rows.iter().skip(screen.scroll);
-    let rows = rows.map(|standing| row(standing, fitting));
-    Table::new(rows, widths).header(Row::new(names).style(dim))
+    let rows = rows.map(|standing| row(standing, &widths));
+    Table::new(rows, Constraint::from_lengths(widths.iter().copied()))
+        .column_spacing(SPACING)
+        .header(Row::new(names).style(dim))
 }
 
-/// How many columns there is room for, with a space between each two; the key is always there.
+/// How wide the columns are that there is room for. Of what is left, a third is for the policy, the rest for the key.
+fn widths(area: Rect) -> Vec<u16> {
+    let columns = &COLUMNS[..fitting(area.width)];
+    let least: u16 = columns.iter().map(|(_, width)| width + SPACING).sum();
+    let spare = (area.width + SPACING).saturating_sub(least);
+    let widths = columns.iter().map(|&(name, width)| match name {
+        "KEY" => Constraint::Min(width),
+        "POLICY" => Constraint::Length(width + spare / 3),
+        _ => Constraint::Length(width),
+    });
+    let columns = Layout::horizontal(widths).spacing(SPACING).split(area);
+    columns.iter().map(|column| column.width).collect()
+}
+
+/// How many columns there is room for; the key is always there.
 fn fitting(width: u16) -> usize {
     let mut taken = 0;
     let fits = |(_, column): &&(&str, u16)| {
-        taken += column + 1;
-        taken <= width + 1
+        taken += column + SPACING;
+        taken <= width + SPACING
     };
     COLUMNS.iter().take_while(fits).count().max(1)
 }
 
-fn row(standing: &Standing, columns: usize) -> Row<'static> {
+fn row(standing: &Standing, widths: &[u16]) -> Row<'static> {
     let bound = if standing.exact { "" } else { "\u{2264}" };
     let (used, share) = match standing.busiest() {
         Some((used, share)) => (
@@ -139,6 +155,15 @@ fn row(standing: &Standing, columns: usize) -> Row<'static> {
         rate.unwrap_or_default(),
         standing.policy.clone(),
     ];
+    let cells = cells.into_iter().zip(COLUMNS).zip(widths);
+    let cells = cells.map(|((text, (name, _)), &width)| {
+        // The end of a figure is what matters least, and may be taken for the whole.
+        let end = match name {
+            "KEY" | "POLICY" => width.saturating_sub(1) / 2,
+            _ => 0,
+        };
+        Cell::from(cut(text, width, end))
+    });
     let style = if standing.paused.is_some() || standing.rests.is_some() {
         Style::new().fg(Color::Magenta)
     } else if share >= 1.0 {
@@ -146,7 +171,7 @@ fn row(standing: &Standing, columns: usize) -> Row<'static> {
     } else {
         Style::new()
     };
-    Row::new(cells.into_iter().take(columns).map(Cell::from)).style(style)
+    Row::new(cells).style(style)
 }
 
 #[cfg(test)]
@@ -229,7 +254,7 @@ mod tests {
     fn the_guide_shows_what_is_drawn() {
         let mut page = page();
         page.rows.pop();
-        let drawn = drawn(&page, 80, 7, |screen| screen.scroll = 0);
+        let drawn = drawn(&page, 90, 7, |screen| screen.scroll = 0);
         assert!(GUIDE.contains(&format!("```text\n{drawn}```")), "{drawn}");
     }
 
@@ -247,8 +272,45 @@ mod tests {
     }
 
     #[test]
+    fn long_keys_differ_on_the_screen_by_their_ends() {
+        let mut page = page();
+        let key = "tenant-0001/GET /users/{id}/orders/";
+        page.rows = ["1", "2"]
+            .map(|end| standing(&format!("{key}{end}"), "5/s-gcra-burst-20", 0, 5, 0))
+            .into();
+        page.rows[1].remaining = 5_000_000;
+        page.rows[1].rests = Some(Duration::from_millis(28_300));
+        let narrow = "\
+1_204 keys, by used, with \"ex\"
+KEY                          USED          LEFT    NEXT SLOT PAUSED    RATE
+tenant-0001/GE…{id}/orders/1 0/5           5       now                 0.0/s
+tenant-0001/GE…{id}/orders/2 0/5           5_000_… now       rest 28.… 0.0/s
+s sort  / filter  arrows scroll  q quit
+";
+        assert_eq!(drawn(&page, 80, 5, |_| {}), narrow);
+    }
+
+    #[test]
+    fn the_policy_is_left_out_before_the_key_gets_narrow() {
+        let names = |columns| {
+            let drawn = drawn(&page(), columns, 5, |_| {});
+            drawn.lines().nth(1).unwrap().to_owned()
+        };
+        assert!(names(89).ends_with(" POLICY"));
+        assert!(names(88).ends_with(" RATE") && names(76).ends_with(" RATE"));
+        assert!(names(75).ends_with(" PAUSED"));
+        for columns in 24..200 {
+            let widths = widths(Rect::new(0, 0, columns, 1));
+            let least = COLUMNS.iter().map(|(_, width)| width);
+            assert!(widths.iter().zip(least).all(|(it, least)| it >= least));
+            let spaces = SPACING * (u16::try_from(widths.len()).unwrap() - 1);
+            assert_eq!(widths.iter().sum::<u16>() + spaces, columns);
+        }
+    }
+
+    #[test]
     fn a_terminal_of_any_size_is_no_panic() {
-        for columns in 1..90 {
+        for columns in 1..100 {
             for lines in 1..8 {
                 drawn(&page(), columns, lines, |screen| {
                     screen.scroll = lines.into()

@@ -1,0 +1,72 @@
+//! Text that has to fit a column: [`cut`].
+
+use ratatui::style::Style;
+use ratatui::text::Span;
+
+/// The text in so many columns of the terminal; of one that is wider, its beginning, `…`, and so much of its end.
+/// What a terminal shows as one character stays whole.
+pub(crate) fn cut(text: String, width: u16, end: u16) -> String {
+    let (width, end) = (usize::from(width), usize::from(end));
+    let span = Span::raw(&text);
+    let parts = span.styled_graphemes(Style::new()).map(|it| it.symbol);
+    let parts: Vec<_> = parts.map(|it| (it, Span::raw(it).width())).collect();
+    if parts.iter().map(|(_, width)| width).sum::<usize>() <= width {
+        return text;
+    }
+    let room = width.saturating_sub(1);
+    let (last, taken) = fitting(parts.iter().rev(), end.min(room));
+    let (first, _) = fitting(parts.iter(), room - taken);
+    let last = &parts[parts.len() - last..];
+    let symbols = |parts: &[(&str, usize)]| parts.iter().map(|(it, _)| *it).collect::<String>();
+    format!("{}\u{2026}{}", symbols(&parts[..first]), symbols(last))
+}
+
+/// How many of the parts have room, and how much they take.
+fn fitting<'a>(parts: impl Iterator<Item = &'a (&'a str, usize)>, room: usize) -> (usize, usize) {
+    let sums = parts.scan(0, |sum, (_, width)| {
+        *sum += width;
+        Some(*sum)
+    });
+    let fitting = sums.take_while(|sum| *sum <= room);
+    fitting.fold((0, 0), |(count, _), sum| (count + 1, sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_stays_as_it_is() {
+        for text in ["", "a", "abcdef", "漢字漢", "e\u{301}abcde"] {
+            assert_eq!(cut(text.to_owned(), 6, 2), text);
+        }
+    }
+
+    #[test]
+    fn of_what_does_not_fit_both_ends_are_left() {
+        for (width, end, shown) in [
+            (6, 2, "abc…gh"),
+            (6, 0, "abcde…"),
+            (6, 9, "…defgh"),
+            (2, 0, "a…"),
+            (1, 0, "…"),
+        ] {
+            assert_eq!(cut("abcdefgh".to_owned(), width, end), shown);
+        }
+    }
+
+    #[test]
+    fn characters_are_as_wide_as_they_are_shown() {
+        for (text, width, end, shown) in [
+            ("漢字漢字", 7, 3, "漢字…字"),
+            ("漢字漢字", 6, 2, "漢…字"),
+            ("漢字漢字", 6, 1, "漢字…"),
+            ("ae\u{301}ae\u{301}", 3, 1, "a…e\u{301}"),
+            ("🏳\u{fe0f}\u{200d}🌈abc", 4, 1, "🏳\u{fe0f}\u{200d}🌈…c"),
+        ] {
+            let cut = cut(text.to_owned(), width, end);
+            assert_eq!(cut, shown);
+            assert!(Span::raw(cut).width() <= width.into());
+        }
+    }
+}
