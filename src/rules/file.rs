@@ -21,11 +21,7 @@ use crate::recovery::Recovery;
 /// A table of rules. A request falls under the first that matches it; the last matches every request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(title = "Rules of tower-throttle")
-)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct File {
     /// In the order in which they are tried.
     #[cfg_attr(test, schemars(length(min = 1)))]
@@ -35,7 +31,11 @@ pub(super) struct File {
 /// Which requests, and what holds for them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Rule"))]
+#[cfg_attr(
+    test,
+    derive(schemars::JsonSchema),
+    schemars(rename = "Rule", transform = super::schema::limits_or_is_exempt)
+)]
 pub(super) struct FileRule {
     /// Names the policy and its state in the store; needed unless the rule is exempt.
     #[cfg_attr(
@@ -43,7 +43,7 @@ pub(super) struct FileRule {
         schemars(length(min = 1, max = 128), regex(pattern = r"^[!-z|~]+$"))
     )]
     name: Given<String>,
-    /// Whether the requests are not limited; then there is no quota.
+    /// Whether the requests are not limited; then there is no quota, nor anything that goes with one.
     exempt: Given<bool>,
     /// Hosts, exact or as `*.example.com` for all below; with a port, that port alone.
     host: Given<OneOrMany<String>>,
@@ -53,7 +53,8 @@ pub(super) struct FileRule {
     path: Given<OneOrMany<String>>,
     /// Headers by their names: their exact values, or whether they have to be there.
     header: Given<Headers>,
-    /// Quotas such as `10/s` or `100/m gcra burst=20`, which hold jointly.
+    /// Quotas such as `10/s` or `100/m gcra burst=20`, which hold jointly; needed unless the rule is exempt.
+    #[cfg_attr(test, schemars(with = "Given<OneOrMany<super::schema::QuotaText>>"))]
     quota: Given<OneOrMany<String>>,
     /// Whose quota a request spends; by default its host's.
     key: Given<OneOrMany<Part>>,
@@ -211,7 +212,7 @@ impl<'de> Deserialize<'de> for Rules {
 }
 
 /// The rules of a file, or the list of them alone.
-struct Table(Vec<FileRule>);
+pub(super) struct Table(Vec<FileRule>);
 
 impl<'de> Deserialize<'de> for Table {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -39,23 +39,129 @@ fn no_field_may_be_null() {
     }
 }
 
+/// What the schema says of it, and what the reader does.
+fn judged(schema: &Validator, rules: &Value) -> (bool, bool) {
+    (schema.is_valid(rules), read(&rules.to_string()).is_ok())
+}
+
+/// Rules of which the first is as it should be, but for this field.
+fn with(field: &str, value: Value) -> Value {
+    let mut rule = json!({ "name": "first", "quota": "10/s" });
+    rule[field] = value;
+    json!({ "rules": [rule, { "exempt": true }] })
+}
+
+fn quota(text: &str) -> Value {
+    with("quota", json!(text))
+}
+
+fn exempt(field: &str, value: Value) -> Value {
+    let mut rule = json!({ "exempt": true });
+    rule[field] = value;
+    json!({ "rules": [rule, { "exempt": true }] })
+}
+
+#[test]
+fn what_can_be_read_is_valid() {
+    let schema = schema();
+    let valid = json!({ "name": "all", "quota": "10/s" });
+    let mut good = vec![
+        json!({ "rules": [valid] }),
+        json!([valid]),
+        json!([{ "exempt": true }]),
+        with("exempt", json!(false)),
+        with("cost", json!(2)),
+        with("quota", json!(["10/s", "100/m gcra burst=20"])),
+        exempt("name", json!("first")),
+        exempt("host", json!("example.com")),
+        exempt("header", json!({ "x-plan": "free" })),
+    ];
+    good.extend(
+        [
+            "1/d",
+            "1/Day",
+            "1/DAYS",
+            "1/h",
+            "1/HR",
+            "1/hrs",
+            "1/Hour",
+            "1/hours",
+            "1/m",
+            "1/min",
+            "1/Mins",
+            "1/MINUTE",
+            "1/minutes",
+            "1/s",
+            "1/S",
+            "1/sec",
+            "1/SECS",
+            "1/second",
+            "1/Seconds",
+            "1/ms",
+            "1/MS",
+            "1/millisecond",
+            "1/Milliseconds",
+            "1/us",
+            "1/US",
+            "1/\u{b5}s",
+            "1/\u{3bc}S",
+            "1/microsecond",
+            "1/Microseconds",
+            "010/s",
+            "0_1_0/s",
+            "5_000/1d2h3m4s5ms6us",
+            "1/1_0MIN",
+            "1/0m1s",
+            " \t1/s\n",
+            "1/s \r\n\u{c} spacing",
+            "1/s sliding-log",
+            "1/s SPACING",
+            "1/s Sliding-Buckets Buckets=1_0",
+            "1/s leaky-bucket capacity=01",
+            "1/s GCRA BURST=2",
+            "1/s fixed-window",
+            "1/s fixed-window start=clock",
+            "1/s Fixed-Window Start=First-Request",
+        ]
+        .map(quota),
+    );
+    for good in good {
+        assert_eq!(judged(&schema, &good), (true, true), "{good}");
+    }
+}
+
 #[test]
 fn what_cannot_be_read_is_not_valid() {
     let schema = schema();
     let valid = json!({ "name": "all", "quota": "10/s" });
-    let with = |field: &str, value: Value| {
-        let mut rule = valid.clone();
-        rule[field] = value;
-        json!({ "rules": [rule] })
-    };
-    assert!(schema.is_valid(&with("cost", json!(2))));
-    let bad = [
+    let mut bad = vec![
         json!({}),
+        json!([]),
+        json!("10/s"),
         json!({ "rules": [] }),
         json!({ "rules": [valid], "more": 1 }),
+        json!([valid, "10/s"]),
+        json!([{}]),
+        json!([{ "name": "all" }]),
+        json!([{ "quota": "10/s" }]),
+        json!([{ "name": "all", "exempt": false }]),
+        json!([{ "quota": "10/s", "exempt": false }]),
+        with("exempt", json!(true)),
+        exempt("name", json!("a b")),
+        exempt("quota", json!("10/s")),
+        exempt("key", json!("host")),
+        exempt("trusted_proxies", json!("10.0.0.0/8")),
+        exempt("cost", json!(1)),
+        exempt("max_wait", json!("30s")),
+        exempt("max_waiting", json!(1)),
+        exempt("buffer", json!("50ms")),
+        exempt("guard", json!("8ms")),
+        exempt("outage", json!("deny")),
+        exempt("recovery", json!("strict")),
         with("quotta", json!("10/s")),
         with("quota", json!(10)),
         with("quota", json!([])),
+        with("quota", json!(["10/s", "ten"])),
         with("name", json!("a b")),
         with("name", json!("{a}")),
         with("exempt", json!("yes")),
@@ -71,8 +177,79 @@ fn what_cannot_be_read_is_not_valid() {
         with("outage", json!({ "local": "half" })),
         with("recovery", json!("soon")),
     ];
+    bad.extend(
+        [
+            "",
+            "ten",
+            "10",
+            "10/",
+            "/s",
+            "10 / s",
+            "10/s/s",
+            "0/s",
+            "0_0/s",
+            "-1/s",
+            "1.5/s",
+            "1,000/s",
+            "_1/s",
+            "1_/s",
+            "1__0/s",
+            "\u{661}/s",
+            "\u{a0}1/s",
+            "1/s\u{b}",
+            "1/M",
+            "1/1M",
+            "1/fortnight",
+            "1/60",
+            "1/m30s",
+            "1/1m s",
+            "1/1.5s",
+            "1/s 1/m",
+            "1/s burst=2",
+            "1/s token-bucket",
+            "1/s gcra",
+            "1/s gcra burst",
+            "1/s gcra burst=",
+            "1/s gcra burst=0",
+            "1/s gcra burst=few",
+            "1/s gcra burst = 2",
+            "1/s gcra capacity=2",
+            "1/s gcra burst=2 burst=2",
+            "1/s sliding-buckets buckets=0",
+            "1/s leaky-bucket capacity=0",
+            "1/s spacing burst=2",
+            "1/s sliding-log now",
+            "1/s fixed-window start=noon",
+        ]
+        .map(quota),
+    );
     for bad in bad {
-        assert!(!schema.is_valid(&bad), "{bad}");
-        assert!(read(&bad.to_string()).is_err(), "{bad}");
+        assert_eq!(judged(&schema, &bad), (false, false), "{bad}");
+    }
+}
+
+/// No schema compares two places of a file, and no simple pattern numbers or the order of units.
+#[test]
+fn what_no_schema_can_say_is_valid_and_refused() {
+    let schema = schema();
+    let valid = json!({ "name": "all", "quota": "10/s" });
+    let refused = [
+        ("the same name twice", json!([valid, valid])),
+        (
+            "conditions of the last rule",
+            json!([{ "exempt": true, "host": "example.com" }]),
+        ),
+        ("more than the quota", with("cost", json!(11))),
+        ("too large", quota("5_000_000_000/s")),
+        ("too large", quota("1/s gcra burst=5_000_000_000")),
+        ("too long", quota("1/3651d")),
+        ("too long together", quota("1/d gcra burst=5_000")),
+        ("too close together", quota("11/10us spacing")),
+        ("nothing in all", quota("1/0m0s")),
+        ("units in another order", quota("1/1s1m")),
+        ("a unit twice", quota("1/1s1s")),
+    ];
+    for (why, refused) in refused {
+        assert_eq!(judged(&schema, &refused), (true, false), "{why}: {refused}");
     }
 }
