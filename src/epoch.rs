@@ -65,6 +65,9 @@ impl Epoch {
     /// whatever quotas were set when it came.
     pub(crate) fn hear(&self, key: &Key, notice: Notice) {
         let is_rest = notice.is_quarantine();
+        // Who has asked since then did so by what was known here.
+        let ends = notice.is_resumption() || is_rest;
+        let is_believed = ends && self.pauses.until(key) > notice.now.max(notice.paused);
         let notice = self.news(key, notice);
         let news = self.pauses.note(key, &self.policy, notice);
         // Of a rest, who finds the loss tells.
@@ -75,11 +78,18 @@ impl Epoch {
             self.telemetry.voided(key);
             // Other quotas have a state of their own, and so a life.
             self.forget_denial(key);
-            return self.lines.hear(key, notice);
+            self.lines.hear(key, notice);
+            if is_believed {
+                self.lines.ask_anew(key);
+            }
+            return;
         }
         self.each(|epoch| {
             epoch.forget_denial(key);
             epoch.lines.hear(key, notice);
+            if is_believed {
+                epoch.lines.ask_anew(key);
+            }
         });
     }
 

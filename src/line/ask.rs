@@ -197,7 +197,8 @@ impl Queue {
                 let at = held.slot.at;
                 at < self.heard.paused || self.heard.voids(at, now)
             };
-            if asked.number <= self.heard_at && is_void() {
+            let is_outdated = asked.number <= self.outdated;
+            if is_outdated || asked.number <= self.heard_at && is_void() {
                 self.give_back(held);
                 continue;
             }

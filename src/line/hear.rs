@@ -57,6 +57,19 @@ impl Queue {
         }
     }
 
+    /// A pause has ended before its time, and was believed in until now: slots that were asked for meanwhile, and are
+    /// still, lie behind its end though the store may have known better.
+    pub(crate) fn ask_anew(&mut self, now: Instant, wakes: &mut Wakes) {
+        self.outdated = self.calls;
+        self.settling = Some(now + SETTLING);
+        for segment in &mut self.segments {
+            let outdated = segment.void(&mut self.nodes, |_| true).into_iter();
+            let same_life = outdated.filter(|held| held.life == self.life);
+            self.surplus.extend(same_life.map(|held| held.slot));
+        }
+        self.settle_all(now, wakes);
+    }
+
     /// From now on, recovery is strict, in the life that began then; or not, if there is none.
     pub(super) fn set_strict(&mut self, life: Option<u64>) {
         self.is_strict = life.is_some();

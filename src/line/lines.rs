@@ -128,6 +128,16 @@ impl Lines {
         }
     }
 
+    /// A pause of this key, which was believed in until now, has ended before its time.
+    pub(crate) fn ask_anew(&self, key: &Key) {
+        let line = self.shard(key).lock().get(key).cloned();
+        if let Some(line) = line {
+            line.change_open(Who::Other, |queue, wakes| {
+                queue.ask_anew(Instant::now(), wakes);
+            });
+        }
+    }
+
     /// Whoever waits for this key is not to go by what is held there, or by what comes soon.
     pub(crate) fn fail(&self, key: &Key, error: &StoreError) {
         let line = self.shard(key).lock().get(key).cloned();

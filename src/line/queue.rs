@@ -51,6 +51,8 @@ pub(crate) struct Queue {
     /// How many calls have asked for slots, and how many had when something was heard last.
     pub(super) calls: u64,
     pub(super) heard_at: u64,
+    /// How many calls had asked when the end of a pause was heard of that is none any more: by what was known then.
+    pub(super) outdated: u64,
     /// What was said of slots that are held.
     pub(super) heard: Notice,
     /// Until when others give slots back, as a pause is over.
@@ -136,6 +138,7 @@ impl Queue {
             put_off_since: None,
             calls: 0,
             heard_at: 0,
+            outdated: 0,
             heard: Notice::default(),
             settling: None,
             missed: false,

@@ -268,10 +268,15 @@ impl World {
         let Some((notice, holds)) = self.said.pop_front() else {
             return;
         };
+        let believed = self.paused.map_or(0, |(_, until)| until);
+        let is_believed = notice.is_resumption() && believed > notice.now;
         if holds {
             self.paused = (notice.paused > 0).then(|| (self.store_time(), notice.paused));
         }
         self.queue.hear(notice, self.now, &mut Wakes::new());
+        if is_believed {
+            self.queue.ask_anew(self.now, &mut Wakes::new());
+        }
     }
 
     fn look_all(&mut self) {

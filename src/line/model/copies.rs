@@ -46,6 +46,7 @@ fn clone(queue: &Queue, guard: Arc<Guard>) -> Queue {
         put_off_since: queue.put_off_since,
         calls: queue.calls,
         heard_at: queue.heard_at,
+        outdated: queue.outdated,
         heard: queue.heard,
         settling: queue.settling,
         missed: queue.missed,
