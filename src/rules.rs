@@ -103,7 +103,8 @@
 //! A time is text with its unit, such as `30s`, `50ms` or `1m 30s`; a bare number is refused.
 //!
 //! `rules.schema.json`, beside the sources, is a JSON Schema of all that, for editors that know those. It knows the text of
-//! a quota and what each rule needs; what compares rules or numbers is found when the file is read.
+//! a quota and what each rule needs; what hosts, paths and networks may look like, and what compares rules or numbers, is
+//! found when the file is read.
 //!
 //! # What is wrong, and what is of no use
 //!
