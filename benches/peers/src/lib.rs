@@ -2,6 +2,7 @@
 //! rounds in which all take turns, and what Redis says of its part.
 
 pub mod load;
+pub mod migrating;
 pub mod peers;
 pub mod rounds;
 pub mod script;
