@@ -135,7 +135,19 @@ pub mod redis {}
 mod reqwest;
 pub mod rules;
 mod said;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the next core, which replaces `line` and `algorithm`"
+)]
+mod state;
 pub mod store;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the next core, which replaces `store`"
+)]
+mod stores;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/telemetry.md")]
 pub mod telemetry;

@@ -9,6 +9,7 @@ use crate::algorithm::{Rule, ledger::Terms};
 use crate::outage::Outage;
 use crate::quota::Quota;
 use crate::recovery::Recovery;
+use crate::state::Counter;
 
 mod id;
 mod parts;
@@ -35,6 +36,8 @@ pub struct Policy {
     largest_cost: u32,
     buffer_micros: u64,
     terms: Terms,
+    /// The quotas, with nothing recorded.
+    counters: SmallVec<[Counter; 1]>,
 }
 
 impl Policy {
@@ -117,6 +120,12 @@ impl Policy {
     /// What holds for a request that departs at once, with no more of a guard than there has to be.
     pub(crate) fn terms(&self) -> Terms {
         self.terms
+    }
+
+    /// The quotas, with nothing recorded.
+    #[allow(dead_code, reason = "the next core uses it")]
+    pub(crate) fn counters(&self) -> &[Counter] {
+        &self.counters
     }
 
     pub(crate) fn rules(&self) -> &[Rule] {

@@ -12,6 +12,7 @@ use crate::error::BuildError;
 use crate::outage::Outage;
 use crate::quota::Quota;
 use crate::recovery::Recovery;
+use crate::state::Counter;
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -149,6 +150,7 @@ impl PolicyParts {
             largest_cost: largest_costs.min().unwrap_or(u32::MAX),
             terms,
             buffer_micros: micros(self.buffer),
+            counters: self.quotas.iter().map(Counter::new).collect(),
             quotas: self.quotas,
             rules,
             buffer: self.buffer,

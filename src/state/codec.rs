@@ -1,0 +1,413 @@
+//! The encoded state: one value for each key and policy.
+//!
+//! Numbers are little-endian. The value is
+//!
+//! | part | bytes | content |
+//! | --- | --- | --- |
+//! | head | 5 | `tt`, the format version, flags (1: hold, 2: life), the number of quotas |
+//! | hold | 25 | until when paused (7), units allowed (4), until when (7), last command (7) |
+//! | life | 36 | generation (7), version (7), written (7), server (8), quarantined until (7) |
+//! | each quota | | its kind (1), its numbers |
+//! | rings | 11 × room | room for the entries of each log of kind 2 |
+//! | tail | 2 | the number of announcements; then each announcement; then the entries of each log of kind 1 |
+//!
+//! | kind | quota | numbers |
+//! | --- | --- | --- |
+//! | 1 | sliding window | limit (4), window (7), number of entries (2), units so far (4) |
+//! | 2 | sliding window with a log of more than 50 entries | as kind 1, then the room of the ring in entries (2), the place of the first entry (2), the recorded time of the last one (7) |
+//! | 3, 6 | GCRA, or spacing | burst (4), interval (7), due (7), last (7) |
+//! | 4, 5 | fixed window, aligned or not | limit (4), window (7), start (7), end (7), count (4), last (7) |
+//!
+//! An entry is its recorded time (7) and the units recorded before it, modulo 2^32 (4). An announcement is the process
+//! (8), the number of its call (7), when the next call is due (7), its round trip (4), the cost of its requests (4),
+//! the number of points (1), the number of grants (2); then each point: arrival (7), units (5); then each grant:
+//! recorded (7), units (4). Times are microseconds since 1970.
+
+use crate::store::StoreError;
+
+use super::demand::Point;
+use super::window::{Entry, MOST_ENTRIES};
+use super::{Announcement, Counter, Demand, Fixed, Gcra, Hold, Life, Recorded, State, Window};
+
+/// Logs of more entries than this have a ring.
+pub(crate) const MOST_WHOLE: usize = 50;
+
+const MAGIC: &[u8] = b"tt";
+const VERSION: u8 = 1;
+const HAS_HOLD: u8 = 1;
+const HAS_LIFE: u8 = 2;
+const ENTRY: usize = 11;
+
+/// Why a value cannot be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// Something else has written it.
+    Unrecognized,
+    /// A later version of the crate has written it.
+    Version(u8),
+}
+
+impl From<Unreadable> for StoreError {
+    fn from(unreadable: Unreadable) -> Self {
+        let message = match unreadable {
+            Unreadable::Unrecognized => "the value was not written by tower-throttle",
+            Unreadable::Version(_) => "the value was written by a later version of tower-throttle",
+        };
+        Self::new(message).foreign_value()
+    }
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn put(&mut self, number: u64, bytes: usize) {
+        self.0.extend_from_slice(&number.to_le_bytes()[..bytes]);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unreadable> {
+        let (taken, rest) = self
+            .0
+            .split_at_checked(count)
+            .ok_or(Unreadable::Unrecognized)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self, bytes: usize) -> Result<u64, Unreadable> {
+        let mut whole = [0; 8];
+        whole[..bytes].copy_from_slice(self.bytes(bytes)?);
+        Ok(u64::from_le_bytes(whole))
+    }
+
+    fn small(&mut self) -> Result<u32, Unreadable> {
+        self.number(4).map(|number| number as u32)
+    }
+}
+
+impl Window {
+    /// Whether the log is read and written in part.
+    fn has_ring(&self) -> bool {
+        self.usual_entries() > MOST_WHOLE
+    }
+
+    /// The entries that its ring has room for.
+    fn room(&self) -> usize {
+        let most = self.usual_entries().max(2 * self.log.len());
+        most.min(MOST_ENTRIES)
+    }
+}
+
+impl State {
+    /// The value of this state.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::with_capacity(128));
+        out.0.extend_from_slice(MAGIC);
+        let flags =
+            u8::from(self.hold.is_some()) * HAS_HOLD + u8::from(self.life.is_some()) * HAS_LIFE;
+        out.0.extend([VERSION, flags, self.counters.len() as u8]);
+        if let Some(hold) = &self.hold {
+            out.put(hold.paused_until, 7);
+            out.put(hold.allowed.into(), 4);
+            out.put(hold.allowed_until, 7);
+            out.put(hold.commanded, 7);
+        }
+        if let Some(life) = &self.life {
+            for (number, bytes) in [
+                (life.generation, 7),
+                (life.version, 7),
+                (life.written, 7),
+                (life.server, 8),
+                (life.quarantined_until, 7),
+            ] {
+                out.put(number, bytes);
+            }
+        }
+        for counter in &self.counters {
+            encode_counter(&mut out, counter);
+        }
+        for log in logs(&self.counters, true) {
+            let end = out.0.len() + log.room() * ENTRY;
+            encode_log(&mut out, log);
+            out.0.resize(end, 0);
+        }
+        out.put(self.announced.len() as u64, 2);
+        for announced in &self.announced {
+            encode_announcement(&mut out, announced);
+        }
+        for log in logs(&self.counters, false) {
+            encode_log(&mut out, log);
+        }
+        out.0
+    }
+
+    /// The state of a value.
+    pub(crate) fn decode(value: &[u8]) -> Result<Self, Unreadable> {
+        let mut value = Reader(value);
+        if value.bytes(2)? != MAGIC {
+            return Err(Unreadable::Unrecognized);
+        }
+        let version = value.number(1)? as u8;
+        if version != VERSION {
+            return Err(Unreadable::Version(version));
+        }
+        let (flags, quotas) = (value.number(1)? as u8, value.number(1)?);
+        let mut state = Self::default();
+        if flags & HAS_HOLD != 0 {
+            state.hold = Some(Box::new(Hold {
+                paused_until: value.number(7)?,
+                allowed: value.small()?,
+                allowed_until: value.number(7)?,
+                commanded: value.number(7)?,
+            }));
+        }
+        if flags & HAS_LIFE != 0 {
+            state.life = Some(Box::new(Life {
+                generation: value.number(7)?,
+                version: value.number(7)?,
+                written: value.number(7)?,
+                server: value.number(8)?,
+                quarantined_until: value.number(7)?,
+            }));
+        }
+        let mut logs = Vec::new();
+        for _ in 0..quotas {
+            let (counter, log) = decode_counter(&mut value)?;
+            state.counters.push(counter);
+            logs.push(log);
+        }
+        for (log, counter) in logs.iter().zip(&mut state.counters) {
+            if let Some(ring) = log.ring {
+                log.decode(value.bytes(ring.room * ENTRY)?, counter)?;
+            }
+        }
+        for _ in 0..value.number(2)? {
+            state.announced.push(decode_announcement(&mut value)?);
+        }
+        let whole = logs
+            .iter()
+            .zip(&mut state.counters)
+            .filter(|(log, _)| log.is_whole());
+        for (log, counter) in whole {
+            log.decode(value.bytes(log.entries * ENTRY)?, counter)?;
+        }
+        Ok(state)
+    }
+}
+
+/// The logs that have a ring, or those that do not.
+fn logs(counters: &[Counter], with_ring: bool) -> impl Iterator<Item = &Window> {
+    counters.iter().filter_map(move |counter| match counter {
+        Counter::Window(window) if window.has_ring() == with_ring => Some(window),
+        _ => None,
+    })
+}
+
+fn encode_log(out: &mut Writer, window: &Window) {
+    let mut before = 0;
+    for entry in &window.log {
+        out.put(entry.recorded, 7);
+        out.put(before, 4);
+        before += u64::from(entry.units);
+    }
+}
+
+fn encode_counter(out: &mut Writer, counter: &Counter) {
+    match counter {
+        Counter::Window(window) => {
+            out.put(if window.has_ring() { 2 } else { 1 }, 1);
+            out.put(window.limit.into(), 4);
+            out.put(window.window, 7);
+            out.put(window.log.len() as u64, 2);
+            out.put(window.used, 4);
+            if window.has_ring() {
+                out.put(window.room() as u64, 2);
+                out.put(0, 2);
+                out.put(window.log.back().map_or(0, |last| last.recorded), 7);
+            }
+        }
+        Counter::Gcra(gcra) => {
+            out.put(if gcra.spaced { 6 } else { 3 }, 1);
+            out.put(gcra.burst.into(), 4);
+            out.put(gcra.interval, 7);
+            out.put(gcra.due, 7);
+            out.put(gcra.last, 7);
+        }
+        Counter::Fixed(fixed) => {
+            out.put(if fixed.aligned { 4 } else { 5 }, 1);
+            out.put(fixed.limit.into(), 4);
+            out.put(fixed.window, 7);
+            out.put(fixed.start, 7);
+            out.put(fixed.end, 7);
+            out.put(fixed.count.into(), 4);
+            out.put(fixed.last, 7);
+        }
+    }
+}
+
+/// Where the entries of a log are, and how many units precede the end of it.
+#[derive(Default)]
+struct Log {
+    is_log: bool,
+    entries: usize,
+    units: u32,
+    ring: Option<Ring>,
+}
+
+/// The room of a ring, and the place of its first entry.
+#[derive(Clone, Copy)]
+struct Ring {
+    room: usize,
+    first: usize,
+}
+
+fn decode_counter(value: &mut Reader<'_>) -> Result<(Counter, Log), Unreadable> {
+    let kind = value.number(1)?;
+    let limit = value.small()?;
+    let window = value.number(7)?;
+    match kind {
+        1 | 2 => {
+            let entries = value.number(2)? as usize;
+            let units = value.small()?;
+            let ring = if kind == 2 {
+                let ring = Ring {
+                    room: value.number(2)? as usize,
+                    first: value.number(2)? as usize,
+                };
+                value.number(7)?;
+                Some(ring)
+            } else {
+                None
+            };
+            let most = ring.map_or(MOST_ENTRIES, |ring| ring.room.min(MOST_ENTRIES));
+            if entries > most || ring.is_some_and(|ring| ring.first >= ring.room) {
+                return Err(Unreadable::Unrecognized);
+            }
+            let log = Log {
+                is_log: true,
+                entries,
+                units,
+                ring,
+            };
+            Ok((Counter::Window(Window::new(limit, window)), log))
+        }
+        3 | 6 => {
+            let gcra = Gcra {
+                due: value.number(7)?,
+                last: value.number(7)?,
+                ..Gcra::new(limit, window, kind == 6)
+            };
+            Ok((Counter::Gcra(gcra), Log::default()))
+        }
+        4 | 5 => {
+            let (start, end) = (value.number(7)?, value.number(7)?);
+            let (count, last) = (value.small()?, value.number(7)?);
+            let fixed = Fixed {
+                start,
+                end,
+                count,
+                last,
+                ..Fixed::new(limit, window, kind == 4)
+            };
+            Ok((Counter::Fixed(fixed), Log::default()))
+        }
+        _ => Err(Unreadable::Unrecognized),
+    }
+}
+
+impl Log {
+    fn is_whole(&self) -> bool {
+        self.is_log && self.ring.is_none()
+    }
+
+    fn decode(&self, bytes: &[u8], counter: &mut Counter) -> Result<(), Unreadable> {
+        let Counter::Window(window) = counter else {
+            return Err(Unreadable::Unrecognized);
+        };
+        let (entries, rest) = bytes.as_chunks::<ENTRY>();
+        if !rest.is_empty() {
+            return Err(Unreadable::Unrecognized);
+        }
+        let first = self.ring.map_or(0, |ring| ring.first);
+        let read = |nth: usize| {
+            let mut entry = Reader(&entries[(first + nth) % entries.len()]);
+            Ok((entry.number(7)?, entry.small()?))
+        };
+        for nth in 0..self.entries {
+            let (recorded, before) = read(nth)?;
+            let next = if nth + 1 < self.entries {
+                read(nth + 1)?.1
+            } else {
+                self.units
+            };
+            let units = next.wrapping_sub(before);
+            window.used += u64::from(units);
+            window.log.push_back(Entry { recorded, units });
+        }
+        Ok(())
+    }
+}
+
+fn encode_announcement(out: &mut Writer, announced: &Announcement) {
+    let Announcement {
+        process,
+        number,
+        due,
+        round_trip,
+        demand,
+        granted,
+    } = announced;
+    for (number, bytes) in [
+        (*process, 8),
+        (*number, 7),
+        (*due, 7),
+        (*round_trip, 4),
+        (demand.cost.into(), 4),
+    ] {
+        out.put(number, bytes);
+    }
+    out.put(demand.points.len() as u64, 1);
+    out.put(granted.len() as u64, 2);
+    for point in &demand.points {
+        out.put(point.arrival, 7);
+        out.put(point.units, 5);
+    }
+    for granted in granted {
+        out.put(granted.recorded, 7);
+        out.put(granted.units.into(), 4);
+    }
+}
+
+fn decode_announcement(value: &mut Reader<'_>) -> Result<Announcement, Unreadable> {
+    let (process, number, due) = (value.number(8)?, value.number(7)?, value.number(7)?);
+    let (round_trip, cost) = (value.number(4)?, value.small()?);
+    let (points, grants) = (value.number(1)?, value.number(2)?);
+    let mut demand = Demand {
+        cost,
+        ..Demand::default()
+    };
+    for _ in 0..points {
+        demand.points.push(Point {
+            arrival: value.number(7)?,
+            units: value.number(5)?,
+        });
+    }
+    let mut announced = Announcement {
+        process,
+        number,
+        due,
+        round_trip,
+        demand,
+        granted: [].into_iter().collect(),
+    };
+    for _ in 0..grants {
+        announced.granted.push(Recorded {
+            recorded: value.number(7)?,
+            units: value.small()?,
+        });
+    }
+    Ok(announced)
+}

@@ -1,0 +1,271 @@
+//! What a process announces of its waiting requests, and how the capacity is divided by arrival.
+
+use smallvec::SmallVec;
+
+/// The most points of a demand at even ranks, and the most requests of different costs that it describes.
+const POINTS: usize = 8;
+
+/// The waiting requests of one process and key: their number, their costs, and when they arrived.
+///
+/// Requests of one cost are described by at most eight points at even ranks, between which arrivals are interpolated.
+/// Where costs differ, the first eight requests are described one by one, and only they can be granted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Demand {
+    pub(crate) points: SmallVec<[Point; POINTS]>,
+    /// The cost of each request; 0 where costs differ.
+    pub(crate) cost: u32,
+}
+
+/// A waiting request: when it arrived, and the units of all requests up to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) arrival: u64,
+    pub(crate) units: u64,
+}
+
+impl Demand {
+    /// The demand of these requests: the arrival, in microseconds on the store's clock, and the cost of each, oldest
+    /// first. An arrival that is earlier than the one before it counts as that.
+    #[must_use]
+    pub fn new(requests: impl ExactSizeIterator<Item = (u64, u32)> + Clone) -> Self {
+        let count = requests.len();
+        let Some((_, cost)) = requests.clone().next() else {
+            return Self::default();
+        };
+        let is_uniform = requests.clone().all(|(_, other)| other == cost);
+        let mut rank_of_points = (0..POINTS)
+            .map(|nth| (count - 1) * nth / (POINTS - 1))
+            .peekable();
+        let mut this = Self {
+            points: SmallVec::new(),
+            cost: if is_uniform { cost } else { 0 },
+        };
+        let (mut units, mut latest) = (0, 0);
+        for (rank, (arrival, cost)) in requests.enumerate() {
+            units += u64::from(cost);
+            latest = arrival.max(latest);
+            let is_even = rank_of_points.next_if_eq(&rank).is_some();
+            while rank_of_points.next_if(|&next| next <= rank).is_some() {}
+            if is_even || (!is_uniform && rank < POINTS) {
+                this.points.push(Point {
+                    arrival: latest,
+                    units,
+                });
+            }
+        }
+        this
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// The units that wait.
+    pub(crate) fn units(&self) -> u64 {
+        self.points.last().map_or(0, |last| last.units)
+    }
+
+    /// The most that one request costs, as far as the costs are described.
+    pub(crate) fn largest_cost(&self) -> u64 {
+        self.points_from(0).map(|(_, cost)| cost).max().unwrap_or(0)
+    }
+
+    pub(crate) fn oldest(&self) -> u64 {
+        self.points.first().map_or(u64::MAX, |first| first.arrival)
+    }
+
+    /// The requests that can be granted by one call.
+    pub(crate) fn requests(&self) -> u64 {
+        match self.cost {
+            0 => self.points.len().min(POINTS) as u64,
+            cost => self.units() / u64::from(cost),
+        }
+    }
+
+    /// The units of the first so many requests.
+    pub(crate) fn units_of(&self, requests: u64) -> u64 {
+        match (self.cost, requests) {
+            (_, 0) => 0,
+            (0, _) => self.points[requests as usize - 1].units,
+            (cost, _) => requests * u64::from(cost),
+        }
+    }
+
+    /// The points behind so many units, with the cost of the request there. Where that is unknown, it is 1.
+    pub(crate) fn points_from(&self, units: u64) -> impl Iterator<Item = (Point, u64)> {
+        let cost_at = move |nth: usize, point: &Point| match (self.cost, nth) {
+            (0, 0) => point.units,
+            (0, 1..POINTS) => point.units - self.points[nth - 1].units,
+            (cost, _) => cost.max(1).into(),
+        };
+        let points = self
+            .points
+            .iter()
+            .enumerate()
+            .filter(move |(_, point)| point.units > units);
+        points.map(move |(nth, point)| (*point, cost_at(nth, point)))
+    }
+
+    /// The units that had arrived by then.
+    pub(crate) fn arrived_by(&self, time: u64) -> u64 {
+        let behind = self.points.partition_point(|point| point.arrival <= time);
+        match (behind.checked_sub(1), self.points.get(behind)) {
+            (None, _) => 0,
+            (Some(before), None) => self.points[before].units,
+            (Some(before), Some(next)) => {
+                let before = self.points[before];
+                let span = (next.arrival - before.arrival) as f64;
+                let units = (next.units - before.units) as f64;
+                before.units + (units * (time - before.arrival) as f64 / span) as u64
+            }
+        }
+    }
+
+    /// When the request with the unit of this rank arrived, counted from 1.
+    pub(crate) fn arrival_of(&self, unit: u64) -> u64 {
+        let next = self.points.partition_point(|point| point.units < unit);
+        let next = next.min(self.points.len() - 1);
+        let Some(before) = next.checked_sub(1).map(|before| self.points[before]) else {
+            return self.points[next].arrival;
+        };
+        let next = self.points[next];
+        let span = (next.arrival - before.arrival) as f64;
+        let units = (next.units - before.units) as f64;
+        before.arrival + (span * (unit - before.units) as f64 / units) as u64
+    }
+
+    /// The demand without its first requests, of so many units.
+    pub(crate) fn without(&self, units: u64) -> Self {
+        let mut rest = Self {
+            points: SmallVec::new(),
+            cost: self.cost,
+        };
+        if units >= self.units() {
+            return rest;
+        }
+        let next = self.points.partition_point(|point| point.units <= units);
+        let is_described = units == 0 || (self.cost == 0 && next < POINTS);
+        if !is_described {
+            // Where the cost of the next request is unknown, the estimate is early with 1.
+            let first = self.cost.max(1).into();
+            let arrival = self.arrival_of(units + first);
+            rest.points.push(Point {
+                arrival,
+                units: first,
+            });
+        }
+        let last = rest.units();
+        let left = self
+            .points
+            .iter()
+            .filter(|point| point.units > units + last);
+        rest.points.extend(left.map(|point| Point {
+            units: point.units - units,
+            ..*point
+        }));
+        rest
+    }
+}
+
+/// The latest call of a process for a key: what it announced, and what it was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    pub(crate) process: u64,
+    /// The number of the call.
+    pub(crate) number: u64,
+    /// When the next call is due.
+    pub(crate) due: u64,
+    /// The round trip of the process: its calls may be late by two.
+    pub(crate) round_trip: u64,
+    pub(crate) demand: Demand,
+    /// The departures granted by that call. If the answer was lost, the next call takes them back.
+    pub(crate) granted: SmallVec<[super::Recorded; 1]>,
+}
+
+/// A process is overdue if its call is late by this, or by two round trips.
+const LATE: u64 = 20_000;
+
+/// The time after which the demand of an overdue process no longer counts.
+const OVERDUE: u64 = 250_000;
+
+/// The time after which the last call of a process is forgotten.
+const FORGOTTEN: u64 = 10_000_000;
+
+impl Announcement {
+    pub(crate) fn deadline(&self) -> u64 {
+        self.due + LATE.max(2 * self.round_trip)
+    }
+
+    /// Whether its demand counts against capacity that is due later.
+    pub(crate) fn is_live(&self, now: u64) -> bool {
+        now <= self.deadline() + OVERDUE
+    }
+
+    pub(crate) fn expires(&self) -> u64 {
+        self.deadline() + FORGOTTEN
+    }
+
+    /// The units that arrived before a request of another process.
+    fn ahead_of(&self, arrival: u64, process: u64) -> u64 {
+        let is_before = self.process < process;
+        self.demand.arrived_by(if is_before {
+            arrival
+        } else {
+            arrival.saturating_sub(1)
+        })
+    }
+}
+
+/// The units of other processes that are ahead of a request.
+pub(crate) struct Others<'a> {
+    announced: &'a [Announcement],
+    process: u64,
+    now: u64,
+}
+
+impl<'a> Others<'a> {
+    /// `announced` holds those of the others alone.
+    pub(crate) fn new(announced: &'a [Announcement], process: u64, now: u64) -> Self {
+        Self {
+            announced,
+            process,
+            now,
+        }
+    }
+
+    pub(crate) fn are_none(&self) -> bool {
+        self.announced.is_empty()
+    }
+
+    /// The units ahead of a request that arrived then, of all processes that count.
+    pub(crate) fn ahead(&self, arrival: u64) -> u64 {
+        let live = self
+            .announced
+            .iter()
+            .filter(|other| other.is_live(self.now));
+        live.map(|other| other.ahead_of(arrival, self.process))
+            .sum()
+    }
+
+    /// The same, of the processes that are not overdue.
+    pub(crate) fn ahead_on_time(&self, arrival: u64) -> u64 {
+        let on_time = self
+            .announced
+            .iter()
+            .filter(|other| self.now <= other.deadline());
+        on_time
+            .map(|other| other.ahead_of(arrival, self.process))
+            .sum()
+    }
+
+    /// If at most two processes are ahead, the first deadline among them: it is watched, so that a crash is noticed.
+    pub(crate) fn watched(&self, arrival: u64) -> Option<u64> {
+        let is_ahead =
+            |other: &&Announcement| other.is_live(self.now) && other.demand.oldest() < arrival;
+        let ahead = self.announced.iter().filter(is_ahead);
+        let (count, first) = ahead.fold((0, u64::MAX), |(count, first), other| {
+            (count + 1, first.min(other.deadline()))
+        });
+        (1..=2).contains(&count).then_some(first)
+    }
+}

@@ -1,0 +1,749 @@
+//! The state of one key, and the operations on it: [`State`].
+//!
+//! All times are whole microseconds on the store's clock. The scripts in Lua beside these files do the same on the
+//! encoded value.
+
+use smallvec::SmallVec;
+
+use crate::quota::{self, Quota};
+
+pub use self::demand::Demand;
+pub(crate) use self::{
+    demand::{Announcement, Others},
+    fixed::Fixed,
+    gcra::Gcra,
+    window::Window,
+};
+
+mod codec;
+mod demand;
+mod fixed;
+mod gcra;
+#[cfg(test)]
+mod tests;
+mod window;
+
+/// The longest span: ten years. Longer ones are cut, so that doubles hold all times exactly.
+const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
+
+/// The most times at which one call grants departures.
+const MOST_GRANTS: usize = 256;
+
+/// The most times that joint quotas are asked in turn until all agree.
+const MOST_ROUNDS: usize = 64;
+
+/// The least time until the next call of a process, and the longest time that a waiting process does not call.
+const SOONEST_CALL: u64 = 2_000;
+const LONGEST_SILENCE: u64 = 1_000_000;
+
+/// So long behind the deadline of a process ahead, the next ones call.
+const WATCH_DELAY: u64 = 100_000;
+
+/// How the departures of one quota are counted. Another algorithm is another implementation, in Rust and in Lua.
+pub(crate) trait Algorithm {
+    /// Forgets departures that no longer count.
+    fn drop_expired(&mut self, _now: u64) {}
+
+    /// The first time from `from` on at which a request of this cost may depart, behind so many units that are ahead
+    /// of it. If there are any, it is an estimate, which may be early, never late.
+    fn earliest(&self, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64;
+
+    /// How many requests of this cost may depart together at `at`, which is a time that `earliest` has named.
+    fn fits(&self, at: u64, cost: u32, terms: &Terms) -> u64;
+
+    /// Records a departure at `at`, which may happen until `recorded`.
+    fn take(&mut self, at: u64, recorded: u64, units: u32);
+
+    /// Corrects a recorded departure. One that is not found stays as it is.
+    fn settle(&mut self, settled: &Settlement);
+
+    /// When all units are available again.
+    fn resets(&self) -> u64;
+
+    /// From when on the counter is as good as a new one.
+    fn expires(&self) -> u64;
+
+    /// Forgets all departures.
+    fn clear(&mut self);
+
+    /// How long a departure counts.
+    fn memory(&self) -> u64;
+}
+
+/// A quota with its recorded departures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Counter {
+    Window(Window),
+    Gcra(Gcra),
+    Fixed(Fixed),
+}
+
+impl Counter {
+    /// The counter of a quota, in which nothing was recorded.
+    pub(crate) fn new(quota: &Quota) -> Self {
+        let (limit, window) = (quota.limit(), quota.window().as_micros() as u64);
+        let interval = window.div_ceil(limit.into());
+        match quota.counted_by() {
+            quota::Algorithm::SlidingLog => Self::Window(Window::new(limit, window)),
+            quota::Algorithm::SlidingBuckets { buckets } => {
+                Self::Window(Window::with_buckets(limit, window, buckets))
+            }
+            quota::Algorithm::Gcra { burst } => Self::Gcra(Gcra::new(burst, interval, false)),
+            quota::Algorithm::Spacing | quota::Algorithm::LeakyBucket { .. } => {
+                Self::Gcra(Gcra::new(limit, interval, true))
+            }
+            quota::Algorithm::FixedWindow { start } => Self::Fixed(Fixed::new(
+                limit,
+                window,
+                start == quota::WindowStart::Clock,
+            )),
+        }
+    }
+
+    fn get(&self) -> &dyn Algorithm {
+        match self {
+            Self::Window(it) => it,
+            Self::Gcra(it) => it,
+            Self::Fixed(it) => it,
+        }
+    }
+
+    fn get_mut(&mut self) -> &mut dyn Algorithm {
+        match self {
+            Self::Window(it) => it,
+            Self::Gcra(it) => it,
+            Self::Fixed(it) => it,
+        }
+    }
+
+    /// Takes the numbers of another quota and keeps the departures, if the algorithm is the same.
+    fn continue_as(&mut self, quota: &Self) -> bool {
+        match (self, quota) {
+            (Self::Window(it), Self::Window(quota)) => {
+                (it.limit, it.window, it.grain) = (quota.limit, quota.window, quota.grain);
+            }
+            (Self::Gcra(it), Self::Gcra(quota)) => {
+                (it.burst, it.interval, it.spaced) = (quota.burst, quota.interval, quota.spaced);
+            }
+            (Self::Fixed(it), Self::Fixed(quota)) if it.aligned == quota.aligned => {
+                (it.limit, it.window) = (quota.limit, quota.window);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// What holds for one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) now: u64,
+    /// How long the answer takes: a request departs no earlier than it arrives.
+    pub(crate) round_trip: u64,
+    /// The guard and the buffer: how much later than granted a request may arrive upstream.
+    pub(crate) hold: u64,
+}
+
+impl Terms {
+    /// The latest moment at which a request that may depart at `at` can arrive upstream.
+    pub(crate) fn recorded(&self, at: u64) -> u64 {
+        at.max(self.now + self.round_trip) + self.hold
+    }
+}
+
+/// Units that were recorded at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) recorded: u64,
+    pub(crate) units: u32,
+}
+
+/// A correction of what a past departure cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settlement {
+    /// [When it was recorded](Grant::recorded).
+    pub recorded: u64,
+    /// The units to add; below 0, to return. A return of all units gives the departure back.
+    pub difference: i64,
+}
+
+/// A departure time that the store has recorded for one or more requests of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// When they may depart, in microseconds on the store's clock.
+    pub at: u64,
+    /// The latest moment at which they may arrive upstream. They depart earlier than that by the buffer.
+    pub recorded: u64,
+    /// How many of the first requests that still wait.
+    pub requests: u32,
+}
+
+/// How requests ask for departures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Requests that are not granted wait: the demand is kept.
+    Wait,
+    /// Requests depart now or not at all: no demand is kept.
+    Try,
+    /// Nothing is recorded.
+    Peek,
+}
+
+/// One process asks for the departures of its requests for one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Take {
+    /// A random number of the process.
+    pub process: u64,
+    /// The number of this call, greater than those of all earlier calls of the process. 0 if the answer cannot be
+    /// lost.
+    pub number: u64,
+    /// If answers were lost since the last one that arrived, the number of the first such call, else 0: the
+    /// departures that it granted are taken back.
+    pub lost: u64,
+    /// How the requests ask.
+    pub mode: Mode,
+    /// How long the answer is likely to take, in microseconds.
+    pub round_trip: u64,
+    /// How much later than granted a request may depart, in microseconds.
+    pub guard: u64,
+    /// How far ahead departures are granted, in microseconds.
+    pub horizon: u64,
+    /// What the process knows of the state, if recovery is strict.
+    pub strict: Option<Strict>,
+    /// The requests.
+    pub demand: Demand,
+}
+
+/// The answer to [`Take`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The departures of the first requests, in their order.
+    pub grants: SmallVec<[Grant; 1]>,
+    /// How many units may depart now beyond those granted.
+    pub remaining: u32,
+    /// When all units of the quotas are available again, on the store's clock.
+    pub reset: u64,
+    /// When the process has to call again, on the store's clock; 0 if none of its requests waits.
+    pub next_call: u64,
+    /// The estimated departure of each [point](Demand) of the demand that was not granted, on the store's clock.
+    /// It may be early, never late.
+    pub expected: SmallVec<[u64; 8]>,
+    /// Until when the key is paused, on the store's clock.
+    pub paused_until: u64,
+    /// A later call of this process has arrived already. Nothing was done.
+    pub is_outdated: bool,
+    /// The state as it is now, if recovery is strict.
+    pub known: Option<Known>,
+    /// Until when the key is in quarantine, as its state was lost.
+    pub quarantined_until: u64,
+}
+
+/// A command for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Nothing departs for so long, in microseconds. A longer pause stays.
+    Pause {
+        /// How long.
+        span: u64,
+        /// If the pause answers a request, when that request was [recorded](Grant::recorded), else [`u64::MAX`].
+        /// An answer to a request that is older than the last command is ignored.
+        evidence: u64,
+    },
+    /// At most so many units depart for so long.
+    Allow {
+        /// How many.
+        units: u32,
+        /// How long.
+        span: u64,
+        /// As of a pause.
+        evidence: u64,
+    },
+    /// Ends pauses and allowances.
+    Resume,
+    /// Forgets all departures, pauses and allowances.
+    Reset,
+}
+
+/// The effect of past commands on a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) paused_until: u64,
+    /// At most this many units depart until then.
+    pub(crate) allowed: u32,
+    pub(crate) allowed_until: u64,
+    /// When the last command was applied.
+    pub(crate) commanded: u64,
+}
+
+/// All that a store keeps for one key and policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    pub(crate) counters: SmallVec<[Counter; 1]>,
+    pub(crate) announced: Vec<Announcement>,
+    pub(crate) hold: Option<Box<Hold>>,
+    pub(crate) life: Option<Box<Life>>,
+}
+
+/// What strict recovery keeps to find out that state was lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// When this state began. It begins again after a loss.
+    pub(crate) generation: u64,
+    /// How often this generation was written.
+    pub(crate) version: u64,
+    /// When it was written last.
+    pub(crate) written: u64,
+    /// The server that wrote it.
+    pub(crate) server: u64,
+    /// Nothing departs until then, as departures may have been lost.
+    pub(crate) quarantined_until: u64,
+}
+
+/// The state of a key that a process has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// When the state began.
+    pub generation: u64,
+    /// How often it had been written.
+    pub version: u64,
+}
+
+/// What a call under strict recovery knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Strict {
+    /// The state that the process has seen last, if it has not expired since.
+    pub known: Option<Known>,
+    /// Whether the server's clock was set since.
+    pub clock_was_set: bool,
+}
+
+/// The server that holds a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// A number of the server process.
+    pub server: u64,
+    /// Since when the server has known of every call. Earlier departures may be lost.
+    pub since: u64,
+}
+
+/// A number of intervals as a time, of ten years at most.
+fn span(count: u64, interval: u64) -> u64 {
+    count.saturating_mul(interval).min(LONGEST_SPAN)
+}
+
+impl State {
+    /// A state under these quotas in which nothing was recorded.
+    pub(crate) fn new(quotas: &[Counter]) -> Self {
+        Self {
+            counters: quotas.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Continues under other quotas. Each takes over the next departures that were counted by the same algorithm, or
+    /// starts anew.
+    pub(crate) fn continue_as(&mut self, quotas: &[Counter]) {
+        let is_same = self.counters.len() == quotas.len()
+            && self
+                .counters
+                .iter_mut()
+                .zip(quotas)
+                .all(|(counter, quota)| counter.continue_as(quota));
+        if !is_same {
+            let mut old = std::mem::take(&mut self.counters);
+            for quota in quotas {
+                let same = old.iter_mut().position(|it| it.continue_as(quota));
+                self.counters
+                    .push(same.map_or_else(|| quota.clone(), |place| old.remove(place)));
+            }
+        }
+    }
+
+    /// Grants departures and keeps the rest of the demand.
+    pub(crate) fn take(&mut self, buffer: u64, take: &Take, now: u64) -> Taken {
+        if take.mode == Mode::Peek {
+            return self.peek(buffer, take, now);
+        }
+        self.drop_expired(now);
+        let before = self
+            .announced
+            .iter()
+            .position(|it| it.process == take.process);
+        if let Some(place) = before {
+            let last = &self.announced[place];
+            if take.number != 0 && last.number >= take.number {
+                return Taken {
+                    is_outdated: true,
+                    ..Taken::default()
+                };
+            }
+            let last = self.announced.swap_remove(place);
+            if take.lost != 0 && last.number >= take.lost {
+                for granted in last.granted {
+                    self.settle_one(&Settlement {
+                        recorded: granted.recorded,
+                        difference: -i64::from(granted.units),
+                    });
+                }
+            }
+        }
+        let terms = Terms {
+            now,
+            round_trip: take.round_trip,
+            hold: take.guard + buffer,
+        };
+        let until = now + take.horizon;
+        let requests = self.share(&terms, take, until);
+        let (grants, units) = self.grant(&terms, &take.demand, requests, until);
+        let rest = if take.mode == Mode::Wait {
+            take.demand.without(units)
+        } else {
+            Demand::default()
+        };
+        let mut taken = self.answer(&terms, take.process, &take.demand, units);
+        taken.next_call = if rest.is_empty() {
+            0
+        } else {
+            self.next_call(&terms, &rest, take)
+        };
+        taken.grants = grants.iter().map(|(grant, _)| *grant).collect();
+        let granted = grants.iter().filter(|_| take.number != 0);
+        let granted = granted.map(|(grant, units)| Recorded {
+            recorded: grant.recorded,
+            units: *units,
+        });
+        let announcement = Announcement {
+            process: take.process,
+            number: take.number,
+            due: taken.next_call.max(now),
+            round_trip: take.round_trip,
+            demand: rest,
+            granted: granted.collect(),
+        };
+        if !announcement.demand.is_empty() || !announcement.granted.is_empty() {
+            self.announced.push(announcement);
+        }
+        self.written(now);
+        taken.known = self.life.as_ref().map(|life| Known {
+            generation: life.generation,
+            version: life.version,
+        });
+        taken
+    }
+
+    /// Begins a new generation, in quarantine, if departures may have been lost.
+    pub(crate) fn verify(&mut self, buffer: u64, take: &Take, origin: Origin, now: u64) {
+        let Some(strict) = &take.strict else {
+            return;
+        };
+        let memory = self
+            .counters
+            .iter()
+            .map(|counter| counter.get().memory())
+            .max()
+            .unwrap_or(0);
+        let rest = memory + take.horizon + take.round_trip + take.guard + buffer;
+        let (is_lost, until) = match &self.life {
+            None => (
+                true,
+                if strict.known.is_some() {
+                    now
+                } else {
+                    origin.since
+                } + rest,
+            ),
+            Some(life) => {
+                let seen = strict.known.map(|known| (known.generation, known.version));
+                let is_older = seen.is_some_and(|seen| seen > (life.generation, life.version));
+                (
+                    is_older || life.server != origin.server || life.written > now,
+                    now + rest,
+                )
+            }
+        };
+        if is_lost || strict.clock_was_set {
+            let until = if strict.clock_was_set {
+                now + rest
+            } else {
+                until
+            };
+            self.clear();
+            self.announced.iter_mut().for_each(|it| it.granted.clear());
+            let quarantined_until = if until > now { until } else { 0 };
+            self.life = Some(Box::new(Life {
+                generation: now,
+                server: origin.server,
+                quarantined_until,
+                ..Life::default()
+            }));
+        }
+    }
+
+    /// Counts a write.
+    fn written(&mut self, now: u64) {
+        if let Some(life) = &mut self.life {
+            life.version += 1;
+            life.written = now;
+        }
+    }
+
+    /// Nothing departs earlier.
+    fn opens(&self) -> u64 {
+        let quarantined = self.life.as_ref().map_or(0, |life| life.quarantined_until);
+        self.paused_until().max(quarantined)
+    }
+
+    fn peek(&self, buffer: u64, take: &Take, now: u64) -> Taken {
+        let mut copy = self.clone();
+        copy.drop_expired(now);
+        copy.announced.retain(|it| it.process != take.process);
+        let terms = Terms {
+            now,
+            round_trip: take.round_trip,
+            hold: take.guard + buffer,
+        };
+        copy.answer(&terms, take.process, &take.demand, 0)
+    }
+
+    /// Corrects past departures.
+    pub(crate) fn settle(&mut self, settlements: &[Settlement], now: u64) -> Taken {
+        self.drop_expired(now);
+        for settlement in settlements {
+            self.settle_one(settlement);
+        }
+        self.written(now);
+        self.summary(now)
+    }
+
+    fn clear(&mut self) {
+        self.counters
+            .iter_mut()
+            .for_each(|counter| counter.get_mut().clear());
+    }
+
+    fn settle_one(&mut self, settlement: &Settlement) {
+        self.counters
+            .iter_mut()
+            .for_each(|counter| counter.get_mut().settle(settlement));
+    }
+
+    /// Applies a command.
+    pub(crate) fn control(&mut self, command: Command, now: u64) -> Taken {
+        self.drop_expired(now);
+        let mut hold = self.hold.as_deref().copied().unwrap_or_default();
+        match command {
+            Command::Pause { evidence, .. } | Command::Allow { evidence, .. }
+                if evidence < hold.commanded =>
+            {
+                return self.summary(now);
+            }
+            Command::Pause { span, .. } => {
+                hold.paused_until = hold.paused_until.max(now + span.min(LONGEST_SPAN));
+            }
+            Command::Allow { units, span, .. } => {
+                if now >= hold.allowed_until || units < hold.allowed {
+                    hold.allowed = units;
+                    hold.allowed_until = now + span.min(LONGEST_SPAN);
+                }
+            }
+            Command::Resume => hold = Hold::default(),
+            Command::Reset => {
+                hold = Hold::default();
+                self.clear();
+            }
+        }
+        hold.commanded = now;
+        self.hold = Some(Box::new(hold));
+        self.written(now);
+        self.summary(now)
+    }
+
+    /// The answer where no departures are asked for.
+    fn summary(&self, now: u64) -> Taken {
+        let terms = Terms {
+            now,
+            round_trip: 0,
+            hold: 0,
+        };
+        self.answer(&terms, 0, &Demand::default(), 0)
+    }
+
+    /// Until when the key is paused; 0 if it is not.
+    pub(crate) fn paused_until(&self) -> u64 {
+        self.hold.as_ref().map_or(0, |hold| hold.paused_until)
+    }
+
+    /// From when on the state is as good as none.
+    pub(crate) fn expires(&self) -> u64 {
+        let counters = self.counters.iter().map(|counter| counter.get().expires());
+        let announced = self.announced.iter().map(Announcement::expires);
+        let hold = self.hold.iter().flat_map(|hold| {
+            [
+                hold.paused_until,
+                hold.allowed_until,
+                hold.commanded + REMEMBERED,
+            ]
+        });
+        let life = self.life.iter().map(|life| life.quarantined_until);
+        counters
+            .chain(announced)
+            .chain(hold)
+            .chain(life)
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn drop_expired(&mut self, now: u64) {
+        self.counters
+            .iter_mut()
+            .for_each(|counter| counter.get_mut().drop_expired(now));
+        if !self.announced.is_empty() {
+            self.announced.retain(|it| now < it.expires());
+        }
+    }
+
+    /// How many of the first requests may depart until then, after all that arrived before them.
+    fn share(&self, terms: &Terms, take: &Take, until: u64) -> u64 {
+        let demand = &take.demand;
+        let others = Others::new(&self.announced, take.process, terms.now);
+        if others.are_none() {
+            return demand.requests();
+        }
+        let (mut most, mut too_many) = (0, demand.requests() + 1);
+        while most + 1 < too_many {
+            let middle = (most + too_many) / 2;
+            let (before, units) = (demand.units_of(middle - 1), demand.units_of(middle));
+            let arrival = demand.arrival_of(units);
+            let departs = |ahead| self.earliest(terms, terms.now, ahead + before, units - before);
+            let is_due = departs(others.ahead(arrival)) <= until
+                || departs(others.ahead_on_time(arrival)) == terms.now;
+            if is_due {
+                most = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        most
+    }
+
+    /// Grants the first of so many requests that may depart until then; and their units.
+    fn grant(
+        &mut self,
+        terms: &Terms,
+        demand: &Demand,
+        requests: u64,
+        until: u64,
+    ) -> (SmallVec<[(Grant, u32); 1]>, u64) {
+        let mut grants: SmallVec<[(Grant, u32); 1]> = SmallVec::new();
+        let (mut granted, mut units) = (0, 0);
+        let mut at = terms.now;
+        while granted < requests && grants.len() < MOST_GRANTS {
+            let cost = (demand.units_of(granted + 1) - units) as u32;
+            at = self.earliest(terms, at, 0, cost.into());
+            if at > until {
+                break;
+            }
+            let count = if demand.cost == 0 {
+                1
+            } else {
+                self.fits_at(terms, at, cost).min(requests - granted)
+            };
+            let recorded = terms.recorded(at);
+            let total = count as u32 * cost;
+            self.record(at, recorded, total);
+            grants.push((
+                Grant {
+                    at,
+                    recorded,
+                    requests: count as u32,
+                },
+                total,
+            ));
+            granted += count;
+            units += u64::from(total);
+        }
+        (grants, units)
+    }
+
+    /// The first time at which a request may depart under all quotas jointly; see [`Algorithm::earliest`].
+    fn earliest(&self, terms: &Terms, from: u64, ahead: u64, cost: u64) -> u64 {
+        let mut at = from.max(self.opens());
+        for _ in 0..MOST_ROUNDS {
+            let counters = self.counters.iter();
+            let counters = counters.map(|it| it.get().earliest(at, ahead, cost, terms));
+            let hold = self.hold.iter();
+            let allowed = hold.filter(|it| u64::from(it.allowed) < ahead + cost);
+            let next = counters.chain(allowed.map(|it| it.allowed_until)).max();
+            let next = next.unwrap_or(at).max(at);
+            if next == at || ahead > 0 {
+                return next;
+            }
+            at = next;
+        }
+        at + LONGEST_SPAN
+    }
+
+    /// How many requests of this cost may depart together at `at`, where one may.
+    fn fits_at(&self, terms: &Terms, at: u64, cost: u32) -> u64 {
+        let counters = self
+            .counters
+            .iter()
+            .map(|counter| counter.get().fits(at, cost, terms));
+        let hold = self.hold.iter().filter(|hold| at < hold.allowed_until);
+        let allowed = hold.map(|hold| u64::from(hold.allowed) / u64::from(cost));
+        counters.chain(allowed).min().unwrap_or(0)
+    }
+
+    fn record(&mut self, at: u64, recorded: u64, units: u32) {
+        self.counters
+            .iter_mut()
+            .for_each(|counter| counter.get_mut().take(at, recorded, units));
+        if let Some(hold) = &mut self.hold
+            && at < hold.allowed_until
+        {
+            hold.allowed -= units;
+        }
+    }
+
+    /// The answer but for grants and the next call, after so many units were granted.
+    fn answer(&self, terms: &Terms, process: u64, demand: &Demand, granted: u64) -> Taken {
+        let is_ready = self.earliest(terms, terms.now, 0, 1) == terms.now;
+        let remaining = if is_ready {
+            self.fits_at(terms, terms.now, 1)
+        } else {
+            0
+        };
+        let others = Others::new(&self.announced, process, terms.now);
+        let expected = demand.points_from(granted).map(|(point, cost)| {
+            let ahead = others.ahead(point.arrival) + point.units - granted - cost;
+            self.earliest(terms, terms.now, ahead, cost)
+        });
+        let expected = expected.collect();
+        let reset = self.counters.iter().map(|counter| counter.get().resets());
+        Taken {
+            remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+            reset: reset.max().unwrap_or(0),
+            expected,
+            paused_until: self.paused_until(),
+            quarantined_until: self.life.as_ref().map_or(0, |life| life.quarantined_until),
+            ..Taken::default()
+        }
+    }
+
+    /// When a process has to call again for the requests that it has left.
+    fn next_call(&self, terms: &Terms, rest: &Demand, take: &Take) -> u64 {
+        let now = terms.now;
+        let others = Others::new(&self.announced, take.process, now);
+        let first = rest.oldest();
+        let at = self.earliest(terms, now, others.ahead(first), rest.units_of(1));
+        let silence = LONGEST_SILENCE.max((at - now) / 4);
+        let mut call = at.saturating_sub(take.horizon / 2).min(now + silence);
+        if let Some(deadline) = others.watched(first) {
+            call = call.min(deadline + WATCH_DELAY);
+        }
+        call.max(now + SOONEST_CALL)
+    }
+}
+
+/// How long the last command is remembered, so that answers to older requests are ignored.
+const REMEMBERED: u64 = 60_000_000;

@@ -1,0 +1,214 @@
+//! The embedded store: [`MemoryStore`].
+
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{Answered, Call, Store};
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::state::{Origin, State, Taken};
+use crate::store::{Reply, StoreError};
+#[cfg(feature = "test-util")]
+use crate::test_util::ManualClock;
+
+const SHARDS: usize = 32;
+
+/// The least number of keys in a shard at which expired ones are dropped.
+const SMALL: usize = 64;
+
+/// Keeps state within the process: the store of a [`Limiter`](crate::Limiter) unless set otherwise.
+///
+/// Clones share their state. A key is dropped once nothing recorded for it counts any more: memory is bounded by about
+/// twice the keys that count at once.
+///
+/// The clock is tokio's, so that tests can pause it.
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: DefaultHashBuilder,
+    clock: Clock,
+}
+
+struct Shard {
+    entries: HashTable<Entry>,
+    /// At how many entries expired ones are dropped.
+    sweep_at: usize,
+    /// The latest time of a call: none goes back behind it.
+    latest: u64,
+}
+
+struct Entry {
+    hash: u64,
+    name: Option<Box<str>>,
+    key: Key,
+    state: State,
+}
+
+/// The time of an embedded store.
+enum Clock {
+    /// The local clock, counted from 1970.
+    Local { start: Instant, start_micros: u64 },
+    #[cfg(feature = "test-util")]
+    Manual(ManualClock),
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let start_micros = since_epoch.unwrap_or_default().as_micros() as u64;
+        Self::by(Clock::Local {
+            start: Instant::now(),
+            start_micros,
+        })
+    }
+
+    /// An empty store that takes the time from this clock.
+    #[cfg(feature = "test-util")]
+    #[must_use]
+    pub fn with_clock(clock: ManualClock) -> Self {
+        Self::by(Clock::Manual(clock))
+    }
+
+    fn by(clock: Clock) -> Self {
+        let shard = |_| {
+            Mutex::new(Shard {
+                entries: HashTable::new(),
+                sweep_at: SMALL,
+                latest: 0,
+            })
+        };
+        let shards = std::array::from_fn(shard);
+        Self(Arc::new(Inner {
+            shards,
+            hasher: DefaultHashBuilder::default(),
+            clock,
+        }))
+    }
+
+    /// The number of keys, with expired ones that were not dropped yet.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let count = |shard: &Mutex<Shard>| shard.lock().entries.len();
+        self.0.shards.iter().map(count).sum()
+    }
+
+    /// Whether the store holds no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Applies a call made at `sent`, as reading the clock takes longer than the rest.
+    pub(crate) fn apply(&self, call: &Call<'_>, sent: Instant) -> (u64, Result<Taken, StoreError>) {
+        self.with_state(call.key, call.policy, sent, |state, now| {
+            (now, call.apply_to(state, Origin::default(), now))
+        })
+    }
+
+    /// Changes the state of one key.
+    pub(crate) fn with_state<T>(
+        &self,
+        key: &Key,
+        policy: &Policy,
+        sent: Instant,
+        change: impl FnOnce(&mut State, u64) -> T,
+    ) -> T {
+        let name = policy.name();
+        let hash = self.0.hasher.hash_one((name, key.as_str()));
+        let sent = self.0.clock.at(sent);
+        // The table uses the lowest and the highest bits.
+        let mut shard = self.0.shards[(hash >> 32) as usize % SHARDS].lock();
+        let now = if self.0.clock.is_manual() {
+            sent
+        } else {
+            shard.latest.max(sent)
+        };
+        shard.latest = now;
+        if shard.entries.len() >= shard.sweep_at {
+            shard.sweep(now);
+        }
+        let is_it = |entry: &Entry| {
+            entry.hash == hash && entry.name.as_deref() == name && entry.key == *key
+        };
+        let entry = shard.entries.entry(hash, is_it, |entry| entry.hash);
+        let mut entry = entry.or_insert_with(|| Entry {
+            hash,
+            name: name.map(Into::into),
+            key: key.clone(),
+            state: State::new(policy.counters()),
+        });
+        change(&mut entry.get_mut().state, now)
+    }
+}
+
+impl Shard {
+    #[cold]
+    fn sweep(&mut self, now: u64) {
+        self.entries.retain(|entry| now < entry.state.expires());
+        self.sweep_at = SMALL.max(2 * self.entries.len());
+        self.entries.shrink_to(self.sweep_at, |entry| entry.hash);
+    }
+}
+
+impl Clock {
+    fn at(&self, at: Instant) -> u64 {
+        match self {
+            Self::Local {
+                start,
+                start_micros,
+            } => start_micros + at.saturating_duration_since(*start).as_micros() as u64,
+            #[cfg(feature = "test-util")]
+            Self::Manual(clock) => clock.micros(),
+        }
+    }
+
+    fn is_manual(&self) -> bool {
+        !matches!(self, Self::Local { .. })
+    }
+}
+
+impl Store for MemoryStore {
+    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+        let sent = Instant::now();
+        let mut now = self.0.clock.at(sent);
+        let answers = calls.iter().map(|call| {
+            let (at, answer) = self.apply(call, sent);
+            now = now.max(at);
+            answer
+        });
+        let answers = answers.collect();
+        Reply::ready(Ok(Answered {
+            now,
+            server: 0,
+            sent,
+            received: sent,
+            answers,
+        }))
+    }
+
+    fn ping(&self, _shard: u64) -> Reply<Answered> {
+        self.call(&[])
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! Where departures are recorded: [`Store`].
+//!
+//! A store keeps one value for each key and policy, reads its clock, and applies operations to values atomically.
+//! [`Call::apply`] does the rest.
+
+use std::fmt::Debug;
+use std::sync::Weak;
+
+use tokio::time::Instant;
+
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::state::{Command, Origin, Settlement, State, Take, Taken};
+use crate::store::{Reply, StoreError};
+
+pub(crate) use self::memory::MemoryStore;
+
+mod memory;
+
+/// Keeps the state of keys for all processes that use it.
+pub trait Store: Debug + Send + Sync + 'static {
+    /// Applies operations. Each is atomic, and they are independent of each other; all keys are of one
+    /// [shard](Self::shard).
+    ///
+    /// # Errors
+    ///
+    /// The reply fails if the shard does not answer. An error of a single key is in its place in the answer.
+    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered>;
+
+    /// Reads the clock of a shard. The limiter measures round trips and probes a shard that is out by it.
+    ///
+    /// # Errors
+    ///
+    /// The reply fails if the shard does not answer.
+    fn ping(&self, shard: u64) -> Reply<Answered>;
+
+    /// The part of the store that holds a key. One shard may be out while others answer. Default: 0, the only one.
+    fn shard(&self, _key: &Key) -> u64 {
+        0
+    }
+
+    /// Calls this subscriber, until it is dropped, for keys that may have become available early. Optional: it makes
+    /// other processes call sooner. Default: never.
+    fn subscribe(&self, _subscriber: Weak<dyn Nudged>) {}
+}
+
+/// Is called for nudges; see [`Store::subscribe`].
+pub trait Nudged: Send + Sync {
+    /// A key may have become available early.
+    fn nudged(&self, key: &Key);
+}
+
+/// One operation on one key.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) policy: &'a Policy,
+    pub(crate) operation: &'a Operation,
+}
+
+/// What is done to the state of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Grants departures and keeps the rest of the demand.
+    Take(Take),
+    /// Corrects past departures.
+    Settle(Vec<Settlement>),
+    /// Applies a command.
+    Control(Command),
+}
+
+/// The answer to calls, in their order.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// The store's clock, in microseconds since 1970: read after `sent` and before `received`.
+    pub now: u64,
+    /// A number of the server process that answered.
+    pub server: u64,
+    /// When the calls were sent.
+    pub sent: Instant,
+    /// When the answer arrived.
+    pub received: Instant,
+    /// An answer for each call.
+    pub answers: Vec<Result<Taken, StoreError>>,
+}
+
+/// The effect of a call on a value.
+#[derive(Debug)]
+pub struct Applied {
+    /// The answer of this call.
+    pub answer: Taken,
+    /// The new value; `None` if it stays as it is.
+    pub value: Option<Vec<u8>>,
+    /// When the new value expires, in microseconds on the store's clock.
+    pub expires: u64,
+}
+
+impl Call<'_> {
+    /// The limiter's key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        self.key
+    }
+
+    /// The policy. State belongs to the pair of its name and the key.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        self.policy
+    }
+
+    /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and nothing may be written, if the value was not written by this crate or by a later version of it, or
+    /// if a request costs more than the quotas allow.
+    pub fn apply(
+        &self,
+        value: Option<&[u8]>,
+        origin: Origin,
+        now: u64,
+    ) -> Result<Applied, StoreError> {
+        let mut state = match value {
+            Some(value) => State::decode(value)?,
+            None => State::default(),
+        };
+        let answer = self.apply_to(&mut state, origin, now)?;
+        let is_written = !self.operation.is_peek() && !answer.is_outdated;
+        let value = is_written.then(|| state.encode());
+        Ok(Applied {
+            answer,
+            value,
+            expires: state.expires(),
+        })
+    }
+
+    /// The same, on a decoded state.
+    pub(crate) fn apply_to(
+        &self,
+        state: &mut State,
+        origin: Origin,
+        now: u64,
+    ) -> Result<Taken, StoreError> {
+        state.continue_as(self.policy.counters());
+        let buffer = self.policy.buffer_micros();
+        Ok(match self.operation {
+            Operation::Take(take) => {
+                if take.demand.largest_cost() > self.policy.largest_cost().into() {
+                    let error = StoreError::new("a request costs more than the quotas allow");
+                    return Err(error.no_outage());
+                }
+                state.verify(buffer, take, origin, now);
+                state.take(buffer, take, now)
+            }
+            Operation::Settle(settlements) => state.settle(settlements, now),
+            Operation::Control(command) => state.control(*command, now),
+        })
+    }
+}
+
+impl Operation {
+    pub(crate) fn is_peek(&self) -> bool {
+        matches!(self, Self::Take(take) if take.mode == crate::state::Mode::Peek)
+    }
+}
