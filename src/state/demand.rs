@@ -9,7 +9,7 @@ const POINTS: usize = 8;
 ///
 /// Requests of one cost are described by at most eight points at even ranks, between which arrivals are interpolated.
 /// Where costs differ, the first eight requests are described one by one, and only they can be granted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Demand {
     pub(crate) points: SmallVec<[Point; POINTS]>,
     /// The cost of each request; 0 where costs differ.
@@ -17,7 +17,7 @@ pub struct Demand {
 }
 
 /// A waiting request: when it arrived, and the units of all requests up to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Point {
     pub(crate) arrival: u64,
     pub(crate) units: u64,
@@ -54,6 +54,18 @@ impl Demand {
             }
         }
         this
+    }
+
+    /// One request that arrives now.
+    pub(crate) fn one(cost: u32) -> Self {
+        let point = Point {
+            arrival: u64::MAX,
+            units: cost.into(),
+        };
+        Self {
+            points: [point].into_iter().collect(),
+            cost,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

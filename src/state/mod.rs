@@ -159,7 +159,7 @@ pub(crate) struct Recorded {
 }
 
 /// A correction of what a past departure cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Settlement {
     /// [When it was recorded](Grant::recorded).
     pub recorded: u64,
@@ -179,7 +179,7 @@ pub struct Grant {
 }
 
 /// How requests ask for departures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Requests that are not granted wait: the demand is kept.
     Wait,

@@ -1,0 +1,724 @@
+//! The one task of a limiter that calls the store: [`Dispatcher`].
+//!
+//! A queue names the time of its next call. The task sends the calls that are due in batches, one for each shard of
+//! the store, and applies the answers to the queues. Every runtime on which requests wait has such a task. One of them
+//! leads, and the others watch it: if it is late, as its runtime is not polled any more, another one takes over.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::{self, Handle as Runtime};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::backoff;
+use crate::clock::{Reading, StoreClock};
+use crate::handle::{Handle, KeyQueue};
+use crate::policy::Policy;
+use crate::queue::{Ask, Woken};
+use crate::state::Take;
+use crate::store::{Reply, StoreError};
+use crate::stores::{Answered, Call, MemoryStore, Operation, Store};
+
+/// A leader is late if a call is overdue by so long.
+const LATE: Duration = Duration::from_millis(50);
+
+/// How often a leader shows that it runs, while calls are under way.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// How often the others look after the leader.
+const WATCH: Duration = Duration::from_millis(75);
+
+/// A task with nothing to do ends after so long.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The least horizon, in microseconds, and what it adds to one and a half round trips.
+const HORIZON: u64 = 100_000;
+const BEYOND_ROUND_TRIP: u64 = 40_000;
+
+/// The pauses between probes of a shard that is out.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Calls the store for all queues of a limiter.
+pub(crate) struct Dispatcher {
+    store: Arc<dyn Store>,
+    /// The same store, if it is the embedded one.
+    embedded: Option<MemoryStore>,
+    /// Serves requests while the store is out.
+    fallback: MemoryStore,
+    /// A random number of this process.
+    process: u64,
+    /// The number of the latest call.
+    calls: AtomicU64,
+    clock: StoreClock,
+    fallback_clock: StoreClock,
+    /// How often the store's clock was set.
+    clock_sets: AtomicU64,
+    outages: Mutex<HashMap<u64, Breaker>>,
+    handles: Mutex<Vec<Weak<Handle>>>,
+    schedule: Mutex<Schedule>,
+    changed: Notify,
+}
+
+/// A shard that is out.
+struct Breaker {
+    error: StoreError,
+    probes: u32,
+}
+
+#[derive(Default)]
+struct Schedule {
+    /// Queues by the time of their next call.
+    due: BTreeMap<(Instant, u64), Arc<KeyQueue>>,
+    probes: BTreeMap<(Instant, u64), ()>,
+    /// What is under way, by number.
+    flights: HashMap<u64, Flight>,
+    /// The runtimes that have a task.
+    tasks: Vec<runtime::Id>,
+    leader: Option<Leader>,
+}
+
+struct Leader {
+    runtime: runtime::Id,
+    /// When it was seen to run.
+    beat: Instant,
+    idle_since: Option<Instant>,
+}
+
+/// Something sent to the store.
+enum Flight {
+    /// The first measurement of the round trip: these queues wait for it.
+    Ping(u64, Vec<Arc<KeyQueue>>),
+    Call(u64, Vec<Sent>),
+    /// A probe of a shard that is out.
+    Probe(u64),
+}
+
+/// A queue's part of a batch.
+struct Sent {
+    queue: Arc<KeyQueue>,
+    policy: Arc<Policy>,
+    number: u64,
+    guard: Duration,
+    /// The operations of this queue, in the batch.
+    operations: Vec<Operation>,
+    clock_sets: u64,
+}
+
+/// What a task does next.
+enum Next {
+    End,
+    Watch(Instant),
+    Lead(Vec<Arc<KeyQueue>>, Vec<u64>, Instant),
+}
+
+impl Dispatcher {
+    pub(crate) fn new(store: Arc<dyn Store>, embedded: Option<MemoryStore>) -> Arc<Self> {
+        let random = std::collections::hash_map::RandomState::new();
+        let this = Arc::new(Self {
+            store,
+            embedded,
+            fallback: MemoryStore::new(),
+            process: random.hash_one(std::process::id()),
+            calls: AtomicU64::new(0),
+            clock: StoreClock::new(),
+            fallback_clock: StoreClock::new(),
+            clock_sets: AtomicU64::new(0),
+            outages: Mutex::default(),
+            handles: Mutex::default(),
+            schedule: Mutex::default(),
+            changed: Notify::new(),
+        });
+        for (clock, store) in [
+            (&this.clock, &this.embedded),
+            (&this.fallback_clock, &Some(this.fallback.clone())),
+        ] {
+            let answered = store.as_ref().and_then(|store| store.ping(0).take_ready());
+            if let Some(Ok(answered)) = answered {
+                this.observe(clock, &answered);
+            }
+        }
+        this
+    }
+
+    pub(crate) fn add(&self, handle: &Arc<Handle>) {
+        let mut handles = self.handles.lock();
+        handles.retain(|handle| handle.strong_count() > 0);
+        handles.push(Arc::downgrade(handle));
+    }
+
+    pub(crate) fn handles(&self) -> Vec<Arc<Handle>> {
+        self.handles
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(crate) fn embedded(&self) -> Option<&MemoryStore> {
+        self.embedded.as_ref()
+    }
+
+    pub(crate) fn process(&self) -> u64 {
+        self.process
+    }
+
+    /// Why the shard of this queue does not answer, if it is out.
+    pub(crate) fn outage(&self, shard: u64) -> Option<StoreError> {
+        self.outages
+            .lock()
+            .get(&shard)
+            .map(|breaker| breaker.error.clone())
+    }
+
+    /// The next call of a queue may have changed.
+    pub(crate) fn touch(self: &Arc<Self>, queue: &Arc<KeyQueue>) {
+        let due = queue.lock().due();
+        if let (Some(due), true) = (due, self.embedded.is_some())
+            && due <= Instant::now()
+        {
+            // The embedded store answers at once.
+            self.call_queues(vec![queue.clone()]);
+            return;
+        }
+        let is_first = {
+            let mut schedule = self.schedule.lock();
+            schedule.set(queue, due);
+            schedule
+                .due
+                .first_key_value()
+                .is_some_and(|(_, first)| Arc::ptr_eq(first, queue))
+        };
+        if due.is_some() {
+            self.ensure_task();
+        }
+        if is_first {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Starts a task on this runtime, unless it has one.
+    pub(crate) fn ensure_task(self: &Arc<Self>) {
+        let Ok(runtime) = Runtime::try_current() else {
+            return;
+        };
+        let id = runtime.id();
+        let mut schedule = self.schedule.lock();
+        if !schedule.is_idle() && !schedule.tasks.contains(&id) {
+            schedule.tasks.push(id);
+            let task = Task {
+                dispatcher: self.clone(),
+                runtime: id,
+            };
+            runtime.spawn(task.run());
+        }
+    }
+
+    /// Decides what the task of this runtime does next.
+    fn next(self: &Arc<Self>, runtime: runtime::Id) -> Next {
+        let now = Instant::now();
+        let mut schedule = self.schedule.lock();
+        let is_late = schedule
+            .leader
+            .as_ref()
+            .is_none_or(|leader| schedule.is_late(leader, now));
+        let mut orphans = Vec::new();
+        if is_late
+            && schedule
+                .leader
+                .as_ref()
+                .is_none_or(|leader| leader.runtime != runtime)
+        {
+            schedule.leader = Some(Leader {
+                runtime,
+                beat: now,
+                idle_since: None,
+            });
+            orphans = std::mem::take(&mut schedule.flights)
+                .into_values()
+                .collect();
+        }
+        let is_idle = schedule.is_idle() && orphans.is_empty();
+        let Some(leader) = schedule
+            .leader
+            .as_mut()
+            .filter(|leader| leader.runtime == runtime)
+        else {
+            if is_idle {
+                schedule.tasks.retain(|&task| task != runtime);
+                return Next::End;
+            }
+            return Next::Watch(now + WATCH);
+        };
+        leader.beat = now;
+        if is_idle {
+            let since = *leader.idle_since.get_or_insert(now);
+            if since + IDLE <= now {
+                schedule.leader = None;
+                schedule.tasks.retain(|&task| task != runtime);
+                return Next::End;
+            }
+            return Next::Lead(Vec::new(), Vec::new(), since + IDLE);
+        }
+        leader.idle_since = None;
+        let (queues, probes) = schedule.take_due(now);
+        let mut until = schedule.next_due().unwrap_or(now + IDLE);
+        if !schedule.flights.is_empty() || !queues.is_empty() || !probes.is_empty() {
+            until = until.min(now + BEAT);
+        }
+        drop(schedule);
+        for flight in orphans {
+            self.lost(flight);
+        }
+        Next::Lead(queues, probes, until)
+    }
+
+    /// Sends the calls of queues that are due.
+    fn call_queues(self: &Arc<Self>, queues: Vec<Arc<KeyQueue>>) {
+        let mut shards: BTreeMap<u64, Vec<Arc<KeyQueue>>> = BTreeMap::new();
+        for queue in queues {
+            let shard = self.store.shard(queue.key());
+            shards.entry(shard).or_default().push(queue);
+        }
+        for (shard, queues) in shards {
+            if let Some(error) = self.outage(shard) {
+                self.call_fallback(queues, &error);
+            } else if self.embedded.is_none()
+                && queues
+                    .iter()
+                    .any(|queue| !queue.handle().guard().is_measured())
+            {
+                let reply = self.store.ping(shard);
+                self.send(Flight::Ping(shard, queues), reply);
+            } else {
+                self.call_shard(shard, queues);
+            }
+        }
+    }
+
+    fn call_shard(self: &Arc<Self>, shard: u64, queues: Vec<Arc<KeyQueue>>) {
+        let mut woken = Woken::new();
+        let begun = queues.into_iter().filter_map(|queue| {
+            let policy = queue.handle().policy();
+            self.begin(&queue, policy, &self.clock, &mut woken)
+        });
+        let sent: Vec<Sent> = begun.collect();
+        wake(woken);
+        let reply = call(&*self.store, &sent);
+        self.send(Flight::Call(shard, sent), reply);
+    }
+
+    /// Serves queues whose shard is out by the embedded store, or lets them wait.
+    fn call_fallback(self: &Arc<Self>, queues: Vec<Arc<KeyQueue>>, error: &StoreError) {
+        for queue in queues {
+            let mut woken = Woken::new();
+            let Some(policy) = queue.handle().fallback() else {
+                queue.lock().out(error, Instant::now(), &mut woken);
+                self.settled(&queue, woken);
+                continue;
+            };
+            queue
+                .lock()
+                .fail_costly(policy.largest_cost(), error, &mut woken);
+            let sent = self.begin(&queue, policy, &self.fallback_clock, &mut woken);
+            wake(woken);
+            let sent: Vec<Sent> = sent.into_iter().collect();
+            if let Some(Ok(answered)) = call(&self.fallback, &sent).take_ready() {
+                self.apply(None, sent, Ok(answered));
+            }
+        }
+    }
+
+    /// Begins the call of a queue, unless none is due any more.
+    fn begin(
+        &self,
+        queue: &Arc<KeyQueue>,
+        policy: Arc<Policy>,
+        clock: &StoreClock,
+        woken: &mut Woken,
+    ) -> Option<Sent> {
+        let handle = queue.handle();
+        let (guard, round_trip) = (
+            handle.guard().current(),
+            handle.guard().round_trip().as_micros() as u64,
+        );
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut locked = queue.lock();
+        locked.due()?;
+        let arrived = |at| clock.shows(at).unwrap_or(0);
+        let ask = locked.begin(number, policy.largest_cost(), arrived, woken);
+        let clock_sets = self.clock_sets.load(Ordering::Relaxed);
+        let Ask {
+            settlements,
+            mode,
+            demand,
+            lost,
+        } = ask;
+        let take = Take {
+            process: self.process,
+            // The answer of an embedded store cannot be lost.
+            number: if self.embedded.is_some() { 0 } else { number },
+            lost,
+            mode,
+            round_trip,
+            guard: guard.as_micros() as u64,
+            horizon: HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP),
+            strict: handle.strict(queue.key(), clock_sets),
+            demand,
+        };
+        let settle = (!settlements.is_empty()).then_some(Operation::Settle(settlements));
+        let operations = settle.into_iter().chain([Operation::Take(take)]).collect();
+        Some(Sent {
+            queue: queue.clone(),
+            policy,
+            number,
+            guard,
+            operations,
+            clock_sets,
+        })
+    }
+
+    /// Awaits a reply in a task of its own.
+    fn send(self: &Arc<Self>, flight: Flight, mut reply: Reply<Answered>) {
+        if let Some(answer) = reply.take_ready() {
+            self.finish(flight, answer);
+            return;
+        }
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        self.schedule.lock().flights.insert(number, flight);
+        let landing = Landing {
+            dispatcher: self.clone(),
+            number,
+        };
+        match Runtime::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move { landing.land(reply.await) })),
+            Err(_) => drop(landing),
+        }
+    }
+
+    fn finish(self: &Arc<Self>, flight: Flight, answer: Result<Answered, StoreError>) {
+        match flight {
+            Flight::Probe(shard) => match answer {
+                Ok(answered) => {
+                    self.observe(&self.clock, &answered);
+                    self.outages.lock().remove(&shard);
+                    Handle::each_queue(self, |queue| {
+                        if self.store.shard(queue.key()) == shard {
+                            queue.lock().nudge(Instant::now());
+                            self.touch(queue);
+                        }
+                    });
+                }
+                Err(error) => self.out(shard, &error),
+            },
+            Flight::Ping(shard, queues) => {
+                match answer {
+                    Ok(answered) => {
+                        let offset = self.observe(&self.clock, &answered);
+                        for queue in &queues {
+                            let took = answered.received - answered.sent;
+                            queue.handle().guard().measured(took, offset.uncertainty());
+                        }
+                    }
+                    Err(error) if error.is_outage() => self.out(shard, &error),
+                    Err(error) => {
+                        let mut woken = Woken::new();
+                        queues
+                            .iter()
+                            .for_each(|queue| queue.lock().fail_all(&error, &mut woken));
+                        wake(woken);
+                    }
+                }
+                queues.iter().for_each(|queue| self.touch(queue));
+            }
+            Flight::Call(shard, sent) => self.apply(Some(shard), sent, answer),
+        }
+    }
+
+    /// Something under way was lost with its task.
+    fn lost(self: &Arc<Self>, flight: Flight) {
+        match flight {
+            Flight::Probe(shard) => {
+                self.schedule
+                    .lock()
+                    .probes
+                    .insert((Instant::now(), shard), ());
+            }
+            Flight::Ping(_, queues) => queues.iter().for_each(|queue| self.touch(queue)),
+            Flight::Call(_, sent) => {
+                for sent in sent {
+                    let now = Instant::now();
+                    let mut queue = sent.queue.lock();
+                    if queue.failed(sent.number, true) {
+                        queue.retry(now);
+                    }
+                    drop(queue);
+                    self.settled(&sent.queue, Woken::new());
+                }
+            }
+        }
+    }
+
+    /// Applies the answers of a batch to its queues.
+    fn apply(
+        self: &Arc<Self>,
+        shard: Option<u64>,
+        sent: Vec<Sent>,
+        answer: Result<Answered, StoreError>,
+    ) {
+        let answered = match answer {
+            Ok(answered) => answered,
+            Err(error) => {
+                if let (true, Some(shard)) = (error.is_outage(), shard) {
+                    self.out(shard, &error);
+                }
+                sent.iter().for_each(|sent| self.fail(sent, &error));
+                return;
+            }
+        };
+        let clock = if shard.is_some() {
+            &self.clock
+        } else {
+            &self.fallback_clock
+        };
+        let offset = self.observe(clock, &answered);
+        let took = answered.received - answered.sent;
+        let mut answers = answered.answers.into_iter();
+        for sent in sent {
+            let handle = sent.queue.handle();
+            if shard.is_some() && self.embedded.is_none() {
+                handle.guard().measured(took, offset.uncertainty());
+            }
+            let of_queue = answers.by_ref().take(sent.operations.len());
+            let taken = match of_queue.last() {
+                Some(Ok(taken)) => taken,
+                Some(Err(error)) => {
+                    self.fail(&sent, &error);
+                    continue;
+                }
+                None => continue,
+            };
+            let is_stale =
+                handle.is_strict() && sent.clock_sets != self.clock_sets.load(Ordering::Relaxed);
+            if taken.is_outdated || is_stale {
+                self.lost(Flight::Call(0, vec![sent]));
+                continue;
+            }
+            handle.remember(sent.queue.key(), &taken, &offset, sent.clock_sets);
+            let answer = handle.in_local_time(&taken, &offset, &sent.policy, sent.guard);
+            let (now, mut woken) = (Instant::now(), Woken::new());
+            sent.queue
+                .lock()
+                .answer(sent.number, &answer, now, &mut woken);
+            self.settled(&sent.queue, woken);
+        }
+    }
+
+    fn observe(&self, clock: &StoreClock, answered: &Answered) -> crate::clock::Offset {
+        let reading = Reading {
+            server: answered.server,
+            connection: 0,
+        };
+        let read = clock.observe(answered.sent, answered.received, answered.now, reading);
+        if read.gap > Handle::CLOCK_TOLERANCE {
+            self.clock_sets.fetch_add(1, Ordering::Relaxed);
+        }
+        read.offset
+    }
+
+    /// A call has failed.
+    fn fail(self: &Arc<Self>, sent: &Sent, error: &StoreError) {
+        let (now, mut woken) = (Instant::now(), Woken::new());
+        let mut queue = sent.queue.lock();
+        if queue.failed(sent.number, error.is_outcome_unknown()) {
+            if !error.is_outage() && !error.is_outcome_unknown() {
+                queue.fail_all(error, &mut woken);
+            }
+            queue.retry(now);
+        }
+        drop(queue);
+        self.settled(&sent.queue, woken);
+    }
+
+    /// A shard does not answer: it is probed until it does.
+    fn out(self: &Arc<Self>, shard: u64, error: &StoreError) {
+        let probes = {
+            let mut outages = self.outages.lock();
+            let breaker = outages.entry(shard).or_insert_with(|| Breaker {
+                error: error.clone(),
+                probes: 0,
+            });
+            breaker.error = error.clone();
+            breaker.probes += 1;
+            breaker.probes
+        };
+        let pause = backoff::half_before(probes, FIRST_PAUSE, LONGEST_PAUSE);
+        let mut schedule = self.schedule.lock();
+        schedule.probes.retain(|(_, other), ()| *other != shard);
+        schedule.probes.insert((Instant::now() + pause, shard), ());
+    }
+
+    /// A queue has changed: its next call is scheduled, its requests are woken, and it is dropped if it is idle.
+    pub(crate) fn settled(self: &Arc<Self>, queue: &Arc<KeyQueue>, woken: Woken) {
+        self.touch(queue);
+        wake(woken);
+        queue.handle().drop_idle(queue.key());
+    }
+}
+
+/// Calls a store for a batch.
+fn call(store: &dyn Store, sent: &[Sent]) -> Reply<Answered> {
+    let calls = sent.iter().flat_map(|sent| {
+        let (key, policy) = (sent.queue.key(), &*sent.policy);
+        sent.operations.iter().map(move |operation| Call {
+            key,
+            policy,
+            operation,
+        })
+    });
+    store.call(&calls.collect::<Vec<_>>())
+}
+
+fn wake(woken: Woken) {
+    woken.into_iter().for_each(std::task::Waker::wake);
+}
+
+impl Schedule {
+    fn is_idle(&self) -> bool {
+        self.due.is_empty() && self.probes.is_empty() && self.flights.is_empty()
+    }
+
+    fn is_late(&self, leader: &Leader, now: Instant) -> bool {
+        let is_overdue = self
+            .next_due()
+            .is_some_and(|due| due.max(leader.beat) + LATE < now);
+        is_overdue || (!self.flights.is_empty() && leader.beat + BEAT + 2 * LATE < now)
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let due = self.due.first_key_value().map(|((at, _), _)| *at);
+        let probe = self.probes.first_key_value().map(|((at, _), ())| *at);
+        due.into_iter().chain(probe).min()
+    }
+
+    /// Sets when a queue is due.
+    fn set(&mut self, queue: &Arc<KeyQueue>, due: Option<Instant>) {
+        let serial = queue.serial();
+        if let Some(at) = queue.scheduled(due) {
+            self.due.remove(&(at, serial));
+        }
+        if let Some(at) = due {
+            self.due.insert((at, serial), queue.clone());
+        }
+    }
+
+    fn take_due(&mut self, now: Instant) -> (Vec<Arc<KeyQueue>>, Vec<u64>) {
+        let mut queues = Vec::new();
+        while let Some(entry) = self.due.first_entry()
+            && entry.key().0 <= now
+        {
+            let queue = entry.remove();
+            queue.scheduled(None);
+            queues.push(queue);
+        }
+        let mut probes = Vec::new();
+        while let Some(entry) = self.probes.first_entry()
+            && entry.key().0 <= now
+        {
+            probes.push(entry.remove_entry().0.1);
+        }
+        (queues, probes)
+    }
+}
+
+/// The task of one runtime.
+struct Task {
+    dispatcher: Arc<Dispatcher>,
+    runtime: runtime::Id,
+}
+
+impl Task {
+    async fn run(self) {
+        loop {
+            match self.dispatcher.next(self.runtime) {
+                Next::End => return,
+                Next::Watch(until) => sleep_until(until).await,
+                Next::Lead(queues, probes, until) => {
+                    self.dispatcher.call_queues(queues);
+                    for shard in probes {
+                        let reply = self.dispatcher.store.ping(shard);
+                        self.dispatcher.send(Flight::Probe(shard), reply);
+                    }
+                    let _ = timeout_at(until, self.dispatcher.changed.notified()).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Task {
+    /// The runtime shuts down, or the task has ended. Requests on other runtimes start another task.
+    fn drop(&mut self) {
+        let mut schedule = self.dispatcher.schedule.lock();
+        if !schedule.tasks.contains(&self.runtime) {
+            return;
+        }
+        schedule.tasks.retain(|&task| task != self.runtime);
+        if schedule
+            .leader
+            .as_ref()
+            .is_some_and(|leader| leader.runtime == self.runtime)
+        {
+            schedule.leader = None;
+        }
+        drop(schedule);
+        let mut woken = Woken::new();
+        Handle::each_queue(&self.dispatcher, |queue| queue.lock().wake_all(&mut woken));
+        wake(woken);
+    }
+}
+
+/// Something under way, until its task has the reply or is dropped.
+struct Landing {
+    dispatcher: Arc<Dispatcher>,
+    number: u64,
+}
+
+impl Landing {
+    fn land(self, answer: Result<Answered, StoreError>) {
+        let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
+        if let Some(flight) = flight {
+            self.dispatcher.finish(flight, answer);
+        }
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
+        if let Some(flight) = flight {
+            self.dispatcher.lost(flight);
+        }
+    }
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

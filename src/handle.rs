@@ -1,0 +1,494 @@
+//! A policy and the queues of its keys: [`Handle`].
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::{Mutex, MutexGuard};
+use quick_cache::sync::Cache;
+use tokio::runtime::Handle as Runtime;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::clock::Offset;
+use crate::dispatcher::Dispatcher;
+use crate::guard::Guard;
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::queue::{Answer, Queue, Refusal, Standing, Step, Turn, Woken};
+use crate::recovery::Recovery;
+use crate::state::{Command, Demand, Known, Mode, Settlement, Strict, Take, Taken};
+use crate::store::StoreError;
+use crate::stores::{Call, Operation};
+
+/// The current policy of a limiter or of a rule, and the requests that wait under it.
+///
+/// Another policy replaces a pointer: requests that wait get their turns under it.
+pub(crate) struct Handle {
+    dispatcher: Arc<Dispatcher>,
+    policy: ArcSwap<Policy>,
+    /// Holds while the store is out, if anything departs then.
+    fallback: ArcSwapOption<Policy>,
+    guard: Guard,
+    queues: Mutex<HashMap<Key, Arc<KeyQueue>>>,
+    /// The number of the latest request: the place in its queue.
+    places: AtomicU64,
+    /// What is known of keys without a call, for the keys that were used last.
+    remembered: Option<Cache<Key, Remembered>>,
+}
+
+/// The queue of one key.
+pub(crate) struct KeyQueue {
+    handle: Arc<Handle>,
+    key: Key,
+    serial: u64,
+    queue: Mutex<Queue>,
+    /// When the dispatcher is to call for it.
+    scheduled: Mutex<Option<Instant>>,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy)]
+struct Remembered {
+    known: Option<Known>,
+    /// From then on, nothing that is known counts any more.
+    expires: Instant,
+    /// How often the store's clock had been set.
+    clock_sets: u64,
+    /// A request of this cost or more is refused until then.
+    refused: Option<(u32, Instant, Standing)>,
+}
+
+impl Handle {
+    /// A clock that is off by more than this was set.
+    pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_millis(5);
+
+    /// `remembered` is the number of keys of which something is known without a call.
+    pub(crate) fn new(
+        dispatcher: &Arc<Dispatcher>,
+        policy: Arc<Policy>,
+        fallback: Option<Arc<Policy>>,
+        remembered: usize,
+    ) -> Arc<Self> {
+        let is_remote = dispatcher.embedded().is_none();
+        let this = Arc::new(Self {
+            dispatcher: dispatcher.clone(),
+            guard: Guard::new(policy.guard()),
+            policy: ArcSwap::new(policy),
+            fallback: ArcSwapOption::new(fallback),
+            queues: Mutex::default(),
+            places: AtomicU64::new(0),
+            remembered: (is_remote && remembered > 0).then(|| Cache::new(remembered)),
+        });
+        dispatcher.add(&this);
+        this
+    }
+
+    pub(crate) fn dispatcher(&self) -> &Arc<Dispatcher> {
+        &self.dispatcher
+    }
+
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    pub(crate) fn fallback(&self) -> Option<Arc<Policy>> {
+        self.fallback.load_full()
+    }
+
+    /// Replaces the policy, also for the requests that wait.
+    pub(crate) fn set_policy(&self, policy: Arc<Policy>, fallback: Option<Arc<Policy>>) {
+        self.guard.set_floor(policy.guard());
+        self.policy.store(policy);
+        self.fallback.store(fallback);
+        if let Some(remembered) = &self.remembered {
+            remembered.clear();
+        }
+        let queues: Vec<_> = self.queues.lock().values().cloned().collect();
+        for queue in queues {
+            queue.lock().nudge(Instant::now());
+            self.dispatcher.touch(&queue);
+        }
+    }
+
+    /// Departs at once if the embedded store allows it and no request of this key waits; `None` if that has to be
+    /// asked by way of the queue.
+    pub(crate) fn depart_at_once(
+        &self,
+        key: &Key,
+        cost: u32,
+        now: Instant,
+    ) -> Option<Result<(Turn, Standing), Standing>> {
+        let store = self.dispatcher.embedded()?;
+        if self.queues.lock().contains_key(key) {
+            return None;
+        }
+        let policy = self.policy.load();
+        let take = Take {
+            process: self.dispatcher.process(),
+            number: 0,
+            lost: 0,
+            mode: Mode::Try,
+            round_trip: 0,
+            guard: self.guard.current_micros(),
+            horizon: 0,
+            strict: None,
+            demand: Demand::one(cost),
+        };
+        let call = Call {
+            key,
+            policy: &policy,
+            operation: &Operation::Take(take),
+        };
+        let (at, answer) = store.apply(&call, now);
+        let taken = answer.ok()?;
+        let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
+        let standing = Standing {
+            remaining: taken.remaining,
+            reset: Some(local(taken.reset)),
+            last: None,
+        };
+        let Some(grant) = taken.grants.first() else {
+            let last = taken.expected.first().map(|&expected| local(expected));
+            return Some(Err(Standing { last, ..standing }));
+        };
+        let until = local(grant.recorded - policy.buffer_micros());
+        Some(Ok((
+            Turn {
+                from: now,
+                until,
+                recorded: grant.recorded,
+                units: cost,
+            },
+            standing,
+        )))
+    }
+
+    /// A request waits in the queue of its key.
+    ///
+    /// # Errors
+    ///
+    /// Fails outside of a tokio runtime.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        key: &Key,
+        cost: u32,
+        arrival: Instant,
+        bound: Option<Instant>,
+    ) -> Result<Waiting, Refusal> {
+        self.enter(key, |queue, place| queue.join(place, cost, arrival, bound))
+    }
+
+    /// A request departs at once or not at all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`join`](Self::join).
+    pub(crate) fn attempt(
+        self: &Arc<Self>,
+        key: &Key,
+        cost: u32,
+        arrival: Instant,
+    ) -> Result<Waiting, Refusal> {
+        self.enter(key, |queue, place| queue.attempt(place, cost, arrival))
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        key: &Key,
+        enter: impl FnOnce(&mut Queue, u64) -> usize,
+    ) -> Result<Waiting, Refusal> {
+        if Runtime::try_current().is_err() {
+            let error = StoreError::new("requests can wait on a tokio runtime only");
+            return Err(Refusal::Store(error.no_outage()));
+        }
+        let place = self.places.fetch_add(1, Ordering::Relaxed) + 1;
+        let (queue, id) = {
+            let mut queues = self.queues.lock();
+            let queue = queues
+                .entry(key.clone())
+                .or_insert_with(|| Arc::new(self.queue_of(key, place)));
+            let id = enter(&mut queue.lock(), place);
+            (queue.clone(), id)
+        };
+        self.dispatcher.touch(&queue);
+        Ok(Waiting {
+            queue,
+            id: Some(id),
+            place,
+            timer: None,
+        })
+    }
+
+    fn queue_of(self: &Arc<Self>, key: &Key, serial: u64) -> KeyQueue {
+        KeyQueue {
+            handle: self.clone(),
+            key: key.clone(),
+            serial,
+            queue: Mutex::default(),
+            scheduled: Mutex::default(),
+        }
+    }
+
+    /// Drops the queue of a key if it has nothing to do.
+    pub(crate) fn drop_idle(&self, key: &Key) {
+        let mut queues = self.queues.lock();
+        if queues.get(key).is_some_and(|queue| queue.lock().is_idle()) {
+            queues.remove(key);
+        }
+    }
+
+    /// Calls a function for every queue of a dispatcher.
+    pub(crate) fn each_queue(dispatcher: &Dispatcher, mut each: impl FnMut(&Arc<KeyQueue>)) {
+        for handle in dispatcher.handles() {
+            let queues: Vec<_> = handle.queues.lock().values().cloned().collect();
+            queues.iter().for_each(&mut each);
+        }
+    }
+
+    /// A permit was not used: the next request departs in its place, or the store takes it back.
+    pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, turn: Turn) {
+        self.forget(key);
+        let queue = {
+            let mut queues = self.queues.lock();
+            let serial = self.places.fetch_add(1, Ordering::Relaxed) + 1;
+            queues
+                .entry(key.clone())
+                .or_insert_with(|| Arc::new(self.queue_of(key, serial)))
+                .clone()
+        };
+        let mut woken = Woken::new();
+        queue.lock().pass_on(turn, Instant::now(), &mut woken);
+        self.dispatcher.settled(&queue, woken);
+    }
+
+    /// Applies a command to the requests of a key in this process.
+    pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
+        self.forget(key);
+        let Some(queue) = self.queues.lock().get(key).cloned() else {
+            return;
+        };
+        let mut woken = Woken::new();
+        match command {
+            Command::Pause { span, .. } => {
+                let until = now + Duration::from_micros(*span);
+                queue.lock().pause(until, now, &mut woken);
+            }
+            Command::Resume | Command::Reset => queue.lock().resume(now),
+            Command::Allow { .. } => {}
+        }
+        self.dispatcher.settled(&queue, woken);
+    }
+
+    /// The corrections of a key that were not sent yet: a look at its state has to see them.
+    pub(crate) fn take_settlements(&self, key: &Key) -> Vec<Settlement> {
+        let queue = self.queues.lock().get(key).cloned();
+        queue.map_or_else(Vec::new, |queue| queue.lock().take_settlements())
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.policy.load().recovery() == Recovery::Strict && self.dispatcher.embedded().is_none()
+    }
+
+    /// What a call under strict recovery has to say of this key.
+    pub(crate) fn strict(&self, key: &Key, clock_sets: u64) -> Option<Strict> {
+        if !self.is_strict() {
+            return None;
+        }
+        let remembered = self.remembered.as_ref().and_then(|it| it.get(key));
+        let counts = remembered.filter(|it| Instant::now() < it.expires);
+        Some(Strict {
+            known: counts.and_then(|it| it.known),
+            clock_was_set: counts.is_some_and(|it| it.clock_sets != clock_sets),
+        })
+    }
+
+    /// Remembers what an answer says of a key.
+    pub(crate) fn remember(&self, key: &Key, taken: &Taken, offset: &Offset, clock_sets: u64) {
+        let Some(remembered) = &self.remembered else {
+            return;
+        };
+        if taken.known.is_some() {
+            let expires = offset.latest(taken.reset.max(taken.quarantined_until));
+            let known = Remembered {
+                known: taken.known,
+                expires,
+                clock_sets,
+                refused: None,
+            };
+            remembered.insert(key.clone(), known);
+        }
+    }
+
+    /// A refusal of this key no longer holds.
+    fn forget(&self, key: &Key) {
+        if let Some(cache) = &self.remembered
+            && let Some(remembered) = cache.get(key)
+            && remembered.refused.is_some()
+        {
+            cache.insert(
+                key.clone(),
+                Remembered {
+                    refused: None,
+                    ..remembered
+                },
+            );
+        }
+    }
+
+    /// An answer in local time.
+    pub(crate) fn in_local_time(
+        &self,
+        taken: &Taken,
+        offset: &Offset,
+        policy: &Policy,
+        guard: Duration,
+    ) -> Answer {
+        let turns = taken.grants.iter().map(|grant| {
+            let from = offset.latest(grant.at);
+            let until = offset.earliest(grant.recorded - policy.buffer_micros());
+            (
+                Turn {
+                    from,
+                    until: until.min(from + 2 * guard),
+                    recorded: grant.recorded,
+                    units: 0,
+                },
+                grant.requests,
+            )
+        });
+        let lead = self.guard.round_trip();
+        let next_call = (taken.next_call > 0).then(|| {
+            let at = offset.earliest(taken.next_call);
+            at.checked_sub(lead).unwrap_or(at)
+        });
+        Answer {
+            turns: turns.collect(),
+            expected: taken
+                .expected
+                .iter()
+                .map(|&at| offset.earliest(at))
+                .collect(),
+            next_call,
+            standing: Standing {
+                remaining: taken.remaining,
+                reset: Some(offset.latest(taken.reset)),
+                last: None,
+            },
+        }
+    }
+}
+
+impl KeyQueue {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock()
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Sets when the dispatcher is to call, and returns when it was to call before.
+    pub(crate) fn scheduled(&self, at: Option<Instant>) -> Option<Instant> {
+        std::mem::replace(&mut self.scheduled.lock(), at)
+    }
+}
+
+/// A request in its queue. It leaves the queue when it is dropped.
+pub(crate) struct Waiting {
+    queue: Arc<KeyQueue>,
+    id: Option<usize>,
+    place: u64,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Waiting {
+    /// Its place in the queue.
+    pub(crate) fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// Wakes the task then; ready if that has passed.
+    fn sleep(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
+        let timer = self.timer.insert(Box::pin(sleep_until(until)));
+        timer.as_mut().poll(cx)
+    }
+}
+
+impl Future for Waiting {
+    type Output = Result<(Turn, Standing), Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let id = self.id.expect("polled after it was ready");
+        let queue = self.queue.clone();
+        let dispatcher = queue.handle.dispatcher.clone();
+        loop {
+            let now = Instant::now();
+            let (step, is_changed) = {
+                let mut locked = queue.lock();
+                let before = locked.due();
+                let step = locked.poll(id, now, cx.waker());
+                (step, before != locked.due())
+            };
+            if matches!(step, Step::Depart(..) | Step::Fail(_)) {
+                self.id = None;
+                dispatcher.settled(&queue, Woken::new());
+            } else if is_changed {
+                // The turn has passed.
+                queue.handle.guard.forfeited(queue.handle.guard.current());
+                dispatcher.touch(&queue);
+            }
+            match step {
+                Step::Depart(turn, standing) => {
+                    queue.handle.guard.departed();
+                    return Poll::Ready(Ok((turn, standing)));
+                }
+                Step::Fail(refusal) => return Poll::Ready(Err(refusal)),
+                Step::Wait(None) => {
+                    dispatcher.ensure_task();
+                    return Poll::Pending;
+                }
+                Step::Wait(Some(until)) | Step::Sleep(until) => {
+                    dispatcher.ensure_task();
+                    if self.sleep(until, cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            let woken = self.queue.lock().leave(id, Instant::now());
+            self.queue.handle.dispatcher.settled(&self.queue, woken);
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("policy", &self.policy().id())
+            .finish_non_exhaustive()
+    }
+}
