@@ -118,6 +118,283 @@ async fn a_forfeited_permit_wakes_the_queue() {
             "{:?}",
             start.elapsed()
         );
-        drop(turn);
+        assert_eq!(turn.units, 1);
     }
+}
+
+/// A store behind a network: each call takes a round trip, and some fail.
+#[derive(Debug)]
+struct Remote {
+    memory: MemoryStore,
+    round_trip: Duration,
+    fault: Mutex<Fault>,
+    calls: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    /// The calls are executed, and their answers are lost.
+    Reply,
+    /// Nothing reaches the store.
+    Out,
+    /// The server's clock was set forward by this.
+    Clock(Duration),
+}
+
+impl Remote {
+    fn new(round_trip: Duration) -> Arc<Self> {
+        let fault = Mutex::new(Fault::None);
+        Arc::new(Self {
+            memory: MemoryStore::new(),
+            round_trip,
+            fault,
+            calls: AtomicU64::new(0),
+        })
+    }
+
+    fn set(&self, fault: Fault) {
+        *self.fault.lock() = fault;
+    }
+
+    fn reply(&self, answered: impl FnOnce() -> Answered) -> Reply<Answered> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let (sent, half) = (Instant::now(), self.round_trip / 2);
+        let fault = *self.fault.lock();
+        if fault == Fault::Out {
+            let error = StoreError::new("the store is out");
+            return Reply::pending(async move {
+                tokio::time::sleep(2 * half).await;
+                Err(error)
+            });
+        }
+        // As if the calls arrived at once, and the answers took the whole round trip.
+        let mut answered = answered();
+        if let Fault::Clock(ahead) = fault {
+            answered.now += ahead.as_micros() as u64;
+        }
+        Reply::pending(async move {
+            tokio::time::sleep(2 * half).await;
+            if fault == Fault::Reply {
+                return Err(StoreError::new("the answer was lost")
+                    .no_outage()
+                    .outcome_unknown());
+            }
+            let received = Instant::now();
+            Ok(Answered {
+                sent,
+                received,
+                ..answered
+            })
+        })
+    }
+}
+
+impl Store for Remote {
+    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+        self.reply(|| self.memory.call(calls).take_ready().unwrap().unwrap())
+    }
+
+    fn ping(&self, shard: u64) -> Reply<Answered> {
+        self.reply(|| self.memory.ping(shard).take_ready().unwrap().unwrap())
+    }
+}
+
+fn remote(store: &Arc<Remote>, quota: Quota, fallback: Option<Quota>) -> Arc<Handle> {
+    let dispatcher = Dispatcher::new(store.clone(), None);
+    Handle::new(&dispatcher, policy(quota), fallback.map(policy), 100)
+}
+
+/// Two processes share a quota; returns when each of so many requests of each departed, in order.
+async fn two_processes(store: &Arc<Remote>, quota: Quota, requests: usize) -> Vec<Duration> {
+    let start = Instant::now();
+    let mut tasks = Vec::new();
+    for _ in 0..2 {
+        let handle = remote(store, quota, None);
+        for _ in 0..requests {
+            let handle = handle.clone();
+            tasks.push(tokio::spawn(
+                async move { depart(&handle, 1).await.unwrap() },
+            ));
+        }
+    }
+    let mut times = Vec::new();
+    for task in tasks {
+        times.push(task.await.unwrap() - start);
+    }
+    times.sort_unstable();
+    times
+}
+
+fn most_in(times: &[Duration], window: Duration) -> usize {
+    let count = |first: &Duration| {
+        times
+            .iter()
+            .filter(|&it| it >= first && *it < *first + window)
+            .count()
+    };
+    times.iter().map(count).max().unwrap_or(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_share_a_quota_at_any_round_trip() {
+    for millis in [1, 5, 50, 150] {
+        let store = Remote::new(Duration::from_millis(millis));
+        let times = two_processes(&store, Quota::per_second(10), 40).await;
+        assert_eq!(most_in(&times, SECOND), 10, "{times:?}");
+        let last = times[79].as_secs_f64();
+        let round_trip = millis as f64 / 1_000.0;
+        let guard = 0.012_f64.max(round_trip + 0.003);
+        let ideal = 7.0 * (1.0 + guard) + 2.0 * round_trip;
+        assert!(last <= 1.03 * ideal, "{last} s with {millis} ms");
+        let calls = store.calls.load(Ordering::Relaxed);
+        assert!(calls <= 80, "{calls} calls");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_costs_nothing_once_the_process_calls_again() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::new(2, 100 * SECOND), None);
+    depart(&handle, 1).await.unwrap();
+    store.set(Fault::Reply);
+    let start = Instant::now();
+    let waiting = tokio::spawn(handle.join(&Key::new("key"), 1, start, None).unwrap());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    store.set(Fault::None);
+    waiting.await.unwrap().unwrap();
+    assert!(
+        start.elapsed() < Duration::from_millis(200),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_a_store_that_is_out_for_five_seconds() {
+    let store = Remote::new(Duration::from_millis(2));
+    store.set(Fault::Out);
+    let handle = remote(&store, Quota::per_second(10), None);
+    let start = Instant::now();
+    let refusal = depart(&handle, 1).await.expect_err("out");
+    assert!(matches!(refusal, Refusal::Store(_)), "{refusal:?}");
+    let waited = start.elapsed();
+    assert!(waited >= 5 * SECOND && waited < 6 * SECOND, "{waited:?}");
+
+    let waiting = tokio::spawn(
+        handle
+            .join(&Key::new("key"), 1, Instant::now(), None)
+            .unwrap(),
+    );
+    tokio::time::sleep(2 * SECOND).await;
+    store.set(Fault::None);
+    let start = Instant::now();
+    waiting.await.unwrap().unwrap();
+    assert!(
+        start.elapsed() <= Duration::from_millis(1_100),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(store.calls.load(Ordering::Relaxed) < 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_serves_the_queue_while_the_store_is_out() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(10), Some(Quota::per_second(5)));
+    depart(&handle, 1).await.unwrap();
+    store.set(Fault::Out);
+    let start = Instant::now();
+    let waiting = (0..20).map(|_| handle.join(&Key::new("key"), 1, start, None).unwrap());
+    let waiting: Vec<_> = waiting.map(tokio::spawn).collect();
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    let elapsed = start.elapsed();
+    assert!(elapsed >= 3 * SECOND && elapsed < 4 * SECOND, "{elapsed:?}");
+    store.set(Fault::None);
+    tokio::time::sleep(2 * SECOND).await;
+    assert!(handle.dispatcher().outage(0).is_none());
+    depart(&handle, 1).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_cancelled_leaves_nothing_behind() {
+    let store = Remote::new(Duration::from_millis(2));
+    let (one, other) = (
+        remote(&store, Quota::per_second(2), None),
+        remote(&store, Quota::per_second(2), None),
+    );
+    depart(&one, 2).await.unwrap();
+    let start = Instant::now();
+    let many: Vec<_> = (0..100)
+        .map(|_| one.join(&Key::new("key"), 1, start, None).unwrap())
+        .collect();
+    tokio::time::sleep(SECOND / 10).await;
+    let waiting = tokio::spawn(
+        other
+            .join(&Key::new("key"), 1, Instant::now(), None)
+            .unwrap(),
+    );
+    tokio::time::sleep(SECOND / 10).await;
+    drop(many);
+    waiting.await.unwrap().unwrap();
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_millis(1_300), "{elapsed:?}");
+}
+
+#[test]
+fn a_request_goes_on_after_its_runtime_has_shut_down() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(1), None);
+    let new_runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (first, second) = (new_runtime(), new_runtime());
+    let mut waiting = Box::pin(async move {
+        depart(&handle, 1).await.unwrap();
+        depart(&handle, 1).await
+    });
+    let polled = first.block_on(async { timeout(SECOND / 2, &mut waiting).await.is_err() });
+    assert!(polled, "it waits");
+    drop(first);
+    let departed = second.block_on(async { timeout(5 * SECOND, waiting).await });
+    departed.expect("in time").unwrap();
+}
+
+#[test]
+fn a_runtime_that_is_not_polled_holds_up_no_other() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::new(1, SECOND / 2), None);
+    let new_runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (idle, busy) = (new_runtime(), new_runtime());
+    // Its task leads, and then it is not polled any more.
+    let _waits = idle.block_on(async {
+        depart(&handle, 1).await.unwrap();
+        let mut waits = Box::pin(
+            handle
+                .join(&Key::new("key"), 1, Instant::now(), None)
+                .unwrap(),
+        );
+        assert!(timeout(SECOND / 20, &mut waits).await.is_err());
+        waits
+    });
+    let start = Instant::now();
+    busy.block_on(async { timeout(10 * SECOND, depart(&handle, 1)).await })
+        .unwrap()
+        .unwrap();
+    // The first request of the other runtime loses its turn, for one window.
+    assert!(
+        start.elapsed() < Duration::from_millis(1_700),
+        "{:?}",
+        start.elapsed()
+    );
 }
