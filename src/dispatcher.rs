@@ -20,7 +20,7 @@ use crate::backoff;
 use crate::clock::{Reading, StoreClock};
 use crate::handle::{Handle, KeyQueue};
 use crate::policy::Policy;
-use crate::queue::{Ask, Woken};
+use crate::queue::{Ask, Source, Woken};
 use crate::state::Take;
 use crate::store::{Reply, StoreError};
 use crate::stores::{Answered, Call, MemoryStore, Operation, Store};
@@ -169,6 +169,10 @@ impl Dispatcher {
         self.embedded.as_ref()
     }
 
+    pub(crate) fn fallback(&self) -> &MemoryStore {
+        &self.fallback
+    }
+
     pub(crate) fn process(&self) -> u64 {
         self.process
     }
@@ -287,8 +291,12 @@ impl Dispatcher {
     fn call_queues(self: &Arc<Self>, queues: Vec<Arc<KeyQueue>>) {
         let mut shards: BTreeMap<u64, Vec<Arc<KeyQueue>>> = BTreeMap::new();
         for queue in queues {
-            let shard = self.store.shard(queue.key());
-            shards.entry(shard).or_default().push(queue);
+            if self.check(&queue) {
+                let shard = self.store.shard(queue.key());
+                shards.entry(shard).or_default().push(queue);
+            } else {
+                self.touch(&queue);
+            }
         }
         for (shard, queues) in shards {
             if let Some(error) = self.outage(shard) {
@@ -304,6 +312,20 @@ impl Dispatcher {
                 self.call_shard(shard, queues);
             }
         }
+    }
+
+    /// Looks after the requests of a queue that may depart, and whether its next call is due.
+    fn check(&self, queue: &KeyQueue) -> bool {
+        let (now, mut woken) = (Instant::now(), Woken::new());
+        let mut locked = queue.lock();
+        let guard = locked.check(now, &mut woken);
+        let is_due = locked.call_due().is_some_and(|due| due <= now);
+        drop(locked);
+        if let Some(guard) = guard {
+            queue.handle().guard().forfeited(guard);
+        }
+        wake(woken);
+        is_due
     }
 
     fn call_shard(self: &Arc<Self>, shard: u64, queues: Vec<Arc<KeyQueue>>) {
@@ -323,8 +345,7 @@ impl Dispatcher {
         for queue in queues {
             let mut woken = Woken::new();
             let Some(policy) = queue.handle().fallback() else {
-                queue.lock().out(error, Instant::now(), &mut woken);
-                self.settled(&queue, woken);
+                queue.update(|queue, woken| queue.out(error, Instant::now(), woken));
                 continue;
             };
             queue
@@ -354,7 +375,7 @@ impl Dispatcher {
         );
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let mut locked = queue.lock();
-        locked.due()?;
+        locked.call_due()?;
         let arrived = |at| clock.shows(at).unwrap_or(0);
         let ask = locked.begin(number, policy.largest_cost(), arrived, woken);
         let clock_sets = self.clock_sets.load(Ordering::Relaxed);
@@ -414,8 +435,7 @@ impl Dispatcher {
                     self.outages.lock().remove(&shard);
                     Handle::each_queue(self, |queue| {
                         if self.store.shard(queue.key()) == shard {
-                            queue.lock().nudge(Instant::now());
-                            self.touch(queue);
+                            queue.update(|queue, _| queue.nudge(Instant::now()));
                         }
                     });
                 }
@@ -457,13 +477,11 @@ impl Dispatcher {
             Flight::Ping(_, queues) => queues.iter().for_each(|queue| self.touch(queue)),
             Flight::Call(_, sent) => {
                 for sent in sent {
-                    let now = Instant::now();
-                    let mut queue = sent.queue.lock();
-                    if queue.failed(sent.number, true) {
-                        queue.retry(now);
-                    }
-                    drop(queue);
-                    self.settled(&sent.queue, Woken::new());
+                    sent.queue.update(|queue, _| {
+                        if queue.failed(sent.number, true) {
+                            queue.retry(Instant::now());
+                        }
+                    });
                 }
             }
         }
@@ -486,10 +504,9 @@ impl Dispatcher {
                 return;
             }
         };
-        let clock = if shard.is_some() {
-            &self.clock
-        } else {
-            &self.fallback_clock
+        let (clock, source) = match shard {
+            Some(_) => (&self.clock, Source::Store),
+            None => (&self.fallback_clock, Source::Fallback),
         };
         let offset = self.observe(clock, &answered);
         let took = answered.received - answered.sent;
@@ -515,12 +532,10 @@ impl Dispatcher {
                 continue;
             }
             handle.remember(sent.queue.key(), &taken, &offset, sent.clock_sets);
-            let answer = handle.in_local_time(&taken, &offset, &sent.policy, sent.guard);
-            let (now, mut woken) = (Instant::now(), Woken::new());
-            sent.queue
-                .lock()
-                .answer(sent.number, &answer, now, &mut woken);
-            self.settled(&sent.queue, woken);
+            let answer = handle.in_local_time(&taken, &offset, &sent.policy, sent.guard, source);
+            sent.queue.update(|queue, woken| {
+                queue.answer(sent.number, &answer, Instant::now(), woken);
+            });
         }
     }
 
@@ -538,16 +553,14 @@ impl Dispatcher {
 
     /// A call has failed.
     fn fail(self: &Arc<Self>, sent: &Sent, error: &StoreError) {
-        let (now, mut woken) = (Instant::now(), Woken::new());
-        let mut queue = sent.queue.lock();
-        if queue.failed(sent.number, error.is_outcome_unknown()) {
-            if !error.is_outage() && !error.is_outcome_unknown() {
-                queue.fail_all(error, &mut woken);
+        sent.queue.update(|queue, woken| {
+            if queue.failed(sent.number, error.is_outcome_unknown()) {
+                if !error.is_outage() && !error.is_outcome_unknown() {
+                    queue.fail_all(error, woken);
+                }
+                queue.retry(Instant::now());
             }
-            queue.retry(now);
-        }
-        drop(queue);
-        self.settled(&sent.queue, woken);
+        });
     }
 
     /// A shard does not answer: it is probed until it does.
@@ -566,13 +579,6 @@ impl Dispatcher {
         let mut schedule = self.schedule.lock();
         schedule.probes.retain(|(_, other), ()| *other != shard);
         schedule.probes.insert((Instant::now() + pause, shard), ());
-    }
-
-    /// A queue has changed: its next call is scheduled, its requests are woken, and it is dropped if it is idle.
-    pub(crate) fn settled(self: &Arc<Self>, queue: &Arc<KeyQueue>, woken: Woken) {
-        self.touch(queue);
-        wake(woken);
-        queue.handle().drop_idle(queue.key());
     }
 }
 

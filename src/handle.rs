@@ -5,10 +5,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle as Runtime;
@@ -18,21 +18,21 @@ use crate::clock::Offset;
 use crate::dispatcher::Dispatcher;
 use crate::guard::Guard;
 use crate::key::Key;
-use crate::policy::Policy;
-use crate::queue::{Answer, Queue, Refusal, Standing, Step, Turn, Woken};
+use crate::policy::{Plan, Policy, PolicyParts};
+use crate::queue::{Answer, Queue, Refusal, Source, Standing, Step, Turn, Woken};
 use crate::recovery::Recovery;
 use crate::state::{Command, Demand, Known, Mode, Settlement, Strict, Take, Taken};
-use crate::store::StoreError;
-use crate::stores::{Call, Operation};
+use crate::store::{Reply, StoreError};
+use crate::stores::{Answered, Call, Operation, Store as _};
+use crate::telemetry::{Settings, Telemetry};
 
 /// The current policy of a limiter or of a rule, and the requests that wait under it.
 ///
 /// Another policy replaces a pointer: requests that wait get their turns under it.
 pub(crate) struct Handle {
     dispatcher: Arc<Dispatcher>,
-    policy: ArcSwap<Policy>,
-    /// Holds while the store is out, if anything departs then.
-    fallback: ArcSwapOption<Policy>,
+    current: ArcSwap<Current>,
+    settings: Settings,
     guard: Guard,
     queues: Mutex<HashMap<Key, Arc<KeyQueue>>>,
     /// The number of the latest request: the place in its queue.
@@ -40,6 +40,18 @@ pub(crate) struct Handle {
     /// What is known of keys without a call, for the keys that were used last.
     remembered: Option<Cache<Key, Remembered>>,
 }
+
+/// The policy that holds now.
+pub(crate) struct Current {
+    pub(crate) policy: Arc<Policy>,
+    /// Holds while the store is out, if anything departs then.
+    pub(crate) fallback: Option<Arc<Policy>>,
+    pub(crate) parts: PolicyParts,
+    pub(crate) telemetry: Telemetry,
+}
+
+/// The usual number of keys of which something is known without a call.
+pub(crate) const REMEMBERED_KEYS: usize = 10_000;
 
 /// The queue of one key.
 pub(crate) struct KeyQueue {
@@ -70,16 +82,17 @@ impl Handle {
     /// `remembered` is the number of keys of which something is known without a call.
     pub(crate) fn new(
         dispatcher: &Arc<Dispatcher>,
-        policy: Arc<Policy>,
-        fallback: Option<Arc<Policy>>,
+        plan: Plan,
+        settings: Settings,
         remembered: usize,
     ) -> Arc<Self> {
         let is_remote = dispatcher.embedded().is_none();
+        let telemetry = Telemetry::new(settings, &plan.policy);
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
-            guard: Guard::new(policy.guard()),
-            policy: ArcSwap::new(policy),
-            fallback: ArcSwapOption::new(fallback),
+            guard: Guard::new(plan.policy.guard()),
+            current: ArcSwap::from_pointee(Current::new(plan, telemetry)),
+            settings,
             queues: Mutex::default(),
             places: AtomicU64::new(0),
             remembered: (is_remote && remembered > 0).then(|| Cache::new(remembered)),
@@ -96,27 +109,42 @@ impl Handle {
         &self.guard
     }
 
+    pub(crate) fn current(&self) -> Arc<Current> {
+        self.current.load_full()
+    }
+
     pub(crate) fn policy(&self) -> Arc<Policy> {
-        self.policy.load_full()
+        self.current.load().policy.clone()
     }
 
     pub(crate) fn fallback(&self) -> Option<Arc<Policy>> {
-        self.fallback.load_full()
+        self.current.load().fallback.clone()
     }
 
     /// Replaces the policy, also for the requests that wait.
-    pub(crate) fn set_policy(&self, policy: Arc<Policy>, fallback: Option<Arc<Policy>>) {
-        self.guard.set_floor(policy.guard());
-        self.policy.store(policy);
-        self.fallback.store(fallback);
+    pub(crate) fn set_plan(&self, plan: Plan) {
+        self.guard.set_floor(plan.policy.guard());
+        let telemetry = self
+            .current
+            .load()
+            .telemetry
+            .successor(self.settings, &plan.policy);
+        self.current.store(Arc::new(Current::new(plan, telemetry)));
         if let Some(remembered) = &self.remembered {
             remembered.clear();
         }
-        let queues: Vec<_> = self.queues.lock().values().cloned().collect();
-        for queue in queues {
-            queue.lock().nudge(Instant::now());
-            self.dispatcher.touch(&queue);
+        for queue in self.each() {
+            queue.update(|queue, _| queue.nudge(Instant::now()));
         }
+    }
+
+    /// The number of keys for which requests wait.
+    pub(crate) fn queues(&self) -> usize {
+        self.queues.lock().len()
+    }
+
+    fn each(&self) -> Vec<Arc<KeyQueue>> {
+        self.queues.lock().values().cloned().collect()
     }
 
     /// Departs at once if the embedded store allows it and no request of this key waits; `None` if that has to be
@@ -131,21 +159,11 @@ impl Handle {
         if self.queues.lock().contains_key(key) {
             return None;
         }
-        let policy = self.policy.load();
-        let take = Take {
-            process: self.dispatcher.process(),
-            number: 0,
-            lost: 0,
-            mode: Mode::Try,
-            round_trip: 0,
-            guard: self.guard.current_micros(),
-            horizon: 0,
-            strict: None,
-            demand: Demand::one(cost),
-        };
+        let policy = &self.current.load().policy;
+        let take = self.take_one(cost, Mode::Try);
         let call = Call {
             key,
-            policy: &policy,
+            policy,
             operation: &Operation::Take(take),
         };
         let (at, answer) = store.apply(&call, now);
@@ -167,6 +185,7 @@ impl Handle {
                 until,
                 recorded: grant.recorded,
                 units: cost,
+                source: Source::Store,
             },
             standing,
         )))
@@ -176,7 +195,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// Fails outside of a tokio runtime.
+    /// Fails outside of a tokio runtime, and if too many requests wait.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: &Key,
@@ -184,27 +203,33 @@ impl Handle {
         arrival: Instant,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
-        self.enter(key, |queue, place| queue.join(place, cost, arrival, bound))
+        let most = self.current.load().policy.max_waiting();
+        self.enter(key, |queue, place| {
+            if most.is_some_and(|most| queue.len() >= most) {
+                return Err(Refusal::Full(queue.len()));
+            }
+            Ok(queue.join(place, cost, arrival, bound))
+        })
     }
 
     /// A request departs at once or not at all.
     ///
     /// # Errors
     ///
-    /// As for [`join`](Self::join).
+    /// Fails outside of a tokio runtime.
     pub(crate) fn attempt(
         self: &Arc<Self>,
         key: &Key,
         cost: u32,
         arrival: Instant,
     ) -> Result<Waiting, Refusal> {
-        self.enter(key, |queue, place| queue.attempt(place, cost, arrival))
+        self.enter(key, |queue, place| Ok(queue.attempt(place, cost, arrival)))
     }
 
     fn enter(
         self: &Arc<Self>,
         key: &Key,
-        enter: impl FnOnce(&mut Queue, u64) -> usize,
+        enter: impl FnOnce(&mut Queue, u64) -> Result<usize, Refusal>,
     ) -> Result<Waiting, Refusal> {
         if Runtime::try_current().is_err() {
             let error = StoreError::new("requests can wait on a tokio runtime only");
@@ -216,7 +241,7 @@ impl Handle {
             let queue = queues
                 .entry(key.clone())
                 .or_insert_with(|| Arc::new(self.queue_of(key, place)));
-            let id = enter(&mut queue.lock(), place);
+            let id = enter(&mut queue.lock(), place)?;
             (queue.clone(), id)
         };
         self.dispatcher.touch(&queue);
@@ -249,8 +274,7 @@ impl Handle {
     /// Calls a function for every queue of a dispatcher.
     pub(crate) fn each_queue(dispatcher: &Dispatcher, mut each: impl FnMut(&Arc<KeyQueue>)) {
         for handle in dispatcher.handles() {
-            let queues: Vec<_> = handle.queues.lock().values().cloned().collect();
-            queues.iter().for_each(&mut each);
+            handle.each().iter().for_each(&mut each);
         }
     }
 
@@ -265,27 +289,93 @@ impl Handle {
                 .or_insert_with(|| Arc::new(self.queue_of(key, serial)))
                 .clone()
         };
-        let mut woken = Woken::new();
-        queue.lock().pass_on(turn, Instant::now(), &mut woken);
-        self.dispatcher.settled(&queue, woken);
+        queue.update(|queue, woken| queue.pass_on(turn, Instant::now(), woken));
+    }
+
+    /// Applies a command to a key, in this process and in the store. It is sent again if the answer was lost.
+    pub(crate) async fn control(&self, key: &Key, command: Command) -> Result<(), StoreError> {
+        self.command(key, &command, Instant::now());
+        let operation = Operation::Control(command);
+        let current = self.current();
+        if let Some(policy) = &current.fallback {
+            let call = Call {
+                key,
+                policy,
+                operation: &operation,
+            };
+            self.dispatcher.fallback().apply(&call, Instant::now()).1?;
+        }
+        let calls = [Call {
+            key,
+            policy: &current.policy,
+            operation: &operation,
+        }];
+        let store = self.dispatcher.store();
+        let answered = match store.call(&calls).await {
+            Err(error) if error.is_outcome_unknown() => store.call(&calls).await,
+            answered => answered,
+        };
+        answered?
+            .answers
+            .into_iter()
+            .try_for_each(|answer| answer.map(drop))
+    }
+
+    /// Asks for one request without its queue. Corrections that were not sent yet go first.
+    pub(crate) fn look(&self, key: &Key, cost: u32, mode: Mode) -> Reply<Answered> {
+        let settlements = self.take_settlements(key);
+        let settle = (!settlements.is_empty()).then_some(Operation::Settle(settlements));
+        let take = Operation::Take(self.take_one(cost, mode));
+        let current = self.current();
+        let is_out = self
+            .dispatcher
+            .outage(self.dispatcher.store().shard(key))
+            .is_some();
+        if let (true, Some(policy)) = (is_out, &current.fallback) {
+            return self.dispatcher.fallback().call(&[Call {
+                key,
+                policy,
+                operation: &take,
+            }]);
+        }
+        let operations: Vec<Operation> = settle.into_iter().chain([take]).collect();
+        let policy = &*current.policy;
+        let calls = operations.iter().map(|operation| Call {
+            key,
+            policy,
+            operation,
+        });
+        self.dispatcher.store().call(&calls.collect::<Vec<_>>())
+    }
+
+    fn take_one(&self, cost: u32, mode: Mode) -> Take {
+        Take {
+            process: self.dispatcher.process(),
+            number: 0,
+            lost: 0,
+            mode,
+            round_trip: self.guard.round_trip().as_micros() as u64,
+            guard: self.guard.current_micros(),
+            horizon: 0,
+            strict: None,
+            demand: Demand::one(cost),
+        }
     }
 
     /// Applies a command to the requests of a key in this process.
-    pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
+    fn command(&self, key: &Key, command: &Command, now: Instant) {
         self.forget(key);
         let Some(queue) = self.queues.lock().get(key).cloned() else {
             return;
         };
-        let mut woken = Woken::new();
-        match command {
+        queue.update(|queue, woken| match command {
             Command::Pause { span, .. } => {
                 let until = now + Duration::from_micros(*span);
-                queue.lock().pause(until, now, &mut woken);
+                queue.pause(until, now, woken);
             }
-            Command::Resume | Command::Reset => queue.lock().resume(now),
+            Command::Resume | Command::Reset => queue.resume(now),
             Command::Allow { .. } => {}
-        }
-        self.dispatcher.settled(&queue, woken);
+        });
     }
 
     /// The corrections of a key that were not sent yet: a look at its state has to see them.
@@ -295,7 +385,8 @@ impl Handle {
     }
 
     pub(crate) fn is_strict(&self) -> bool {
-        self.policy.load().recovery() == Recovery::Strict && self.dispatcher.embedded().is_none()
+        self.current.load().policy.recovery() == Recovery::Strict
+            && self.dispatcher.embedded().is_none()
     }
 
     /// What a call under strict recovery has to say of this key.
@@ -351,6 +442,7 @@ impl Handle {
         offset: &Offset,
         policy: &Policy,
         guard: Duration,
+        source: Source,
     ) -> Answer {
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
@@ -361,6 +453,7 @@ impl Handle {
                     until: until.min(from + 2 * guard),
                     recorded: grant.recorded,
                     units: 0,
+                    source,
                 },
                 grant.requests,
             )
@@ -372,11 +465,8 @@ impl Handle {
         });
         Answer {
             turns: turns.collect(),
-            expected: taken
-                .expected
-                .iter()
-                .map(|&at| offset.earliest(at))
-                .collect(),
+            expected: taken.expected.iter().map(|&at| offset.latest(at)).collect(),
+            uncertainty: offset.uncertainty(),
             next_call,
             standing: Standing {
                 remaining: taken.remaining,
@@ -387,9 +477,41 @@ impl Handle {
     }
 }
 
+impl Current {
+    fn new(plan: Plan, telemetry: Telemetry) -> Self {
+        Self {
+            policy: plan.policy,
+            fallback: plan.stand_in,
+            parts: plan.parts,
+            telemetry,
+        }
+    }
+}
+
 impl KeyQueue {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
+    }
+
+    /// Changes the queue. Then its next call is scheduled, its requests are woken, and it is dropped if it is idle.
+    pub(crate) fn update<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Queue, &mut Woken) -> T,
+    ) -> T {
+        let mut woken = Woken::new();
+        let (result, due, is_idle) = {
+            let mut queue = self.queue.lock();
+            let result = change(&mut queue, &mut woken);
+            (result, queue.due(), queue.is_idle())
+        };
+        if due != *self.scheduled.lock() {
+            self.handle.dispatcher.touch(self);
+        }
+        woken.into_iter().for_each(Waker::wake);
+        if is_idle {
+            self.handle.drop_idle(&self.key);
+        }
+        result
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
@@ -441,26 +563,18 @@ impl Future for Waiting {
         let dispatcher = queue.handle.dispatcher.clone();
         loop {
             let now = Instant::now();
-            let (step, is_changed) = {
-                let mut locked = queue.lock();
-                let before = locked.due();
-                let step = locked.poll(id, now, cx.waker());
-                (step, before != locked.due())
-            };
-            if matches!(step, Step::Depart(..) | Step::Fail(_)) {
-                self.id = None;
-                dispatcher.settled(&queue, Woken::new());
-            } else if is_changed {
-                // The turn has passed.
-                queue.handle.guard.forfeited(queue.handle.guard.current());
-                dispatcher.touch(&queue);
-            }
+            let step = queue.update(|queue, woken| queue.poll(id, now, cx.waker(), woken));
             match step {
                 Step::Depart(turn, standing) => {
+                    self.id = None;
                     queue.handle.guard.departed();
                     return Poll::Ready(Ok((turn, standing)));
                 }
-                Step::Fail(refusal) => return Poll::Ready(Err(refusal)),
+                Step::Fail(refusal) => {
+                    self.id = None;
+                    return Poll::Ready(Err(refusal));
+                }
+                Step::Forfeit(turn) => queue.handle.guard.forfeited(turn.until - turn.from),
                 Step::Wait(None) => {
                     dispatcher.ensure_task();
                     return Poll::Pending;
@@ -479,8 +593,9 @@ impl Future for Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            let woken = self.queue.lock().leave(id, Instant::now());
-            self.queue.handle.dispatcher.settled(&self.queue, woken);
+            let now = Instant::now();
+            self.queue
+                .update(|queue, woken| queue.leave(id, now, woken));
         }
     }
 }

@@ -114,6 +114,8 @@ pub mod key;
 mod limiter;
 mod line;
 mod listed;
+#[doc(hidden)]
+pub mod next;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/migrating.md")]
 pub mod migrating {}

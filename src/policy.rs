@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Rule, ledger::Terms};
 use crate::outage::Outage;
-use crate::quota::Quota;
+use crate::quota::{Algorithm, Quota};
 use crate::recovery::Recovery;
 use crate::state::Counter;
 
@@ -120,6 +120,24 @@ impl Policy {
     /// What holds for a request that departs at once, with no more of a guard than there has to be.
     pub(crate) fn terms(&self) -> Terms {
         self.terms
+    }
+
+    /// How long the leaky buckets let a request wait: as long as the last of their capacity.
+    #[allow(dead_code, reason = "the next core uses it")]
+    pub(crate) fn leaky_wait(&self, guard: Duration) -> Option<Duration> {
+        let waits = self
+            .quotas
+            .iter()
+            .filter_map(|quota| match quota.counted_by() {
+                Algorithm::LeakyBucket { capacity } => {
+                    let interval =
+                        (quota.window().as_micros() as u64).div_ceil(quota.limit().into());
+                    let step = Duration::from_micros(interval) + guard + self.buffer;
+                    Some(step.saturating_mul(capacity))
+                }
+                _ => None,
+            });
+        waits.min()
     }
 
     /// The quotas, with nothing recorded.

@@ -20,6 +20,16 @@ pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 /// A pause of this process that the store does not know yet is asked for again after so long.
 const PAUSED: Duration = Duration::from_millis(100);
 
+/// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel.
+const NEIGHBOURS: usize = 8;
+
+/// If none departs for this part of the guard, twice as many may, as some tasks are not polled.
+const STALLS: u32 = 4;
+
+/// How often that happens until one departs.
+const MOST_STALLS: u32 = 2;
+const SHORTEST_STALL: Duration = Duration::from_micros(100);
+
 /// The most corrections that are kept while the store cannot be called. Others stay charged.
 const MOST_SETTLEMENTS: usize = 1_024;
 
@@ -29,6 +39,11 @@ pub(crate) struct Queue {
     requests: Requests,
     /// The requests that wait for a turn, by their places.
     waiting: BTreeMap<u64, usize>,
+    /// The requests that may depart in their turns, by their places.
+    ready: BTreeMap<u64, usize>,
+    /// The requests that have a turn and let those before them depart first.
+    blocked: BTreeMap<u64, usize>,
+    stall: Stall,
     /// The requests that depart at once or not at all.
     tries: Vec<usize>,
     stage: Stage,
@@ -79,8 +94,10 @@ pub(crate) struct Ask {
 pub(crate) struct Answer {
     /// The turns of the first requests, in their order, each with the number of requests that share it.
     pub(crate) turns: SmallVec<[(Turn, u32); 1]>,
-    /// When each point of the demand that was not granted is expected to depart, at the earliest.
+    /// When each point of the demand that was not granted is expected to depart.
     pub(crate) expected: SmallVec<[Instant; 8]>,
+    /// By so much, that may be too late.
+    pub(crate) uncertainty: Duration,
     pub(crate) next_call: Option<Instant>,
     pub(crate) standing: Standing,
 }
@@ -95,6 +112,15 @@ pub(crate) struct Turn {
     /// When the store has recorded the departure.
     pub(crate) recorded: u64,
     pub(crate) units: u32,
+    pub(crate) source: Source,
+}
+
+/// The store that has granted a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    Store,
+    /// The embedded store that serves requests while the store is out.
+    Fallback,
 }
 
 /// What the latest answer says of the quotas.
@@ -104,6 +130,16 @@ pub(crate) struct Standing {
     pub(crate) reset: Option<Instant>,
     /// When the last request is expected to depart.
     pub(crate) last: Option<Instant>,
+}
+
+/// How long no request has departed that may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Stall {
+    /// When to look again.
+    check: Option<Instant>,
+    has_departed: bool,
+    /// How often others were let past since one departed.
+    times: u32,
 }
 
 /// A request, until its future has got the result.
@@ -130,6 +166,8 @@ enum Fate {
 pub(crate) enum Refusal {
     /// It would have to wait for so long.
     Limited(Standing),
+    /// So many requests wait already.
+    Full(usize),
     /// It costs more than the quotas allow at once.
     TooCostly,
     Store(StoreError),
@@ -143,6 +181,8 @@ pub(crate) enum Step {
     /// It may depart then.
     Sleep(Instant),
     Depart(Turn, Standing),
+    /// Its turn has passed, and it waits again.
+    Forfeit(Turn),
     Fail(Refusal),
 }
 
@@ -215,8 +255,13 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// When the next call is due.
+    /// When the dispatcher has to look at the queue.
     pub(crate) fn due(&self) -> Option<Instant> {
+        self.call_due().into_iter().chain(self.check_due()).min()
+    }
+
+    /// When the next call is due.
+    pub(crate) fn call_due(&self) -> Option<Instant> {
         match self.stage {
             Stage::Due(at) => Some(at),
             Stage::Idle | Stage::Calling(_) => None,
@@ -292,10 +337,11 @@ impl Queue {
         self.out = None;
         self.latest = answer.standing;
         self.latest.last = answer.expected.last().copied();
-        let turns = self.distribute(&sent, answer, now, woken);
+        let turns = self.distribute(&sent, answer, now);
         for turn in turns {
             self.give_back(&turn);
         }
+        self.release(now, woken);
         match sent.mode {
             Mode::Wait => {
                 self.is_announced = answer.next_call.is_some();
@@ -324,13 +370,7 @@ impl Queue {
     }
 
     /// Gives turns to the requests in their order, and returns those that no request can use.
-    fn distribute(
-        &mut self,
-        sent: &Sent,
-        answer: &Answer,
-        now: Instant,
-        woken: &mut Woken,
-    ) -> Vec<Turn> {
+    fn distribute(&mut self, sent: &Sent, answer: &Answer, now: Instant) -> Vec<Turn> {
         let mut unused = Vec::new();
         let mut rank = 0;
         for (turn, requests) in &answer.turns {
@@ -342,7 +382,7 @@ impl Queue {
                     ..*turn
                 };
                 let is_paused = self.paused_until.is_some_and(|until| turn.from < until);
-                let is_used = !is_paused && self.assign(sent.mode, turn, now, woken);
+                let is_used = !is_paused && self.assign(sent.mode, turn, now);
                 if !is_used {
                     unused.push(turn);
                 }
@@ -352,7 +392,7 @@ impl Queue {
     }
 
     /// Gives a turn to the first request, if that costs no more.
-    fn assign(&mut self, mode: Mode, turn: Turn, now: Instant, woken: &mut Woken) -> bool {
+    fn assign(&mut self, mode: Mode, turn: Turn, now: Instant) -> bool {
         if turn.until < now {
             return false;
         }
@@ -368,11 +408,11 @@ impl Queue {
             return false;
         }
         let surplus = turn.units - request.cost;
+        self.blocked.insert(request.place, id);
         request.fate = Fate::Departs(Turn {
             units: request.cost,
             ..turn
         });
-        woken.extend(request.waker.0.take());
         match mode {
             Mode::Try => drop(self.tries.remove(0)),
             _ => drop(self.waiting.pop_first()),
@@ -386,9 +426,9 @@ impl Queue {
         true
     }
 
-    /// Returns a turn that was not used to the store, with the next call.
+    /// Returns a turn that was not used to the store, with the next call. The fallback keeps it charged.
     fn give_back(&mut self, turn: &Turn) {
-        if self.settlements.len() < MOST_SETTLEMENTS {
+        if turn.source == Source::Store && self.settlements.len() < MOST_SETTLEMENTS {
             let difference = -i64::from(turn.units);
             self.settlements.push(Settlement {
                 recorded: turn.recorded,
@@ -416,7 +456,7 @@ impl Queue {
             let expected = nth.checked_sub(1).map(|nth| answer.expected[nth]);
             if place <= sent.last_place
                 && let (Some(bound), Some(expected)) = (request.bound, expected)
-                && expected > bound
+                && expected > bound + answer.uncertainty
             {
                 refused.push((id, expected));
             }
@@ -550,7 +590,13 @@ impl Queue {
     }
 
     /// The next step of a request.
-    pub(crate) fn poll(&mut self, id: usize, now: Instant, waker: &Waker) -> Step {
+    pub(crate) fn poll(
+        &mut self,
+        id: usize,
+        now: Instant,
+        waker: &Waker,
+        woken: &mut Woken,
+    ) -> Step {
         let request = &mut self.requests.0[id];
         match &request.fate {
             Fate::Waiting => {
@@ -569,24 +615,35 @@ impl Queue {
                     Some((_, out)) => Refusal::Store(out.error.clone()),
                     None => Refusal::Limited(self.latest),
                 };
-                self.leave(id, now);
+                self.leave(id, now, woken);
                 Step::Fail(refusal)
             }
-            Fate::Departs(turn) if now < turn.from => {
+            Fate::Departs(turn)
+                if now < turn.from && !self.blocked.contains_key(&request.place) =>
+            {
                 let from = turn.from;
                 request.waker.0 = Some(waker.clone());
                 Step::Sleep(from)
             }
-            Fate::Departs(turn) if now <= turn.until => {
+            Fate::Departs(turn) if now < turn.until => {
                 let turn = *turn;
+                let place = request.place;
+                if self.blocked.contains_key(&place) {
+                    request.waker.0 = Some(waker.clone());
+                    return Step::Wait(None);
+                }
                 self.requests.0.remove(id);
+                self.ready.remove(&place);
+                (self.stall.has_departed, self.stall.times) = (true, 0);
+                self.release(now, woken);
                 Step::Depart(turn, self.latest)
             }
             Fate::Departs(turn) => {
                 let turn = *turn;
                 request.waker.0 = Some(waker.clone());
-                self.requeue(id, &turn, now);
-                Step::Wait(self.requests.0[id].bound)
+                self.requeue(id, &turn);
+                self.call_again(turn.until - turn.from, now);
+                Step::Forfeit(turn)
             }
             Fate::Fails(_) => match self.requests.0.remove(id).fate {
                 Fate::Fails(refusal) => Step::Fail(refusal),
@@ -595,18 +652,95 @@ impl Queue {
         }
     }
 
+    /// Lets the next requests depart in their turns, so many at a time. The others keep the order of arrival.
+    pub(crate) fn release(&mut self, now: Instant, woken: &mut Woken) {
+        let is_valid = |id: &&usize| {
+            self.requests.0[**id]
+                .turn()
+                .is_some_and(|turn| now < turn.until)
+        };
+        let most = NEIGHBOURS << self.stall.times.min(MOST_STALLS);
+        let ready = self.ready.values().filter(is_valid).count();
+        for _ in ready..most {
+            let Some((place, id)) = self.blocked.pop_first() else {
+                break;
+            };
+            self.ready.insert(place, id);
+            woken.extend(self.requests.0[id].waker.0.take());
+        }
+        self.watch(now);
+    }
+
+    /// When to look whether requests that may depart do so, as others wait for them.
+    fn check_due(&self) -> Option<Instant> {
+        if self.blocked.is_empty() {
+            None
+        } else {
+            self.stall.check
+        }
+    }
+
+    /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
+    /// wait again; yields the guard that was too short for them.
+    pub(crate) fn check(&mut self, now: Instant, woken: &mut Woken) -> Option<Duration> {
+        let mut guard = None;
+        while let Some((_, &id)) = self.blocked.first_key_value()
+            && let Some(turn) = self.requests.0[id].turn()
+            && turn.until <= now
+        {
+            let missed = turn.until - turn.from;
+            guard = Some(missed);
+            self.requeue(id, &turn);
+            self.call_again(missed, now);
+        }
+        if self.check_due().is_some_and(|due| due <= now) {
+            self.stall.times += u32::from(!self.stall.has_departed);
+            (self.stall.check, self.stall.has_departed) = (None, false);
+        }
+        self.release(now, woken);
+        guard
+    }
+
+    /// Sets when to look after the requests that are blocked.
+    fn watch(&mut self, now: Instant) {
+        let Some((_, &id)) = self.blocked.first_key_value() else {
+            self.stall.check = None;
+            return;
+        };
+        if let (None, Some(next)) = (self.stall.check, self.requests.0[id].turn()) {
+            let ready = self
+                .ready
+                .values()
+                .filter_map(|&id| self.requests.0[id].turn());
+            let first = ready.map(|turn| turn.from).min().unwrap_or(now);
+            let stall = ((next.until - next.from) / STALLS).max(SHORTEST_STALL);
+            self.stall.check = Some(next.until.min(now.max(first) + stall));
+        }
+    }
+
     /// A request whose turn was not used waits again at its old place.
-    fn requeue(&mut self, id: usize, turn: &Turn, now: Instant) {
+    fn requeue(&mut self, id: usize, turn: &Turn) {
         self.give_back(turn);
         let request = &mut self.requests.0[id];
         request.fate = Fate::Waiting;
         self.waiting.insert(request.place, id);
-        self.call_at(now);
+        self.ready.remove(&request.place);
+        self.blocked.remove(&request.place);
+    }
+
+    /// Calls for requests that have missed their turns. If others of the same batch are not back yet, this waits for
+    /// them, for at most a guard, so that they keep their places.
+    fn call_again(&mut self, guard: Duration, now: Instant) {
+        let mut ready = self
+            .ready
+            .values()
+            .filter_map(|&id| self.requests.0[id].turn());
+        let others_return = ready.any(|turn| turn.until <= now && now < turn.until + guard);
+        self.call_at(if others_return { now + guard } else { now });
     }
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store.
-    pub(crate) fn leave(&mut self, id: usize, now: Instant) -> Woken {
-        let mut woken = Woken::new();
+    pub(crate) fn leave(&mut self, id: usize, now: Instant, woken: &mut Woken) {
         let request = self.requests.0.remove(id);
         match request.fate {
             Fate::Waiting => {
@@ -617,33 +751,36 @@ impl Queue {
                     self.call_at(now);
                 }
             }
-            Fate::Departs(turn) => self.pass_on(turn, now, &mut woken),
+            Fate::Departs(turn) => {
+                self.ready.remove(&request.place);
+                self.blocked.remove(&request.place);
+                self.pass_on(turn, now, woken);
+            }
             Fate::Fails(_) => {}
         }
-        woken
     }
 
     /// A turn is not used: the next request takes it, or it goes back to the store.
     pub(crate) fn pass_on(&mut self, turn: Turn, now: Instant, woken: &mut Woken) {
-        if !self.assign(Mode::Wait, turn, now, woken) {
+        if !self.assign(Mode::Wait, turn, now) {
             self.give_back(&turn);
             self.call_at(now);
         }
+        self.release(now, woken);
     }
 
     /// Nothing departs until then. Requests that have a turn wait again.
     pub(crate) fn pause(&mut self, until: Instant, now: Instant, woken: &mut Woken) {
         self.paused_until = self.paused_until.max(Some(until));
-        let departing = self
-            .requests
-            .0
-            .iter()
-            .filter_map(|(id, request)| match request.fate {
-                Fate::Departs(turn) => Some((id, turn)),
-                _ => None,
-            });
-        for (id, turn) in departing.collect::<Vec<_>>() {
-            self.requeue(id, &turn, now);
+        let ready = std::mem::take(&mut self.ready).into_values();
+        let departing: Vec<usize> = ready
+            .chain(std::mem::take(&mut self.blocked).into_values())
+            .collect();
+        for id in departing {
+            if let Fate::Departs(turn) = self.requests.0[id].fate {
+                self.requeue(id, &turn);
+                self.call_at(now);
+            }
         }
         self.wake_all(woken);
     }
@@ -667,6 +804,15 @@ impl Queue {
                 .iter_mut()
                 .filter_map(|(_, request)| request.waker.0.take()),
         );
+    }
+}
+
+impl Request {
+    fn turn(&self) -> Option<Turn> {
+        match self.fate {
+            Fate::Departs(turn) => Some(turn),
+            Fate::Waiting | Fate::Fails(_) => None,
+        }
     }
 }
 

@@ -8,23 +8,28 @@ use tokio::time::timeout;
 use super::*;
 use crate::Quota;
 use crate::key::Key;
-use crate::policy::PolicyParts;
+use crate::policy::{Plan, PolicyParts};
 use crate::queue::Refusal;
+use crate::telemetry::Settings;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn policy(quota: Quota) -> Arc<Policy> {
-    let parts = PolicyParts {
+fn plan(quota: Quota, fallback: Option<Quota>) -> Plan {
+    let parts = |quota| PolicyParts {
         quotas: smallvec![quota],
         ..PolicyParts::default()
     };
-    Arc::new(parts.build().expect("a policy"))
+    let fallback = fallback.map(|quota| Arc::new(parts(quota).build().expect("a policy")));
+    Plan {
+        stand_in: fallback,
+        ..parts(quota).plan().expect("a policy")
+    }
 }
 
 fn embedded(quota: Quota) -> Arc<Handle> {
     let store = MemoryStore::new();
     let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store));
-    Handle::new(&dispatcher, policy(quota), None, 0)
+    Handle::new(&dispatcher, plan(quota, None), Settings::default(), 0)
 }
 
 /// Waits for a turn.
@@ -202,7 +207,7 @@ impl Store for Remote {
 
 fn remote(store: &Arc<Remote>, quota: Quota, fallback: Option<Quota>) -> Arc<Handle> {
     let dispatcher = Dispatcher::new(store.clone(), None);
-    Handle::new(&dispatcher, policy(quota), fallback.map(policy), 100)
+    Handle::new(&dispatcher, plan(quota, fallback), Settings::default(), 100)
 }
 
 /// Two processes share a quota; returns when each of so many requests of each departed, in order.

@@ -13,7 +13,7 @@ use crate::policy::Policy;
 use crate::state::{Command, Origin, Settlement, State, Take, Taken};
 use crate::store::{Reply, StoreError};
 
-pub(crate) use self::memory::MemoryStore;
+pub use self::memory::MemoryStore;
 
 mod memory;
 

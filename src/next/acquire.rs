@@ -1,0 +1,319 @@
+//! Waiting for a permit: the futures [`Acquire`] and [`TryAcquire`].
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::permit::{Decision, Limited, Permit};
+use crate::error::Error;
+use crate::handle::{Handle, Waiting};
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::queue::{Refusal, Standing, Turn};
+use crate::telemetry::{Entered, Outcome, Span};
+
+/// Waits until a request may depart; see [`Limiter::acquire`](super::Limiter::acquire).
+///
+/// Defaults: a cost of 1, and the policy's [`max_wait`](super::LimiterBuilder::max_wait).
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Acquire {
+    request: Request,
+    max_wait: Option<Duration>,
+    deadline: Option<Instant>,
+}
+
+impl Acquire {
+    pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
+        Self {
+            request: Request::new(handle, key),
+            max_wait: None,
+            deadline: None,
+        }
+    }
+
+    /// Sets the cost of the request, from 1 to what the quotas allow at once. All of it departs at once.
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.request.cost = cost;
+        self
+    }
+
+    /// Fails at once if the request would have to wait longer, unless the policy is stricter.
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(self.max_wait.map_or(max_wait, |it| it.min(max_wait)));
+        self
+    }
+
+    /// Fails at once if the request could not depart by then. A request that may depart now does so even if the
+    /// deadline has passed.
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
+        self
+    }
+
+    /// Runs a function once it may depart.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Limiter::acquire`](super::Limiter::acquire); then the function was not called.
+    pub async fn run<F, R>(self, function: F) -> Result<R::Output, Error>
+    where
+        F: FnOnce() -> R,
+        R: Future,
+    {
+        let _departs = self.await?;
+        Ok(function().await)
+    }
+}
+
+impl Future for Acquire {
+    type Output = Result<Permit, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self {
+            request,
+            max_wait,
+            deadline,
+        } = self.get_mut();
+        let bound = |since: Instant, policy: &Policy, guard| {
+            let longest = max_wait
+                .iter()
+                .copied()
+                .chain(policy.max_wait())
+                .chain(policy.leaky_wait(guard))
+                .min();
+            let until = longest.and_then(|longest| since.checked_add(longest));
+            until.into_iter().chain(*deadline).min()
+        };
+        Poll::Ready(match ready!(request.poll(cx, Some(&bound))) {
+            Ok(permit) => Ok(permit),
+            Err(Refused::Failed(error)) => Err(error),
+            Err(Refused::Limited(limited, waited)) => {
+                let policy = request.handle.policy();
+                Err(Error::too_long(waited, limited.into()).by(&policy))
+            }
+        })
+    }
+}
+
+/// Decides at once; see [`Limiter::try_acquire`](super::Limiter::try_acquire).
+///
+/// Default: a cost of 1.
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct TryAcquire {
+    request: Request,
+}
+
+impl TryAcquire {
+    pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
+        Self {
+            request: Request::new(handle, key),
+        }
+    }
+
+    /// Sets the cost of the request, from 1 to what the quotas allow at once.
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.request.cost = cost;
+        self
+    }
+}
+
+impl Future for TryAcquire {
+    type Output = Result<Decision, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(match ready!(self.request.poll(cx, None)) {
+            Ok(permit) => Ok(Decision::Granted(permit)),
+            Err(Refused::Limited(limited, _)) => Ok(Decision::Limited(limited)),
+            Err(Refused::Failed(error)) => Err(error),
+        })
+    }
+}
+
+/// A request on its way to a permit.
+struct Request {
+    handle: Arc<Handle>,
+    key: Key,
+    cost: u32,
+    stage: Stage,
+    span: Span,
+}
+
+enum Stage {
+    Start,
+    Waiting(Waiting, Instant),
+    Done,
+}
+
+enum Refused {
+    Limited(Limited, Duration),
+    Failed(Error),
+}
+
+/// The time by which a request has to depart, if it waits.
+type Bound<'a> = &'a dyn Fn(Instant, &Policy, Duration) -> Option<Instant>;
+
+impl Request {
+    fn new(handle: Arc<Handle>, key: Key) -> Self {
+        Self {
+            handle,
+            key,
+            cost: 1,
+            stage: Stage::Start,
+            span: Span::NONE,
+        }
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        bound: Option<Bound<'_>>,
+    ) -> Poll<Result<Permit, Refused>> {
+        if let Stage::Start = self.stage
+            && let Some(result) = self.start(bound)
+        {
+            self.stage = Stage::Done;
+            return Poll::Ready(result);
+        }
+        let Stage::Waiting(waiting, since) = &mut self.stage else {
+            panic!("polled after it was ready");
+        };
+        let entered = self.span.enter();
+        let result = ready!(Pin::new(waiting).poll(cx));
+        let waited = since.elapsed();
+        self.handle.current().telemetry.left(&self.key);
+        self.stage = Stage::Done;
+        Poll::Ready(match result {
+            Ok((turn, standing)) => Ok(self.granted(turn, standing, waited, &entered)),
+            Err(refusal) => Err(self.refused(refusal, waited, &entered)),
+        })
+    }
+
+    /// Yields the result if it is known at once, or joins the queue.
+    fn start(&mut self, bound: Option<Bound<'_>>) -> Option<Result<Permit, Refused>> {
+        let now = Instant::now();
+        let current = self.handle.current();
+        let entered = current.telemetry.begin(&self.key, self.cost);
+        if let Err(error) = check(&current.policy, &self.key, self.cost) {
+            self.ended(Outcome::Invalid, Duration::ZERO, &entered);
+            return Some(Err(Refused::Failed(error.by(&current.policy))));
+        }
+        match self.handle.depart_at_once(&self.key, self.cost, now) {
+            Some(Ok((turn, standing))) => {
+                return Some(Ok(self.granted(turn, standing, Duration::ZERO, &entered)));
+            }
+            Some(Err(standing)) if bound.is_none() => {
+                let refusal = Refusal::Limited(standing);
+                return Some(Err(self.refused(refusal, Duration::ZERO, &entered)));
+            }
+            _ => {}
+        }
+        let joined = match bound {
+            None => self.handle.attempt(&self.key, self.cost, now),
+            Some(bound) => {
+                let until = bound(now, &current.policy, self.handle.guard().current());
+                self.handle.join(&self.key, self.cost, now, until)
+            }
+        };
+        match joined {
+            Ok(waiting) => {
+                current.telemetry.joined(&self.key);
+                self.span.keep(&entered);
+                self.stage = Stage::Waiting(waiting, now);
+                None
+            }
+            Err(refusal) => Some(Err(self.refused(refusal, Duration::ZERO, &entered))),
+        }
+    }
+
+    fn granted(
+        &self,
+        turn: Turn,
+        standing: Standing,
+        waited: Duration,
+        entered: &Entered,
+    ) -> Permit {
+        self.ended(Outcome::Granted, waited, entered);
+        Permit::new(
+            self.handle.clone(),
+            self.key.clone(),
+            turn,
+            standing,
+            waited,
+        )
+    }
+
+    fn refused(&self, refusal: Refusal, waited: Duration, entered: &Entered) -> Refused {
+        let policy = self.handle.policy();
+        let (outcome, error) = match refusal {
+            Refusal::Limited(standing) => {
+                self.ended(Outcome::Limited, waited, entered);
+                return Refused::Limited(Limited::new(&standing), waited);
+            }
+            Refusal::Full(waiting) => (Outcome::LineFull, Error::line_full(waiting)),
+            Refusal::TooCostly => (
+                Outcome::Invalid,
+                Error::too_costly(self.cost, policy.largest_cost()),
+            ),
+            Refusal::Store(error) => (Outcome::from(&error), Error::store(error)),
+        };
+        self.ended(outcome, waited, entered);
+        Refused::Failed(error.by(&policy))
+    }
+
+    fn ended(&self, outcome: Outcome, waited: Duration, entered: &Entered) {
+        let request = (&self.key, self.cost);
+        self.handle
+            .current()
+            .telemetry
+            .ended(entered, request, outcome, waited);
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Stage::Waiting(_, since) = &self.stage {
+            let (waited, entered) = (since.elapsed(), self.span.enter());
+            self.handle.current().telemetry.left(&self.key);
+            self.ended(Outcome::Cancelled, waited, &entered);
+        }
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.debug(f, "Acquire")
+    }
+}
+
+impl fmt::Debug for TryAcquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.debug(f, "TryAcquire")
+    }
+}
+
+impl Request {
+    fn debug(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        f.debug_struct(name)
+            .field("key", &self.key)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether such a request can ever depart.
+pub(super) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Error> {
+    let most = policy.largest_cost();
+    if key.as_str().is_empty() {
+        Err(Error::empty_key())
+    } else if cost == 0 {
+        Err(Error::zero_cost())
+    } else if cost > most {
+        Err(Error::too_costly(cost, most))
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,13 @@
+//! The limiter on the next core, beside the present one until everything has moved over.
+
+mod acquire;
+mod control;
+mod limiter;
+mod peek;
+mod permit;
+
+pub use self::acquire::{Acquire, TryAcquire};
+pub use self::limiter::{Limiter, LimiterBuilder};
+pub use self::peek::{Peek, Snapshot};
+pub use self::permit::{Decision, Limited, Permit};
+pub use crate::stores::{Answered, Applied, Call, MemoryStore, Nudged, Operation, Store};

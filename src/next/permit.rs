@@ -1,0 +1,180 @@
+//! The right to depart now, or the reason why not: [`Permit`], [`Decision`], [`Limited`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::handle::{Current, Handle};
+use crate::key::Key;
+use crate::outage::Outage;
+use crate::queue::{Source, Standing, Turn};
+
+/// The right to depart now.
+///
+/// Send the request at once, or call [`forfeit`](Self::forfeit). Dropping a permit counts as a departure. A permit that
+/// [is no longer valid](Self::is_valid) must not be used: other requests may depart in its place by then.
+/// [`run`](super::Limiter::run) and the adapters take care of that.
+pub struct Permit {
+    handle: Arc<Handle>,
+    current: Arc<Current>,
+    key: Key,
+    turn: Turn,
+    standing: Standing,
+    waited: Duration,
+}
+
+impl Permit {
+    pub(super) fn new(
+        handle: Arc<Handle>,
+        key: Key,
+        turn: Turn,
+        standing: Standing,
+        waited: Duration,
+    ) -> Self {
+        let current = handle.current();
+        Self {
+            handle,
+            current,
+            key,
+            turn,
+            standing,
+            waited,
+        }
+    }
+
+    /// Whether there is still time to depart: for the [guard](super::LimiterBuilder::guard), less the round trip to
+    /// the store.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        Instant::now() < self.turn.until
+    }
+
+    /// Gives the departure back, unused: the next request in the queue takes it, or the store makes it available to
+    /// all processes.
+    pub fn forfeit(self) {
+        self.handle.forfeit(&self.key, self.turn);
+    }
+
+    /// How long the request waited.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// How many more requests of cost 1 could have departed at once when this one was granted.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.standing.remaining
+    }
+
+    /// How long until all units of the quotas are available again.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        until(self.standing.reset)
+    }
+
+    /// Whether the departure counts. It does not where [`Outage::Allow`] lets it depart while the store is out.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.turn.source == Source::Store || self.current.policy.outage() != Outage::Allow
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The cost of the request.
+    #[must_use]
+    pub fn cost(&self) -> u32 {
+        self.turn.units
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("key", &self.key)
+            .field("cost", &self.cost())
+            .field("waited", &self.waited)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer of [`try_acquire`](super::Limiter::try_acquire).
+#[derive(Debug)]
+pub enum Decision {
+    /// The request may depart now.
+    Granted(Permit),
+    /// It may not, and nothing was recorded.
+    Limited(Limited),
+}
+
+impl Decision {
+    /// The permit, if there is one.
+    pub fn permit(self) -> Option<Permit> {
+        match self {
+            Self::Granted(permit) => Some(permit),
+            Self::Limited(_) => None,
+        }
+    }
+
+    /// Whether the request may depart now.
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        matches!(self, Self::Granted(_))
+    }
+}
+
+/// Why a request may not depart now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limited {
+    delay: Duration,
+    remaining: u32,
+    reset: Duration,
+}
+
+impl Limited {
+    pub(super) fn new(standing: &Standing) -> Self {
+        Self {
+            delay: until(standing.last),
+            remaining: standing.remaining,
+            reset: until(standing.reset),
+        }
+    }
+
+    /// How long until the request could depart, if no other came before it.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// How many requests of cost 1 could depart now.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// How long until all units of the quotas are available again.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        self.reset
+    }
+}
+
+impl From<Limited> for crate::permit::Limited {
+    fn from(limited: Limited) -> Self {
+        Self::new(limited.delay, limited.remaining, limited.reset)
+    }
+}
+
+/// The time from now until then, in whole microseconds, rounded up.
+pub(super) fn until(at: Option<Instant>) -> Duration {
+    let left = at.map_or(Duration::ZERO, |at| {
+        at.saturating_duration_since(Instant::now())
+    });
+    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
+}
