@@ -132,28 +132,26 @@ mod check;
 mod conditions;
 mod error;
 mod explain;
+mod extractor;
 #[cfg(feature = "serde")]
 mod file;
 mod host;
 mod key;
 mod live;
-mod reach;
 mod reloaded;
 mod rule;
-#[cfg(all(test, feature = "serde"))]
-mod schema;
 mod table;
-#[cfg(feature = "serde")]
-mod value;
+mod warning;
 
 pub(crate) use self::live::Live;
 pub use self::{
     conditions::Condition,
     error::{Mistake, RulesError},
     explain::{Explanation, Miss},
+    extractor::{ByRules, by_rules},
     key::KeyPart,
-    reach::Warning,
     reloaded::Reloaded,
     rule::Rule,
     table::Rules,
+    warning::Warning,
 };

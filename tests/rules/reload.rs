@@ -89,7 +89,7 @@ fn a_reload_tells_of_exempt_rules_without_a_name() {
             per_hour("all", 1),
         ],
     );
-    assert!(reloaded.added_unnamed().eq([0, 1, 2]) && reloaded.added().len() == 0);
+    assert!(reloaded.added_unnamed().eq([0, 1, 2]) && reloaded.added().count() == 0);
     assert!(!reloaded.is_reordered());
     assert_eq!(
         reloaded.to_string(),
