@@ -32,47 +32,31 @@ pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Optio
 pub(super) fn forwarded(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines = headers.get_all(FORWARDED).iter().rev();
     lines
-        .flat_map(|line| Elements(Some(line.as_bytes())))
+        .flat_map(|line| elements(line.as_bytes()))
         .map(|element| address::parse(&node(element)?))
 }
 
-/// The elements of a list, from the right.
-struct Elements<'a>(Option<&'a [u8]>);
-
-impl<'a> Iterator for Elements<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let line = self.0.take()?;
-        let mut end = line.len();
-        while let Some(place) = line[..end].iter().rposition(|b| matches!(b, b',' | b'"')) {
-            if line[place] == b',' {
-                self.0 = Some(&line[..place]);
-                return Some(&line[place + 1..]);
-            }
-            match opening_mark(&line[..place]) {
-                Some(opening) => end = opening,
-                None => break,
-            }
+/// The elements of a list, from the right. Commas in quoted strings do not separate elements.
+fn elements(line: &[u8]) -> Vec<&[u8]> {
+    let mut elements = Vec::new();
+    let (mut end, mut is_quoted) = (line.len(), false);
+    for (place, byte) in line.iter().enumerate().rev() {
+        if *byte == b',' && !is_quoted {
+            elements.push(&line[place + 1..end]);
+            end = place;
+        } else if *byte == b'"' {
+            // From the right, the first mark closes a string, and the next one without a backslash opens it.
+            is_quoted = !is_quoted || is_escaped(&line[..place]);
         }
-        Some(line)
     }
+    elements.push(&line[..end]);
+    elements
 }
 
-/// The place of the mark that opens a quoted string, in the text before the closing mark.
-///
-/// Within the string, a mark has a backslash before it that is not itself escaped.
-fn opening_mark(text: &[u8]) -> Option<usize> {
-    let mut end = text.len();
-    loop {
-        let mark = text[..end].iter().rposition(|&b| b == b'"')?;
-        let unescaped = text[..mark].iter().rposition(|&b| b != b'\\');
-        let backslashes = mark - unescaped.map_or(0, |place| place + 1);
-        if backslashes % 2 == 0 {
-            return Some(mark);
-        }
-        end = mark;
-    }
+/// True if a backslash comes next on the left that is not itself escaped.
+fn is_escaped(before: &[u8]) -> bool {
+    let backslashes = before.iter().rev().take_while(|&&b| b == b'\\');
+    backslashes.count() % 2 == 1
 }
 
 /// The value of the one parameter `for` of a well-formed element.
@@ -305,7 +289,7 @@ mod tests {
             list in prop::collection::vec(ELEMENT, 1..5),
         ) {
             let list = list.join(",");
-            let elements: Vec<_> = Elements(Some(list.as_bytes())).collect();
+            let elements = elements(list.as_bytes());
             let expected = from_the_left(&list);
             prop_assert_eq!(elements, expected.iter().map(String::as_bytes).collect::<Vec<_>>());
         }

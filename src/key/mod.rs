@@ -104,30 +104,6 @@ impl AsRef<str> for Key {
     }
 }
 
-impl From<&str> for Key {
-    fn from(text: &str) -> Self {
-        Self::new(text)
-    }
-}
-
-impl From<&String> for Key {
-    fn from(text: &String) -> Self {
-        Self::new(text)
-    }
-}
-
-impl From<String> for Key {
-    fn from(text: String) -> Self {
-        Self(SmolStr::from(text))
-    }
-}
-
-impl From<&Self> for Key {
-    fn from(key: &Self) -> Self {
-        key.clone()
-    }
-}
-
 /// Finds the key of a request.
 ///
 /// # Closures
@@ -203,22 +179,24 @@ pub enum Extracted {
     Ruled(Ruled),
 }
 
-impl From<Key> for Extracted {
-    fn from(key: Key) -> Self {
-        Self::Key(key)
-    }
+macro_rules! impl_from {
+    ($($to:ident from $from:ty: $convert:expr;)+) => {$(
+        impl From<$from> for $to {
+            fn from(from: $from) -> Self {
+                $convert(from)
+            }
+        }
+    )+};
 }
 
-impl From<&str> for Extracted {
-    fn from(text: &str) -> Self {
-        Self::Key(text.into())
-    }
-}
-
-impl From<String> for Extracted {
-    fn from(text: String) -> Self {
-        Self::Key(text.into())
-    }
+impl_from! {
+    Key from &str: Key::new;
+    Key from &String: Key::new;
+    Key from String: |text| Key(SmolStr::from(text));
+    Key from &Key: Key::clone;
+    Extracted from Key: Extracted::Key;
+    Extracted from &str: |text| Extracted::Key(Key::new(text));
+    Extracted from String: |text| Extracted::Key(Key::from(text));
 }
 
 impl<K: Into<Key>> From<Option<K>> for Extracted {

@@ -106,13 +106,23 @@ impl Conditions {
 
 /// A template for a method that the rule excludes would match nothing.
 fn check_method(template: &Template, methods: &[Method]) -> Result<(), String> {
-    let Some(own) = &template.method else {
-        return Ok(());
-    };
-    let allows = |method: &Method| falls_under(own, method) || falls_under(method, own);
+    let allows = |method| common(template.method.as_ref(), Some(method)).is_some();
     match methods.is_empty() || methods.iter().any(allows) {
         true => Ok(()),
         false => Err(format!("{:?}: `method` excludes its method", template.key)),
+    }
+}
+
+/// The method whose requests fall under both, where `None` is any method; `None` if no request does.
+pub(super) fn common<'a>(
+    one: Option<&'a Method>,
+    other: Option<&'a Method>,
+) -> Option<Option<&'a Method>> {
+    match (one, other) {
+        (None, any) | (any, None) => Some(any),
+        (Some(one), Some(other)) if falls_under(one, other) => Some(Some(one)),
+        (Some(one), Some(other)) if falls_under(other, one) => Some(Some(other)),
+        _ => None,
     }
 }
 

@@ -203,13 +203,15 @@ enum Span {
     Float(f64),
 }
 
-/// A part of a key: a text, or a table with a constant.
-struct Part(Parsed<KeyPart>);
-
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Constant {
-    constant: String,
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "expected a part of a key, such as `host` or `{ constant = \"TEXT\" }`"
+)]
+enum Part {
+    Text(String),
+    Constant { constant: String },
 }
 
 impl From<FileRule> for Rule {
@@ -223,7 +225,7 @@ impl From<FileRule> for Rule {
                 .parse(|text| Template::parse(&text).map_err(|error| error.to_string())),
             header: file.header.0.unwrap_or_default().conditions(),
             quota: (file.quota).parse(|text| text.parse().map_err(|error| format!("{error}"))),
-            key: file.key.parse(|part| part.0),
+            key: file.key.parse(key_part),
             trusted_proxies: file.trusted_proxies.parse(|text| network(&text)),
             cost: file.cost.0,
             max_wait: file.max_wait.0.map(Span::parse),
@@ -249,8 +251,12 @@ fn network(text: &str) -> Parsed<IpNet> {
     (text.parse().or_else(|_| address())).map_err(|_| format!("{text:?} {problem}"))
 }
 
-fn key_part(text: &str) -> Parsed<KeyPart> {
-    Ok(match text {
+fn key_part(part: Part) -> Parsed<KeyPart> {
+    let text = match part {
+        Part::Constant { constant } => return Ok(KeyPart::Constant(constant)),
+        Part::Text(text) => text,
+    };
+    Ok(match text.as_str() {
         "host" => KeyPart::Host,
         "route" => KeyPart::Route,
         "client_ip" => KeyPart::ClientIp,
@@ -387,31 +393,6 @@ where
             items.push(item);
         }
         Ok((self.list)(items))
-    }
-}
-
-impl<'de> Deserialize<'de> for Part {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PartVisitor)
-    }
-}
-
-struct PartVisitor;
-
-impl<'de> Visitor<'de> for PartVisitor {
-    type Value = Part;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a part of a key, such as \"host\"")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Part, E> {
-        Ok(Part(key_part(text)))
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Part, M::Error> {
-        let Constant { constant } = Constant::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(Part(Ok(KeyPart::Constant(constant))))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use http::Method;
 
-use super::conditions::Conditions;
+use super::conditions::{Conditions, HeaderCondition, common};
 use super::host::HostPattern;
 use super::table::{RuleRef, Rules};
 use crate::key::{Template, falls_under};
@@ -58,18 +58,19 @@ impl Rules {
             return None;
         }
         let mut by = BTreeSet::new();
-        for method in each(&rule.methods) {
-            for path in each(rule.paths.all()) {
-                let methods = Methods::of(method, path);
-                if methods.named().is_some_and(|all| all.is_empty()) {
-                    continue;
-                }
-                for host in each(&rule.hosts) {
-                    let takes_all = |entry: &super::table::Entry| {
-                        takes(&entry.conditions, rule, host, path, &methods)
-                    };
-                    by.insert(before.iter().position(takes_all)?);
-                }
+        for (method, path) in methods_and_paths(rule) {
+            for host in each(&rule.hosts) {
+                let part = Part {
+                    host,
+                    method,
+                    path,
+                    headers: &rule.headers,
+                };
+                by.insert(
+                    before
+                        .iter()
+                        .position(|entry| part.is_taken_by(&entry.conditions))?,
+                );
             }
         }
         Some(Warning {
@@ -104,60 +105,35 @@ fn each<T>(values: &[T]) -> impl Iterator<Item = Option<&T>> {
     none.into_iter().chain(values.iter().map(Some))
 }
 
-/// True if a rule takes all requests of another one with this host, template and methods.
-fn takes(
+/// Each combination of a method and a template of a rule that a request can meet, with the method common to both.
+fn methods_and_paths(
     rule: &Conditions,
-    other: &Conditions,
-    host: Option<&HostPattern>,
-    path: Option<&Template>,
-    methods: &Methods<'_>,
-) -> bool {
-    let is_host = |it: Option<&HostPattern>| match (it, host) {
-        (Some(it), Some(host)) => it.covers(host),
-        (it, _) => it.is_none(),
-    };
-    let is_path = |method: Option<&Method>, it: Option<&Template>| {
-        let covers_path = match (it, path) {
-            (Some(it), Some(path)) => it.covers_path_of(path),
-            (it, _) => it.is_none(),
-        };
-        covers_path && Methods::of(method, it).cover(methods)
-    };
-    each(&rule.hosts).any(is_host)
-        && each(&rule.methods).any(|method| each(rule.paths.all()).any(|it| is_path(method, it)))
-        && rule
-            .headers
-            .iter()
-            .all(|it| other.headers.iter().any(|other| it.follows_from(other)))
+) -> impl Iterator<Item = (Option<&Method>, Option<&Template>)> {
+    each(rule.paths.all()).flat_map(|path| {
+        let own = path.and_then(|path| path.method.as_ref());
+        let methods = each(&rule.methods).filter_map(move |method| common(method, own));
+        methods.map(move |method| (method, path))
+    })
 }
 
-/// The methods that fall under up to two others: those of a rule and of its template.
-struct Methods<'a>([Option<&'a Method>; 2]);
+/// The requests of a rule with one host, method and template.
+struct Part<'a> {
+    host: Option<&'a HostPattern>,
+    method: Option<&'a Method>,
+    path: Option<&'a Template>,
+    headers: &'a [HeaderCondition],
+}
 
-impl<'a> Methods<'a> {
-    fn of(method: Option<&'a Method>, path: Option<&'a Template>) -> Self {
-        Self([method, path.and_then(|path| path.method.as_ref())])
-    }
-
-    fn contain(&self, method: &Method) -> bool {
-        self.0
-            .iter()
-            .flatten()
-            .all(|named| falls_under(method, named))
-    }
-
-    /// `None` for all methods.
-    fn named(&self) -> Option<Vec<&Method>> {
-        let named = self.0[0].or(self.0[1])?;
-        let candidates = [named, &Method::HEAD].into_iter();
-        Some(candidates.filter(|method| self.contain(method)).collect())
-    }
-
-    fn cover(&self, others: &Self) -> bool {
-        match others.named() {
-            Some(others) => others.into_iter().all(|method| self.contain(method)),
-            None => self.named().is_none(),
-        }
+impl Part<'_> {
+    fn is_taken_by(&self, rule: &Conditions) -> bool {
+        let takes_host = |it: &HostPattern| self.host.is_some_and(|host| it.covers(host));
+        let takes_method = |it: &Method| self.method.is_some_and(|method| falls_under(method, it));
+        let takes_path = |it: &Template| self.path.is_some_and(|path| it.covers_path_of(path));
+        (rule.hosts.is_empty() || rule.hosts.iter().any(takes_host))
+            && methods_and_paths(rule).any(|(method, path)| {
+                method.is_none_or(takes_method) && path.is_none_or(takes_path)
+            })
+            && (rule.headers.iter()).all(|it| self.headers.iter().any(|own| it.follows_from(own)))
     }
 }
 
