@@ -152,6 +152,6 @@ pub use self::{
     key::KeyPart,
     reloaded::Reloaded,
     rule::Rule,
-    table::Rules,
+    table::{RuleRef, Rules},
     warning::Warning,
 };

@@ -14,7 +14,7 @@ use crate::policy::{Flaw, Part, PolicyParts, check_name};
 pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
     if rules.is_empty() {
         let problem = "there are none: to let all requests pass, add one with `exempt = true`";
-        return Err(RulesError::of(false, "rules", problem));
+        return Err(RulesError::of(false, "rules".to_owned(), problem));
     }
     let mut mistakes = Mistakes::default();
     let mut names = HashMap::new();

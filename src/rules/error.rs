@@ -65,11 +65,11 @@ impl Mistakes {
         }
         let mut valid = Vec::with_capacity(values.len());
         for (place, value) in values.iter().enumerate() {
-            match value
-                .as_ref()
-                .map_err(String::clone)
-                .and_then(|value| check(place, value))
-            {
+            let checked = match value {
+                Ok(value) => check(place, value),
+                Err(problem) => Err(problem.clone()),
+            };
+            match checked {
                 Ok(value) => valid.push(value),
                 Err(problem) => self.add(place_in(field, list, place), problem),
             }
@@ -98,18 +98,11 @@ pub(super) fn place_in<T>(field: &str, list: &List<T>, place: usize) -> String {
 }
 
 impl RulesError {
-    pub(super) fn of(
-        is_malformed: bool,
-        place: impl Into<String>,
-        problem: impl Into<String>,
-    ) -> Self {
-        let mistake = Mistake {
-            place: place.into(),
-            problem: problem.into(),
-        };
+    pub(super) fn of(is_malformed: bool, place: String, problem: &str) -> Self {
+        let problem = problem.to_owned();
         Self {
             is_malformed,
-            mistakes: vec![mistake],
+            mistakes: vec![Mistake { place, problem }],
         }
     }
 

@@ -45,7 +45,7 @@ impl Rules {
     ///
     /// let request = http::Request::post("https://api.example.com/search").body(()).unwrap();
     /// let explanation = rules.explain(&request);
-    /// assert_eq!(explanation.rule(), Some("others"));
+    /// assert_eq!(explanation.rule().name(), Some("others"));
     /// assert_eq!(*explanation.misses()[0].condition(), Condition::Method);
     /// assert_eq!(
     ///     explanation.to_string(),
@@ -75,16 +75,10 @@ impl Rules {
 }
 
 impl Explanation {
-    /// The place of the rule in the table, counted from 0.
+    /// The rule that the request falls under.
     #[must_use]
-    pub fn place(&self) -> usize {
-        self.rule.place
-    }
-
-    /// The name of the rule; every rule that limits has one.
-    #[must_use]
-    pub fn rule(&self) -> Option<&str> {
-        self.rule.name.as_deref()
+    pub fn rule(&self) -> &RuleRef {
+        &self.rule
     }
 
     /// True if the request is not limited.
@@ -124,21 +118,15 @@ impl Explanation {
     }
 
     fn limit(&self) -> Option<&Limit> {
-        self.rules.entries()[self.rule.place].limit.as_ref()
+        self.rules.entries()[self.rule.place()].limit.as_ref()
     }
 }
 
 impl Miss {
-    /// The place of the rule in the table, counted from 0.
+    /// The rule that does not match.
     #[must_use]
-    pub fn place(&self) -> usize {
-        self.rule.place
-    }
-
-    /// The name of the rule, if it has one.
-    #[must_use]
-    pub fn rule(&self) -> Option<&str> {
-        self.rule.name.as_deref()
+    pub fn rule(&self) -> &RuleRef {
+        &self.rule
     }
 
     /// The first condition that the request does not meet.

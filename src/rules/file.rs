@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -14,9 +14,9 @@ use super::conditions::HeaderCondition;
 use super::error::RulesError;
 use super::host::HostPattern;
 use super::key::KeyPart;
-use super::rule::{List, Parsed, Rule};
+use super::rule::{List, Parsed, Rule, parse_template};
 use super::table::Rules;
-use crate::key::{Template, parse_method};
+use crate::key::parse_method;
 use crate::outage::Outage;
 use crate::recovery::Recovery;
 
@@ -85,7 +85,7 @@ impl Rules {
     /// them. Otherwise, the error reports all mistakes.
     pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, RulesError> {
         match serde_path_to_error::deserialize(deserializer) {
-            Ok(File { rules }) => Self::new(rules.into_iter().map(Rule::from)),
+            Ok(file) => rules(file),
             Err(error) => {
                 let place = match error.path().to_string() {
                     path if path == "." => String::new(),
@@ -122,15 +122,12 @@ impl Rules {
 /// ```
 impl<'de> Deserialize<'de> for Rules {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let File { rules } = File::deserialize(deserializer)?;
-        Self::new(rules.into_iter().map(Rule::from)).map_err(D::Error::custom)
+        rules(File::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
 /// A table with the field `rules`, or a list of rules.
-struct File {
-    rules: Vec<FileRule>,
-}
+type File = OneOrMany<Table, FileRule>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -179,17 +176,17 @@ enum FileRecovery {
 struct Given<T>(Option<T>);
 
 /// One value or a list of values.
-struct OneOrMany<T>(Vec<T>);
+enum OneOrMany<A, T = A> {
+    One(A),
+    Many(Vec<T>),
+}
 
 /// The headers in the order of the text, because JSON allows a name twice.
 #[derive(Default)]
 struct Headers(Vec<(String, Header)>);
 
 #[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected the value of a header, or whether it is there"
-)]
+#[serde(untagged, expecting = "expected the value of a header, or a boolean")]
 enum Header {
     Present(bool),
     Value(String),
@@ -214,6 +211,11 @@ enum Part {
     Constant { constant: String },
 }
 
+fn rules(file: File) -> Result<Rules, RulesError> {
+    let (File::One(Table { rules }) | File::Many(rules)) = file;
+    Rules::new(rules.into_iter().map(Rule::from))
+}
+
 impl From<FileRule> for Rule {
     fn from(file: FileRule) -> Self {
         Self {
@@ -221,8 +223,7 @@ impl From<FileRule> for Rule {
             exempt: file.exempt.0.unwrap_or_default(),
             host: file.host.parse(|text| HostPattern::parse(&text)),
             method: file.method.parse(|text| parse_method(&text)),
-            path: (file.path)
-                .parse(|text| Template::parse(&text).map_err(|error| error.to_string())),
+            path: file.path.parse(|text| parse_template(&text)),
             header: file.header.0.unwrap_or_default().conditions(),
             quota: (file.quota).parse(|text| text.parse().map_err(|error| format!("{error}"))),
             key: file.key.parse(key_part),
@@ -277,18 +278,18 @@ fn key_part(part: Part) -> Parsed<KeyPart> {
 
 impl Span {
     fn parse(self) -> Parsed<Duration> {
+        let example = "such as \"30s\" or \"1m 30s\"";
         let number = match self {
             Self::Text(text) => {
-                return humantime::parse_duration(&text).map_err(|error| {
-                    format!("{text:?} is not a time, such as \"30s\" or \"1m 30s\": {error}")
-                });
+                let parsed = humantime::parse_duration(&text);
+                return parsed
+                    .map_err(|error| format!("{text:?} is not a time, {example}: {error}"));
             }
             Self::Integer(number) => number.to_string(),
             Self::Float(number) => number.to_string(),
         };
-        Err(format!(
-            "{number} has no unit: write \"{number}s\" for seconds"
-        ))
+        let problem = format!("has no unit: write \"{number}s\" for seconds");
+        Err(format!("{number} {problem}"))
     }
 }
 
@@ -309,8 +310,11 @@ impl Headers {
 
 impl<T> Given<OneOrMany<T>> {
     fn parse<U>(self, parse: impl Fn(T) -> Parsed<U>) -> List<U> {
-        self.0
-            .map(|values| values.0.into_iter().map(parse).collect())
+        let values = match self.0? {
+            OneOrMany::One(value) => vec![value],
+            OneOrMany::Many(values) => values,
+        };
+        Some(values.into_iter().map(parse).collect())
     }
 }
 
@@ -322,77 +326,40 @@ impl<T> Default for Given<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Option::deserialize(deserializer)? {
-            None => Err(D::Error::custom(
-                "it has no value: leave it out, or add one",
-            )),
-            given => Ok(Self(given)),
-        }
+        let value = Option::deserialize(deserializer)?;
+        let problem = "it has no value: leave it out, or add one";
+        value
+            .map(|value| Self(Some(value)))
+            .ok_or_else(|| D::Error::custom(problem))
     }
 }
 
-impl<'de> Deserialize<'de> for File {
+// Unlike `#[serde(untagged)]`, this keeps the places of errors within a list.
+impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<A, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let one = |Table { rules }| Self { rules };
-        let list = |rules| Self { rules };
-        let expected = "a table with the field `rules`, or a list of rules";
-        deserializer.deserialize_any(Either {
-            expected,
-            one,
-            list,
-            types: PhantomData,
-        })
+        deserializer.deserialize_any(OneOrManyVisitor(PhantomData))
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = "a text, or a list of texts";
-        let one = |value| Self(vec![value]);
-        deserializer.deserialize_any(Either {
-            expected,
-            one,
-            list: Self,
-            types: PhantomData,
-        })
-    }
-}
+struct OneOrManyVisitor<A, T>(PhantomData<(A, T)>);
 
-/// Reads a list, or a single text or table. Unlike `#[serde(untagged)]`, it keeps the places of errors within the list.
-struct Either<A, T, O, L> {
-    expected: &'static str,
-    one: O,
-    list: L,
-    types: PhantomData<(A, T)>,
-}
-
-impl<'de, A, T, V, O, L> Visitor<'de> for Either<A, T, O, L>
-where
-    A: Deserialize<'de>,
-    T: Deserialize<'de>,
-    O: FnOnce(A) -> V,
-    L: FnOnce(Vec<T>) -> V,
-{
-    type Value = V;
+impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for OneOrManyVisitor<A, T> {
+    type Value = OneOrMany<A, T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expected)
+        f.write_str("a text, a table or a list")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<V, E> {
-        A::deserialize(text.into_deserializer()).map(self.one)
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        A::deserialize(text.into_deserializer()).map(OneOrMany::One)
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<V, M::Error> {
-        A::deserialize(MapAccessDeserializer::new(map)).map(self.one)
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Self::Value, M::Error> {
+        A::deserialize(MapAccessDeserializer::new(map)).map(OneOrMany::One)
     }
 
-    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<V, S::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok((self.list)(items))
+    fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Self::Value, S::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany::Many)
     }
 }
 

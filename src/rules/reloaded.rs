@@ -20,14 +20,13 @@ use super::table::{RuleRef, Rules};
 ///
 /// let reloaded = limiter.reload(Rules::new([Rule::exempt().path("/admin/{*rest}"), others()])?)?;
 /// assert_eq!(reloaded.to_string(), "1 added (rules[0]), 1 as before");
-/// assert!(reloaded.added_unnamed().eq([0]));
+/// assert_eq!(reloaded.added()[0].place(), 0);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
     added: Vec<RuleRef>,
-    /// With their places in the table before.
     removed: Vec<RuleRef>,
     changed: Vec<RuleRef>,
     unchanged: Vec<RuleRef>,
@@ -65,39 +64,28 @@ impl Reloaded {
         reloaded
     }
 
-    /// The names of the new rules, in their order.
-    pub fn added(&self) -> impl Iterator<Item = &str> {
-        names(&self.added)
+    /// The new rules.
+    #[must_use]
+    pub fn added(&self) -> &[RuleRef] {
+        &self.added
     }
 
-    /// The names of the rules that the new table does not have.
-    pub fn removed(&self) -> impl Iterator<Item = &str> {
-        names(&self.removed)
+    /// The rules that the new table does not have, with their places in the old one.
+    #[must_use]
+    pub fn removed(&self) -> &[RuleRef] {
+        &self.removed
     }
 
-    /// The names of the rules that have changed in anything but their places.
-    pub fn changed(&self) -> impl Iterator<Item = &str> {
-        names(&self.changed)
+    /// The rules that have changed in anything but their places.
+    #[must_use]
+    pub fn changed(&self) -> &[RuleRef] {
+        &self.changed
     }
 
-    /// The names of the rules that have not changed.
-    pub fn unchanged(&self) -> impl Iterator<Item = &str> {
-        names(&self.unchanged)
-    }
-
-    /// The places of the new exempt rules without a name, counted from 0.
-    pub fn added_unnamed(&self) -> impl Iterator<Item = usize> {
-        unnamed(&self.added)
-    }
-
-    /// The places, in the table before, of the exempt rules without a name that the new table does not have.
-    pub fn removed_unnamed(&self) -> impl Iterator<Item = usize> {
-        unnamed(&self.removed)
-    }
-
-    /// The places of the exempt rules without a name that have not changed, counted from 0.
-    pub fn unchanged_unnamed(&self) -> impl Iterator<Item = usize> {
-        unnamed(&self.unchanged)
+    /// The rules that have not changed, but for their places.
+    #[must_use]
+    pub fn unchanged(&self) -> &[RuleRef] {
+        &self.unchanged
     }
 
     /// True if rules of both tables have another order, so that a request that matches several may fall under another
@@ -108,15 +96,6 @@ impl Reloaded {
     }
 }
 
-fn names(rules: &[RuleRef]) -> impl Iterator<Item = &str> {
-    rules.iter().filter_map(|rule| rule.name.as_deref())
-}
-
-fn unnamed(rules: &[RuleRef]) -> impl Iterator<Item = usize> {
-    let unnamed = rules.iter().filter(|rule| rule.name.is_none());
-    unnamed.map(|rule| rule.place)
-}
-
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (change, rules, was) in [
@@ -124,9 +103,12 @@ impl fmt::Display for Reloaded {
             ("removed", &self.removed, "was "),
             ("changed", &self.changed, ""),
         ] {
+            let called = |rule: &RuleRef| match rule.name() {
+                Some(name) => name.to_owned(),
+                None => format!("{was}rules[{}]", rule.place()),
+            };
             if !rules.is_empty() {
-                let places = unnamed(rules).map(|place| format!("{was}rules[{place}]"));
-                let all: Vec<_> = names(rules).map(str::to_owned).chain(places).collect();
+                let all: Vec<_> = rules.iter().map(called).collect();
                 write!(f, "{} {change} ({}), ", all.len(), all.join(", "))?;
             }
         }

@@ -63,6 +63,10 @@ pub(super) type Parsed<T> = Result<T, String>;
 /// The values of a field; `None` if the field is not set.
 pub(super) type List<T> = Option<Vec<Parsed<T>>>;
 
+pub(super) fn parse_template(text: &str) -> Parsed<Template> {
+    Template::parse(text).map_err(|error| error.to_string())
+}
+
 fn push<T>(list: &mut List<T>, value: Parsed<T>) {
     list.get_or_insert_default().push(value);
 }
@@ -112,8 +116,7 @@ impl Rule {
 
     /// Adds a [template](crate::key::route()#templates) of paths, such as `/repos/{owner}/{repo}`. Default: any path.
     pub fn path(mut self, path: impl Into<String>) -> Self {
-        let template = Template::parse(&path.into());
-        push(&mut self.path, template.map_err(|error| error.to_string()));
+        push(&mut self.path, parse_template(&path.into()));
         self
     }
 

@@ -36,11 +36,13 @@ pub(super) struct Limit {
     pub(super) cost: u32,
 }
 
-/// The place and the name of a rule, for messages.
+/// The place and the name of a rule in a table.
+///
+/// `Display` writes them as ``rules[2] `search` ``.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RuleRef {
-    pub(super) place: usize,
-    pub(super) name: Option<Arc<str>>,
+pub struct RuleRef {
+    place: usize,
+    name: Option<Arc<str>>,
 }
 
 impl Rules {
@@ -125,6 +127,20 @@ impl Rules {
             }
         }
         unreachable!("the last rule matches every request")
+    }
+}
+
+impl RuleRef {
+    /// The place of the rule, counted from 0.
+    #[must_use]
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    /// The name of the rule; every rule that limits has one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 }
 

@@ -7,7 +7,7 @@ use http::Method;
 
 use super::conditions::{Conditions, HeaderCondition, common};
 use super::host::HostPattern;
-use super::table::{RuleRef, Rules};
+use super::table::{Entry, RuleRef, Rules};
 use crate::key::{Template, falls_under};
 
 /// A rule that no request reaches, because rules before it take all of its requests.
@@ -45,9 +45,8 @@ impl Rules {
     /// ```
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
-        (0..self.len())
-            .filter_map(|place| self.warning(place))
-            .collect()
+        let places = 0..self.len();
+        places.filter_map(|place| self.warning(place)).collect()
     }
 
     fn warning(&self, place: usize) -> Option<Warning> {
@@ -66,11 +65,8 @@ impl Rules {
                     path,
                     headers: &rule.headers,
                 };
-                by.insert(
-                    before
-                        .iter()
-                        .position(|entry| part.is_taken_by(&entry.conditions))?,
-                );
+                let takes_all = |entry: &Entry| part.is_taken_by(&entry.conditions);
+                by.insert(before.iter().position(takes_all)?);
             }
         }
         Some(Warning {
@@ -81,21 +77,16 @@ impl Rules {
 }
 
 impl Warning {
-    /// The place of the rule in the table, counted from 0.
+    /// The rule that no request reaches.
     #[must_use]
-    pub fn place(&self) -> usize {
-        self.rule.place
+    pub fn rule(&self) -> &RuleRef {
+        &self.rule
     }
 
-    /// The name of the rule, if it has one.
+    /// The rules that take all of its requests, in order.
     #[must_use]
-    pub fn rule(&self) -> Option<&str> {
-        self.rule.name.as_deref()
-    }
-
-    /// The places of the rules that take all of its requests, in order.
-    pub fn by(&self) -> impl ExactSizeIterator<Item = usize> {
-        self.by.iter().map(|rule| rule.place)
+    pub fn by(&self) -> &[RuleRef] {
+        &self.by
     }
 }
 

@@ -35,11 +35,11 @@ fn table() -> Rules {
 
 fn falls_under(table: &Rules, request: &Request<()>) -> String {
     let explanation = table.explain(request);
-    match explanation.rule() {
+    match explanation.rule().name() {
         Some(rule) => rule.to_owned(),
         None => {
             assert!(explanation.is_exempt());
-            format!("exempt by {}", explanation.place())
+            format!("exempt by {}", explanation.rule().place())
         }
     }
 }
@@ -125,7 +125,7 @@ fn an_explanation_names_of_each_rule_before_the_first_condition_that_is_not_met(
     let places: Vec<_> = explanation
         .misses()
         .iter()
-        .map(|miss| miss.place())
+        .map(|miss| miss.rule().place())
         .collect();
     assert_eq!(places, [0, 1, 2, 3, 4, 5]);
     assert_eq!(
@@ -279,7 +279,7 @@ proptest! {
         if let Ok(rules) = Rules::new(named.chain([Rule::exempt()])) {
             let expected = naive.iter().position(|it| it.matches(&request));
             let explanation = rules.explain(&request);
-            prop_assert_eq!(explanation.place(), expected.unwrap_or(naive.len()));
+            prop_assert_eq!(explanation.rule().place(), expected.unwrap_or(naive.len()));
         }
     }
 }
