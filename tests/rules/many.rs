@@ -63,10 +63,10 @@ fn a_thousand_rules_are_reloaded() {
     let reloaded = limiter.reload(rules(changed)).expect("rules");
     assert_eq!(reloaded.changed().len(), 1);
     assert_eq!(reloaded.changed()[0].name(), Some("rule-500"));
-    assert_eq!(reloaded.unchanged().len(), 999);
+    assert_eq!(reloaded.unchanged().len(), 1_000);
     let key = KeyPart::Constant("all".into());
     let reloaded = limiter
         .reload(rules([per_hour("rule-0", 1).key(key)]))
         .expect("rules");
-    assert_eq!(reloaded.removed().len(), 999);
+    assert_eq!(reloaded.removed().len(), 1_000);
 }
