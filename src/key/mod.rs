@@ -80,7 +80,6 @@ impl Key {
     }
 
     /// The text of the key.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -22,31 +22,26 @@ impl Ruled {
     }
 
     /// The rule's name.
-    #[must_use]
     pub fn rule(&self) -> &str {
         self.policy().name().unwrap_or_default()
     }
 
     /// The rule's policy.
-    #[must_use]
     pub fn policy(&self) -> &Arc<Policy> {
         self.epochs.policy()
     }
 
     /// The key whose quota the request spends; `None` if it [has no key](Self::refusal).
-    #[must_use]
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref().ok()
     }
 
     /// The reason why the request has no key and must not be sent, such as "the request has no host".
-    #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         self.key.as_ref().err().map(Cow::as_ref)
     }
 
     /// The cost of the request.
-    #[must_use]
     pub fn cost(&self) -> u32 {
         self.cost
     }

@@ -271,13 +271,11 @@ pub(crate) fn parse_method(text: &str) -> Result<Method, String> {
 
 impl RouteError {
     /// The template that cannot be used.
-    #[must_use]
     pub fn template(&self) -> &str {
         &self.template
     }
 
     /// True if the template is fine by itself, but is listed twice or matches the same paths as another one.
-    #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.is_conflict
     }

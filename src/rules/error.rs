@@ -108,13 +108,11 @@ impl RulesError {
 
     /// True if the text could not be read: it violates its format, or has an unknown field or a value of another type.
     /// Then only this mistake is reported, and the values were not checked.
-    #[must_use]
     pub fn is_malformed(&self) -> bool {
         self.is_malformed
     }
 
     /// True if the rules could be read but are not valid. Then all mistakes are reported.
-    #[must_use]
     pub fn is_invalid(&self) -> bool {
         !self.is_malformed
     }
@@ -128,14 +126,12 @@ impl RulesError {
 impl Mistake {
     /// The place, such as `rules[2].quota[1]`: counted from 0, and without the brackets at the end if the field has a
     /// single value. Empty if a text violates its format.
-    #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
     /// The problem, with the value, and the way to fix it. If a text could not be read, this is the format's message,
     /// which may have several lines, with the line and column if the format reports them.
-    #[must_use]
     pub fn problem(&self) -> &str {
         &self.problem
     }

@@ -76,43 +76,36 @@ impl Rules {
 
 impl Explanation {
     /// The rule that the request falls under.
-    #[must_use]
     pub fn rule(&self) -> &RuleRef {
         &self.rule
     }
 
     /// True if the request is not limited.
-    #[must_use]
     pub fn is_exempt(&self) -> bool {
         self.limit().is_none()
     }
 
     /// The policy for the request; `None` if it is exempt.
-    #[must_use]
     pub fn policy(&self) -> Option<&Arc<Policy>> {
         self.limit().map(|limit| &limit.plan.policy)
     }
 
     /// The key whose quota the request spends; `None` if it is exempt, or [has no key](Self::refusal).
-    #[must_use]
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref()?.as_ref().ok()
     }
 
     /// The reason why the request is refused, if it has no key.
-    #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         self.key.as_ref()?.as_ref().err().map(Cow::as_ref)
     }
 
     /// The cost of the request; `None` if it is exempt.
-    #[must_use]
     pub fn cost(&self) -> Option<u32> {
         self.limit().map(|limit| limit.cost)
     }
 
     /// The rules before this one, in order, with the reasons why they do not match.
-    #[must_use]
     pub fn misses(&self) -> &[Miss] {
         &self.misses
     }
@@ -124,20 +117,17 @@ impl Explanation {
 
 impl Miss {
     /// The rule that does not match.
-    #[must_use]
     pub fn rule(&self) -> &RuleRef {
         &self.rule
     }
 
     /// The first condition that the request does not meet.
-    #[must_use]
     pub fn condition(&self) -> &Condition {
         &self.condition
     }
 
     /// The reason as text, such as "the method is POST, not GET". For a header, it contains the condition and never
     /// the request's value, which may be a secret.
-    #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }

@@ -65,32 +65,27 @@ impl Reloaded {
     }
 
     /// The new rules.
-    #[must_use]
     pub fn added(&self) -> &[RuleRef] {
         &self.added
     }
 
     /// The rules that the new table does not have, with their places in the old one.
-    #[must_use]
     pub fn removed(&self) -> &[RuleRef] {
         &self.removed
     }
 
     /// The rules that have changed in anything but their places.
-    #[must_use]
     pub fn changed(&self) -> &[RuleRef] {
         &self.changed
     }
 
     /// The rules that have not changed, but for their places.
-    #[must_use]
     pub fn unchanged(&self) -> &[RuleRef] {
         &self.unchanged
     }
 
     /// True if rules of both tables have another order, so that a request that matches several may fall under another
     /// one.
-    #[must_use]
     pub fn is_reordered(&self) -> bool {
         self.is_reordered
     }

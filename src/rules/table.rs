@@ -85,7 +85,6 @@ impl Rules {
     }
 
     /// The policy of the rule with this name; `None` if there is no such rule, or if it is exempt.
-    #[must_use]
     pub fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
         let limit = self.0[self.place(name)?].limit.as_ref()?;
         Some(&limit.plan.policy)
@@ -132,13 +131,11 @@ impl Rules {
 
 impl RuleRef {
     /// The place of the rule, counted from 0.
-    #[must_use]
     pub fn place(&self) -> usize {
         self.place
     }
 
     /// The name of the rule; every rule that limits has one.
-    #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

@@ -78,13 +78,11 @@ impl Rules {
 
 impl Warning {
     /// The rule that no request reaches.
-    #[must_use]
     pub fn rule(&self) -> &RuleRef {
         &self.rule
     }
 
     /// The rules that take all of its requests, in order.
-    #[must_use]
     pub fn by(&self) -> &[RuleRef] {
         &self.by
     }
