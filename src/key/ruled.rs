@@ -54,10 +54,6 @@ impl Ruled {
     }
 
     /// The policy handle, the key and the cost; without a key, the handle and the reason.
-    #[cfg_attr(
-        not(any(feature = "tower", feature = "reqwest")),
-        expect(dead_code, reason = "only the adapters extract keys")
-    )]
     pub(crate) fn into_parts(self) -> Result<(Epochs, Key, u32), (Epochs, Cow<'static, str>)> {
         let Self { epochs, key, cost } = self;
         match key {

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::{fmt, mem};
 
 use http::Method;
+use smallvec::SmallVec;
 
 use super::Key;
 
@@ -96,33 +97,31 @@ impl Template {
         })
     }
 
-    fn matches(&self, method: &Method, path: &str) -> bool {
-        let named = self.method.as_ref();
-        named.is_none_or(|named| falls_under(method, named)) && self.matches_path(path)
+    fn is_catch_all(&self) -> bool {
+        matches!(self.segments.last(), Some(Segment::CatchAll(_)))
     }
 
-    fn matches_path(&self, path: &str) -> bool {
-        let mut left = path.strip_prefix('/');
-        for segment in &self.segments {
-            let Some(text) = left else { return false };
-            let (text, after) = match (segment, text.split_once('/')) {
-                (Segment::CatchAll(_), _) | (_, None) => (text, None),
-                (_, Some((text, after))) => (text, Some(after)),
-            };
-            if !segment.matches(text) {
-                return false;
-            }
-            left = after;
+    /// True if the template matches a request with this method and these segments of its path.
+    fn matches(&self, method: &Method, path: &[&str]) -> bool {
+        let is_method = |named| falls_under(method, named);
+        let has_more = path.len() > self.segments.len();
+        if path.len() < self.segments.len() || (has_more && !self.is_catch_all()) {
+            return false;
         }
-        left.is_none()
+        let mut pairs = self.segments.iter().zip(path);
+        self.method.as_ref().is_none_or(is_method)
+            && pairs.all(|(segment, text)| match segment {
+                Segment::CatchAll(before) if has_more => text.starts_with(before),
+                _ => segment.matches(text),
+            })
     }
 
     /// Greater if the template is more specific than another one that matches the same path, or as specific and has the
     /// closer method.
     fn specificity(&self) -> impl Ord + use<> {
-        let before_catch_all = match self.segments.last() {
-            Some(Segment::CatchAll(_)) => self.segments.len() - 1,
-            _ => usize::MAX,
+        let before_catch_all = match self.is_catch_all() {
+            true => self.segments.len() - 1,
+            false => usize::MAX,
         };
         let fixed: Vec<_> = self.segments.iter().map(Segment::fixed).collect();
         let method = self.method.as_ref();
@@ -133,10 +132,9 @@ impl Template {
     /// True if this template certainly matches every path that the other one matches.
     pub(crate) fn covers_path_of(&self, other: &Self) -> bool {
         let (length, others) = (self.segments.len(), other.segments.len());
-        let is_longer =
-            || matches!(self.segments.last(), Some(Segment::CatchAll(_))) && others > length;
+        let has_length = length == others || (self.is_catch_all() && length < others);
         let mut pairs = self.segments.iter().zip(&other.segments);
-        (length == others || is_longer()) && pairs.all(|(one, other)| one.covers(other))
+        has_length && pairs.all(|(one, other)| one.covers(other))
     }
 }
 
@@ -244,9 +242,9 @@ impl Templates {
     }
 
     pub(crate) fn find(&self, method: &Method, path: &str) -> Option<&Template> {
-        self.0
-            .iter()
-            .find(|template| template.matches(method, path))
+        let segments: SmallVec<[&str; 16]> = path.strip_prefix('/')?.split('/').collect();
+        let mut templates = self.0.iter();
+        templates.find(|template| template.matches(method, &segments))
     }
 
     pub(crate) fn all(&self) -> &[Template] {
