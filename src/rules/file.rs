@@ -127,7 +127,7 @@ impl<'de> Deserialize<'de> for Rules {
 }
 
 /// A table with the field `rules`, or a list of rules.
-type File = OneOrMany<Table, FileRule>;
+struct File(OneOrMany<Table, FileRule>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -211,8 +211,8 @@ enum Part {
     Constant { constant: String },
 }
 
-fn rules(file: File) -> Result<Rules, RulesError> {
-    let (File::One(Table { rules }) | File::Many(rules)) = file;
+fn rules(File(file): File) -> Result<Rules, RulesError> {
+    let (OneOrMany::One(Table { rules }) | OneOrMany::Many(rules)) = file;
     Rules::new(rules.into_iter().map(Rule::from))
 }
 
@@ -334,20 +334,29 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
     }
 }
 
-// Unlike `#[serde(untagged)]`, this keeps the places of errors within a list.
-impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<A, T> {
+impl<'de> Deserialize<'de> for File {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OneOrManyVisitor(PhantomData))
+        let expected = "a table with the field `rules`, or a list of rules";
+        let table = deserializer.deserialize_any(OneOrManyVisitor(expected, PhantomData))?;
+        Ok(Self(table))
     }
 }
 
-struct OneOrManyVisitor<A, T>(PhantomData<(A, T)>);
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a text, or a list of texts";
+        deserializer.deserialize_any(OneOrManyVisitor(expected, PhantomData))
+    }
+}
+
+/// Unlike `#[serde(untagged)]`, this keeps the places of errors within a list.
+struct OneOrManyVisitor<A, T>(&'static str, PhantomData<(A, T)>);
 
 impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for OneOrManyVisitor<A, T> {
     type Value = OneOrMany<A, T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a table or a list")
+        f.write_str(self.0)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {

@@ -17,7 +17,7 @@ fn what_is_no_field_or_of_another_type_is_named_by_path_line_and_column() {
         (
             "[[rules]]\nname = 'a'\nquota = 10",
             "rules[0].quota",
-            "invalid type: integer `10`, expected a text, a table or a list",
+            "invalid type: integer `10`, expected a text, or a list of texts",
         ),
         (
             "[[rules]]\nname = 'a'\nquota = ['1/s', 10]",
