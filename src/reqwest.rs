@@ -10,13 +10,14 @@ use reqwest_middleware::{Middleware, Next, Result};
 use crate::departure::Departure;
 use crate::error::Error;
 use crate::feedback::{Feedback, Headers, Unheeded};
-use crate::key::{self, KeyExtractor};
+use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
+use crate::rules::by_rules;
 
 /// Delays requests until the limiter lets them depart.
 ///
 /// Defaults: the [rules](crate::rules) of the limiter say which policy and key a request has; where it has none, the
-/// key is the request's [host](key::host). The response's extensions say how the request [departed](Departure). What the upstream says of its limits, in
+/// key is the request's [host](crate::key::host()). The response's extensions say how the request [departed](Departure). What the upstream says of its limits, in
 /// [whatever headers](crate::feedback), wins over the quotas: after a 429 nothing departs for that key, in any
 /// replica, until the upstream takes requests again.
 ///
@@ -125,13 +126,13 @@ impl ThrottleMiddleware {
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
-            key: Arc::new(key::by_rules(&limiter)),
+            key: Arc::new(by_rules(&limiter)),
             limiter,
             feedback: Arc::new(Headers::new()),
         }
     }
 
-    /// Sets whose quota a request spends. Default: [`key::by_rules`]; any other goes by the last rule of a limiter that
+    /// Sets whose quota a request spends. Default: [`by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor<Request> + Send + Sync + 'static) -> Self {

@@ -1,9 +1,9 @@
-//! Which request falls under which policy, from code or from a file: [`Rules`].
+//! Rules that choose the policy of each request, from code or from a file: [`Rules`].
 //!
-//! One limiter often faces several limits: a search that is dearer than the rest, hosts of one's own that need
-//! none, a tenant who pays for more. A table of rules says so in one place. A request falls under the first rule of
-//! which it meets all conditions; the rule has a policy, or exempts it. The adapters go by the rules of their limiter
-//! without another word.
+//! One limiter often faces several limits: a search that is more expensive than the rest, internal hosts that need
+//! none, a customer who pays for more. A table of rules declares them in one place. A request falls under the first rule
+//! whose conditions it meets all; that rule has a policy, or exempts the request. The adapters apply the rules of their
+//! limiter by default.
 //!
 //! In code, [`Rules::new`] makes a table of [`Rule`]s:
 //!
@@ -31,7 +31,7 @@
 //! ```
 //!
 //! From a file, `Rules::read` (feature `serde`) reads the same, in TOML by the crate `toml`, in YAML by `serde-saphyr`,
-//! in JSON by `serde_json`, or in whatever else has a deserializer; its documentation shows each of them:
+//! in JSON by `serde_json`, or by any other deserializer; its documentation shows each of them:
 //!
 //! ```
 //! # use tower_throttle::rules::Rules;
@@ -43,9 +43,9 @@
 //! host = "api.github.com"              # or a list; exact, or "*.example.com"
 //! method = "GET"                       # or a list
 //! path = "/search/{*rest}"             # or a list
-//! header = { x-plan = "free" }         # this value, or true: it is there
+//! header = { x-plan = "free" }         # this value, or true for any
 //! quota = ["30/m", "1_000/h"]          # jointly, or one
-//! key = ["host", "route"]              # whose quota
+//! key = ["host", "route"]              # a quota for each of these
 //! cost = 2
 //! max_wait = "30s"
 //! max_waiting = 100
@@ -73,87 +73,84 @@
 //! # }
 //! ```
 //!
-//! The last rule matches every request, so that none is unlimited, or refused, by oversight. To let all
+//! The last rule must match every request, so that no request is unlimited or refused by mistake. To let all
 //! others pass, end with `exempt = true` alone.
 //!
 //! # Fields
 //!
-//! Fields that are not named here are refused, and those without a value: `null`, or in YAML nothing behind the colon.
-//! What may be a list may be a single value.
+//! Unknown fields are refused, and so are fields without a value: `null`, or in YAML nothing after the colon.
+//! Instead of a list, you can write a single value.
 //!
-//! | field | what it is | default |
+//! | field | meaning | default |
 //! | --- | --- | --- |
-//! | `name` | [names](Rule::named) the policy, its state in the store, and what errors and metrics call it | none; needed unless exempt |
+//! | `name` | [names](Rule::named) the policy, its state in the store, its errors and metrics | none; needed unless exempt |
 //! | `host` | list: [hosts](Rule::host), in ASCII, or `*.example.com` for those below; with a port, that port alone | any, or none |
 //! | `method` | list: methods; `HEAD` falls under `GET`, too | any |
 //! | `path` | list: [templates](crate::key::route()#templates) such as `/repos/{owner}/{repo}`, which may name a method, too | any |
-//! | `header` | table: headers by name, each with its exact value, or `true` where it has to be there, or `false` where it must not | any |
-//! | `exempt` | whether the requests are not limited; then there is none of the fields below | `false` |
+//! | `header` | table: headers by name, each with its exact value, or `true` if it must be present, or `false` if it must be absent | any |
+//! | `exempt` | `true` if the requests are not limited; excludes the fields below | `false` |
 //! | `quota` | list: [quotas as text](crate::Quota#as-text), which hold jointly | none; needed unless exempt |
 //! | `key` | list: [parts of the key](KeyPart), joined: `host`, `route`, `client_ip`, `bearer_token`, `method`, `header:NAME`, `hashed-header:NAME`, `{ constant = "TEXT" }` | `host` |
-//! | `trusted_proxies` | list: [networks](crate::key::ClientIp::trusted_proxies) that are believed as to `client_ip` | none |
-//! | `cost` | what each request costs, up to what the quotas hold | 1 |
+//! | `trusted_proxies` | list: [networks](crate::key::ClientIp::trusted_proxies) whose headers are trusted for `client_ip` | none |
+//! | `cost` | the cost of each request, up to the smallest quota | 1 |
 //! | `max_wait` | [the longest wait](crate::LimiterBuilder::max_wait), a time | any wait |
-//! | `max_waiting` | [the longest line](crate::LimiterBuilder::max_waiting) for each key and process | any number |
+//! | `max_waiting` | [the longest queue](crate::LimiterBuilder::max_waiting) for each key and process | any number |
 //! | `buffer` | [extra spacing](crate::LimiterBuilder::buffer), a time up to `1h` | `0s` |
 //! | `guard` | [how late](crate::LimiterBuilder::guard) a request may depart, a time up to `1h` | from the quotas, `5ms` to `12ms` |
-//! | `outage` | [while the store is out](crate::Outage): `deny`, `allow`, or `{ local = SHARE }` | `deny` |
-//! | `recovery` | [when it has lost state](crate::Recovery): `immediate` or `strict` | `immediate` |
+//! | `outage` | [while the store is unavailable](crate::Outage): `deny`, `allow`, or `{ local = SHARE }` | `deny` |
+//! | `recovery` | [after the store has lost state](crate::Recovery): `immediate` or `strict` | `immediate` |
 //!
 //! A time is text with its unit, such as `30s`, `50ms` or `1m 30s`; a bare number is refused.
 //!
-//! `rules.schema.json`, beside the sources, is a JSON Schema of all that, for editors that know those. It knows the text of
-//! a quota and what each rule needs; what hosts, paths and networks may look like, and what compares rules or numbers, is
-//! found when the file is read.
+//! `rules.schema.json`, in the repository, is a JSON Schema of such files for editors. It checks the text of
+//! quotas and the fields that each rule needs. It does not check hosts, paths and networks, and it does not compare rules
+//! or numbers; the reader does.
 //!
-//! # What is wrong, and what is of no use
+//! # Mistakes and warnings
 //!
-//! [`RulesError`] names each mistake by its place, its value and what to do, and all of them at once; but what cannot be
-//! read, such as a field that there is not, it names alone. A limiter that is built or reloaded by rules that have no
-//! mistakes cannot fail. Rules that no request reaches are none, but [`Rules::warnings`] names them. [`Rules::explain`]
-//! says which rule a given request falls under, and why none of those before.
+//! [`RulesError`] reports all mistakes at once, each with its place, its value and the way to fix it. Only a text that
+//! cannot be read, for instance because of an unknown field, is reported alone. Rules without mistakes never make a
+//! limiter or a reload fail. Rules that no request reaches are allowed; [`Rules::warnings`] lists them.
+//! [`Rules::explain`] returns the rule that a request falls under, and the reasons why the rules before it do not match.
 //!
 //! # State
 //!
-//! Each rule has lines, pauses and a state in the store of its own, by its name, also where two have equal quotas: so
-//! rules may change their places. A pause that an upstream asks for holds for the key under the rule by which the
-//! request departed. All rules share the store, what is known of its clock and of whether it is out, and one
-//! subscription.
+//! Each rule has its own queues, pauses and state in the store, by its name, even if two rules have equal quotas. So
+//! rules may change their places. If an upstream asks for a pause, it holds for the key under the rule by which the
+//! request departed. All rules share the store, its clock and availability, and one subscription.
 //!
-//! Whoever has a key but no request, as [`Limiter::acquire`](crate::Limiter::acquire) and its like have, goes by
-//! the last rule, or by [any that is named](crate::Limiter::rule).
+//! Calls with a key but without a request, such as [`Limiter::acquire`](crate::Limiter::acquire), use
+//! the last rule, or [the one that you name](crate::Limiter::rule).
 //!
 //! # Callers you do not trust
 //!
-//! In a server, host, path, method and headers are whatever the caller wrote: by them the caller chooses the
-//! rule. Mind that no choice is better than the one that you mean, and let keys be something that callers cannot choose.
+//! In a server, the caller chooses host, path, method and headers, and so the rule. Make sure that no rule gives the
+//! caller more than you intend, and use keys that callers cannot choose.
 
 mod check;
 mod conditions;
 mod error;
 mod explain;
+mod extractor;
 #[cfg(feature = "serde")]
 mod file;
 mod host;
 mod key;
 mod live;
-mod reach;
 mod reloaded;
 mod rule;
-#[cfg(all(test, feature = "serde"))]
-mod schema;
 mod table;
-#[cfg(feature = "serde")]
-mod value;
+mod warning;
 
 pub(crate) use self::live::Live;
 pub use self::{
     conditions::Condition,
     error::{Mistake, RulesError},
     explain::{Explanation, Miss},
+    extractor::{ByRules, by_rules},
     key::KeyPart,
-    reach::Warning,
     reloaded::Reloaded,
     rule::Rule,
-    table::Rules,
+    table::{RuleRef, Rules},
+    warning::Warning,
 };

@@ -1,57 +1,91 @@
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+//! Addresses of peers, in header entries and as keys.
 
-/// The address in one entry of a header, in any of the spellings that are in use: with or without a port,
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http::Extensions;
+use ipnet::IpNet;
+use smol_str::{SmolStr, ToSmolStr};
+
+use super::host::port;
+
+/// Reads the address in one entry of a header in every spelling that is in use: with or without a port,
 /// and an IPv6 address with or without brackets and a zone.
 ///
-/// Ports and zones are checked and left away, and an IPv4-mapped address is the IPv4 address.
-pub(super) fn address(entry: &[u8]) -> Option<IpAddr> {
+/// Ports and zones are checked and dropped. An IPv4-mapped address becomes the IPv4 address.
+pub(super) fn parse(entry: &[u8]) -> Option<IpAddr> {
     let entry = str::from_utf8(entry).ok()?;
     let address = match entry.strip_prefix('[') {
         Some(literal) => {
             let (literal, rest) = literal.split_once(']')?;
-            let port_is_valid = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
-            port_is_valid.then(|| zoned(literal))?
+            let is_valid = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
+            is_valid.then(|| parse_v6(literal))?
         }
-        None => unbracketed(entry),
+        None => match entry.split_once(':') {
+            None => parse_v4(entry),
+            Some((address, port)) if !port.contains(':') => {
+                parse_v4(address).filter(|_| is_port(port))
+            }
+            Some(_) => parse_v6(entry),
+        },
     };
     address.map(|address| address.to_canonical())
 }
 
-fn unbracketed(entry: &str) -> Option<IpAddr> {
-    match entry.split_once(':') {
-        None => v4(entry),
-        // More colons than one are no port's.
-        Some((_, rest)) if rest.contains(':') => zoned(entry),
-        Some((address, port)) => v4(address).filter(|_| is_port(port)),
-    }
-}
-
-fn v4(text: &str) -> Option<IpAddr> {
-    text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+fn parse_v4(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(|address: Ipv4Addr| address.into())
 }
 
 /// A zone follows a `%` (RFC 4007, section 11), or a `%25`, as in URIs.
-fn zoned(text: &str) -> Option<IpAddr> {
-    let address = match text.split_once('%') {
-        Some((address, zone)) if is_name(zone) => address,
-        Some(_) => return None,
-        None => text,
-    };
-    address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+fn parse_v6(text: &str) -> Option<IpAddr> {
+    let (address, zone) = text.split_once('%').unwrap_or((text, "none"));
+    let address: Ipv6Addr = address.parse().ok()?;
+    is_name(zone).then_some(address.into())
 }
 
-/// RFC 7239 (section 6) lets a port be obfuscated where the address is not.
+/// RFC 7239 (section 6) lets a port be obfuscated although the address is not.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix('_') {
         Some(obfuscated) => is_name(obfuscated),
-        // `parse` alone would take `+80`.
-        None => text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u16>().is_ok(),
+        None => port(text).is_some(),
     }
 }
 
 fn is_name(text: &str) -> bool {
     let in_name = |b: u8| b.is_ascii_alphanumeric() || b"._~-".contains(&b);
     !text.is_empty() && text.bytes().all(in_name)
+}
+
+/// The address at the other end of the connection, if the server stored it in the extensions.
+///
+/// On a socket for both families, the address of an IPv4 client is IPv4-mapped.
+pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    let peer = connect_info(extensions)
+        .or_else(|| extensions.get().map(SocketAddr::ip))
+        .or_else(|| extensions.get().copied())?;
+    Some(peer.to_canonical())
+}
+
+/// The address that axum's extractor of that name returns.
+#[cfg(feature = "axum")]
+fn connect_info(extensions: &Extensions) -> Option<IpAddr> {
+    use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+
+    let connected = extensions.get().map(|ConnectInfo::<SocketAddr>(peer)| peer);
+    let peer = connected.or_else(|| extensions.get().map(|MockConnectInfo(peer)| peer));
+    peer.map(SocketAddr::ip)
+}
+
+#[cfg(not(feature = "axum"))]
+fn connect_info(_: &Extensions) -> Option<IpAddr> {
+    None
+}
+
+/// The one spelling of the network with this prefix; of the address itself if all of its bits count.
+pub(super) fn network(address: IpAddr, bits: u8) -> SmolStr {
+    match IpNet::new(address, bits) {
+        Ok(network) if bits < network.max_prefix_len() => network.trunc().to_smolstr(),
+        _ => address.to_smolstr(),
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +118,7 @@ mod tests {
             ("64:ff9b::203.0.113.7", "64:ff9b::203.0.113.7"),
         ] {
             let expected = Some(expected.parse().unwrap());
-            assert_eq!(address(entry.as_bytes()), expected, "{entry}");
+            assert_eq!(parse(entry.as_bytes()), expected, "{entry}");
         }
     }
 
@@ -137,9 +171,9 @@ mod tests {
             "203.0.113.7\0",
             "203.0.113.7\u{e9}",
         ] {
-            assert_eq!(address(entry.as_bytes()), None, "{entry}");
+            assert_eq!(parse(entry.as_bytes()), None, "{entry}");
         }
-        assert_eq!(address(b"203.0.113.7\xff"), None);
+        assert_eq!(parse(b"203.0.113.7\xff"), None);
     }
 
     proptest! {
@@ -147,14 +181,83 @@ mod tests {
         fn every_address_is_read_as_itself(address: IpAddr, port: u16) {
             let socket = std::net::SocketAddr::new(address, port).to_string();
             for entry in [address.to_string(), socket] {
-                prop_assert_eq!(super::address(entry.as_bytes()), Some(address.to_canonical()));
+                prop_assert_eq!(super::parse(entry.as_bytes()), Some(address.to_canonical()));
             }
         }
 
         #[test]
         fn no_bytes_make_it_panic(entry: Vec<u8>, near in "[0-9a-f:.%\\[\\]_]{0,24}") {
-            let _ = address(&entry);
-            let _ = address(near.as_bytes());
+            let _ = parse(&entry);
+            let _ = parse(near.as_bytes());
         }
+
+        #[test]
+        fn two_addresses_share_a_text_if_and_only_if_they_share_the_prefix(
+            address: u128,
+            flipped in 0..128_u8,
+            bits in 0..=128_u8,
+        ) {
+            // The bits are counted from the left.
+            let other = address ^ (1 << (127 - flipped));
+            let [one, other] = [address, other].map(|a| network(IpAddr::from(a.to_be_bytes()), bits));
+            prop_assert_eq!(one == other, flipped >= bits);
+        }
+    }
+
+    #[test]
+    fn a_network_has_its_shortest_network() {
+        for (address, bits, expected) in [
+            ("203.0.113.7", 32, "203.0.113.7"),
+            ("203.0.113.7", 31, "203.0.113.6/31"),
+            ("203.0.113.7", 24, "203.0.113.0/24"),
+            ("203.0.113.7", 0, "0.0.0.0/0"),
+            ("2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6"),
+            ("2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::/64"),
+            ("2001:db8:0:2:3:4:5:6", 64, "2001:db8:0:2::/64"),
+            ("2001:DB8:0:0:0:0:5:6", 64, "2001:db8::/64"),
+            ("2001:db8:1:2ff::1", 56, "2001:db8:1:200::/56"),
+            ("::1", 64, "::/64"),
+            ("::1", 0, "::/0"),
+        ] {
+            assert_eq!(network(address.parse().unwrap(), bits), expected);
+        }
+    }
+
+    fn with<T: Clone + Send + Sync + 'static>(value: T) -> Extensions {
+        let mut extensions = Extensions::new();
+        extensions.insert(value);
+        extensions
+    }
+
+    #[test]
+    fn any_server_can_leave_the_address() {
+        let address = IpAddr::from([203, 0, 113, 7]);
+        assert_eq!(peer(&with(address)), Some(address));
+        assert_eq!(peer(&with(SocketAddr::new(address, 80))), Some(address));
+        assert_eq!(peer(&with("203.0.113.7")), None);
+        assert_eq!(peer(&Extensions::new()), None);
+    }
+
+    #[test]
+    fn a_mapped_address_is_the_ipv4_address() {
+        let mapped: IpAddr = "::ffff:203.0.113.7".parse().unwrap();
+        let address = Some(IpAddr::from([203, 0, 113, 7]));
+        assert_eq!(peer(&with(mapped)), address);
+        assert_eq!(peer(&with(SocketAddr::new(mapped, 80))), address);
+    }
+
+    #[cfg(feature = "axum")]
+    #[test]
+    fn the_connection_goes_before_what_was_added_by_hand() {
+        use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+
+        let address = |last| IpAddr::from([203, 0, 113, last]);
+        let mut extensions = with(address(1));
+        extensions.insert(SocketAddr::new(address(2), 80));
+        assert_eq!(peer(&extensions), Some(address(2)));
+        extensions.insert(MockConnectInfo(SocketAddr::new(address(3), 80)));
+        assert_eq!(peer(&extensions), Some(address(3)));
+        extensions.insert(ConnectInfo(SocketAddr::new(address(4), 80)));
+        assert_eq!(peer(&extensions), Some(address(4)));
     }
 }

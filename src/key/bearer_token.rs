@@ -1,17 +1,17 @@
 use http::{HeaderMap, header::AUTHORIZATION};
 
-use super::{Extracted, Key, KeyExtractor, RequestHead, hashed::hashed, without::Without};
+use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, header::hash};
 
 /// Takes a hash of the token in `Authorization: Bearer` as the key, so that each token has a quota of its
 /// own.
 ///
 /// The key is `sha256:` and the first 128 bits of the SHA-256 of the token, in 32 hexadecimal digits. The
 /// token itself reaches neither the store nor an error or a trace. The scheme may be written in upper or
-/// lower case ([RFC 9110, section 11.1]), and any number of spaces may stand around the token.
+/// lower case ([RFC 9110, section 11.1]), and any number of spaces may surround the token.
 ///
 /// Without the header, with another scheme such as `Basic`, or with an empty token, the request is refused,
 /// unless [`or_exempt`](BearerToken::or_exempt) or [`or`](BearerToken::or) says otherwise. A request that
-/// has the header twice is refused in any case: which of the two the application goes by is not known here.
+/// has the header twice is always refused, because the application may read the other one.
 ///
 /// ```
 /// use tower_throttle::key::{self, Extracted, KeyExtractor};
@@ -26,15 +26,15 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, hashed::hashed, without::
 /// assert_eq!(token.extract(&without), Extracted::Key("anonymous".into()));
 /// ```
 ///
-/// # Not for tokens that nobody has checked
+/// # Not for unverified tokens
 ///
-/// Whether the token is valid is not known here, and a caller who makes up tokens gets a new quota with each.
-/// Put the limit behind what checks them, or limit by [`client_ip`](super::client_ip()) as well.
+/// The extractor cannot check that a token is valid, and a caller that makes up tokens gets a new quota with each.
+/// Put the limit behind the layer that verifies tokens, or limit by [`client_ip`](super::client_ip()) as well.
 ///
 /// [RFC 9110, section 11.1]: https://www.rfc-editor.org/rfc/rfc9110#section-11.1
 pub fn bearer_token() -> BearerToken {
     BearerToken {
-        without: Without::Refuse,
+        without: WithoutKey::Refused,
     }
 }
 
@@ -42,21 +42,21 @@ pub fn bearer_token() -> BearerToken {
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct BearerToken {
-    without: Without,
+    without: WithoutKey,
 }
 
 impl BearerToken {
     /// Leaves requests without a bearer token unlimited. Default: they are refused.
     ///
-    /// In a server this lets a caller out of the quota by leaving the token away.
+    /// In a server, callers avoid the quota by leaving the token out.
     pub fn or_exempt(mut self) -> Self {
-        self.without = Without::Exempt;
+        self.without = WithoutKey::Exempt;
         self
     }
 
     /// Lets all requests without a bearer token share one key. Default: they are refused.
     pub fn or(mut self, key: impl Into<Key>) -> Self {
-        self.without = Without::Key(key.into());
+        self.without = WithoutKey::Shared(key.into());
         self
     }
 }
@@ -68,13 +68,13 @@ impl<R: RequestHead> KeyExtractor<R> for BearerToken {
             return Extracted::Refused("the request has more than one authorization header".into());
         }
         match token(headers) {
-            Some(token) => Extracted::Key(Key(hashed(token))),
+            Some(token) => Extracted::Key(Key(hash(token))),
             None => self.without.extracted(|| "the request has no bearer token"),
         }
     }
 }
 
-/// What follows the scheme. It is not held to the grammar of RFC 6750, as tokens in use break it.
+/// The text after the scheme. The grammar of RFC 6750 is not enforced, because tokens in use break it.
 fn token(headers: &HeaderMap) -> Option<&[u8]> {
     let credentials = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
     let (scheme, token) = credentials.split_at_checked("Bearer".len())?;
@@ -107,7 +107,7 @@ mod tests {
             b" Bearer   a1.b2~c+/-_== \t",
             b"Bearer \ta1.b2~c+/-_==",
         ] {
-            let expected = Extracted::Key(Key(hashed(b"a1.b2~c+/-_==")));
+            let expected = Extracted::Key(Key(hash(b"a1.b2~c+/-_==")));
             assert_eq!(bearer_token().extract(&request(&[value])), expected);
         }
     }
@@ -126,7 +126,7 @@ mod tests {
         let keys = tokens.map(|token| {
             let value = [b"Bearer ", token].concat();
             let extracted = bearer_token().extract(&request(&[&value]));
-            assert_eq!(extracted, Extracted::Key(Key(hashed(token))));
+            assert_eq!(extracted, Extracted::Key(Key(hash(token))));
             format!("{extracted:?}")
         });
         for (index, key) in keys.iter().enumerate() {

@@ -3,22 +3,16 @@ use std::{net::IpAddr, sync::Arc};
 use http::{HeaderMap, HeaderName};
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{
-    Extracted, Key, KeyExtractor, RequestHead,
-    address::address,
-    forwarded::{forwarded, x_forwarded_for},
-    network,
-    peer::peer,
-    without::Without,
-};
+use super::forwarded::{forwarded, x_forwarded_for};
+use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, address};
 
 #[cfg(test)]
 mod tests;
 
 /// Takes the address of the client as the key, so that each client of a server has a quota of its own.
 ///
-/// Defaults: the client is the peer of the connection, whatever the headers say; an IPv4 address is a key
-/// by itself, and IPv6 addresses share one by the /64.
+/// Defaults: the client is the peer of the connection, whatever the headers contain. Each IPv4 address is a key,
+/// and the IPv6 addresses of a /64 network share one.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -31,7 +25,7 @@ mod tests;
 ///
 /// # The peer
 ///
-/// The server leaves its address in the request's extensions. The first of these counts:
+/// The server stores the peer's address in the request's extensions. The first of these counts:
 ///
 /// - `ConnectInfo<SocketAddr>` of axum, with the feature `axum`. Serve the router by
 ///   `into_make_service_with_connect_info::<SocketAddr>()` for that; in tests, `MockConnectInfo` will do.
@@ -39,13 +33,12 @@ mod tests;
 ///   `TcpConnectInfo`, let a layer outside add what its `remote_addr` says.
 ///
 /// Without any of them the request is refused, unless [`or_exempt`](ClientIp::or_exempt) or
-/// [`or`](ClientIp::or) says otherwise. On a Unix socket peers have no address: have a layer add an
-/// `IpAddr` that stands for them.
+/// [`or`](ClientIp::or) says otherwise. On a Unix socket, peers have no address: let a layer add a made-up `IpAddr`.
 ///
 /// # Behind proxies
 ///
 /// Where the peer is a proxy, all clients would share its quota. Name the networks of your proxies, and
-/// the client is found in the header that they write:
+/// the extractor finds the client in the header that they write:
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -71,23 +64,23 @@ mod tests;
 /// ```
 ///
 /// The header counts only if the peer is in one of these networks. Then the chain is walked from the right,
-/// where the peer wrote, past all addresses in these networks, to the first that is not: this is the client.
-/// What stands on its left is hearsay. If all are trusted, it is the leftmost.
+/// where the peer wrote, past all addresses in these networks. The first other address is the client.
+/// Entries on its left are ignored. If all addresses are trusted, the leftmost is the client.
 ///
-/// An entry that is not an address, such as `unknown`, `_hidden` or nothing at all, ends the walk: the key
-/// is then the last address before it, that of a proxy, or of the peer if there is none. So clients that a
-/// proxy hides share its quota, and what stands further left is not believed. Several lines of the header
+/// An entry that is not an address, such as `unknown`, `_hidden` or an empty one, ends the walk: the key
+/// is then the last address before it, that of a proxy or of the peer. So clients that a
+/// proxy hides share its quota, and entries further left are not trusted. Several lines of the header
 /// are one chain, in their order.
 ///
-/// Only one header is read, as a proxy that writes one may pass the other on as the client sent it:
-/// `X-Forwarded-For`, or else [`Forwarded`](ClientIp::forwarded), or else one for a
-/// [single address](ClientIp::header). Take the one that *every* trusted proxy writes, and see that no
+/// Only one header is read, because a proxy that writes one may forward the other as the client sent it:
+/// `X-Forwarded-For` by default, [`Forwarded`](ClientIp::forwarded), or one for a
+/// [single address](ClientIp::header). Use the one that *every* trusted proxy writes, and make sure that no
 /// client can reach the server from within the networks.
 ///
 /// # One spelling
 ///
-/// Ports, zones, brackets and the way an IPv6 address is abbreviated make no difference to the key, and
-/// `::ffff:203.0.113.7` counts as `203.0.113.7` throughout. The key of several addresses is their network:
+/// Ports, zones, brackets and the abbreviation of an IPv6 address make no difference to the key, and
+/// `::ffff:203.0.113.7` counts as `203.0.113.7`. The key of several addresses is their network:
 /// `2001:db8:1:2::/64`.
 pub fn client_ip() -> ClientIp {
     ClientIp {
@@ -95,7 +88,7 @@ pub fn client_ip() -> ClientIp {
         source: Source::XForwardedFor,
         ipv4_prefix: 32,
         ipv6_prefix: 64,
-        without: Without::Refuse,
+        without: WithoutKey::Refused,
     }
 }
 
@@ -109,7 +102,7 @@ pub struct ClientIp {
     source: Source,
     ipv4_prefix: u8,
     ipv6_prefix: u8,
-    without: Without,
+    without: WithoutKey,
 }
 
 #[derive(Debug, Clone)]
@@ -120,7 +113,7 @@ enum Source {
 }
 
 impl ClientIp {
-    /// Sets the networks whose addresses are proxies of yours, and so believed. Default: none.
+    /// Sets the networks of your proxies, whose headers are trusted. Default: none.
     ///
     /// See [Behind proxies](client_ip#behind-proxies). A network of IPv4-mapped addresses counts as the
     /// IPv4 network.
@@ -156,9 +149,9 @@ impl ClientIp {
     /// Finds the client in a header of one address, such as `CF-Connecting-IP` or `X-Real-IP`. Default: in
     /// the chain of `X-Forwarded-For`.
     ///
-    /// Without [trusted proxies](ClientIp::trusted_proxies) it is not read. If the header is there twice, or
-    /// holds anything but one address, the client is the peer. A proxy has to overwrite what the client
-    /// sends in it; one that passes it on lets clients choose their key.
+    /// Without [trusted proxies](ClientIp::trusted_proxies) it is not read. If the request has the header twice, or
+    /// with anything but one address, the client is the peer. The proxy has to overwrite the client's
+    /// value; a proxy that forwards it lets clients choose their key.
     ///
     /// # Panics
     ///
@@ -189,9 +182,9 @@ impl ClientIp {
 
     /// Sets how many leading bits of an IPv6 address make the key. Default: 64.
     ///
-    /// That is one subnet, in which a host takes as many addresses as it likes ([RFC 8981]). Sites often
-    /// have a /56 or a /48 ([RFC 6177]), and so up to 256 or 65,536 quotas by the default. A shorter prefix
-    /// leaves them fewer, but has neighbors share one where they have a /64 each.
+    /// That is one subnet, in which a host can use any number of addresses ([RFC 8981]). Sites often
+    /// have a /56 or a /48 ([RFC 6177]), and so up to 256 or 65,536 quotas by default. A shorter prefix
+    /// leaves them fewer, but neighbors with a /64 each then share one.
     ///
     /// ```
     /// use std::net::IpAddr;
@@ -221,15 +214,15 @@ impl ClientIp {
 
     /// Leaves requests without an address of the peer unlimited. Default: they are refused.
     ///
-    /// Whether there is one depends on how the server is set up, and never on the client.
+    /// The server decides whether there is an address, never the client.
     pub fn or_exempt(mut self) -> Self {
-        self.without = Without::Exempt;
+        self.without = WithoutKey::Exempt;
         self
     }
 
     /// Lets all requests without an address of the peer share one key. Default: they are refused.
     pub fn or(mut self, key: impl Into<Key>) -> Self {
-        self.without = Without::Key(key.into());
+        self.without = WithoutKey::Shared(key.into());
         self
     }
 
@@ -244,18 +237,16 @@ impl ClientIp {
         }
     }
 
-    /// Goes from proxy to proxy, away from the server, for as long as the one reached is trusted to tell
-    /// the truth about the next.
+    /// Goes from proxy to proxy, away from the server, up to the first address that is not trusted.
     fn walk(&self, peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
-        let mut nearest = peer;
-        for hop in hops {
-            let Some(hop) = hop else { break };
-            nearest = hop;
+        let mut farthest = peer;
+        for hop in hops.map_while(|hop| hop) {
+            farthest = hop;
             if !self.trusts(hop) {
                 break;
             }
         }
-        nearest
+        farthest
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
@@ -267,7 +258,7 @@ impl ClientIp {
 
 impl<R: RequestHead> KeyExtractor<R> for ClientIp {
     fn extract(&self, request: &R) -> Extracted {
-        let Some(peer) = request.extensions().and_then(peer) else {
+        let Some(peer) = request.extensions().and_then(address::peer) else {
             return self.without.extracted(|| NO_PEER);
         };
         let client = self.client(peer, request.headers());
@@ -275,7 +266,7 @@ impl<R: RequestHead> KeyExtractor<R> for ClientIp {
             IpAddr::V4(_) => self.ipv4_prefix,
             IpAddr::V6(_) => self.ipv6_prefix,
         };
-        Extracted::Key(Key(network::text(client, prefix)))
+        Extracted::Key(Key(address::network(client, prefix)))
     }
 }
 
@@ -283,17 +274,17 @@ const NO_PEER: &str = "the request does not say which address it comes from: ser
     `into_make_service_with_connect_info::<SocketAddr>()`, with the feature `axum` of tower-throttle, and with \
     another server add a `SocketAddr` to the request's extensions";
 
-/// The only value of the header. Of two, one may be the client's own.
+/// The only value of the header. If there are two, the client may have written one.
 fn single(name: &HeaderName, headers: &HeaderMap) -> Option<IpAddr> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
     match values.next() {
         Some(_) => None,
-        None => address(value.as_bytes().trim_ascii()),
+        None => address::parse(value.as_bytes().trim_ascii()),
     }
 }
 
-/// Addresses lose their mapping before they are looked up.
+/// Converts a network of IPv4-mapped addresses, because addresses are converted before they are compared.
 fn unmapped(network: IpNet) -> IpNet {
     match (network.addr().to_canonical(), network.prefix_len()) {
         (IpAddr::V4(address), bits @ 96..) => {

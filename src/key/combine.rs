@@ -1,5 +1,6 @@
-use smallvec::SmallVec;
-use smol_str::{SmolStr, SmolStrBuilder};
+//! Keys of several parts: [`join`].
+
+use smol_str::SmolStrBuilder;
 
 use super::{Extracted, Key, KeyExtractor};
 
@@ -21,61 +22,46 @@ impl_for_tuple!(A a, B b);
 impl_for_tuple!(A a, B b, C c);
 impl_for_tuple!(A a, B b, C c, D d);
 
-/// Of up to four parts, without an allocation but for the key's own.
+/// Joins the keys of all parts by `|`, as [`KeyExtractor`] documents for tuples.
 pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
-    let mut exempt = false;
-    let mut keys = SmallVec::<[SmolStr; 4]>::new();
+    let mut joined = SmolStrBuilder::new();
+    let mut is_exempt = false;
     let mut by_rule = None;
-    for part in parts {
+    for (index, part) in parts.into_iter().enumerate() {
         let key = match part {
-            Extracted::Key(key) => Ok(key),
-            Extracted::Ruled(ruled) => {
-                let key = ruled.key().cloned();
-                let ruled = by_rule.get_or_insert(ruled);
-                key.ok_or_else(|| Extracted::Ruled(ruled.clone()))
-            }
+            Extracted::Key(key) => key,
             Extracted::Exempt => {
-                exempt = true;
+                is_exempt = true;
                 continue;
             }
-            refused @ Extracted::Refused(_) => Err(refused),
+            Extracted::Refused(_) => return part,
+            Extracted::Ruled(ruled) => match ruled.key().cloned() {
+                Some(key) => {
+                    by_rule.get_or_insert(ruled);
+                    key
+                }
+                None => return Extracted::Ruled(ruled),
+            },
         };
-        match key {
-            Ok(key) if key.as_str().is_empty() => {
-                return Extracted::Refused("a part of the request's key is empty".into());
-            }
-            Ok(key) => keys.push(key.0),
-            Err(refused) => return refused,
+        if key.as_str().is_empty() {
+            return Extracted::Refused("a part of the request's key is empty".into());
         }
-    }
-    if exempt {
-        return Extracted::Exempt;
-    }
-    let mut joined = SmolStrBuilder::new();
-    for (index, key) in keys.iter().enumerate() {
         if index > 0 {
             joined.push('|');
         }
-        push_escaped(&mut joined, key);
+        for c in key.as_str().chars() {
+            // Only separators are left without a backslash, so that different parts never give the same key.
+            if matches!(c, '|' | '\\') {
+                joined.push('\\');
+            }
+            joined.push(c);
+        }
     }
     let key = Key(joined.finish());
     match by_rule {
+        _ if is_exempt => Extracted::Exempt,
         Some(ruled) => Extracted::Ruled(ruled.with_key(key)),
         None => Extracted::Key(key),
-    }
-}
-
-/// Leaves no bare `|` in the part, so that the bare ones in the whole tell where parts end.
-fn push_escaped(joined: &mut SmolStrBuilder, part: &str) {
-    for piece in part.split_inclusive(['|', '\\']) {
-        match piece.as_bytes().last() {
-            Some(&last @ (b'|' | b'\\')) => {
-                joined.push_str(&piece[..piece.len() - 1]);
-                joined.push('\\');
-                joined.push(char::from(last));
-            }
-            _ => joined.push_str(piece),
-        }
     }
 }
 

@@ -1,15 +1,15 @@
-//! Chains of addresses that proxies write, read from the right: the entry of the nearest one comes first.
+//! Chains of addresses that proxies write, read from the right: the entry of the nearest proxy comes first.
 //!
-//! What stands on the left was there before, and the caller may have written it. So nothing on the left
+//! The caller may have written the entries on the left. So nothing on the left
 //! changes how an entry is read, not even a quotation mark that is never closed.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::net::IpAddr;
 
 use http::{HeaderMap, header::FORWARDED};
 
-use super::address::address;
+use super::address;
 
-/// The entries of `X-Forwarded-For`, and `None` for what is not an address.
+/// The entries of `X-Forwarded-For`; `None` for entries that are not addresses.
 pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines = headers.get_all("x-forwarded-for").iter().rev();
     lines
@@ -19,109 +19,83 @@ pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Optio
             let quoted = entry
                 .strip_prefix(b"\"")
                 .and_then(|e| e.strip_suffix(b"\""));
-            address(quoted.unwrap_or(entry))
+            address::parse(quoted.unwrap_or(entry))
         })
 }
 
-/// The `for` of each element of `Forwarded` ([RFC 7239, section 4]), and `None` for what is hidden,
-/// missing or malformed.
+/// The `for` of each element of `Forwarded` ([RFC 7239, section 4]); `None` if it is hidden, missing or malformed.
 ///
-/// Laxer than the grammar in two ways: spaces may stand around a semicolon, and an address with a port or
-/// in brackets may go without quotation marks.
+/// This is laxer than the grammar in two ways: spaces may surround a semicolon, and an address with a port or
+/// in brackets needs no quotation marks.
 ///
 /// [RFC 7239, section 4]: https://www.rfc-editor.org/rfc/rfc7239#section-4
 pub(super) fn forwarded(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines = headers.get_all(FORWARDED).iter().rev();
     lines
-        .flat_map(|line| Elements(Some(line.as_bytes())))
-        .map(|element| address(&node(element)?))
+        .flat_map(|line| elements(line.as_bytes()))
+        .map(|element| address::parse(&node(element)?))
 }
 
-/// The elements of a list, from the right.
-struct Elements<'a>(Option<&'a [u8]>);
-
-impl<'a> Iterator for Elements<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let line = self.0.take()?;
-        let mut end = line.len();
-        while let Some(place) = line[..end].iter().rposition(|b| matches!(b, b',' | b'"')) {
-            if line[place] == b',' {
-                self.0 = Some(&line[..place]);
-                return Some(&line[place + 1..]);
-            }
-            match opening_mark(&line[..place]) {
-                Some(opening) => end = opening,
-                None => break,
-            }
+/// The elements of a list, from the right. Commas in quoted strings do not separate elements.
+fn elements(line: &[u8]) -> Vec<&[u8]> {
+    let mut elements = Vec::new();
+    let (mut end, mut is_quoted) = (line.len(), false);
+    for (place, byte) in line.iter().enumerate().rev() {
+        if *byte == b',' && !is_quoted {
+            elements.push(&line[place + 1..end]);
+            end = place;
+        } else if *byte == b'"' {
+            // From the right, the first mark closes a string, and the next one without a backslash opens it.
+            is_quoted = !is_quoted || is_escaped(&line[..place]);
         }
-        Some(line)
     }
+    elements.push(&line[..end]);
+    elements
 }
 
-/// Where a quoted string begins, of which the text is all but the closing mark.
-///
-/// Within the string, a mark has a backslash before it that is not itself escaped.
-fn opening_mark(text: &[u8]) -> Option<usize> {
-    let mut end = text.len();
-    loop {
-        let mark = text[..end].iter().rposition(|&b| b == b'"')?;
-        let unescaped = text[..mark].iter().rposition(|&b| b != b'\\');
-        let backslashes = mark - unescaped.map_or(0, |place| place + 1);
-        if backslashes % 2 == 0 {
-            return Some(mark);
-        }
-        end = mark;
-    }
+/// True if a backslash comes next on the left that is not itself escaped.
+fn is_escaped(before: &[u8]) -> bool {
+    let backslashes = before.iter().rev().take_while(|&&b| b == b'\\');
+    backslashes.count() % 2 == 1
 }
 
 /// The value of the one parameter `for` of a well-formed element.
-fn node(element: &[u8]) -> Option<Cow<'_, [u8]>> {
+fn node(element: &[u8]) -> Option<Vec<u8>> {
     let mut node = None;
-    let mut rest = element;
-    loop {
-        rest = rest.trim_ascii_start();
-        if !rest.starts_with(b";") && !rest.is_empty() {
-            let (name, after) = split_while(rest, in_token);
-            let (value, after) = value(after.strip_prefix(b"=")?)?;
-            if name.is_empty() {
-                return None;
-            }
-            if name.eq_ignore_ascii_case(b"for") && node.replace(value).is_some() {
-                return None;
-            }
+    let mut rest = element.trim_ascii();
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix(b";") {
             rest = after.trim_ascii_start();
+            continue;
         }
-        rest = match rest {
-            [] => return node,
-            [b';', after @ ..] => after,
-            _ => return None,
-        };
+        let (name, after) = split_while(rest, in_token);
+        let (value, after) = value(after.strip_prefix(b"=")?)?;
+        let is_for = name.eq_ignore_ascii_case(b"for");
+        if name.is_empty() || (is_for && node.replace(value).is_some()) {
+            return None;
+        }
+        rest = after.trim_ascii_start();
+        if !matches!(rest, [] | [b';', ..]) {
+            return None;
+        }
     }
+    node
 }
 
-/// A token or the content of a quoted string, and what follows.
-fn value(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
+/// A token or the content of a quoted string, and the text after it.
+fn value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let (token, rest) = split_while(text, |b| in_token(b) || b"[]:".contains(&b));
-        return (!token.is_empty()).then_some((token.into(), rest));
+        return (!token.is_empty()).then(|| (token.to_vec(), rest));
     };
-    let (plain, mut rest) = split_while(quoted, |b| b != b'"' && b != b'\\');
-    let mut content = Cow::from(plain);
+    let mut content = Vec::new();
+    let mut bytes = quoted.iter();
     loop {
-        rest = match rest {
-            [b'"', rest @ ..] => return Some((content, rest)),
-            [b'\\', escaped, rest @ ..] => {
-                content.to_mut().push(*escaped);
-                rest
-            }
-            [b'\\'] | [] => return None,
-            [plain, rest @ ..] => {
-                content.to_mut().push(*plain);
-                rest
-            }
-        };
+        match *bytes.next()? {
+            b'"' => return Some((content, bytes.as_slice())),
+            b'\\' => content.push(*bytes.next()?),
+            byte => content.push(byte),
+        }
     }
 }
 
@@ -315,7 +289,7 @@ mod tests {
             list in prop::collection::vec(ELEMENT, 1..5),
         ) {
             let list = list.join(",");
-            let elements: Vec<_> = Elements(Some(list.as_bytes())).collect();
+            let elements = elements(list.as_bytes());
             let expected = from_the_left(&list);
             prop_assert_eq!(elements, expected.iter().map(String::as_bytes).collect::<Vec<_>>());
         }

@@ -1,10 +1,9 @@
 use http::{Extensions, HeaderMap, Method, Request, request::Parts};
 
-/// Shows an extractor what it reads of an HTTP request: the head, without the body.
+/// The head of an HTTP request, as extractors read it.
 ///
-/// It is what lets one extractor serve every client and server: [`http::Request`] of any body,
-/// [`http::request::Parts`] and, with the feature `reqwest`, `reqwest::Request`. Nothing it returns is
-/// allocated. Implement it for a request type of your own, and every extractor of this module reads it:
+/// It is implemented for [`http::Request`] with any body, for [`http::request::Parts`] and, with the feature `reqwest`,
+/// for `reqwest::Request`. If you implement it for a request type of your own, every extractor of this module accepts it:
 ///
 /// ```
 /// use http::{HeaderMap, Method};
@@ -48,86 +47,65 @@ pub trait RequestHead {
 
     /// The host of the URI, without userinfo or port, and with the brackets of an IPv6 literal.
     ///
-    /// `None` where the URI has no authority, as in most requests that a server receives over HTTP/1;
-    /// the `Host` header is not read here.
+    /// `None` where the URI has no authority, as in most requests that a server receives over HTTP/1.
+    /// Do not read the `Host` header here.
     fn host(&self) -> Option<&str>;
 
-    /// The port that the URI states, and none that is merely implied by its scheme.
+    /// The port in the URI; `None` where only the scheme implies one.
     fn port(&self) -> Option<u16>;
 
-    /// The path of the URI as it is sent, still percent-encoded and without the query.
+    /// The path of the URI as it is sent: percent-encoded and without the query.
     fn path(&self) -> &str;
 
     /// The headers.
     fn headers(&self) -> &HeaderMap;
 
-    /// The extensions, where a server leaves what is not part of the request itself, such as the address
-    /// of the peer.
+    /// The extensions, in which a server stores facts that are not part of the request, such as the address of the peer.
     ///
-    /// `None` unless implemented: the requests of a client need none.
+    /// Default: `None`; the requests of a client need none.
     fn extensions(&self) -> Option<&Extensions> {
         None
     }
 }
 
+macro_rules! head_with_uri {
+    ($self:ident: $method:expr, $uri:expr, $headers:expr, $extensions:expr) => {
+        fn method(&$self) -> &Method {
+            $method
+        }
+
+        fn scheme(&$self) -> Option<&str> {
+            $uri.scheme_str()
+        }
+
+        fn host(&$self) -> Option<&str> {
+            $uri.host()
+        }
+
+        fn port(&$self) -> Option<u16> {
+            $uri.port_u16()
+        }
+
+        fn path(&$self) -> &str {
+            $uri.path()
+        }
+
+        fn headers(&$self) -> &HeaderMap {
+            $headers
+        }
+
+        fn extensions(&$self) -> Option<&Extensions> {
+            Some($extensions)
+        }
+    };
+}
+
 impl<B> RequestHead for Request<B> {
-    fn method(&self) -> &Method {
-        self.method()
-    }
-
-    fn scheme(&self) -> Option<&str> {
-        self.uri().scheme_str()
-    }
-
-    fn host(&self) -> Option<&str> {
-        self.uri().host()
-    }
-
-    fn port(&self) -> Option<u16> {
-        self.uri().port_u16()
-    }
-
-    fn path(&self) -> &str {
-        self.uri().path()
-    }
-
-    fn headers(&self) -> &HeaderMap {
-        self.headers()
-    }
-
-    fn extensions(&self) -> Option<&Extensions> {
-        Some(self.extensions())
-    }
+    head_with_uri!(self: self.method(), self.uri(), self.headers(), self.extensions());
 }
 
 impl RequestHead for Parts {
-    fn method(&self) -> &Method {
-        &self.method
-    }
-
-    fn scheme(&self) -> Option<&str> {
-        self.uri.scheme_str()
-    }
-
-    fn host(&self) -> Option<&str> {
-        self.uri.host()
-    }
-
-    fn port(&self) -> Option<u16> {
-        self.uri.port_u16()
-    }
-
-    fn path(&self) -> &str {
-        self.uri.path()
-    }
-
-    fn headers(&self) -> &HeaderMap {
-        &self.headers
-    }
-
-    fn extensions(&self) -> Option<&Extensions> {
-        Some(&self.extensions)
-    }
+    head_with_uri!(self: &self.method, &self.uri, &self.headers, &self.extensions);
 }
 
 #[cfg(feature = "reqwest")]

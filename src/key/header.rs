@@ -1,7 +1,8 @@
 use http::HeaderName;
+use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 
-use super::{Extracted, Key, KeyExtractor, RequestHead, hashed::hashed, without::Without};
+use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
 
 /// Takes the value of a header as the key, so that each API key, tenant or user has a quota of its own.
 ///
@@ -17,18 +18,17 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, hashed::hashed, without::
 /// a key.
 ///
 /// Without the header, or with an empty one, the request is refused, unless [`or_exempt`](Header::or_exempt)
-/// or [`or`](Header::or) says otherwise. A request that has the header twice is refused in any case: which of
-/// the two the application goes by is not known here, so a caller could spend the quota of one and be served
-/// as the other. A reason for a refusal names the header and never its value.
+/// or [`or`](Header::or) says otherwise. A request that has the header twice is always refused: the application
+/// may read the other one, so a caller could spend the quota of one user and be served as another.
+/// The reason for a refusal names the header and never its value.
 ///
 /// # Secrets and callers you do not trust
 ///
-/// Short keys stand in the store as they are, for everyone to read who can read the store. A header that
-/// holds a secret has to be [`hashed`](Header::hashed); for a token in `Authorization` there is
-/// [`bearer_token`](super::bearer_token()).
+/// The store contains short keys as plain text. So a header with a secret has to be [`hashed`](Header::hashed); for a
+/// token in `Authorization`, use [`bearer_token`](super::bearer_token()).
 ///
-/// In a server, a caller who may send any value gets a new quota with every new value. Put the limit behind
-/// whatever checks the header.
+/// In a server, a caller gets a new quota with every new value that it may send. Put the limit behind
+/// the layer that checks the header.
 ///
 /// # Panics
 ///
@@ -45,7 +45,7 @@ where
     Header {
         name,
         hashed: false,
-        without: Without::Refuse,
+        without: WithoutKey::Refused,
     }
 }
 
@@ -55,16 +55,16 @@ where
 pub struct Header {
     name: HeaderName,
     hashed: bool,
-    without: Without,
+    without: WithoutKey,
 }
 
 impl Header {
-    /// Takes a hash of the value for the value itself, so that a secret reaches neither the store nor an
-    /// error or a trace. Default: the value is the key.
+    /// Takes a hash of the value as the key, so that a secret reaches neither the store nor an error or a trace.
+    /// Default: the value is the key.
     ///
     /// The key is `sha256:` and the first 128 bits of the SHA-256 of the value, in 32 hexadecimal digits.
-    /// That hides what cannot be guessed, such as an API key made at random; a number of few digits is found
-    /// by trying all of them.
+    /// That hides values that cannot be guessed, such as random API keys. A number with few digits is found by trying all
+    /// of them.
     ///
     /// ```
     /// use tower_throttle::key::{self, Extracted, KeyExtractor};
@@ -82,7 +82,7 @@ impl Header {
 
     /// Leaves requests without the header unlimited. Default: they are refused.
     ///
-    /// In a server this lets a caller out of the quota by leaving the header away.
+    /// In a server, callers avoid the quota by leaving the header out.
     ///
     /// ```
     /// use tower_throttle::key::{self, Extracted, KeyExtractor};
@@ -91,13 +91,13 @@ impl Header {
     /// assert_eq!(key::header("x-tenant").or_exempt().extract(&request), Extracted::Exempt);
     /// ```
     pub fn or_exempt(mut self) -> Self {
-        self.without = Without::Exempt;
+        self.without = WithoutKey::Exempt;
         self
     }
 
     /// Lets all requests without the header share one key. Default: they are refused.
     ///
-    /// Nobody reaches that key by sending its text: a value that reads the same is keyed differently.
+    /// No caller reaches that key by sending its text: that value gets a different key.
     ///
     /// ```
     /// use tower_throttle::key::{self, Extracted, KeyExtractor};
@@ -111,18 +111,18 @@ impl Header {
     /// assert_ne!(tenant.extract(&posing), tenant.extract(&without));
     /// ```
     pub fn or(mut self, key: impl Into<Key>) -> Self {
-        self.without = Without::Key(key.into());
+        self.without = WithoutKey::Shared(key.into());
         self
     }
 
     fn key(&self, value: &[u8]) -> SmolStr {
         let text = match self.hashed {
-            true => hashed(value),
+            true => hash(value),
             false => value.escape_ascii().to_smolstr(),
         };
         match &self.without {
-            // No value escapes to a text with `\=` in it, and no hash has that.
-            Without::Key(shared) if shared.as_str() == text => format_smolstr!("\\={text}"),
+            // No escaped value and no hash contains `\=`.
+            WithoutKey::Shared(shared) if shared.as_str() == text => format_smolstr!("\\={text}"),
             _ => text,
         }
     }
@@ -130,21 +130,26 @@ impl Header {
 
 impl<R: RequestHead> KeyExtractor<R> for Header {
     fn extract(&self, request: &R) -> Extracted {
-        let mut values = request.headers().get_all(&self.name).iter();
-        let value = values
-            .next()
-            .map_or(&b""[..], |value| value.as_bytes().trim_ascii());
+        let name = &self.name;
+        let mut values = request.headers().get_all(name).iter();
+        let value = values.next().map(|value| value.as_bytes().trim_ascii());
         if values.next().is_some() {
             return Extracted::Refused(
-                format!("the request has more than one {} header", self.name).into(),
+                format!("the request has more than one {name} header").into(),
             );
         }
-        if !value.is_empty() {
-            return Extracted::Key(Key(self.key(value)));
+        match value {
+            None | Some(b"") => {
+                (self.without).extracted(|| format!("the request has no {name} header"))
+            }
+            Some(value) => Extracted::Key(Key(self.key(value))),
         }
-        let reason = || format!("the request has no {} header", self.name);
-        self.without.extracted(reason)
     }
+}
+
+/// Replaces a secret in a key. 128 bits suffice: no two values in use have the same.
+pub(super) fn hash(secret: &[u8]) -> SmolStr {
+    format_smolstr!("sha256:{:.32x}", Sha256::digest(secret))
 }
 
 #[cfg(test)]
@@ -234,13 +239,26 @@ mod tests {
         let secret = b" s3cr3t ";
         let extractor = header("x-key").hashed();
         let hash = key(&extractor, secret);
-        assert_eq!(hash.as_str(), hashed(b"s3cr3t"));
+        assert_eq!(hash.as_str(), super::hash(b"s3cr3t"));
         assert_eq!(key(&extractor.clone().or("anonymous"), secret), hash);
         for other in [&b"s3cr3t2"[..], b"S3cr3t", b"s3cr3t\xff"] {
             assert_ne!(key(&extractor, other), hash);
         }
         let twice = extractor.extract(&request(&[secret, secret]));
         assert!(!format!("{twice:?}{hash:?}").contains("s3cr3t"));
+    }
+
+    /// The vectors are those of FIPS 180-2 and the hash of nothing.
+    #[test]
+    fn the_hash_is_the_first_half_of_sha_256() {
+        let two_blocks = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+        for (secret, expected) in [
+            (&b""[..], "sha256:e3b0c44298fc1c149afbf4c8996fb924"),
+            (b"abc", "sha256:ba7816bf8f01cfea414140de5dae2223"),
+            (two_blocks, "sha256:248d6a61d20638b8e5c026930c3e6039"),
+        ] {
+            assert_eq!(hash(secret), expected);
+        }
     }
 
     #[test]

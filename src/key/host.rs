@@ -1,10 +1,10 @@
+use std::fmt;
 use std::net::Ipv6Addr;
 
 use http::{HeaderMap, header::HOST};
-use smol_str::{SmolStr, SmolStrBuilder, format_smolstr};
+use smol_str::{SmolStr, StrExt as _, format_smolstr};
 
-use super::authority::{Authority, LONGEST};
-use super::{Extracted, Key, KeyExtractor, RequestHead};
+use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
 
 /// Takes the host that a request goes to as its key, so that each upstream has a quota of its own.
 ///
@@ -20,7 +20,7 @@ use super::{Extracted, Key, KeyExtractor, RequestHead};
 ///
 /// A host that is malformed or longer than 255 bytes, and a second `Host` header, count as no host.
 /// A request without a host is refused unless [`or_exempt`](Host::or_exempt) says otherwise.
-/// Those of a tonic client have none unless the client is made `with_origin`: the channel adds it later.
+/// Requests of a tonic client have no host unless the client is made `with_origin`: the channel adds it later.
 ///
 /// ```
 /// use tower_throttle::key::{self, Extracted, KeyExtractor};
@@ -31,17 +31,19 @@ use super::{Extracted, Key, KeyExtractor, RequestHead};
 ///
 /// # Not for callers you do not trust
 ///
-/// In a server the host is whatever the caller wrote, and a new spelling is a new quota. Limit callers by
+/// In a server, the caller chooses the host, and every new host is a new quota. Limit callers by
 /// something that they cannot choose.
 pub fn host() -> Host {
-    Host { exempt: false }
+    Host {
+        without: WithoutKey::Refused,
+    }
 }
 
 /// Takes the host that a request goes to as its key; made by [`host`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct Host {
-    exempt: bool,
+    without: WithoutKey,
 }
 
 impl Host {
@@ -55,138 +57,150 @@ impl Host {
     /// assert_eq!(key::host().or_exempt().extract(&request), Extracted::Exempt);
     /// ```
     pub fn or_exempt(mut self) -> Self {
-        self.exempt = true;
+        self.without = WithoutKey::Exempt;
         self
     }
 }
 
 impl<R: RequestHead> KeyExtractor<R> for Host {
     fn extract(&self, request: &R) -> Extracted {
-        match Authority::of(request).and_then(Authority::key) {
-            Some(text) => Extracted::Key(Key(text)),
-            None if self.exempt => Extracted::Exempt,
-            None => Extracted::Refused("the request has no host".into()),
+        self.key_of(Authority::of(request).as_ref())
+    }
+}
+
+impl Host {
+    pub(crate) fn key_of(&self, authority: Option<&Authority<'_>>) -> Extracted {
+        match authority {
+            Some(authority) => Extracted::Key(authority.key()),
+            None => self.without.extracted(|| "the request has no host"),
         }
     }
 }
 
-/// The one spelling of a host and port, or `None` if the host is malformed.
-pub(super) fn canonical(host: &str, port: Option<u16>, scheme: Option<&str>) -> Option<SmolStr> {
+/// The host and port that a request goes to, in one spelling.
+#[derive(Debug, Clone)]
+pub(crate) struct Authority<'a> {
+    /// In lower case and without a dot at the end; an IPv6 address in brackets and in its short form.
+    pub(crate) host: SmolStr,
+    pub(crate) port: Option<u16>,
+    scheme: Option<&'a str>,
+}
+
+impl<'a> Authority<'a> {
+    /// `None` if the request has no host or a malformed one.
+    pub(crate) fn of<R: RequestHead>(request: &'a R) -> Option<Self> {
+        let (host, port) = match request.host() {
+            Some(host) => (host, request.port()),
+            None => split_port(host_header(request.headers())?)?,
+        };
+        Some(Self {
+            host: canonical(host)?,
+            port,
+            scheme: request.scheme(),
+        })
+    }
+
+    /// Reads a host with or without a port.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (host, port) = split_port(text)?;
+        Some(Self {
+            host: canonical(host)?,
+            port,
+            scheme: None,
+        })
+    }
+
+    /// True if the request goes to this port. Without a port, it goes to the one of its scheme, and without a scheme to
+    /// either of the default ports.
+    pub(crate) fn is_at(&self, port: u16) -> bool {
+        match self.port {
+            Some(named) => named == port,
+            None => is_default(port, self.scheme),
+        }
+    }
+
+    fn key(&self) -> Key {
+        match self.port {
+            Some(port) if !is_default(port, self.scheme) => Key(format_smolstr!("{self}")),
+            _ => Key(self.host.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Authority<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+/// The host in its one spelling, or `None` if it is malformed.
+fn canonical(host: &str) -> Option<SmolStr> {
+    // A fully qualified name has at most 253 bytes. Longer texts would only fill the store.
+    const LONGEST: usize = 255;
     if host.len() > LONGEST {
         return None;
     }
-    let host = match host.strip_prefix('[') {
-        Some(literal) => ip_literal(literal.strip_suffix(']')?)?,
-        None => name(host)?,
-    };
-    match port.filter(|&port| !is_default(port, scheme)) {
-        Some(port) => Some(format_smolstr!("{host}:{port}")),
-        None => Some(host),
-    }
-}
-
-fn name(name: &str) -> Option<SmolStr> {
-    reg_name(name).map(lower_case)
-}
-
-/// Without the dot at the end, if it is well-formed.
-pub(super) fn reg_name(name: &str) -> Option<&str> {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    (!name.is_empty() && name.bytes().all(in_reg_name)).then_some(name)
-}
-
-fn ip_literal(address: &str) -> Option<SmolStr> {
-    if let Ok(address) = address.parse::<Ipv6Addr>() {
-        return Some(format_smolstr!("[{address}]"));
-    }
-    is_future(address).then(|| format_smolstr!("[{}]", lower_case(address)))
-}
-
-/// Whether it has a zone, or may be of a future version.
-pub(super) fn is_future(address: &str) -> bool {
-    !address.is_empty() && address.bytes().all(|b| b == b':' || in_reg_name(b))
-}
-
-/// Whether RFC 3986 (section 3.2.2) allows the byte in a host name.
-fn in_reg_name(byte: u8) -> bool {
-    // Looked up, as every byte of every request's host is.
-    const ALLOWED: [bool; 256] = {
-        let mut allowed = [false; 256];
-        let mut byte = 0_u8;
-        while byte.is_ascii() {
-            allowed[byte as usize] = byte.is_ascii_alphanumeric();
-            byte += 1;
+    if let Some(literal) = host.strip_prefix('[') {
+        let literal = literal.strip_suffix(']')?;
+        if let Ok(address) = literal.parse::<Ipv6Addr>() {
+            return Some(format_smolstr!("[{address}]"));
         }
-        let others = b"-._~!$&'()*+,;=%";
-        let mut place = 0;
-        while place < others.len() {
-            allowed[others[place] as usize] = true;
-            place += 1;
-        }
-        allowed
+        // An address with a zone, or of a future version.
+        let is_valid = !literal.is_empty() && literal.bytes().all(|b| b == b':' || in_host(b));
+        return is_valid.then(|| host.to_ascii_lowercase_smolstr());
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let is_valid = !name.is_empty() && name.bytes().all(in_host);
+    is_valid.then(|| match name.bytes().any(|b| b.is_ascii_uppercase()) {
+        true => name.to_ascii_lowercase_smolstr(),
+        false => name.into(),
+    })
+}
+
+/// True for the bytes of a host name in RFC 3986 (section 3.2.2).
+fn in_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte)
+}
+
+fn is_default(port: u16, scheme: Option<&str>) -> bool {
+    let schemes = match port {
+        80 => ["http", "ws"],
+        443 => ["https", "wss"],
+        _ => return false,
     };
-    ALLOWED[usize::from(byte)]
+    scheme.is_none_or(|scheme| schemes.iter().any(|it| it.eq_ignore_ascii_case(scheme)))
 }
 
-fn lower_case(text: &str) -> SmolStr {
-    if !text.bytes().any(|b| b.is_ascii_uppercase()) {
-        return SmolStr::new(text);
-    }
-    let mut lower = SmolStrBuilder::new();
-    for c in text.chars() {
-        lower.push(c.to_ascii_lowercase());
-    }
-    lower.finish()
-}
-
-pub(super) fn is_default(port: u16, scheme: Option<&str>) -> bool {
-    let is = |names: [&str; 2]| {
-        scheme.is_none_or(|scheme| names.iter().any(|name| scheme.eq_ignore_ascii_case(name)))
-    };
-    match port {
-        80 => is(["http", "ws"]),
-        443 => is(["https", "wss"]),
-        _ => false,
-    }
-}
-
-/// The host and port of the only `Host` header. RFC 9112 (section 3.2) calls for a rejection of any
-/// other number of them.
-pub(super) fn host_header(headers: &HeaderMap) -> Option<(&str, Option<u16>)> {
+/// The only `Host` header. RFC 9112 (section 3.2) requires that a request with several is rejected.
+fn host_header(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(HOST).iter();
     let value = values.next()?.to_str().ok()?;
-    if values.next().is_some() {
-        return None;
-    }
-    split(value)
+    values.next().is_none().then_some(value)
 }
 
 /// The host and the port of an authority without userinfo.
-pub(super) fn split(value: &str) -> Option<(&str, Option<u16>)> {
-    let end = match value.starts_with('[') {
-        true => value.find(']')? + 1,
-        false => value.find(':').unwrap_or(value.len()),
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    let end = match authority.starts_with('[') {
+        true => authority.find(']')? + 1,
+        false => authority.find(':').unwrap_or(authority.len()),
     };
-    let (host, rest) = value.split_at(end);
-    let port = match rest {
-        "" | ":" => None,
-        _ => Some(digits(rest.strip_prefix(':')?)?),
-    };
-    Some((host, port))
+    match authority.split_at(end) {
+        (host, "" | ":") => Some((host, None)),
+        (host, rest) => Some((host, Some(port(rest.strip_prefix(':')?)?))),
+    }
 }
 
-fn digits(text: &str) -> Option<u16> {
-    // `parse` alone would take `+80`.
-    text.bytes()
-        .all(|b| b.is_ascii_digit())
-        .then(|| text.parse().ok())?
+/// Reads digits alone; `parse` would accept `+80`.
+pub(super) fn port(text: &str) -> Option<u16> {
+    let are_digits = text.bytes().all(|b| b.is_ascii_digit());
+    are_digits.then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
 mod tests {
     use http::{HeaderValue, Request};
 
-    use super::super::authority::Spelling;
     use super::*;
 
     fn of_uri(uri: &str) -> Option<String> {
@@ -202,20 +216,10 @@ mod tests {
     }
 
     fn key(request: Request<()>) -> Option<String> {
-        let mut spelling = Spelling::new();
-        let authority = Authority::of(&request);
-        let spelled = authority.and_then(|it| it.spell(&mut spelling).map(str::to_owned));
         match host().extract(&request) {
-            Extracted::Key(key) => {
-                // In every test, the two ways to spell a host are one.
-                let spelled = spelled.expect("a host");
-                let port = key.as_str().strip_prefix(&spelled).expect("the same");
-                assert!(port.is_empty() || port.starts_with(':'), "{key}");
-                Some(key.to_string())
-            }
+            Extracted::Key(key) => Some(key.to_string()),
             Extracted::Refused(reason) => {
                 assert_eq!(reason, "the request has no host");
-                assert_eq!(spelled, None);
                 assert_eq!(host().or_exempt().extract(&request), Extracted::Exempt);
                 None
             }
@@ -314,8 +318,8 @@ mod tests {
         assert_eq!(of_uri("http://[]/"), None);
         assert_eq!(of_uri("http://:80/"), None);
         assert_eq!(of_uri(&format!("http://{}/", "a".repeat(256))), None);
-        assert_eq!(canonical("a\0b", None, None), None);
-        assert_eq!(canonical("a\nb", None, None), None);
+        assert_eq!(canonical("a\0b"), None);
+        assert_eq!(canonical("a\nb"), None);
     }
 
     #[test]

@@ -2,13 +2,12 @@ use axum::extract::MatchedPath as Matched;
 use http::Method;
 use smol_str::format_smolstr;
 
-use super::{Extracted, Key, KeyExtractor, RequestHead, route::UNMATCHED};
+use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, route::UNMATCHED};
 
 /// Takes the path of the axum route that a request matched as its key, such as `/users/{id}`, so that each
 /// route has a quota of its own.
 ///
-/// The templates are those of the router, nothing needs to be listed twice, and there are never more keys
-/// than routes and one: all requests that match none share the key `unmatched`, unless
+/// There are never more keys than routes and one: all requests that match no route share the key `unmatched`, unless
 /// [`or_exempt`](MatchedPath::or_exempt) leaves them unlimited.
 ///
 /// The path is read from the extension [`axum::extract::MatchedPath`].
@@ -35,13 +34,12 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, route::UNMATCHED};
 ///
 /// # Where to put the layer
 ///
-/// axum knows the route only once it has chosen it. It has by then in a layer of a router
-/// ([`Router::layer`] and [`Router::route_layer`]) or of a single route ([`MethodRouter::layer`]), and for
-/// routers that are nested by [`Router::nest`] the path is that of the whole, on either level.
+/// The route is known in a layer of a router ([`Router::layer`] and [`Router::route_layer`]) or of a single route
+/// ([`MethodRouter::layer`]). For routers that are nested by [`Router::nest`], the key is the whole path, on either level.
 ///
-/// It has not in a layer that is wrapped around the router as a whole, such as one of a `ServiceBuilder`
-/// with the router as its service, nor in a fallback. A router that stands within another as an opaque
-/// service ([`Router::nest_service`]) matches by itself, out of sight of the outer one's layers.
+/// The route is not known in a layer around the router as a whole, such as one of a `ServiceBuilder`
+/// with the router as its service, or in a fallback. A router that is nested as an opaque
+/// service ([`Router::nest_service`]) chooses its route after the layers of the outer router.
 /// In all of these places the key is `unmatched`.
 ///
 /// [`MethodRouter::layer`]: axum::routing::MethodRouter::layer
@@ -51,7 +49,7 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, route::UNMATCHED};
 /// [`Router::route_layer`]: axum::Router::route_layer
 pub fn matched_path() -> MatchedPath {
     MatchedPath {
-        exempt: false,
+        without: WithoutKey::Shared(UNMATCHED.into()),
         method: false,
     }
 }
@@ -60,22 +58,22 @@ pub fn matched_path() -> MatchedPath {
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct MatchedPath {
-    exempt: bool,
+    without: WithoutKey,
     method: bool,
 }
 
 impl MatchedPath {
     /// Leaves requests that match no route unlimited. Default: they share the key `unmatched`.
     pub fn or_exempt(mut self) -> Self {
-        self.exempt = true;
+        self.without = WithoutKey::Exempt;
         self
     }
 
     /// Puts the method before the path, as in `GET /users/{id}`. Default: all methods of a path share one
     /// quota.
     ///
-    /// `HEAD` counts as `GET`, as axum lets a handler for `GET` answer both. Only methods that axum can route
-    /// are named: one that the caller made up has the path alone for its key, and so no quota of its own.
+    /// `HEAD` counts as `GET`, because axum lets a handler for `GET` answer both. With a method that axum cannot
+    /// route, the key is the path alone. So callers get no quota of their own by making up methods.
     ///
     /// ```
     /// use axum::{Router, body::Body, extract::Request, middleware::{Next, from_fn}, routing::post};
@@ -103,32 +101,25 @@ impl MatchedPath {
 
 impl<R: RequestHead> KeyExtractor<R> for MatchedPath {
     fn extract(&self, request: &R) -> Extracted {
-        let matched = request.extensions().and_then(|all| all.get::<Matched>());
-        let method = routable(request.method()).filter(|_| self.method);
-        Extracted::Key(match (matched, method) {
-            (Some(path), Some(method)) => Key(format_smolstr!("{method} {}", path.as_str())),
-            (Some(path), None) => path.as_str().into(),
-            (None, _) if self.exempt => return Extracted::Exempt,
-            (None, _) => UNMATCHED.into(),
-        })
+        let path = request.extensions().and_then(|all| all.get::<Matched>());
+        let Some(path) = path.map(Matched::as_str) else {
+            return self.without.extracted(|| "");
+        };
+        match routable(request.method()).filter(|_| self.method) {
+            Some(method) => Extracted::Key(Key(format_smolstr!("{method} {path}"))),
+            None => path.into(),
+        }
     }
 }
 
-/// The method that a handler is found by, among those of [`axum::routing::MethodFilter`].
+/// The method by which axum finds a handler, if [`axum::routing::MethodFilter`] has it.
 fn routable(method: &Method) -> Option<&Method> {
-    const ROUTABLE: [Method; 8] = [
-        Method::GET,
-        Method::POST,
-        Method::PUT,
-        Method::DELETE,
-        Method::PATCH,
-        Method::OPTIONS,
-        Method::TRACE,
-        Method::CONNECT,
-    ];
-    match *method == Method::HEAD {
-        true => Some(&Method::GET),
-        false => ROUTABLE.contains(method).then_some(method),
+    match method.as_str() {
+        "HEAD" => Some(&Method::GET),
+        "GET" | "POST" | "PUT" | "DELETE" | "PATCH" | "OPTIONS" | "TRACE" | "CONNECT" => {
+            Some(method)
+        }
+        _ => None,
     }
 }
 
@@ -148,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// What the extractor says where its layer is.
+    /// The extractor's key at the place of its layer.
     #[derive(Clone)]
     struct Seen(String);
 

@@ -1,4 +1,4 @@
-//! Whose quota a request spends: [`Key`], and the extractors that find it in a request.
+//! The [`Key`] whose quota a request spends, and the extractors that find it in a request.
 //!
 //! | extractor | the key |
 //! | --- | --- |
@@ -8,9 +8,9 @@
 //! | [`matched_path()`] | the path of the axum route that it matched, such as `/users/{id}` |
 //! | [`header()`] | the value of a header, or a hash of it |
 //! | [`bearer_token()`] | a hash of the token in `Authorization: Bearer` |
-//! | [`constant()`] | always the same |
-//! | [`by_rules()`] | whatever the rules of a limiter say, or the host where it has none |
-//! | a closure | [whatever it returns](KeyExtractor#closures) |
+//! | [`constant()`] | the same for all requests |
+//! | [`by_rules()`](crate::rules::by_rules()) | the key of the limiter's rule for the request |
+//! | a closure | [its result](KeyExtractor#closures) |
 //! | a tuple of two to four | [the keys of all, joined](KeyExtractor#tuples) |
 //!
 //! ```
@@ -31,55 +31,45 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 mod address;
-mod authority;
 mod bearer_token;
-mod by_rules;
 mod client_ip;
 mod combine;
-mod constant;
 mod forwarded;
-mod hashed;
 mod head;
 mod header;
 mod host;
 #[cfg(feature = "axum")]
 mod matched_path;
-mod network;
-mod peer;
 mod route;
-mod shape;
-mod table;
+mod ruled;
 mod template;
-mod without;
 
 #[doc(no_inline)]
 pub use ipnet::IpNet;
 
-pub(crate) use self::authority::{Authority, Spelling};
 pub(crate) use self::{
     combine::join,
-    table::Table,
-    template::{Template, UPPER_CASE},
+    host::Authority,
+    template::{Template, Templates, falls_under, parse_method},
 };
 
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};
 pub use self::{
     bearer_token::{BearerToken, bearer_token},
-    by_rules::{ByRules, Ruled, by_rules},
     client_ip::{ClientIp, client_ip},
-    constant::{Constant, constant},
     head::RequestHead,
     header::{Header, header},
     host::{Host, host},
     route::{Route, route},
+    ruled::Ruled,
     template::RouteError,
 };
 
-/// Whose quota is spent: a host, a route, a user, an address.
+/// The name of a quota's owner: a host, a route, a user, an address.
 ///
-/// Any text is a key, of any length and with any characters, but for the empty text, which the
-/// limiter refuses. Clones are cheap; a key of up to 23 bytes is held without an allocation.
+/// Any text is a key, of any length and with any characters, except the empty text, which the
+/// limiter refuses. Clones are cheap; a key of up to 23 bytes needs no allocation.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(SmolStr);
 
@@ -90,7 +80,6 @@ impl Key {
     }
 
     /// The text of the key.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -114,36 +103,12 @@ impl AsRef<str> for Key {
     }
 }
 
-impl From<&str> for Key {
-    fn from(text: &str) -> Self {
-        Self::new(text)
-    }
-}
-
-impl From<&String> for Key {
-    fn from(text: &String) -> Self {
-        Self::new(text)
-    }
-}
-
-impl From<String> for Key {
-    fn from(text: String) -> Self {
-        Self(SmolStr::from(text))
-    }
-}
-
-impl From<&Self> for Key {
-    fn from(key: &Self) -> Self {
-        key.clone()
-    }
-}
-
 /// Finds the key of a request.
 ///
 /// # Closures
 ///
-/// Closures are extractors. Whatever they return that converts
-/// [into `Extracted`](Extracted#trait-implementations) will do, such as a `String`, a [`Key`], or an
+/// Closures are extractors if their result converts
+/// [into `Extracted`](Extracted#trait-implementations), such as a `String`, a [`Key`], or an
 /// `Option` of either, where `None` exempts the request.
 ///
 /// ```
@@ -161,8 +126,8 @@ impl From<&Self> for Key {
 /// A tuple of two to four extractors joins their keys by `|`. A `|` or a backslash within a part gets a
 /// backslash before it, so that different parts never give the same key.
 ///
-/// If a part refuses the request, or its key is empty, the request is refused, by the first part that
-/// does; else, if a part exempts it, it is exempt.
+/// The first part that refuses the request, or has an empty key, decides the reason for the refusal. If no part
+/// refuses the request and one exempts it, it is exempt.
 ///
 /// ```
 /// use tower_throttle::key::{self, Extracted, KeyExtractor};
@@ -179,7 +144,7 @@ impl From<&Self> for Key {
 /// assert_eq!(extractor.extract(&neither), Extracted::Refused("the request has no host".into()));
 /// ```
 pub trait KeyExtractor<R> {
-    /// The key of this request, or what is to happen without one.
+    /// The key of this request, or the way to handle it without one.
     fn extract(&self, request: &R) -> Extracted;
 }
 
@@ -199,7 +164,7 @@ impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
     }
 }
 
-/// What a [`KeyExtractor`] says of a request.
+/// The result of a [`KeyExtractor`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Extracted {
     /// The request spends the quota of this key.
@@ -208,32 +173,80 @@ pub enum Extracted {
     Exempt,
     /// The request must not be sent, for this reason, such as "the request has no host".
     Refused(Cow<'static, str>),
-    /// A rule of a limiter says whose quota the request spends, and how much of it, or that it has no key; made by
-    /// [`by_rules`].
+    /// A rule decides the policy, the key and the cost of the request; made by
+    /// [`by_rules`](crate::rules::by_rules()).
     Ruled(Ruled),
 }
 
-impl From<Key> for Extracted {
-    fn from(key: Key) -> Self {
-        Self::Key(key)
-    }
+macro_rules! impl_from {
+    ($($to:ident from $from:ty: $convert:expr;)+) => {$(
+        impl From<$from> for $to {
+            fn from(from: $from) -> Self {
+                $convert(from)
+            }
+        }
+    )+};
 }
 
-impl From<&str> for Extracted {
-    fn from(text: &str) -> Self {
-        Self::Key(text.into())
-    }
-}
-
-impl From<String> for Extracted {
-    fn from(text: String) -> Self {
-        Self::Key(text.into())
-    }
+impl_from! {
+    Key from &str: Key::new;
+    Key from &String: Key::new;
+    Key from String: |text| Key(SmolStr::from(text));
+    Key from &Key: Key::clone;
+    Extracted from Key: Extracted::Key;
+    Extracted from &str: |text| Extracted::Key(Key::new(text));
+    Extracted from String: |text| Extracted::Key(Key::from(text));
 }
 
 impl<K: Into<Key>> From<Option<K>> for Extracted {
     fn from(key: Option<K>) -> Self {
         key.map_or(Self::Exempt, |key| Self::Key(key.into()))
+    }
+}
+
+/// Gives every request the same key, so that all of them spend one quota.
+///
+/// Use it for an upstream that counts everything together, or for a part of a joined key that does not
+/// depend on the request, such as an account. It takes requests of any type.
+///
+/// ```
+/// use tower_throttle::key::{self, Extracted, KeyExtractor};
+///
+/// let everything = key::constant("github");
+/// assert_eq!(everything.extract(&"any request"), Extracted::Key("github".into()));
+/// ```
+pub fn constant(text: impl Into<Key>) -> Constant {
+    Constant { key: text.into() }
+}
+
+/// Gives every request the same key; made by [`constant`].
+#[derive(Debug, Clone)]
+#[must_use = "an extractor does nothing until a request is given to it"]
+pub struct Constant {
+    key: Key,
+}
+
+impl<R> KeyExtractor<R> for Constant {
+    fn extract(&self, _: &R) -> Extracted {
+        Extracted::Key(self.key.clone())
+    }
+}
+
+/// The result for a request without the header, host or address that would be its key.
+#[derive(Debug, Clone)]
+enum WithoutKey {
+    Refused,
+    Exempt,
+    Shared(Key),
+}
+
+impl WithoutKey {
+    fn extracted<C: Into<Cow<'static, str>>>(&self, reason: impl FnOnce() -> C) -> Extracted {
+        match self {
+            Self::Refused => Extracted::Refused(reason().into()),
+            Self::Exempt => Extracted::Exempt,
+            Self::Shared(key) => Extracted::Key(key.clone()),
+        }
     }
 }
 
@@ -288,5 +301,18 @@ mod tests {
         assert_eq!(Key::from(&long).as_str(), long);
         assert_eq!(Extracted::from(None::<String>), Extracted::Exempt);
         assert_eq!(Extracted::from(Some(&long)), Extracted::Key(long.into()));
+    }
+
+    #[test]
+    fn requests_of_every_type_share_the_key() {
+        let long = "\0{a}\n\u{e9}".repeat(10_000);
+        for text in ["all", long.as_str()] {
+            let all = constant(text);
+            assert_eq!(all.extract(&1), Extracted::Key(text.into()));
+            assert_eq!(
+                all.extract(&http::Request::new(())),
+                Extracted::Key(text.into())
+            );
+        }
     }
 }

@@ -2,18 +2,17 @@ use std::sync::Arc;
 
 use smol_str::format_smolstr;
 
-use super::{
-    Extracted, Key, KeyExtractor, RequestHead, RouteError, table::Table, template::Template,
-};
+use super::template::{RouteError, Template, Templates};
+use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
 
-/// The key of all requests that match no template. A template has a slash.
+/// The key of all requests that match no template. It cannot be a template, because those have a slash.
 pub(super) const UNMATCHED: &str = "unmatched";
 
 /// Takes the template that a request's path matches as its key, so that each route has a quota of its own.
 ///
 /// An upstream often limits `GET /repos/{owner}/{repo}` as one thing, whatever the owner and the
 /// repository. So the key is the template itself, and there are never more keys than templates and one:
-/// all requests that match none share the key `unmatched`, unless
+/// all requests that match no template share the key `unmatched`, unless
 /// [`or_exempt`](Route::or_exempt) leaves them unlimited.
 ///
 /// ```
@@ -36,27 +35,25 @@ pub(super) const UNMATCHED: &str = "unmatched";
 ///
 /// # Templates
 ///
-/// A template is a path, or a method in upper case, a space and a path. In the path, `{name}` stands for
-/// one segment or the rest of one (`/v{version}/files`), `{*name}` at the end for everything that follows,
-/// which must not be empty, and `{{` and `}}` for braces.
+/// A template is a path, or a method in upper case, a space and a path. In the path, `{name}` matches
+/// one segment or the rest of one (`/v{version}/files`), `{*name}` at the end matches everything that follows,
+/// which must not be empty, and `{{` and `}}` are braces.
 ///
 /// - **The most specific path wins**: one without `{*name}` before one with it, and the more segments
-///   stand before `{*name}` the better; then, segment by segment from left to right, fixed text before
-///   `{name}`, and of those with `{name}` the one with more text before it, or as much and more behind
-///   it: so `/v{version}` before `/{name}.json`, and that before `/{name}`. Only among
-///   templates of the same path does one with the request's method go before one for any method.
+///   precede `{*name}` the better. Then, segment by segment from left to right, fixed text wins over
+///   `{name}`, and of two with `{name}` the one with the longer prefix, or with the same prefix and the longer suffix:
+///   `/v{version}` before `/{name}.json`, and that before `/{name}`. Only among
+///   templates of the same path, one with the request's method wins over one for any method.
 /// - `HEAD` falls under the templates for `GET`, unless there is one for `HEAD` with the same path.
 /// - Paths are compared as they are sent: upper and lower case differ, `/a` and `/a/` differ, `%61` is not
-///   `a`, and `/b/../a` is not `/a`. A caller who plays with that reaches the key `unmatched`, not a key of
-///   his own.
-/// - However many templates there are, one look finds the path; but those in which a parameter is a part of a
-///   segment are tried one by one.
-/// - The query never counts, nor does the host; for that, join this with [`host`](super::host()):
+///   `a`, and `/b/../a` is not `/a`. A caller that sends such variants reaches the key `unmatched`, not a key of
+///   its own.
+/// - The query never counts, nor does the host. To limit by host, too, join this with [`host`](super::host()):
 ///   `(key::host(), key::route(templates)?)`.
 ///
 /// # Errors
 ///
-/// If a template is empty, has a malformed method or path, stands there twice, or matches the same paths as
+/// Fails if a template is empty, has a malformed method or path, is listed twice, or matches the same paths as
 /// another one: `/{owner}` and `/{name}`.
 pub fn route<I, S>(templates: I) -> Result<Route, RouteError>
 where
@@ -68,8 +65,8 @@ where
         .map(|template| Template::parse(template.as_ref()))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Route {
-        table: Arc::new(Table::new(templates)?),
-        exempt: false,
+        templates: Arc::new(Templates::new(templates)?),
+        without: WithoutKey::Shared(UNMATCHED.into()),
         values: false,
     })
 }
@@ -80,8 +77,8 @@ where
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct Route {
-    table: Arc<Table>,
-    exempt: bool,
+    templates: Arc<Templates>,
+    without: WithoutKey,
     values: bool,
 }
 
@@ -97,7 +94,7 @@ impl Route {
     /// # Ok::<(), key::RouteError>(())
     /// ```
     pub fn or_exempt(mut self) -> Self {
-        self.exempt = true;
+        self.without = WithoutKey::Exempt;
         self
     }
 
@@ -124,16 +121,14 @@ impl Route {
 impl<R: RequestHead> KeyExtractor<R> for Route {
     fn extract(&self, request: &R) -> Extracted {
         let path = request.path();
-        let key = match self.table.find(request.method(), path) {
-            Some(template) if self.values => match &template.method {
-                Some(method) => Key(format_smolstr!("{method} {path}")),
+        match self.templates.find(request.method(), path) {
+            None => self.without.extracted(|| ""),
+            Some(template) if !self.values => Extracted::Key(template.key.clone()),
+            Some(template) => match &template.method {
+                Some(method) => Extracted::Key(Key(format_smolstr!("{method} {path}"))),
                 None => path.into(),
             },
-            Some(template) => template.key.clone(),
-            None if self.exempt => return Extracted::Exempt,
-            None => UNMATCHED.into(),
-        };
-        Extracted::Key(key)
+        }
     }
 }
 
@@ -297,13 +292,10 @@ mod tests {
     #[test]
     fn templates_that_match_the_same_paths_are_an_error() {
         for (templates, expected) in [
-            (
-                ["/a", "/a"],
-                r#"route template "/a": it stands there twice"#,
-            ),
+            (["/a", "/a"], r#"route template "/a": it is listed twice"#),
             (
                 ["GET /a", " GET  /a "],
-                r#"route template "GET /a": it stands there twice"#,
+                r#"route template "GET /a": it is listed twice"#,
             ),
             (
                 ["GET /{a}/b", "GET /{c}/b"],

@@ -117,14 +117,17 @@ impl Limiter {
     )]
     #[inline]
     pub(crate) fn admit(&self, extracted: Extracted) -> Result<Option<Acquire>, Error> {
-        match extracted {
-            Extracted::Key(key) => Ok(Some(self.acquire(key))),
-            Extracted::Exempt => Ok(None),
-            Extracted::Refused(reason) => {
-                let policy = self.epochs().refuse_without_key();
-                Err(Error::no_key(reason).by(&policy))
-            }
-            Extracted::Ruled(ruled) => ruled.acquire().map(Some),
-        }
+        let refused = match extracted {
+            Extracted::Key(key) => return Ok(Some(self.acquire(key))),
+            Extracted::Exempt => return Ok(None),
+            Extracted::Refused(reason) => (self.epochs(), reason),
+            Extracted::Ruled(ruled) => match ruled.into_parts() {
+                Ok((epochs, key, cost)) => return Ok(Some(Acquire::new(epochs, key).cost(cost))),
+                Err(refused) => refused,
+            },
+        };
+        let (epochs, reason) = refused;
+        let policy = epochs.refuse_without_key();
+        Err(Error::no_key(reason).by(&policy))
     }
 }

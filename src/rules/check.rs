@@ -1,81 +1,83 @@
-//! Whether rules make sense, and all that is wrong with those that do not.
+//! Checks rules and reports all mistakes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::conditions::Conditions;
-use super::error::{Mistake, RulesError};
+use super::error::{Mistakes, RulesError, place_in};
 use super::key::RuleKey;
-use super::rule::Rule;
-use super::table::{Entry, Limit, Rules};
+use super::rule::{Parsed, Rule};
+use super::table::{Entry, Limit};
 use crate::acquire;
 use crate::key::Key;
 use crate::policy::{Flaw, Part, PolicyParts, check_name};
 
-/// The rules, if nothing is wrong with them, nor was when they were read.
-pub(super) fn check(rules: Vec<Rule>, mut mistakes: Vec<Mistake>) -> Result<Rules, RulesError> {
-    let mut entries = Vec::with_capacity(rules.len());
+pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
     if rules.is_empty() {
-        let problem = "there are none: for all requests to pass, one with `exempt = true` does";
-        mistakes.push(Mistake::new("rules", problem));
+        let problem = "there are none: to let all requests pass, add one with `exempt = true`";
+        return Err(RulesError::of(false, "rules".to_owned(), problem));
     }
+    let mut mistakes = Mistakes::default();
     let mut names = HashMap::new();
-    let last = rules.len().saturating_sub(1);
-    for (index, rule) in rules.into_iter().enumerate() {
-        let mut wrong = |place: String, problem: String| {
-            let dot = if place.is_empty() { "" } else { "." };
-            mistakes.push(Mistake::of_rule(index, &format!("{dot}{place}"), problem));
-        };
+    let last = rules.len() - 1;
+    let mut entries = Vec::with_capacity(rules.len());
+    for (place, rule) in rules.into_iter().enumerate() {
+        mistakes.rule = place;
         if let Some(name) = &rule.name
-            && let Some(before) = names.insert(name.clone(), index)
+            && let Some(before) = names.insert(name.clone(), place)
         {
             let problem = format!("{name:?} is the name of rules[{before}]: each needs its own");
-            wrong("name".into(), problem);
+            mistakes.add("name", problem);
         }
-        let conditions = Conditions::of(&rule, &mut wrong);
-        if index == last && rule.has_conditions() {
+        let conditions = Conditions::of(&rule, &mut mistakes);
+        let is_for_all = rule.host.is_none() && rule.method.is_none() && rule.path.is_none();
+        if place == last && !(is_for_all && rule.header.is_empty()) {
             let problem = "the last rule has to match every request, so it has no `host`, `method`, `path` or \
                 `header`: add one with `exempt = true` alone to let all others pass";
-            wrong(String::new(), problem.into());
+            mistakes.add("", problem);
         }
         let limit = match rule.exempt {
             true => {
-                exempt(&rule, &mut wrong);
+                check_exempt(&rule, &mut mistakes);
                 None
             }
-            false => limit(&rule, &mut wrong),
+            false => limit(&rule, &mut mistakes),
         };
         entries.push(Entry {
-            name: rule.name.as_deref().map(Arc::from),
             conditions,
             limit,
             rule,
         });
     }
-    match mistakes.is_empty() {
-        true => Ok(Rules::of(entries)),
-        false => Err(RulesError::invalid(mistakes)),
-    }
+    mistakes.finish()?;
+    Ok(entries)
 }
 
-/// What holds for the requests of a rule that is not exempt.
-fn limit(rule: &Rule, wrong: &mut impl FnMut(String, String)) -> Option<Limit> {
+/// The policy, the key and the cost of a rule that is not exempt.
+fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
     if rule.name.is_none() {
         let problem =
-            "it has no `name`, by which the store keeps its state apart from that of others";
-        wrong(String::new(), problem.into());
+            "it has no `name`, which keeps its state in the store apart from that of other rules";
+        mistakes.add("", problem);
     }
-    if !rule.quota.is_given() {
-        let problem = "it has neither a `quota` nor `exempt = true`";
-        wrong(String::new(), problem.into());
+    if rule.quota.is_none() {
+        mistakes.add("", "it has neither a `quota` nor `exempt = true`");
     }
-    let key = RuleKey::of(rule, &mut *wrong);
+    let key = RuleKey::of(rule, mistakes);
+    mistakes.list("trusted_proxies", &rule.trusted_proxies, |_, _| Ok(()));
+    let quotas = mistakes.list("quota", &rule.quota, |place, quota| Ok((place, *quota)));
+    let mut span = |field: &str, span: &Option<Parsed<_>>| match span.as_ref()? {
+        Ok(span) => Some(*span),
+        Err(problem) => {
+            mistakes.add(field, problem);
+            None
+        }
+    };
     let parts = PolicyParts {
-        name: rule.name.clone(),
-        quotas: rule.quota.values().copied().collect(),
-        buffer: rule.buffer.unwrap_or_default(),
-        guard: rule.guard,
-        max_wait: rule.max_wait,
+        name: rule.name.as_deref().map(str::to_owned),
+        quotas: quotas.iter().map(|(_, quota)| *quota).collect(),
+        buffer: span("buffer", &rule.buffer).unwrap_or_default(),
+        guard: span("guard", &rule.guard),
+        max_wait: span("max_wait", &rule.max_wait),
         max_waiting: rule.max_waiting,
         outage: rule.outage.unwrap_or_default(),
         recovery: rule.recovery.unwrap_or_default(),
@@ -83,17 +85,17 @@ fn limit(rule: &Rule, wrong: &mut impl FnMut(String, String)) -> Option<Limit> {
     let flaws = parts.flaws();
     for Flaw { part, error } in &flaws {
         let place = match *part {
-            // None was given, or all were malformed; both are known already.
-            Part::Quotas if parts.quotas.is_empty() && !rule.quota.is_empty_list() => continue,
+            // The missing or malformed quotas are reported already.
+            Part::Quotas if quotas.is_empty() => continue,
             Part::Quotas => "quota".to_owned(),
-            Part::Quota(place) => rule.quota.place("quota", rule.quota.items[place].0),
+            Part::Quota(place) => place_in("quota", &rule.quota, quotas[place].0),
             Part::Name => "name".to_owned(),
             Part::Buffer => "buffer".to_owned(),
             Part::Guard => "guard".to_owned(),
             Part::MaxWaiting => "max_waiting".to_owned(),
             Part::Outage => "outage".to_owned(),
         };
-        wrong(place, error.detail());
+        mistakes.add(place, error.detail());
     }
     if !flaws.is_empty() {
         return None;
@@ -101,24 +103,20 @@ fn limit(rule: &Rule, wrong: &mut impl FnMut(String, String)) -> Option<Limit> {
     let plan = parts.plan().ok()?;
     let cost = rule.cost.unwrap_or(1);
     if let Err(error) = acquire::check(&plan.policy, &Key::new("any"), cost) {
-        wrong("cost".into(), error.to_string());
+        mistakes.add("cost", error.to_string());
     }
     Some(Limit { plan, key, cost })
 }
 
-/// An exempt rule says nothing of what would hold if it were none.
-fn exempt(rule: &Rule, wrong: &mut impl FnMut(String, String)) {
-    if let Some(error) = rule
-        .name
-        .as_deref()
-        .and_then(|name| check_name("name", name).err())
-    {
-        wrong("name".into(), error.detail());
+fn check_exempt(rule: &Rule, mistakes: &mut Mistakes) {
+    let name = rule.name.as_ref().map(|name| check_name("name", name));
+    if let Some(Err(error)) = name {
+        mistakes.add("name", error.detail());
     }
-    let given = [
-        ("quota", rule.quota.is_given()),
-        ("key", rule.key.is_given()),
-        ("trusted_proxies", rule.trusted_proxies.is_given()),
+    for (field, is_given) in [
+        ("quota", rule.quota.is_some()),
+        ("key", rule.key.is_some()),
+        ("trusted_proxies", rule.trusted_proxies.is_some()),
         ("cost", rule.cost.is_some()),
         ("max_wait", rule.max_wait.is_some()),
         ("max_waiting", rule.max_waiting.is_some()),
@@ -126,9 +124,12 @@ fn exempt(rule: &Rule, wrong: &mut impl FnMut(String, String)) {
         ("guard", rule.guard.is_some()),
         ("outage", rule.outage.is_some()),
         ("recovery", rule.recovery.is_some()),
-    ];
-    for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
-        let problem = "an exempt rule limits nothing: leave out either this or `exempt`";
-        wrong(field.into(), problem.into());
+    ] {
+        if is_given {
+            mistakes.add(
+                field,
+                "an exempt rule limits nothing: leave out either this or `exempt`",
+            );
+        }
     }
 }

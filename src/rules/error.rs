@@ -1,11 +1,13 @@
-//! What is wrong with rules, and where: [`RulesError`].
+//! Mistakes in rules, with their places: [`RulesError`].
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// Rules that cannot hold, or a text that is no rules: with the place of each mistake.
+use super::rule::{List, Parsed};
+
+/// The mistakes in rules, or in a text that is not valid rules.
 ///
-/// It is shown as one line for each mistake, of its place and what is wrong.
+/// `Display` writes a line for each mistake, with its place and the problem.
 ///
 /// ```
 /// use tower_throttle::Quota;
@@ -20,54 +22,99 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RulesError {
-    kind: Kind,
+    is_malformed: bool,
     mistakes: Vec<Mistake>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Malformed,
-    Invalid,
-}
-
-/// One mistake, and where it is.
+/// One mistake and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Of which rule, if it is of one.
-    rule: Option<usize>,
     place: String,
     problem: String,
 }
 
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes {
+    /// The place of the rule that is being checked.
+    pub(super) rule: usize,
+    found: Vec<Mistake>,
+}
+
+impl Mistakes {
+    /// Adds a mistake in a field of the rule, or in the whole rule if the field is empty.
+    pub(super) fn add(&mut self, field: impl AsRef<str>, problem: impl Into<String>) {
+        let (rule, field) = (self.rule, field.as_ref());
+        let dot = if field.is_empty() { "" } else { "." };
+        self.found.push(Mistake {
+            place: format!("rules[{rule}]{dot}{field}"),
+            problem: problem.into(),
+        });
+    }
+
+    /// Returns the valid values of a list and adds the mistakes of the others.
+    pub(super) fn list<T, U>(
+        &mut self,
+        field: &str,
+        list: &List<T>,
+        mut check: impl FnMut(usize, &T) -> Parsed<U>,
+    ) -> Vec<U> {
+        let values = list.as_deref().unwrap_or_default();
+        if list.as_ref().is_some_and(Vec::is_empty) {
+            self.add(field, "it is empty: leave it out, or add a value");
+        }
+        let mut valid = Vec::with_capacity(values.len());
+        for (place, value) in values.iter().enumerate() {
+            let checked = match value {
+                Ok(value) => check(place, value),
+                Err(problem) => Err(problem.clone()),
+            };
+            match checked {
+                Ok(value) => valid.push(value),
+                Err(problem) => self.add(place_in(field, list, place), problem),
+            }
+        }
+        valid
+    }
+
+    /// Fails if there are mistakes.
+    pub(super) fn finish(self) -> Result<(), RulesError> {
+        match self.found.is_empty() {
+            true => Ok(()),
+            false => Err(RulesError {
+                is_malformed: false,
+                mistakes: self.found,
+            }),
+        }
+    }
+}
+
+/// The name of the field, with the place in the list if that has several values.
+pub(super) fn place_in<T>(field: &str, list: &List<T>, place: usize) -> String {
+    match list.as_ref().is_some_and(|list| list.len() > 1) {
+        true => format!("{field}[{place}]"),
+        false => field.to_owned(),
+    }
+}
+
 impl RulesError {
-    /// The text is of no format that is read, or holds what is no field or of another type.
-    #[cfg(feature = "serde")]
-    pub(super) fn malformed(mistake: Mistake) -> Self {
+    pub(super) fn of(is_malformed: bool, place: String, problem: &str) -> Self {
+        let problem = problem.to_owned();
         Self {
-            kind: Kind::Malformed,
-            mistakes: vec![mistake],
+            is_malformed,
+            mistakes: vec![Mistake { place, problem }],
         }
     }
 
-    pub(super) fn invalid(mut mistakes: Vec<Mistake>) -> Self {
-        mistakes.sort_by_key(|mistake| mistake.rule);
-        Self {
-            kind: Kind::Invalid,
-            mistakes,
-        }
-    }
-
-    /// Whether the text could not be read: it breaks the rules of its format, or holds what is no field, or is of
-    /// another type. What the values mean was not looked at then, and there is one mistake.
-    #[must_use]
+    /// True if the text could not be read: it violates its format, or has an unknown field or a value of another type.
+    /// Then only this mistake is reported, and the values were not checked.
     pub fn is_malformed(&self) -> bool {
-        self.kind == Kind::Malformed
+        self.is_malformed
     }
 
-    /// Whether the rules could be read, but cannot hold: all mistakes are named.
-    #[must_use]
+    /// True if the rules could be read but are not valid. Then all mistakes are reported.
     pub fn is_invalid(&self) -> bool {
-        self.kind == Kind::Invalid
+        !self.is_malformed
     }
 
     /// All mistakes, in the order of the rules; at least one.
@@ -77,32 +124,14 @@ impl RulesError {
 }
 
 impl Mistake {
-    pub(super) fn new(place: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            rule: None,
-            place: place.into(),
-            problem: problem.into(),
-        }
-    }
-
-    /// In this rule, which is counted from 0.
-    pub(super) fn of_rule(rule: usize, within: &str, problem: impl Into<String>) -> Self {
-        Self {
-            rule: Some(rule),
-            ..Self::new(format!("rules[{rule}]{within}"), problem)
-        }
-    }
-
-    /// Where it is, such as `rules[2].quota[1]`: counted from 0, and without the brackets at the end where one
-    /// value stands instead of a list. Empty where a text breaks the rules of its format.
-    #[must_use]
+    /// The place, such as `rules[2].quota[1]`: counted from 0, and without the brackets at the end if the field has a
+    /// single value. Empty if a text violates its format.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// What is wrong, with the value, and what to do. Where a text could not be read, it is what the format says, with
-    /// the line and column if it tells them; it may be of several lines, then.
-    #[must_use]
+    /// The problem, with the value, and the way to fix it. If a text could not be read, this is the format's message,
+    /// which may have several lines, with the line and column if the format reports them.
     pub fn problem(&self) -> &str {
         &self.problem
     }
@@ -119,13 +148,8 @@ impl fmt::Display for Mistake {
 
 impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.mistakes.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            mistake.fmt(f)?;
-        }
-        Ok(())
+        let lines: Vec<_> = self.mistakes.iter().map(Mistake::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 

@@ -1,110 +1,29 @@
-//! Rules as they stand in a file, and what is made of them.
+//! Rules in a file: [`Rules::read`].
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::de::Error as _;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::check;
-use super::error::{Mistake, RulesError};
+use super::conditions::HeaderCondition;
+use super::error::RulesError;
+use super::host::HostPattern;
 use super::key::KeyPart;
-use super::rule::{Listed, Rule, Wanted};
+use super::rule::{List, Parsed, Rule, parse_template};
 use super::table::Rules;
-use super::value::{Either, Given, Header, Headers, OneOrMany, Part, Span};
+use crate::key::parse_method;
 use crate::outage::Outage;
-use crate::quota::Quota;
 use crate::recovery::Recovery;
 
-/// A table of rules. A request falls under the first that matches it; the last matches every request.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct File {
-    /// In the order in which they are tried.
-    #[cfg_attr(test, schemars(length(min = 1)))]
-    pub(super) rules: Vec<FileRule>,
-}
-
-/// Which requests, and what holds for them.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(rename = "Rule", transform = super::schema::limits_or_is_exempt)
-)]
-pub(super) struct FileRule {
-    /// Names the policy and its state in the store; needed unless the rule is exempt.
-    #[cfg_attr(
-        test,
-        schemars(length(min = 1, max = 128), regex(pattern = r"^[!-z|~]+$"))
-    )]
-    name: Given<String>,
-    /// Whether the requests are not limited; then there is no quota, nor anything that goes with one.
-    exempt: Given<bool>,
-    /// Hosts, exact or as `*.example.com` for all below; with a port, that port alone.
-    host: Given<OneOrMany<String>>,
-    /// Methods, in upper case; `HEAD` falls under `GET`.
-    method: Given<OneOrMany<String>>,
-    /// Templates of paths, such as `/repos/{owner}/{repo}` or `/files/{*rest}`.
-    path: Given<OneOrMany<String>>,
-    /// Headers by their names: their exact values, or whether they have to be there.
-    header: Given<Headers>,
-    /// Quotas such as `10/s` or `100/m gcra burst=20`, which hold jointly; needed unless the rule is exempt.
-    #[cfg_attr(test, schemars(with = "Given<OneOrMany<super::schema::QuotaText>>"))]
-    quota: Given<OneOrMany<String>>,
-    /// Whose quota a request spends; by default its host's.
-    key: Given<OneOrMany<Part>>,
-    /// Networks of the proxies that are believed as to a client's address.
-    trusted_proxies: Given<OneOrMany<String>>,
-    /// What each request costs; by default 1.
-    #[cfg_attr(test, schemars(range(min = 1)))]
-    cost: Given<u32>,
-    /// The longest wait; by default any.
-    max_wait: Given<Span>,
-    /// The longest line for each key and process; by default any.
-    #[cfg_attr(test, schemars(range(min = 1)))]
-    max_waiting: Given<usize>,
-    /// Extra spacing for the jitter between departure and arrival; by default none.
-    buffer: Given<Span>,
-    /// How late after its slot a request may still depart; by default it follows from the quotas.
-    guard: Given<Span>,
-    /// What becomes of requests while the store is out; by default they wait for it.
-    outage: Given<FileOutage>,
-    /// What becomes of a key whose state is lost; by default it starts anew at once.
-    recovery: Given<FileRecovery>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Outage"))]
-enum FileOutage {
-    /// Nothing departs.
-    Deny,
-    /// Everything departs, uncounted.
-    Allow,
-    /// This process counts by itself, with this share of the quotas.
-    Local(f64),
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Recovery"))]
-enum FileRecovery {
-    /// The key starts anew at once.
-    Immediate,
-    /// The key rests until what departed before counts no longer.
-    Strict,
-}
-
 impl Rules {
-    /// Reads rules in the format of a deserializer, such as that of TOML, YAML or JSON.
+    /// Reads rules from a deserializer, such as that of TOML, YAML or JSON.
     ///
-    /// As they stand [in a file](super): a table with the one field `rules`, or the list of them alone. All mistakes
-    /// are told, each by its place; but what cannot be read is told alone.
+    /// The text is that of [a file](super): a table with the one field `rules`, or the list of rules alone.
     ///
     /// ```
     /// use tower_throttle::rules::Rules;
@@ -116,12 +35,12 @@ impl Rules {
     /// max_wait = 30
     /// ";
     /// let error = Rules::read(toml::Deserializer::parse(text)?).unwrap_err();
-    /// assert_eq!(error.to_string(), r#"rules[0].max_wait: 30 says no unit: write "30s" for seconds"#);
+    /// assert_eq!(error.to_string(), r#"rules[0].max_wait: 30 has no unit: write "30s" for seconds"#);
     /// # Ok::<_, toml::de::Error>(())
     /// ```
     ///
-    /// A deserializer of JSON stops behind the table, so ask it whether the text ends there; else whatever follows, such
-    /// as half of another table, is passed over:
+    /// A deserializer of JSON stops after the table and ignores the rest of the text. So call `end`, which fails if
+    /// anything follows:
     ///
     /// ```
     /// use tower_throttle::rules::Rules;
@@ -136,7 +55,7 @@ impl Rules {
     /// # }
     /// ```
     ///
-    /// One of YAML, here by [serde-saphyr](https://docs.rs/serde-saphyr), is lent to a closure, and looks at the end by
+    /// For YAML, [serde-saphyr](https://docs.rs/serde-saphyr) lends its deserializer to a closure, and checks the end
     /// itself:
     ///
     /// ```
@@ -156,34 +75,31 @@ impl Rules {
     /// # Ok::<_, serde_saphyr::Error>(())
     /// ```
     ///
-    /// Where the text of an error is enough, `toml::from_str::<Rules>(text)`, `serde_json::from_str` and
-    /// `serde_saphyr::from_str` do the same, and look at the end, all three.
+    /// If the text of an error suffices, use `toml::from_str::<Rules>(text)`, `serde_json::from_str` or
+    /// `serde_saphyr::from_str`, which all check the end.
     ///
     /// # Errors
     ///
-    /// If the text breaks the rules of its format, or holds an unknown field or one of another type, the error names
-    /// that alone, in the words of the format: with the path of the field, and the line and column if it knows
-    /// them. Of what can be read, it names all that cannot hold.
+    /// If the text violates its format, or has an unknown field or a value of another type, the error is that one
+    /// mistake in the words of the format: with the path of the field, and the line and column if the format reports
+    /// them. Otherwise, the error reports all mistakes.
     pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, RulesError> {
-        let read: Result<Table, _> = serde_path_to_error::deserialize(deserializer);
-        match read {
-            Ok(table) => table.rules(),
+        match serde_path_to_error::deserialize(deserializer) {
+            Ok(file) => rules(file),
             Err(error) => {
-                let path = error.path().to_string();
-                let place = match path.as_str() {
-                    "." => "",
+                let place = match error.path().to_string() {
+                    path if path == "." => String::new(),
+                    path if path.starts_with('[') => format!("rules{path}"),
                     path => path,
                 };
-                let rules = if place.starts_with('[') { "rules" } else { "" };
-                let problem = error.inner().to_string();
-                let mistake = Mistake::new(format!("{rules}{place}"), problem.trim_end());
-                Err(RulesError::malformed(mistake))
+                let problem = error.into_inner().to_string();
+                Err(RulesError::of(true, place, problem.trim_end()))
             }
         }
     }
 }
 
-/// As [`Rules::read`] does, so that rules can be a part of another configuration; all mistakes are in the message of one error.
+/// Reads rules as a part of another configuration, as [`Rules::read`] does; one error has all mistakes as its message.
 ///
 /// ```
 /// use tower_throttle::rules::Rules;
@@ -206,160 +122,276 @@ impl Rules {
 /// ```
 impl<'de> Deserialize<'de> for Rules {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let table = Table::deserialize(deserializer)?;
-        table.rules().map_err(D::Error::custom)
+        rules(File::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-/// The rules of a file, or the list of them alone.
-pub(super) struct Table(Vec<FileRule>);
+/// A table with the field `rules`, or a list of rules.
+struct File(OneOrMany<Table, FileRule>);
 
-impl<'de> Deserialize<'de> for Table {
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    rules: Vec<FileRule>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct FileRule {
+    name: Given<String>,
+    exempt: Given<bool>,
+    host: Given<OneOrMany<String>>,
+    method: Given<OneOrMany<String>>,
+    path: Given<OneOrMany<String>>,
+    header: Given<Headers>,
+    quota: Given<OneOrMany<String>>,
+    key: Given<OneOrMany<Part>>,
+    trusted_proxies: Given<OneOrMany<String>>,
+    cost: Given<u32>,
+    max_wait: Given<Span>,
+    max_waiting: Given<usize>,
+    buffer: Given<Span>,
+    guard: Given<Span>,
+    outage: Given<FileOutage>,
+    recovery: Given<FileRecovery>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FileOutage {
+    Deny,
+    Allow,
+    Local(f64),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FileRecovery {
+    Immediate,
+    Strict,
+}
+
+/// A field that may be missing. A field without a value is an error, because a condition such as an empty `host:` in YAML
+/// would match every request.
+struct Given<T>(Option<T>);
+
+/// One value or a list of values.
+enum OneOrMany<A, T = A> {
+    One(A),
+    Many(Vec<T>),
+}
+
+/// The headers in the order of the text, because JSON allows a name twice.
+#[derive(Default)]
+struct Headers(Vec<(String, Header)>);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected the value of a header, or a boolean")]
+enum Header {
+    Present(bool),
+    Value(String),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a time such as \"30s\"")]
+enum Span {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "expected a part of a key, such as `host` or `{ constant = \"TEXT\" }`"
+)]
+enum Part {
+    Text(String),
+    Constant { constant: String },
+}
+
+fn rules(File(file): File) -> Result<Rules, RulesError> {
+    let (OneOrMany::One(Table { rules }) | OneOrMany::Many(rules)) = file;
+    Rules::new(rules.into_iter().map(Rule::from))
+}
+
+impl From<FileRule> for Rule {
+    fn from(file: FileRule) -> Self {
+        Self {
+            name: file.name.0.map(Into::into),
+            exempt: file.exempt.0.unwrap_or_default(),
+            host: file.host.parse(|text| HostPattern::parse(&text)),
+            method: file.method.parse(|text| parse_method(&text)),
+            path: file.path.parse(|text| parse_template(&text)),
+            header: file.header.0.unwrap_or_default().conditions(),
+            quota: (file.quota).parse(|text| text.parse().map_err(|error| format!("{error}"))),
+            key: file.key.parse(key_part),
+            trusted_proxies: file.trusted_proxies.parse(|text| network(&text)),
+            cost: file.cost.0,
+            max_wait: file.max_wait.0.map(Span::parse),
+            max_waiting: file.max_waiting.0,
+            buffer: file.buffer.0.map(Span::parse),
+            guard: file.guard.0.map(Span::parse),
+            outage: file.outage.0.map(|outage| match outage {
+                FileOutage::Deny => Outage::Deny,
+                FileOutage::Allow => Outage::Allow,
+                FileOutage::Local(share) => Outage::Local { share },
+            }),
+            recovery: file.recovery.0.map(|recovery| match recovery {
+                FileRecovery::Immediate => Recovery::Immediate,
+                FileRecovery::Strict => Recovery::Strict,
+            }),
+        }
+    }
+}
+
+fn network(text: &str) -> Parsed<IpNet> {
+    let address = || text.parse().map(|address: IpAddr| address.into());
+    let problem = "is not a network, such as `10.0.0.0/8`";
+    (text.parse().or_else(|_| address())).map_err(|_| format!("{text:?} {problem}"))
+}
+
+fn key_part(part: Part) -> Parsed<KeyPart> {
+    let text = match part {
+        Part::Constant { constant } => return Ok(KeyPart::Constant(constant)),
+        Part::Text(text) => text,
+    };
+    Ok(match text.as_str() {
+        "host" => KeyPart::Host,
+        "route" => KeyPart::Route,
+        "client_ip" => KeyPart::ClientIp,
+        "bearer_token" => KeyPart::BearerToken,
+        "method" => KeyPart::Method,
+        _ => match text.split_once(':') {
+            Some(("header", name)) => KeyPart::Header(name.to_owned()),
+            Some(("hashed-header", name)) => KeyPart::HashedHeader(name.to_owned()),
+            _ => {
+                return Err(format!(
+                    "{text:?} is not a part of a key: use `host`, `route`, `client_ip`, `bearer_token`, `method`, \
+                     `header:NAME`, `hashed-header:NAME` or `{{ constant = \"TEXT\" }}`"
+                ));
+            }
+        },
+    })
+}
+
+impl Span {
+    fn parse(self) -> Parsed<Duration> {
+        let example = "such as \"30s\" or \"1m 30s\"";
+        let number = match self {
+            Self::Text(text) => {
+                let parsed = humantime::parse_duration(&text);
+                return parsed
+                    .map_err(|error| format!("{text:?} is not a time, {example}: {error}"));
+            }
+            Self::Integer(number) => number.to_string(),
+            Self::Float(number) => number.to_string(),
+        };
+        let problem = format!("has no unit: write \"{number}s\" for seconds");
+        Err(format!("{number} {problem}"))
+    }
+}
+
+impl Headers {
+    /// In one order, in whatever order they were written.
+    fn conditions(mut self) -> Vec<(String, Parsed<HeaderCondition>)> {
+        self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let condition = |(name, header): (String, Header)| {
+            let condition = match header {
+                Header::Present(is_present) => HeaderCondition::present(&name, is_present),
+                Header::Value(value) => HeaderCondition::with_value(&name, &value),
+            };
+            (name, condition)
+        };
+        self.0.into_iter().map(condition).collect()
+    }
+}
+
+impl<T> Given<OneOrMany<T>> {
+    fn parse<U>(self, parse: impl Fn(T) -> Parsed<U>) -> List<U> {
+        let values = match self.0? {
+            OneOrMany::One(value) => vec![value],
+            OneOrMany::Many(values) => values,
+        };
+        Some(values.into_iter().map(parse).collect())
+    }
+}
+
+impl<T> Default for Given<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Option::deserialize(deserializer)?;
+        let problem = "it has no value: leave it out, or add one";
+        value
+            .map(|value| Self(Some(value)))
+            .ok_or_else(|| D::Error::custom(problem))
+    }
+}
+
+impl<'de> Deserialize<'de> for File {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a table with the field `rules`, or a list of rules";
-        let either = Either::new(expected, |file: File| Self(file.rules), Self);
-        deserializer.deserialize_any(either)
+        let table = deserializer.deserialize_any(OneOrManyVisitor(expected, PhantomData))?;
+        Ok(Self(table))
     }
 }
 
-impl Table {
-    fn rules(self) -> Result<Rules, RulesError> {
-        let mut mistakes = Vec::new();
-        let rules = self.0.into_iter().enumerate();
-        let rules = rules.map(|(index, rule)| rule.read(&mut Wrong(index, &mut mistakes)));
-        let rules = rules.collect();
-        check::check(rules, mistakes)
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a text, or a list of texts";
+        deserializer.deserialize_any(OneOrManyVisitor(expected, PhantomData))
     }
 }
 
-/// What is wrong with the rule of this place.
-struct Wrong<'a>(usize, &'a mut Vec<Mistake>);
+/// Unlike `#[serde(untagged)]`, this keeps the places of errors within a list.
+struct OneOrManyVisitor<A, T>(&'static str, PhantomData<(A, T)>);
 
-impl Wrong<'_> {
-    fn note(&mut self, place: &str, problem: impl fmt::Display) {
-        let within = format!(".{place}");
-        let mistake = Mistake::of_rule(self.0, &within, problem.to_string());
-        self.1.push(mistake);
+impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for OneOrManyVisitor<A, T> {
+    type Value = OneOrMany<A, T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
     }
 
-    /// What a list says, without the items that are wrong.
-    fn list<S, T, E: fmt::Display>(
-        &mut self,
-        field: &str,
-        given: Given<OneOrMany<S>>,
-        read: impl Fn(S) -> Result<T, E>,
-    ) -> Listed<T> {
-        let Given(Some(given)) = given else {
-            return Listed::default();
-        };
-        let given = given.listed();
-        let mut listed = Listed {
-            items: Vec::new(),
-            count: given.count,
-            is_list: given.is_list,
-        };
-        for (index, item) in given.items {
-            match read(item) {
-                Ok(item) => listed.items.push((index, item)),
-                Err(problem) => self.note(&listed.place(field, index), problem),
-            }
-        }
-        listed
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        A::deserialize(text.into_deserializer()).map(OneOrMany::One)
     }
 
-    fn span(&mut self, field: &str, given: Given<Span>) -> Option<Duration> {
-        match given.0?.read() {
-            Ok(span) => Some(span),
-            Err(problem) => {
-                self.note(field, problem);
-                None
-            }
-        }
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Self::Value, M::Error> {
+        A::deserialize(MapAccessDeserializer::new(map)).map(OneOrMany::One)
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Self::Value, S::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany::Many)
     }
 }
 
-impl FileRule {
-    fn read(self, wrong: &mut Wrong<'_>) -> Rule {
-        let same = |text| Ok::<_, String>(text);
-        Rule {
-            name: self.name.0,
-            exempt: self.exempt.0.unwrap_or_default(),
-            host: wrong.list("host", self.host, same),
-            method: wrong.list("method", self.method, same),
-            path: wrong.list("path", self.path, same),
-            header: self.header.0.unwrap_or_default().by_name(),
-            quota: wrong.list("quota", self.quota, |text| text.parse::<Quota>()),
-            key: wrong.list("key", self.key, KeyPart::try_from),
-            trusted_proxies: wrong.list("trusted_proxies", self.trusted_proxies, network),
-            cost: self.cost.0,
-            max_wait: wrong.span("max_wait", self.max_wait),
-            max_waiting: self.max_waiting.0,
-            buffer: wrong.span("buffer", self.buffer),
-            guard: wrong.span("guard", self.guard),
-            outage: self.outage.0.map(Outage::from),
-            recovery: self.recovery.0.map(Recovery::from),
-        }
+impl<'de> Deserialize<'de> for Headers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HeadersVisitor)
     }
 }
 
-fn network(text: String) -> Result<IpNet, String> {
-    let address = || text.parse::<IpAddr>().map(IpNet::from);
-    let network = text.parse().ok().or_else(|| address().ok());
-    network.ok_or_else(|| format!("{text:?} is no network, such as `10.0.0.0/8`"))
-}
+struct HeadersVisitor;
 
-impl TryFrom<Part> for KeyPart {
-    type Error = String;
+impl<'de> Visitor<'de> for HeadersVisitor {
+    type Value = Headers;
 
-    fn try_from(part: Part) -> Result<Self, String> {
-        let text = match part {
-            Part::Constant(text) => return Ok(Self::Constant(text)),
-            Part::Text(text) => text,
-        };
-        match text.split_once(':') {
-            Some(("header", name)) => return Ok(Self::Header(name.to_owned())),
-            Some(("hashed-header", name)) => return Ok(Self::HashedHeader(name.to_owned())),
-            _ => {}
-        }
-        match text.as_str() {
-            "host" => Ok(Self::Host),
-            "route" => Ok(Self::Route),
-            "client_ip" => Ok(Self::ClientIp),
-            "bearer_token" => Ok(Self::BearerToken),
-            "method" => Ok(Self::Method),
-            _ => Err(format!(
-                "{text:?} is no part of a key, which are `host`, `route`, `client_ip`, `bearer_token`, `method`, \
-                 `header:NAME`, `hashed-header:NAME` and `{{ constant = \"TEXT\" }}`"
-            )),
-        }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of headers")
     }
-}
 
-impl From<Header> for Wanted {
-    fn from(header: Header) -> Self {
-        match header {
-            Header::IsThere(true) => Self::There,
-            Header::IsThere(false) => Self::NotThere,
-            Header::Value(value) => Self::Value(value),
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Headers, M::Error> {
+        let mut headers = Vec::new();
+        while let Some(header) = map.next_entry()? {
+            headers.push(header);
         }
-    }
-}
-
-impl From<FileOutage> for Outage {
-    fn from(outage: FileOutage) -> Self {
-        match outage {
-            FileOutage::Deny => Self::Deny,
-            FileOutage::Allow => Self::Allow,
-            FileOutage::Local(share) => Self::Local { share },
-        }
-    }
-}
-
-impl From<FileRecovery> for Recovery {
-    fn from(recovery: FileRecovery) -> Self {
-        match recovery {
-            FileRecovery::Immediate => Self::Immediate,
-            FileRecovery::Strict => Self::Strict,
-        }
+        Ok(Headers(headers))
     }
 }

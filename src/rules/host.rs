@@ -1,134 +1,94 @@
-//! Which hosts a rule is for: [`HostPattern`], and the [`Seen`] host of a request.
+//! Patterns of hosts: [`HostPattern`].
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use smol_str::SmolStr;
 
-use crate::key::{Authority, RequestHead, Spelling};
+use super::rule::Parsed;
+use crate::key::Authority;
 
-/// A host, or all below it, at one port or at any.
+/// A host or all hosts below one, at one port or at any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostPattern {
-    /// In its one spelling; with the dot before it, if it is for all hosts below.
+    /// In the spelling of [`Authority`]; with a dot before it if the pattern is for all hosts below.
     name: SmolStr,
     port: Option<u16>,
 }
 
-/// The host that a request goes to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Seen<'a> {
-    authority: Authority<'a>,
-    name: &'a str,
-}
-
 impl HostPattern {
-    /// Says what to do where it is none.
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
-        let (host, is_below) = match text.strip_prefix('*') {
-            Some("") => return Err("it is any host: leave `host` out for that"),
-            Some(host) => match host.strip_prefix('.') {
-                Some(host) => (host, true),
-                None => return Err(WILDCARD),
-            },
-            None => (text, false),
+    pub(super) fn parse(text: &str) -> Parsed<Self> {
+        Self::read(text).map_err(|problem| format!("{text:?}: {problem}"))
+    }
+
+    fn read(text: &str) -> Result<Self, &'static str> {
+        if text == "*" {
+            return Err("leave `host` out to match any host");
+        }
+        let (is_below, host) = match text.strip_prefix("*.") {
+            Some(host) => (true, host),
+            None => (false, text),
         };
         if host.contains('*') {
-            return Err(WILDCARD);
+            return Err(
+                "write all hosts below another as `*.example.com`; there are no other wildcards",
+            );
         }
-        let mut spelling = Spelling::new();
-        let authority = Authority::parse(host).ok_or_else(|| advice(host))?;
-        let name = authority.spell(&mut spelling);
-        let name = name.ok_or_else(|| advice(host))?;
+        let Authority {
+            host: name, port, ..
+        } = Authority::parse(host).ok_or_else(|| advice(host))?;
         if is_below && name.starts_with('[') {
             return Err("there are no hosts below an address");
         }
         if !name.starts_with('[') && name.split('.').any(str::is_empty) {
-            return Err(
-                "nothing stands before one of its dots: all hosts below another are `*.example.com`",
-            );
+            return Err("a label is empty: write all hosts below another as `*.example.com`");
         }
-        Ok(Self {
-            name: match is_below {
-                true => format!(".{name}").into(),
-                false => name.into(),
-            },
-            port: authority.port(),
-        })
-    }
-
-    /// The one host that it is for, if it is one.
-    pub(super) fn exact(&self) -> Option<&str> {
-        (!self.name.starts_with('.')).then_some(&self.name)
-    }
-
-    pub(super) fn matches(&self, seen: Seen<'_>) -> bool {
-        self.is_for(seen.name) && self.port.is_none_or(|port| seen.authority.is_at(port))
-    }
-
-    /// Whether it is for the host of this name, at whatever port.
-    pub(super) fn is_for(&self, name: &str) -> bool {
-        match self.exact() {
-            Some(exact) => exact == name,
-            None => name.len() > self.name.len() && name.ends_with(self.name.as_str()),
-        }
-    }
-
-    /// Whether every host is its that is the other's.
-    pub(super) fn covers(&self, other: &Self) -> bool {
-        let names = match (self.exact(), other.exact()) {
-            (_, Some(exact)) => self.is_for(exact),
-            (None, None) => other.name.ends_with(self.name.as_str()),
-            (Some(_), None) => false,
+        let name = match is_below {
+            true => format!(".{name}").into(),
+            false => name,
         };
-        names && (self.port.is_none() || self.port == other.port)
+        Ok(Self { name, port })
+    }
+
+    pub(super) fn matches(&self, authority: &Authority<'_>) -> bool {
+        self.matches_name(&authority.host) && self.port.is_none_or(|port| authority.is_at(port))
+    }
+
+    fn is_below(&self) -> bool {
+        self.name.starts_with('.')
+    }
+
+    fn matches_name(&self, name: &str) -> bool {
+        match self.is_below() {
+            true => name.len() > self.name.len() && name.ends_with(self.name.as_str()),
+            false => name == self.name,
+        }
+    }
+
+    /// True if this pattern matches every host that the other one matches.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let is_name = self.name == other.name || self.matches_name(&other.name);
+        is_name && (self.port.is_none() || self.port == other.port)
     }
 }
 
-const WILDCARD: &str = "a star stands for all hosts below another alone, as in `*.example.com`";
-
 fn advice(host: &str) -> &'static str {
-    if host.contains("://") || host.contains('/') {
+    if host.contains('/') {
         "a host has no scheme and no path: the path goes into `path`"
-    } else if host.parse::<std::net::Ipv6Addr>().is_ok() {
-        "an IPv6 address stands in brackets, as in `[::1]`"
+    } else if host.parse::<Ipv6Addr>().is_ok() {
+        "write an IPv6 address in brackets, as in `[::1]`"
     } else if !host.is_ascii() {
         "requests have hosts in ASCII, where other letters are written as in `xn--caf-dma.example`"
     } else {
-        "it is no host, as in `api.example.com`, `*.example.com` or `[::1]:8080`"
+        "it is not a host, such as `api.example.com`, `*.example.com` or `[::1]:8080`"
     }
 }
 
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let star = if self.exact().is_some() { "" } else { "*" };
+        let star = if self.is_below() { "*" } else { "" };
         write!(f, "{star}{}", self.name)?;
-        match self.port {
-            Some(port) => write!(f, ":{port}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl<'a> Seen<'a> {
-    /// None if the request has none, or one that is malformed.
-    pub(super) fn of<R: RequestHead>(request: &'a R, spelling: &'a mut Spelling) -> Option<Self> {
-        let authority = Authority::of(request)?;
-        let name = authority.spell(spelling)?;
-        Some(Self { authority, name })
-    }
-
-    pub(super) fn name(&self) -> &'a str {
-        self.name
-    }
-}
-
-impl fmt::Display for Seen<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)?;
-        match self.authority.port() {
-            Some(port) => write!(f, ":{port}"),
-            None => Ok(()),
-        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
@@ -138,9 +98,8 @@ mod tests {
 
     fn matches(pattern: &str, uri: &str) -> bool {
         let request = http::Request::get(uri).body(()).unwrap();
-        let mut spelling = Spelling::new();
-        let seen = Seen::of(&request, &mut spelling).unwrap();
-        HostPattern::parse(pattern).unwrap().matches(seen)
+        let authority = Authority::of(&request).unwrap();
+        HostPattern::parse(pattern).unwrap().matches(&authority)
     }
 
     #[test]
@@ -197,23 +156,23 @@ mod tests {
     fn what_is_no_host_is_refused_with_advice() {
         for (text, advice) in [
             ("*", "leave `host` out"),
-            ("*example.com", "as in `*.example.com`"),
-            ("a.*.com", "as in `*.example.com`"),
-            ("*.*.com", "as in `*.example.com`"),
+            ("*example.com", "as `*.example.com`"),
+            ("a.*.com", "as `*.example.com`"),
+            ("*.*.com", "as `*.example.com`"),
             ("https://a.example", "no scheme"),
             ("a.example/b", "no scheme and no path"),
             ("::1", "in brackets"),
             ("*.[::1]", "no hosts below an address"),
-            ("", "no host"),
-            ("a b", "no host"),
-            ("a:99999", "no host"),
-            ("me@a.example", "no host"),
+            ("", "not a host"),
+            ("a b", "not a host"),
+            ("a:99999", "not a host"),
+            ("me@a.example", "not a host"),
             (".example.com", "`*.example.com`"),
             ("..example.com", "`*.example.com`"),
             ("*..example.com", "`*.example.com`"),
-            ("a..b", "before one of its dots"),
-            ("a.example..", "before one of its dots"),
-            (".", "no host"),
+            ("a..b", "a label is empty"),
+            ("a.example..", "a label is empty"),
+            (".", "not a host"),
             ("caf\u{e9}.example", "`xn--caf-dma.example`"),
             ("*.caf\u{e9}.example", "`xn--caf-dma.example`"),
         ] {

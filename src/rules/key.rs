@@ -1,20 +1,19 @@
-//! Whose quota the requests of a rule spend: [`KeyPart`].
+//! The key of a rule: [`KeyPart`].
 
 use std::borrow::Cow;
 
-use http::{HeaderName, header::InvalidHeaderName};
-use smallvec::SmallVec;
-
-use super::rule::Rule;
+use super::conditions::parse_header_name;
+use super::error::Mistakes;
+use super::rule::{Parsed, Rule};
 use crate::key::{
-    self, BearerToken, ClientIp, Constant, Extracted, Header, Host, Key, KeyExtractor, RequestHead,
-    join,
+    self, Authority, BearerToken, ClientIp, Extracted, Header, Host, Key, KeyExtractor as _,
+    RequestHead, join,
 };
 
 /// A part of the key of a rule; several are joined as those of a [tuple](crate::key::KeyExtractor#tuples) are.
 ///
-/// Each does as the extractor of [`key`](crate::key) that it is named after; without its part, such as the header, a request is
-/// refused.
+/// Each works like the extractor of [`key`](crate::key) with the same name. A request without that part, such as the
+/// header, is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyPart {
@@ -34,15 +33,15 @@ pub enum KeyPart {
     HashedHeader(String),
     /// The method; in a file `method`.
     Method,
-    /// Always this text; in a file `{ constant = "all" }`.
+    /// This text for all requests; in a file `{ constant = "all" }`.
     Constant(String),
 }
 
-/// The key of a rule, found to make sense.
-#[derive(Debug, Clone)]
-pub(super) struct RuleKey(SmallVec<[Part; 2]>);
+/// The checked key of a rule.
+#[derive(Debug)]
+pub(super) struct RuleKey(Vec<Part>);
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Part {
     Host(Host),
     Route,
@@ -50,44 +49,39 @@ enum Part {
     BearerToken(BearerToken),
     Header(Header),
     Method,
-    Constant(Constant),
+    Constant(Key),
 }
 
 impl RuleKey {
-    /// Of a rule, with what is wrong at which place.
-    pub(super) fn of(rule: &Rule, mut wrong: impl FnMut(String, String)) -> Self {
-        let mut parts = SmallVec::new();
-        for (place, (index, part)) in rule.key.items.iter().enumerate() {
-            let is_twice = rule.key.values().take(place).any(|before| before == part);
-            let made = match is_twice {
-                true => Err("it stands there twice".into()),
+    pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Self {
+        let given = || rule.key.iter().flatten().flatten();
+        let mut parts = mistakes.list("key", &rule.key, |place, part| {
+            match given().take(place).any(|before| before == part) {
+                true => Err("it is listed twice".into()),
                 false => Part::of(part, rule),
-            };
-            match made {
-                Ok(part) => parts.push(part),
-                Err(problem) => wrong(rule.key.place("key", *index), problem),
             }
-        }
-        if !rule.key.is_given() {
+        });
+        if rule.key.is_none() {
             parts.push(Part::Host(key::host()));
         }
-        if rule.trusted_proxies.is_given() && !rule.key.values().any(|it| *it == KeyPart::ClientIp)
-        {
-            let problem = "they are asked for the client's address alone: add `client_ip` to `key`";
-            wrong("trusted_proxies".into(), problem.into());
+        let client_ip = given().any(|part| *part == KeyPart::ClientIp);
+        if rule.trusted_proxies.is_some() && !client_ip {
+            let problem = "only the client's address depends on it: add `client_ip` to `key`";
+            mistakes.add("trusted_proxies", problem);
         }
         Self(parts)
     }
 
-    /// The key of a request whose path has matched this template.
+    /// The key of a request, or the reason why it has none.
     pub(super) fn extract<R: RequestHead>(
         &self,
         request: &R,
+        host: Option<&Authority<'_>>,
         route: Option<&Key>,
     ) -> Result<Key, Cow<'static, str>> {
         let extracted = match &self.0[..] {
-            [part] => part.extract(request, route),
-            parts => join(parts.iter().map(|part| part.extract(request, route))),
+            [part] => part.extract(request, host, route),
+            parts => join(parts.iter().map(|part| part.extract(request, host, route))),
         };
         match extracted {
             Extracted::Key(key) => Ok(key),
@@ -98,47 +92,44 @@ impl RuleKey {
 }
 
 impl Part {
-    fn of(part: &KeyPart, rule: &Rule) -> Result<Self, String> {
-        let header = |name: &str| match name.parse::<HeaderName>() {
-            Ok(name) => Ok(key::header(name)),
-            Err(error) => Err(no_header(name, &error)),
-        };
+    fn of(part: &KeyPart, rule: &Rule) -> Parsed<Self> {
         Ok(match part {
             KeyPart::Host => Self::Host(key::host()),
-            KeyPart::Route if !rule.path.is_given() => {
+            KeyPart::Route if rule.path.is_none() => {
                 return Err("the rule has no `path` whose template could be the key".into());
             }
             KeyPart::Route => Self::Route,
             KeyPart::ClientIp => {
-                let proxies = rule.trusted_proxies.values().copied();
-                Self::ClientIp(key::client_ip().trusted_proxies(proxies))
+                let proxies = rule.trusted_proxies.iter().flatten().flatten();
+                Self::ClientIp(key::client_ip().trusted_proxies(proxies.copied()))
             }
             KeyPart::BearerToken => Self::BearerToken(key::bearer_token()),
-            KeyPart::Header(name) => Self::Header(header(name)?),
-            KeyPart::HashedHeader(name) => Self::Header(header(name)?.hashed()),
-            KeyPart::Method => Self::Method,
-            KeyPart::Constant(text) if text.is_empty() => {
-                return Err("the text is empty, which is no key".into());
+            KeyPart::Header(name) => Self::Header(key::header(parse_header_name(name)?)),
+            KeyPart::HashedHeader(name) => {
+                Self::Header(key::header(parse_header_name(name)?).hashed())
             }
-            KeyPart::Constant(text) => Self::Constant(key::constant(text)),
+            KeyPart::Method => Self::Method,
+            KeyPart::Constant(text) if text.is_empty() => return Err("the text is empty".into()),
+            KeyPart::Constant(text) => Self::Constant(text.into()),
         })
     }
 
-    fn extract<R: RequestHead>(&self, request: &R, route: Option<&Key>) -> Extracted {
+    fn extract<R: RequestHead>(
+        &self,
+        request: &R,
+        host: Option<&Authority<'_>>,
+        route: Option<&Key>,
+    ) -> Extracted {
         match self {
-            Self::Host(host) => host.extract(request),
+            Self::Host(extractor) => extractor.key_of(host),
             Self::Route => route.cloned().into(),
             Self::ClientIp(client_ip) => client_ip.extract(request),
             Self::BearerToken(token) => token.extract(request),
             Self::Header(header) => header.extract(request),
             Self::Method => request.method().as_str().into(),
-            Self::Constant(constant) => constant.extract(request),
+            Self::Constant(key) => key.clone().into(),
         }
     }
-}
-
-pub(super) fn no_header(name: &str, error: &InvalidHeaderName) -> String {
-    format!("{name:?} is no name of a header: {error}")
 }
 
 #[cfg(test)]
@@ -146,8 +137,11 @@ mod tests {
     use super::*;
 
     fn extract(rule: &Rule, request: &http::Request<()>) -> Result<String, String> {
-        let wrong = |place, problem| panic!("{place}: {problem}");
-        let key = RuleKey::of(rule, wrong).extract(request, Some(&"/a/{b}".into()));
+        let mut mistakes = Mistakes::default();
+        let key = RuleKey::of(rule, &mut mistakes);
+        mistakes.finish().unwrap();
+        let host = Authority::of(request);
+        let key = key.extract(request, host.as_ref(), Some(&"/a/{b}".into()));
         key.map(|key| key.to_string()).map_err(Cow::into_owned)
     }
 

@@ -1,4 +1,4 @@
-//! The rules that a limiter goes by, and how they change: [`Live`].
+//! The rules of a limiter while they change: [`Live`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,38 +15,38 @@ use crate::outage::Health;
 use crate::store::Store;
 use crate::telemetry::{OfStore, Settings};
 
-/// How many rules that are there no longer are remembered at most.
+/// The most removed rules that are kept.
 const MOST_REMOVED: usize = 1_000;
 
-/// The rules that a limiter goes by; clones of it share them.
+/// The rules of a limiter; its clones share them.
 pub(crate) struct Live {
     shared: Arc<Shared>,
     now: ArcSwap<Now>,
-    /// Held while rules change, so that the last to change them wins in all.
+    /// Locked during a reload, so that concurrent reloads do not mix.
     removed: Mutex<Vec<Removed>>,
 }
 
-/// The rules of the moment, and the epochs in which their requests begin.
+/// The current rules with the epochs of their requests.
 struct Now {
     rules: Rules,
     /// For each rule, unless it is exempt.
     limits: Vec<Option<InForce>>,
-    /// Of the last rule; if that is exempt, everything departs.
+    /// The epochs of the last rule; unlimited if that is exempt.
     last: Epochs,
 }
 
-/// A rule that is there no longer, while something counts that only its epochs know: should it come back.
+/// A rule that was removed, kept while its epochs hold facts that count if it comes back.
 struct Removed {
     name: Arc<str>,
-    /// Keeps them.
+    /// Keeps the epochs alive.
     _handle: Epochs,
     until: Instant,
 }
 
 struct InForce {
-    /// Of all epochs of the rule, for whoever goes by the rule itself.
+    /// Follows the rule through reloads, for [`Limiter::rule`](crate::Limiter::rule).
     handle: Epochs,
-    /// Of the one that has begun with these rules.
+    /// The epoch that began with these rules.
     epochs: Epochs,
 }
 
@@ -66,14 +66,13 @@ impl Live {
         }
     }
 
-    /// Which rule a request falls under, and whose quota it spends.
+    /// Finds the rule that a request falls under.
     pub(crate) fn judge<R: RequestHead>(&self, request: &R) -> Extracted {
         let now = self.now.load();
-        let (place, route) = now.rules.find(request);
+        let (place, key) = now.rules.find(request, |_, _, _| {});
         let limit = &now.rules.entries()[place].limit;
-        match (limit, &now.limits[place]) {
-            (Some(limit), Some(in_force)) => {
-                let key = limit.key.extract(request, route);
+        match (limit, key, &now.limits[place]) {
+            (Some(limit), Some(key), Some(in_force)) => {
                 Extracted::Ruled(Ruled::new(in_force.epochs.clone(), key, limit.cost))
             }
             _ => Extracted::Exempt,
@@ -85,7 +84,7 @@ impl Live {
         self.now.load().last.clone()
     }
 
-    /// The epochs of the rule of this name, as it changes.
+    /// The epochs of the rule with this name; they follow it through reloads.
     pub(crate) fn rule(&self, name: &str) -> Option<Epochs> {
         let now = self.now.load();
         let in_force = now.limits[now.rules.place(name)?].as_ref()?;
@@ -122,7 +121,7 @@ impl Live {
 impl Now {
     fn of(rules: Rules, shared: &Arc<Shared>, before: Option<&Self>) -> Self {
         let in_force = |entry: &Entry| {
-            let (name, limit) = (entry.name.as_ref()?, entry.limit.as_ref()?);
+            let (name, limit) = (entry.rule.name.as_ref()?, entry.limit.as_ref()?);
             let (handle, epoch) = shared.enter(name, limit.plan.clone());
             Some(InForce {
                 handle,
@@ -140,12 +139,11 @@ impl Now {
         }
     }
 
-    /// Adds what is not in the rules any more, and drops what counts no longer.
+    /// Adds rules that the new table does not have, and drops those that no longer count.
     fn keep_what_counts(&self, rules: &Rules, removed: &mut Vec<Removed>) {
-        let names = self.rules.entries().iter().map(|entry| entry.name.as_ref());
-        for (name, in_force) in names.zip(&self.limits) {
-            if let (Some(name), Some(InForce { handle, .. })) = (name, in_force)
-                && rules.named(name).is_none_or(|entry| entry.limit.is_none())
+        for (entry, in_force) in self.rules.entries().iter().zip(&self.limits) {
+            if let (Some(name), Some(InForce { handle, .. })) = (&entry.rule.name, in_force)
+                && rules.policy(name).is_none()
             {
                 removed.retain(|it| it.name != *name);
                 removed.push(Removed {
@@ -161,7 +159,7 @@ impl Now {
         removed.drain(..too_many);
     }
 
-    /// Whether the last rule is exempt.
+    /// True if the last rule is exempt.
     fn is_open(&self) -> bool {
         self.limits.last().is_some_and(Option::is_none)
     }

@@ -1,20 +1,24 @@
-//! One rule, before it was found to make sense: [`Rule`].
+//! One rule before it is checked: [`Rule`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use ipnet::IpNet;
 
+use super::conditions::HeaderCondition;
+use super::host::HostPattern;
 use super::key::KeyPart;
+use crate::key::{Template, parse_method};
 use crate::outage::Outage;
 use crate::quota::Quota;
 use crate::recovery::Recovery;
 
-/// Which requests, and what holds for them: a policy, or nothing.
+/// Conditions for requests, and the policy of the requests that meet them.
 ///
-/// A rule takes every request that meets all of its conditions; of those that are given several times, such as
-/// hosts, one is enough. Whatever is not set has the default that the [table of fields](super#fields) names. Nothing is
-/// checked before [`Rules::new`](super::Rules::new), which names all that is wrong at once.
+/// A rule takes every request that meets all of its conditions. If a condition has several values, such as
+/// hosts, one of them suffices. Fields that are not set have the default in the [table of fields](super#fields).
+/// [`Rules::new`](super::Rules::new) reports all mistakes at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,48 +37,45 @@ use crate::recovery::Recovery;
 /// let internal = Rule::exempt().host("*.internal.example");
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
-#[must_use = "a rule does nothing until it stands in a table"]
+#[must_use = "a rule does nothing until it is part of a table"]
 pub struct Rule {
-    pub(super) name: Option<String>,
+    pub(super) name: Option<Arc<str>>,
     pub(super) exempt: bool,
-    pub(super) host: Listed<String>,
-    pub(super) method: Listed<String>,
-    pub(super) path: Listed<String>,
-    pub(super) header: Vec<(String, Wanted)>,
-    pub(super) quota: Listed<Quota>,
-    pub(super) key: Listed<KeyPart>,
-    pub(super) trusted_proxies: Listed<IpNet>,
+    pub(super) host: List<HostPattern>,
+    pub(super) method: List<Method>,
+    pub(super) path: List<Template>,
+    pub(super) header: Vec<(String, Result<HeaderCondition, String>)>,
+    pub(super) quota: List<Quota>,
+    pub(super) key: List<KeyPart>,
+    pub(super) trusted_proxies: List<IpNet>,
     pub(super) cost: Option<u32>,
-    pub(super) max_wait: Option<Duration>,
+    pub(super) max_wait: Option<Parsed<Duration>>,
     pub(super) max_waiting: Option<usize>,
-    pub(super) buffer: Option<Duration>,
-    pub(super) guard: Option<Duration>,
+    pub(super) buffer: Option<Parsed<Duration>>,
+    pub(super) guard: Option<Parsed<Duration>>,
     pub(super) outage: Option<Outage>,
     pub(super) recovery: Option<Recovery>,
 }
 
-/// What a header has to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
-    There,
-    NotThere,
-    Value(String),
+/// A value, or the problem with its text.
+pub(super) type Parsed<T> = Result<T, String>;
+
+/// The values of a field; `None` if the field is not set.
+pub(super) type List<T> = Option<Vec<Parsed<T>>>;
+
+pub(super) fn parse_template(text: &str) -> Parsed<Template> {
+    Template::parse(text).map_err(|error| error.to_string())
 }
 
-/// One or several, each with its place among all that were given: some of those may have been malformed.
-#[derive(Debug, Clone)]
-pub(super) struct Listed<T> {
-    pub(super) items: Vec<(usize, T)>,
-    pub(super) count: usize,
-    /// Whether it is written as a list, if it is one of one.
-    pub(super) is_list: bool,
+fn push<T>(list: &mut List<T>, value: Parsed<T>) {
+    list.get_or_insert_default().push(value);
 }
 
 impl Rule {
-    /// A rule that limits: the name is its policy's.
+    /// A rule that limits requests.
     ///
-    /// It names the state of the rule's quotas in the store, so that rules do not share it, whatever their place;
-    /// metrics and errors call the rule by it. 1 to 128 visible ASCII characters without braces, of which no two rules have the same.
+    /// The name is that of its policy: it keeps the rule's state in the store apart from that of other rules, and appears
+    /// in metrics and errors. It has 1 to 128 visible ASCII characters without braces, and no two rules have the same.
     pub fn named(name: impl Into<String>) -> Self {
         Self::default().name(name)
     }
@@ -87,73 +88,76 @@ impl Rule {
         }
     }
 
-    /// Sets the name, which an [exempt](Self::exempt) rule may have, too: an [`Explanation`](super::Explanation) calls
-    /// it by that.
+    /// Sets the name. For an [exempt](Self::exempt) rule, it is optional and appears in an
+    /// [`Explanation`](super::Explanation).
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        self.name = Some(name.into().into());
         self
     }
 
     /// Adds a host: `api.example.com`, or `*.example.com` for every host below that, at any depth, but not for
-    /// itself. Default: any host, or none.
+    /// `example.com` itself. Default: any host, or none.
     ///
-    /// Hosts are those of [`key::host`](crate::key::host()): case does not matter, nor a dot at the end; where
-    /// the URI has none, the `Host` header counts. They are compared in ASCII, as requests have them: `café.example` is
-    /// `xn--caf-dma.example`. With a port, as in `example.com:8443` or `[::1]:8080`, it is
-    /// that port alone, and without one any. A request that names no port goes to that of its scheme; where the
-    /// scheme is not known, to 80 or to 443, as it may be.
+    /// Hosts are those of [`key::host`](crate::key::host()): case and a dot at the end do not matter; where
+    /// the URI has no host, the `Host` header counts. They are compared in ASCII, as requests have them: `café.example` is
+    /// `xn--caf-dma.example`. With a port, as in `example.com:8443` or `[::1]:8080`, the rule is for
+    /// that port alone, and without one for any. A request that names no port goes to that of its scheme; if the
+    /// scheme is not known, it matches both 80 and 443.
     pub fn host(mut self, host: impl Into<String>) -> Self {
-        self.host.push(host.into());
+        push(&mut self.host, HostPattern::parse(&host.into()));
         self
     }
 
     /// Adds a method. Default: any. `HEAD` falls under `GET`, too.
     pub fn method(mut self, method: Method) -> Self {
-        self.method.push(method.as_str().to_owned());
+        push(&mut self.method, parse_method(method.as_str()));
         self
     }
 
     /// Adds a [template](crate::key::route()#templates) of paths, such as `/repos/{owner}/{repo}`. Default: any path.
     pub fn path(mut self, path: impl Into<String>) -> Self {
-        self.path.push(path.into());
+        push(&mut self.path, parse_template(&path.into()));
         self
     }
 
-    /// Adds a header that has to have this value, exactly. All headers have to be as they are to be; of one that a request
-    /// has several times, any may have the value.
-    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.wants(name, Wanted::Value(value.into()))
+    /// Adds a header that must have exactly this value. A request has to meet the conditions of all headers. If it has
+    /// a header several times, one of them suffices.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let name = name.into();
+        let condition = HeaderCondition::with_value(&name, &value.into());
+        self.header.push((name, condition));
+        self
     }
 
-    /// Adds a header that has to be there, or that must not be.
-    pub fn has_header(self, name: impl Into<String>, is_there: bool) -> Self {
-        let wanted = match is_there {
-            true => Wanted::There,
-            false => Wanted::NotThere,
-        };
-        self.wants(name, wanted)
+    /// Adds a header that must be present, or one that must be absent.
+    pub fn has_header(mut self, name: impl Into<String>, is_present: bool) -> Self {
+        let name = name.into();
+        let condition = HeaderCondition::present(&name, is_present);
+        self.header.push((name, condition));
+        self
     }
 
     /// Adds a quota; all hold jointly, so a request departs once every one allows it.
     pub fn quota(mut self, quota: Quota) -> Self {
-        self.quota.push(quota);
+        push(&mut self.quota, Ok(quota));
         self
     }
 
-    /// Adds a part of the [key](KeyPart), which says whose quota a request spends. Default: the host.
+    /// Adds a part of the [key](KeyPart) whose quota a request spends. Default: the host.
     pub fn key(mut self, part: KeyPart) -> Self {
-        self.key.push(part);
+        push(&mut self.key, Ok(part));
         self
     }
 
-    /// Sets the proxies that are believed as to the client's address; see
+    /// Sets the proxies whose headers are trusted for the client's address; see
     /// [`ClientIp::trusted_proxies`](crate::key::ClientIp::trusted_proxies). Default: none.
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
-        self.trusted_proxies = Listed::of(networks, true);
+        let networks: Vec<_> = networks.into_iter().map(Ok).collect();
+        self.trusted_proxies = (!networks.is_empty()).then_some(networks);
         self
     }
 
-    /// Sets what each request costs. Default: 1.
+    /// Sets the cost of each request. Default: 1.
     pub fn cost(mut self, cost: u32) -> Self {
         self.cost = Some(cost);
         self
@@ -161,11 +165,11 @@ impl Rule {
 
     /// Sets the longest wait; see [`LimiterBuilder::max_wait`](crate::LimiterBuilder::max_wait).
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.max_wait = Some(max_wait);
+        self.max_wait = Some(Ok(max_wait));
         self
     }
 
-    /// Sets the longest line; see [`LimiterBuilder::max_waiting`](crate::LimiterBuilder::max_waiting).
+    /// Sets the longest queue; see [`LimiterBuilder::max_waiting`](crate::LimiterBuilder::max_waiting).
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = Some(max_waiting);
         self
@@ -173,93 +177,27 @@ impl Rule {
 
     /// Keeps requests further apart; see [`LimiterBuilder::buffer`](crate::LimiterBuilder::buffer).
     pub fn buffer(mut self, buffer: Duration) -> Self {
-        self.buffer = Some(buffer);
+        self.buffer = Some(Ok(buffer));
         self
     }
 
     /// Sets how late a request may depart; see [`LimiterBuilder::guard`](crate::LimiterBuilder::guard).
     pub fn guard(mut self, guard: Duration) -> Self {
-        self.guard = Some(guard);
+        self.guard = Some(Ok(guard));
         self
     }
 
-    /// Sets what becomes of requests while the store is out; see
+    /// Sets the policy for requests while the store is unavailable; see
     /// [`LimiterBuilder::outage`](crate::LimiterBuilder::outage).
     pub fn outage(mut self, outage: Outage) -> Self {
         self.outage = Some(outage);
         self
     }
 
-    /// Sets what becomes of a key whose state is lost; see
+    /// Sets the policy for keys whose state the store has lost; see
     /// [`LimiterBuilder::recovery`](crate::LimiterBuilder::recovery).
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = Some(recovery);
         self
-    }
-
-    /// Whether it is for some requests alone, as far as it says, rightly or wrongly.
-    pub(super) fn has_conditions(&self) -> bool {
-        let lists = [&self.host, &self.method, &self.path];
-        !self.header.is_empty() || lists.iter().any(|list| list.is_given())
-    }
-
-    fn wants(mut self, name: impl Into<String>, wanted: Wanted) -> Self {
-        self.header.push((name.into(), wanted));
-        self
-    }
-}
-
-impl<T> Listed<T> {
-    pub(super) fn of(items: impl IntoIterator<Item = T>, is_list: bool) -> Self {
-        let items: Vec<_> = items.into_iter().enumerate().collect();
-        Self {
-            count: items.len(),
-            items,
-            is_list,
-        }
-    }
-
-    fn push(&mut self, item: T) {
-        self.items.push((self.count, item));
-        self.count += 1;
-        self.is_list = self.count > 1;
-    }
-
-    /// Whether anything was given, if only an empty list.
-    pub(super) fn is_given(&self) -> bool {
-        self.is_list || self.count > 0
-    }
-
-    pub(super) fn is_empty_list(&self) -> bool {
-        self.is_list && self.count == 0
-    }
-
-    /// Where that one stands.
-    pub(super) fn place(&self, field: &str, index: usize) -> String {
-        match self.is_list {
-            true => format!("{field}[{index}]"),
-            false => field.to_owned(),
-        }
-    }
-
-    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
-        self.items.iter().map(|(_, item)| item)
-    }
-}
-
-/// By what it says, however it is written.
-impl<T: PartialEq> PartialEq for Listed<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.values().eq(other.values())
-    }
-}
-
-impl<T> Default for Listed<T> {
-    fn default() -> Self {
-        Self {
-            items: Vec::new(),
-            count: 0,
-            is_list: false,
-        }
     }
 }

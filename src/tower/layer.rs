@@ -7,13 +7,13 @@ use super::inbound::InboundLayer;
 use super::report::{InExtensions, Unreported};
 use super::service::Throttle;
 use crate::feedback::{Headers, Unheeded};
-use crate::key::{self, ByRules};
 use crate::limiter::Limiter;
+use crate::rules::{ByRules, by_rules};
 
 /// Delays requests until the limiter lets them depart.
 ///
 /// Defaults: the [rules](crate::rules) of the limiter say which policy and key a request has; where it has none, the
-/// key is the request's [host](key::host). The response's extensions say how the request
+/// key is the request's [host](crate::key::host()). The response's extensions say how the request
 /// [departed](crate::Departure). What the upstream says of its limits, in
 /// [whatever headers](crate::feedback), wins over the quotas: after a 429 nothing departs for that key, in any
 /// replica, until the upstream takes requests again.
@@ -66,7 +66,7 @@ impl ThrottleLayer {
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
-            key: key::by_rules(&limiter),
+            key: by_rules(&limiter),
             limiter,
             ears: Ears {
                 report: InExtensions,
@@ -100,7 +100,7 @@ impl<K> ThrottleLayer<K> {
 }
 
 impl<K, R, F> ThrottleLayer<K, R, F> {
-    /// Sets whose quota a request spends. Default: [`key::by_rules`]; any other goes by the last rule of a limiter that
+    /// Sets whose quota a request spends. Default: [`by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     #[must_use]
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {

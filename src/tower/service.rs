@@ -9,8 +9,9 @@ use super::future::{Ears, ResponseFuture};
 use super::report::{InExtensions, Report};
 use crate::acquire::Acquire;
 use crate::feedback::{Feedback, Headers};
-use crate::key::{ByRules, KeyExtractor};
+use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
+use crate::rules::ByRules;
 
 /// Delays the requests to a service; made by [`ThrottleLayer`](super::ThrottleLayer).
 ///

@@ -35,11 +35,11 @@ fn table() -> Rules {
 
 fn falls_under(table: &Rules, request: &Request<()>) -> String {
     let explanation = table.explain(request);
-    match explanation.rule() {
+    match explanation.rule().name() {
         Some(rule) => rule.to_owned(),
         None => {
             assert!(explanation.is_exempt());
-            format!("exempt by {}", explanation.place())
+            format!("exempt by {}", explanation.rule().place())
         }
     }
 }
@@ -125,7 +125,7 @@ fn an_explanation_names_of_each_rule_before_the_first_condition_that_is_not_met(
     let places: Vec<_> = explanation
         .misses()
         .iter()
-        .map(|miss| miss.place())
+        .map(|miss| miss.rule().place())
         .collect();
     assert_eq!(places, [0, 1, 2, 3, 4, 5]);
     assert_eq!(
@@ -133,7 +133,7 @@ fn an_explanation_names_of_each_rule_before_the_first_condition_that_is_not_met(
         r#"rules[0] `search`: the path /gists/1/star does not match /search/{*rest}
 rules[1]: the host is api.github.com, not *.internal.example or localhost:8080
 rules[2] `writes`: the method is GET, not POST or PUT
-rules[3] `free`: the header is not as it has to be: `x-plan` is "free"
+rules[3] `free`: `x-plan` must be "free"
 rules[4] `anonymous`: the path /gists/1/star does not match /private
 rules[5] `gists`: the path /gists/1/star does not match GET /gists/{id} or DELETE /gists/{id}
 rules[6] `others`: 1/h for the key "api.github.com""#
@@ -162,7 +162,7 @@ fn an_explanation_tells_what_holds_for_the_request() {
     assert!(
         tenants
             .to_string()
-            .ends_with("refused, as the request has no x-tenant header")
+            .ends_with("refused, because the request has no x-tenant header")
     );
     let routes = table.explain(&get("/b/1"));
     assert_eq!(routes.key().map(|key| key.as_str()), Some("GET|/b/{c}"));
@@ -279,7 +279,7 @@ proptest! {
         if let Ok(rules) = Rules::new(named.chain([Rule::exempt()])) {
             let expected = naive.iter().position(|it| it.matches(&request));
             let explanation = rules.explain(&request);
-            prop_assert_eq!(explanation.place(), expected.unwrap_or(naive.len()));
+            prop_assert_eq!(explanation.rule().place(), expected.unwrap_or(naive.len()));
         }
     }
 }

@@ -30,11 +30,17 @@ fn of(fields: &str) -> Vec<(String, String)> {
 
 #[test]
 fn each_mistake_is_named_with_its_place_and_value_and_what_to_do() {
-    let empty = "it is empty, so that no request would match: leave it out to match all";
+    let empty = "it is empty: leave it out, or add a value";
     let exempt = "an exempt rule limits nothing: leave out either this or `exempt`";
     for (fields, place, problem) in [
         ("", "", "it has neither a `quota` nor `exempt = true`"),
-        ("quota = []", ".quota", "at least one is needed"),
+        ("quota = []", ".quota", empty),
+        ("quota = '1/s'\nkey = []", ".key", empty),
+        (
+            "quota = '1/s'\nkey = 'client_ip'\ntrusted_proxies = []",
+            ".trusted_proxies",
+            empty,
+        ),
         (
             "quota = '0/s'",
             ".quota",
@@ -61,7 +67,7 @@ fn each_mistake_is_named_with_its_place_and_value_and_what_to_do() {
         (
             "quota = '1/s'\nhost = '*'",
             ".host",
-            "\"*\": it is any host: leave `host` out for that",
+            "\"*\": leave `host` out to match any host",
         ),
         (
             "quota = '1/s'\nhost = ['a', 'http://b']",
@@ -71,7 +77,7 @@ fn each_mistake_is_named_with_its_place_and_value_and_what_to_do() {
         (
             "quota = '1/s'\nhost = '.example.com'",
             ".host",
-            "\".example.com\": nothing stands before one of its dots: all hosts below another are `*.example.com`",
+            "\".example.com\": a label is empty: write all hosts below another as `*.example.com`",
         ),
         (
             "quota = '1/s'\nhost = ['a', 'café.example']",
@@ -81,12 +87,12 @@ fn each_mistake_is_named_with_its_place_and_value_and_what_to_do() {
         (
             "quota = '1/s'\nmethod = 'get'",
             ".method",
-            "\"get\": a method is written in upper case",
+            "\"get\" is a method in lower case: write it in upper case",
         ),
         (
             "quota = '1/s'\nmethod = ['GET', 'G T']",
             ".method[1]",
-            "\"G T\": it is no method",
+            "\"G T\" is not an HTTP method",
         ),
         (
             "quota = '1/s'\npath = '/a/:id'",
@@ -106,37 +112,37 @@ fn each_mistake_is_named_with_its_place_and_value_and_what_to_do() {
         (
             "quota = '1/s'\nmethod = 'PUT'\npath = 'GET /a'",
             ".path",
-            "\"GET /a\": `method` lets no request of its method pass",
+            "\"GET /a\": `method` excludes its method",
         ),
         (
             "quota = '1/s'\nheader = { 'a b' = true }",
             ".header.a b",
-            "\"a b\" is no name of a header: invalid HTTP header name",
+            "\"a b\" is not a header name",
         ),
         (
             "quota = '1/s'\nheader = { x = ' a' }",
             ".header.x",
-            "\" a\" is no value of a header: it is visible text, without space around it",
+            "\" a\" is not a header value: use visible text without surrounding space",
         ),
         (
             "quota = '1/s'\nheader = { x = true, X = 'a' }",
-            ".header",
-            "\"x\" stands there twice",
+            ".header.x",
+            "it is listed twice",
         ),
         (
             "quota = '1/s'\nkey = 'hosts'",
             ".key",
-            "\"hosts\" is no part of a key, which are `host`, `route`, `client_ip`, `bearer_token`, `method`, `header:NAME`, `hashed-header:NAME` and `{ constant = \"TEXT\" }`",
+            "\"hosts\" is not a part of a key: use `host`, `route`, `client_ip`, `bearer_token`, `method`, `header:NAME`, `hashed-header:NAME` or `{ constant = \"TEXT\" }`",
         ),
         (
             "quota = '1/s'\nkey = ['host', 'header:a b']",
             ".key[1]",
-            "\"a b\" is no name of a header: invalid HTTP header name",
+            "\"a b\" is not a header name",
         ),
         (
             "quota = '1/s'\nkey = ['host', 'host']",
             ".key[1]",
-            "it stands there twice",
+            "it is listed twice",
         ),
         (
             "quota = '1/s'\nkey = 'route'",
@@ -146,17 +152,17 @@ fn each_mistake_is_named_with_its_place_and_value_and_what_to_do() {
         (
             "quota = '1/s'\nkey = { constant = '' }",
             ".key",
-            "the text is empty, which is no key",
+            "the text is empty",
         ),
         (
             "quota = '1/s'\ntrusted_proxies = '10.0.0.0/8'",
             ".trusted_proxies",
-            "they are asked for the client's address alone: add `client_ip` to `key`",
+            "only the client's address depends on it: add `client_ip` to `key`",
         ),
         (
             "quota = '1/s'\nkey = 'client_ip'\ntrusted_proxies = ['10.0.0.0/8', 'proxy']",
             ".trusted_proxies[1]",
-            "\"proxy\" is no network, such as `10.0.0.0/8`",
+            "\"proxy\" is not a network, such as `10.0.0.0/8`",
         ),
         (
             "quota = '1/s'\ncost = 0",
@@ -171,17 +177,17 @@ fn each_mistake_is_named_with_its_place_and_value_and_what_to_do() {
         (
             "quota = '1/s'\nmax_wait = 30",
             ".max_wait",
-            "30 says no unit: write \"30s\" for seconds",
+            "30 has no unit: write \"30s\" for seconds",
         ),
         (
             "quota = '1/s'\nmax_wait = 0.5",
             ".max_wait",
-            "0.5 says no unit: write \"0.5s\" for seconds",
+            "0.5 has no unit: write \"0.5s\" for seconds",
         ),
         (
             "quota = '1/s'\nmax_wait = '30'",
             ".max_wait",
-            "\"30\" is no time, such as \"30s\" or \"1m 30s\": time unit needed, for example 30sec or 30ms",
+            "\"30\" is not a time, such as \"30s\" or \"1m 30s\": time unit needed, for example 30sec or 30ms",
         ),
         (
             "quota = '1/s'\nmax_waiting = 0",
@@ -247,10 +253,10 @@ fn all_mistakes_are_named_at_once_and_in_order() {
     assert_eq!(
         places,
         [
+            "rules[0].host[1]",
             "rules[0].quota[0]",
             "rules[0].quota[2]",
             "rules[0].max_wait",
-            "rules[0].host[1]",
             "rules[1].path",
             "rules[1]",
             "rules[1].guard",
@@ -271,14 +277,14 @@ fn all_mistakes_are_named_at_once_and_in_order() {
     let (_, unnamed) = mistakes(&error)[5];
     assert_eq!(
         unnamed,
-        "it has no `name`, by which the store keeps its state apart from that of others"
+        "it has no `name`, which keeps its state in the store apart from that of other rules"
     );
 }
 
 #[test]
 fn no_rules_are_a_mistake() {
     let error = toml("rules = []").unwrap_err();
-    let problem = "there are none: for all requests to pass, one with `exempt = true` does";
+    let problem = "there are none: to let all requests pass, add one with `exempt = true`";
     assert_eq!(mistakes(&error), [("rules", problem)]);
     assert_eq!(Rules::new([]).unwrap_err(), error);
 }
@@ -295,14 +301,8 @@ fn code_has_the_same_mistakes() {
         .outage(Outage::Local { share: 0.0 });
     let error = Rules::new([bad, Rule::default()]).unwrap_err();
     let expected = [
-        (
-            "rules[0].host",
-            "\"*\": it is any host: leave `host` out for that",
-        ),
-        (
-            "rules[0].key",
-            "\"a b\" is no name of a header: invalid HTTP header name",
-        ),
+        ("rules[0].host", "\"*\": leave `host` out to match any host"),
+        ("rules[0].key", "\"a b\" is not a header name"),
         ("rules[0].quota[0]", "quota `0/s`: the limit is zero"),
         (
             "rules[0].quota[1]",
@@ -316,7 +316,7 @@ fn code_has_the_same_mistakes() {
         ("rules[0].outage", "a share of 0 is not above 0 and up to 1"),
         (
             "rules[1]",
-            "it has no `name`, by which the store keeps its state apart from that of others",
+            "it has no `name`, which keeps its state in the store apart from that of other rules",
         ),
         ("rules[1]", "it has neither a `quota` nor `exempt = true`"),
     ];

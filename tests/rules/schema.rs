@@ -24,6 +24,20 @@ fn what_is_read_is_valid() {
     }
 }
 
+/// The reader lists its fields in the message about an unknown one.
+#[test]
+fn the_schema_has_the_fields_of_the_reader() {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../rules.schema.json")).expect("json");
+    let fields = schema["$defs"]["Rule"]["properties"].as_object();
+    let error = read(r#"[{ "unknown": 1 }]"#).expect_err("an unknown field");
+    let error = error.to_string();
+    let (_, known) = error.split_once("expected one of ").expect("a list");
+    let mut known: Vec<_> = known.split('`').skip(1).step_by(2).collect();
+    known.sort_unstable();
+    assert!(fields.expect("the fields").keys().eq(known));
+}
+
 #[test]
 fn no_field_may_be_null() {
     let schema = schema();

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tower_throttle::rules::Warning;
+use tower_throttle::rules::{RuleRef, Warning};
 
 use self::request::{Answer, Request};
 use self::table::Row;
@@ -106,9 +106,9 @@ impl Checked {
 impl From<&Warning> for Unreached {
     fn from(warning: &Warning) -> Self {
         Self {
-            rule: warning.place(),
-            name: warning.rule().map(str::to_owned),
-            by: warning.by().collect(),
+            rule: warning.rule().place(),
+            name: warning.rule().name().map(str::to_owned),
+            by: warning.by().iter().map(RuleRef::place).collect(),
             text: warning.to_string(),
         }
     }

@@ -83,8 +83,8 @@ impl Answer {
         let quotas = explanation.policy().map(|policy| policy.quotas());
         let quotas = quotas.unwrap_or_default().iter().map(ToString::to_string);
         Self {
-            rule: explanation.place(),
-            name: explanation.rule().map(str::to_owned),
+            rule: explanation.rule().place(),
+            name: explanation.rule().name().map(str::to_owned),
             exempt: explanation.is_exempt(),
             key: explanation.key().map(ToString::to_string),
             cost: explanation.cost(),
@@ -99,8 +99,8 @@ impl Answer {
 impl From<&Miss> for Missed {
     fn from(miss: &Miss) -> Self {
         Self {
-            rule: miss.place(),
-            name: miss.rule().map(str::to_owned),
+            rule: miss.rule().place(),
+            name: miss.rule().name().map(str::to_owned),
             reason: miss.reason().to_owned(),
         }
     }

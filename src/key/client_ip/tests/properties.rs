@@ -7,7 +7,7 @@ fn is_trusted(address: &str) -> bool {
     address.starts_with("10.") || address.starts_with("2001:db8:ffff:")
 }
 
-/// An entry as a proxy may write it, and the address that it stands for.
+/// An entry as a proxy may write it, and its address.
 #[derive(Debug, Clone)]
 struct Entry {
     text: String,
@@ -67,7 +67,7 @@ fn model(peer: &'static str, entries: &[Entry]) -> &'static str {
         .unwrap_or(peer)
 }
 
-/// The header's lines: the list is cut wherever `cuts` says so, and joined by commas elsewhere.
+/// The header's lines: the list is cut at the places in `cuts`, and joined by commas at all others.
 fn lines(texts: impl Iterator<Item = String>, cuts: &[bool]) -> Vec<String> {
     let mut lines = Vec::<String>::new();
     for (text, cut) in texts.zip(cuts) {

@@ -1,0 +1,84 @@
+//! A request that a rule limits: [`Ruled`].
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::Key;
+use crate::epoch::Epochs;
+use crate::policy::Policy;
+
+/// A request that a rule limits; see [`Extracted::Ruled`](super::Extracted::Ruled).
+#[derive(Clone)]
+pub struct Ruled {
+    epochs: Epochs,
+    key: Result<Key, Cow<'static, str>>,
+    cost: u32,
+}
+
+impl Ruled {
+    pub(crate) fn new(epochs: Epochs, key: Result<Key, Cow<'static, str>>, cost: u32) -> Self {
+        Self { epochs, key, cost }
+    }
+
+    /// The rule's name.
+    pub fn rule(&self) -> &str {
+        self.policy().name().unwrap_or_default()
+    }
+
+    /// The rule's policy.
+    pub fn policy(&self) -> &Arc<Policy> {
+        self.epochs.policy()
+    }
+
+    /// The key whose quota the request spends; `None` if it [has no key](Self::refusal).
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref().ok()
+    }
+
+    /// The reason why the request has no key and must not be sent, such as "the request has no host".
+    pub fn refusal(&self) -> Option<&str> {
+        self.key.as_ref().err().map(Cow::as_ref)
+    }
+
+    /// The cost of the request.
+    pub fn cost(&self) -> u32 {
+        self.cost
+    }
+
+    pub(super) fn with_key(self, key: Key) -> Self {
+        Self {
+            key: Ok(key),
+            ..self
+        }
+    }
+
+    /// The policy handle, the key and the cost; without a key, the handle and the reason.
+    pub(crate) fn into_parts(self) -> Result<(Epochs, Key, u32), (Epochs, Cow<'static, str>)> {
+        let Self { epochs, key, cost } = self;
+        match key {
+            Ok(key) => Ok((epochs, key, cost)),
+            Err(reason) => Err((epochs, reason)),
+        }
+    }
+}
+
+/// Equal by policy, key and cost.
+impl PartialEq for Ruled {
+    fn eq(&self, other: &Self) -> bool {
+        let same_policy = self.policy().id() == other.policy().id();
+        same_policy && (&self.key, self.cost) == (&other.key, other.cost)
+    }
+}
+
+impl Eq for Ruled {}
+
+impl fmt::Debug for Ruled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ruled")
+            .field("rule", &self.rule())
+            .field("key", &self.key)
+            .field("cost", &self.cost)
+            .finish()
+    }
+}
