@@ -1,8 +1,15 @@
 //! The promises of [`State`], for random histories of several processes.
 
-use proptest::prelude::*;
-
 use super::*;
 
-#[test]
-fn a_state_without_departures_is_encoded_and_decoded() {}
+mod judge;
+mod scenarios;
+mod simulation;
+
+/// Asserts that a state is the same after it was written and read.
+#[track_caller]
+fn assert_round_trip(state: &State) {
+    let mut decoded = State::decode(&state.encode()).expect("an encoded state can be decoded");
+    decoded.continue_as(&state.counters);
+    assert_eq!(&decoded, state);
+}
