@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod histories;
 mod judge;
 mod scenarios;
 mod simulation;
