@@ -468,7 +468,6 @@ impl State {
                 until
             };
             self.clear();
-            self.announced.iter_mut().for_each(|it| it.granted.clear());
             let quarantined_until = if until > now { until } else { 0 };
             self.life = Some(Box::new(Life {
                 generation: now,
@@ -515,10 +514,12 @@ impl State {
         self.summary(now)
     }
 
+    /// Forgets all departures, also those that could be taken back.
     fn clear(&mut self) {
         self.counters
             .iter_mut()
             .for_each(|counter| counter.get_mut().clear());
+        self.announced.iter_mut().for_each(|it| it.granted.clear());
     }
 
     fn settle_one(&mut self, settlement: &Settlement) {

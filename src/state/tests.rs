@@ -2,6 +2,9 @@
 
 use super::*;
 
+mod codec;
+mod commands;
+mod failures;
 mod histories;
 mod judge;
 mod scenarios;

@@ -16,7 +16,7 @@ pub(super) const MILLI: u64 = 1_000;
 pub(super) const SECOND: u64 = 1_000_000;
 
 /// A simulation: what arrives, and what fails. Times count from the start.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) quotas: Vec<Counter>,
     /// The arrival and the cost of the requests of each process.
@@ -94,6 +94,7 @@ struct Sent {
     sent: u64,
     up: u64,
     received: u64,
+    requests: Vec<Request>,
 }
 
 #[derive(Default)]
@@ -315,12 +316,13 @@ impl Simulation<'_> {
             strict: None,
             demand: Demand::new(requests),
         };
+        let requests = it.waiting.iter().copied().collect();
         let number = take.number;
         if self.rng.random::<f64>() < self.setup.lost / 2.0 {
             self.add(now + self.setup.timeout, process, Event::Timeout(number));
         } else {
             let up = self.leg(process);
-            let sent = Sent { take, sent: now, up, received: now + up };
+            let sent = Sent { take, sent: now, up, received: now + up, requests };
             self.add(now + up, process, Event::Store(Box::new(sent)));
         }
     }
@@ -369,13 +371,14 @@ impl Simulation<'_> {
         it.round_trip = measured.max(it.round_trip - it.round_trip.saturating_sub(measured) / 8);
         let (up, down, guard) = (it.up, it.down, sent.take.guard);
         let requests = taken.grants.iter().flat_map(|it| (0..it.requests).map(|_| *it));
-        for (nth, grant) in requests.enumerate() {
-            let Some(request) = self.processes[process].waiting.pop_front() else {
-                // The requests were cancelled after the call, from the last on.
-                let cost = sent.take.demand.units_of(nth as u64 + 1) - sent.take.demand.units_of(nth as u64);
-                self.settle(process, grant, cost as u32, now);
+        for (grant, request) in requests.zip(&sent.requests) {
+            // Requests may have come back to the head since the call, and others may be cancelled.
+            let waiting = &mut self.processes[process].waiting;
+            let Some(place) = waiting.iter().position(|it| it == request) else {
+                self.settle(process, grant, request.cost, now);
                 continue;
             };
+            waiting.remove(place);
             let first = now.max(grant.at + down);
             let last = (grant.recorded - self.setup.buffer).saturating_sub(up);
             let at = if first < last && self.rng.random::<f64>() < self.setup.random {
@@ -383,7 +386,7 @@ impl Simulation<'_> {
             } else {
                 first + self.exponential(self.setup.wake) as u64
             };
-            self.add(at, process, Event::Depart(request, grant, guard));
+            self.add(at, process, Event::Depart(*request, grant, guard));
         }
         if self.processes[process].waiting.is_empty() {
             return;
