@@ -1,6 +1,8 @@
 //! The promises of [`State`], for random histories of several processes.
 
-use super::*;
+use proptest::prelude::ProptestConfig;
+
+use super::State;
 
 mod codec;
 mod commands;
@@ -16,4 +18,14 @@ fn assert_round_trip(state: &State) {
     let mut decoded = State::decode(&state.encode()).expect("an encoded state can be decoded");
     decoded.continue_as(&state.counters);
     assert_eq!(&decoded, state);
+}
+
+/// So many cases; 256 in the environment variable `PROPTEST_CASES` stands for these.
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: cases * default.cases / 256,
+        failure_persistence: None,
+        ..default
+    }
 }

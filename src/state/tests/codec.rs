@@ -23,7 +23,14 @@ fn take(process: u64, number: u64, requests: usize, now: u64) -> Take {
 
 #[test]
 fn a_log_of_any_length_is_written_and_read() {
-    for (limit, step) in [(40, 1), (60, 1), (600, 1), (5_000, 1), (5_000, 300), (100_000, 900)] {
+    for (limit, step) in [
+        (40, 1),
+        (60, 1),
+        (600, 1),
+        (5_000, 1),
+        (5_000, 300),
+        (100_000, 900),
+    ] {
         let quota = Counter::Window(Window::new(limit, SECOND));
         let mut state = State::new(&[quota]);
         for call in 0..1_500 {
@@ -51,7 +58,11 @@ fn a_limit_above_1_000_holds_and_gives_up_little() {
         let taken = state.take(0, &take(1, number, 500, now), now);
         for grant in &taken.grants {
             // As late as possible, then as early as possible.
-            let at = if number < 60 { grant.recorded } else { grant.at };
+            let at = if number < 60 {
+                grant.recorded
+            } else {
+                grant.at
+            };
             times.push((at - START, grant.requests.into()));
         }
         now += 7_123;
@@ -61,7 +72,10 @@ fn a_limit_above_1_000_holds_and_gives_up_little() {
     let units: u64 = times.iter().map(|it| it.1).sum();
     // Rounding delays each window by less than a hundredth.
     let windows = 1 + (now - START) / (window + 5_000 + window / 100);
-    assert!(units >= windows * u64::from(limit), "{units} in {windows} windows");
+    assert!(
+        units >= windows * u64::from(limit),
+        "{units} in {windows} windows"
+    );
 }
 
 #[test]
@@ -74,7 +88,13 @@ fn recovery_and_commands_are_written_and_read() {
         server: u64::MAX,
         quarantined_until: START + 2,
     }));
-    state.control(super::super::Command::Pause { span: 5, evidence: u64::MAX }, START);
+    state.control(
+        super::super::Command::Pause {
+            span: 5,
+            evidence: u64::MAX,
+        },
+        START,
+    );
     assert_round_trip(&state);
 }
 
@@ -90,7 +110,7 @@ fn values_of_others_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(super::config(300))]
 
     #[test]
     fn a_damaged_value_is_refused_or_harmless(

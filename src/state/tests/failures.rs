@@ -20,12 +20,28 @@ fn setup() -> impl Strategy<Value = Setup> {
     let request = (0..2 * SECOND, prop_oneof![4 => Just(1u32), 1 => 1u32..8]);
     let arrivals = prop::collection::vec(prop::collection::vec(request, 0..25), 1..5);
     let round_trip = prop_oneof![Just(MILLI), Just(20 * MILLI), Just(150 * MILLI)];
-    let faults = (prop_oneof![Just(0.0), Just(0.1)], prop::bool::ANY, prop::option::of(0..2 * SECOND));
+    let faults = (
+        prop_oneof![Just(0.0), Just(0.1)],
+        prop::bool::ANY,
+        prop::option::of(0..2 * SECOND),
+    );
     let kill = prop::option::of((0..2 * SECOND, 0usize..4));
     let cancel = prop::option::of((0..2 * SECOND, 0usize..4, 0usize..3));
-    let rest = (any::<u64>(), prop_oneof![Just(0), Just(3 * MILLI)], prop_oneof![Just(0.0), Just(0.9)]);
+    let rest = (
+        any::<u64>(),
+        prop_oneof![Just(0), Just(3 * MILLI)],
+        prop_oneof![Just(0.0), Just(0.9)],
+    );
     (quotas(), arrivals, round_trip, faults, kill, cancel, rest).prop_map(
-        |(quotas, mut arrivals, round_trip, (lost, is_fast, stop), kill, cancel, (seed, buffer, random))| {
+        |(
+            quotas,
+            mut arrivals,
+            round_trip,
+            (lost, is_fast, stop),
+            kill,
+            cancel,
+            (seed, buffer, random),
+        )| {
             let most = largest_cost(&quotas);
             for requests in &mut arrivals {
                 requests.iter_mut().for_each(|it| it.1 = it.1.min(most));
@@ -36,7 +52,10 @@ fn setup() -> impl Strategy<Value = Setup> {
             setup.lost = lost;
             setup.timeout = if is_fast { 400 * MILLI } else { SECOND };
             setup.stop = stop.map(|at| (at, 0, SECOND));
-            setup.kill = kill.map(|(at, which)| (at, which % count)).into_iter().collect();
+            setup.kill = kill
+                .map(|(at, which)| (at, which % count))
+                .into_iter()
+                .collect();
             setup.cancel = cancel.map(|(at, which, keep)| (at, which % count, keep));
             (setup.seed, setup.buffer, setup.random) = (seed, buffer, random);
             setup
@@ -46,7 +65,12 @@ fn setup() -> impl Strategy<Value = Setup> {
 
 /// How long all requests may take: every unit in a window of its own, and the failures.
 fn patience(setup: &Setup) -> u64 {
-    let units: u64 = setup.arrivals.iter().flatten().map(|it| u64::from(it.1)).sum();
+    let units: u64 = setup
+        .arrivals
+        .iter()
+        .flatten()
+        .map(|it| u64::from(it.1))
+        .sum();
     let hold = 2 * SECOND + setup.buffer;
     let spans = setup.quotas.iter().map(|quota| match quota {
         Counter::Window(it) => 2 * (it.window + it.grain) / u64::from(it.limit),
@@ -57,7 +81,7 @@ fn patience(setup: &Setup) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(super::config(150))]
 
     #[test]
     fn whatever_fails_all_others_depart_and_no_promise_breaks(setup in setup()) {
@@ -104,7 +128,10 @@ fn a_changed_quota_holds_after_the_change() {
     let changes = [
         (vec![window(20, SECOND)], vec![window(5, 2 * SECOND)]),
         (vec![window(2_000, 10 * SECOND)], vec![window(20, SECOND)]),
-        (vec![window(20, SECOND)], vec![window(2_000, 10 * SECOND), window(10, SECOND)]),
+        (
+            vec![window(20, SECOND)],
+            vec![window(2_000, 10 * SECOND), window(10, SECOND)],
+        ),
         (vec![gcra(20, 50 * MILLI)], vec![gcra(5, 100 * MILLI)]),
         (vec![aligned(20)], vec![aligned(10)]),
         (vec![window(20, SECOND)], vec![gcra(5, 100 * MILLI)]),
@@ -115,7 +142,8 @@ fn a_changed_quota_holds_after_the_change() {
         setup.change = Some((change, quotas.clone()));
         let mut out = setup.run();
         assert_eq!(out.departed.len(), 180);
-        out.departed.retain(|it| it.at >= super::simulation::START + change + 120 * MILLI);
+        out.departed
+            .retain(|it| it.at >= super::simulation::START + change + 120 * MILLI);
         setup.quotas = quotas;
         judge::assert_safe(&setup, &out);
     }

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::{Command, Counter, Demand, Fixed, Gcra, Mode, Others, Settlement, State, Take, Terms, Window};
+use super::super::{
+    Command, Counter, Demand, Fixed, Gcra, Mode, Others, Settlement, State, Take, Terms, Window,
+};
 use super::simulation::{MILLI, SECOND, START};
 use super::{assert_round_trip, judge};
 
@@ -49,6 +51,7 @@ pub(super) struct World {
     numbers: [u64; 5],
     lost: [u64; 5],
     departures: Vec<Granted>,
+    has_lost: bool,
 }
 
 pub(super) fn quota() -> impl Strategy<Value = Counter> {
@@ -76,20 +79,27 @@ fn call() -> impl Strategy<Value = Call> {
         3 => (1usize..30, 1u32..3).prop_map(|(count, cost)| vec![cost; count]),
         1 => prop::collection::vec(1u32..12, 0..12),
     ];
-    let times = (prop_oneof![Just(0), 0..60 * MILLI], 0..30 * MILLI, 0..120 * MILLI, 0..SECOND);
+    let times = (
+        prop_oneof![Just(0), 0..60 * MILLI],
+        0..30 * MILLI,
+        0..120 * MILLI,
+        0..SECOND,
+    );
     let moment = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0];
     let rest = (0u64..5, prop::bool::weighted(0.2), mode, moment);
-    (costs, times, rest).prop_map(|(costs, (round_trip, guard, horizon, age), (process, is_lost, mode, moment))| Call {
-        process,
-        round_trip,
-        guard,
-        horizon,
-        costs,
-        age,
-        is_lost,
-        mode,
-        moment,
-    })
+    (costs, times, rest).prop_map(
+        |(costs, (round_trip, guard, horizon, age), (process, is_lost, mode, moment))| Call {
+            process,
+            round_trip,
+            guard,
+            horizon,
+            costs,
+            age,
+            is_lost,
+            mode,
+            moment,
+        },
+    )
 }
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -114,6 +124,7 @@ impl World {
             numbers: [0; 5],
             lost: [0; 5],
             departures: Vec::new(),
+            has_lost: false,
         }
     }
 
@@ -132,21 +143,36 @@ impl World {
             Step::Take(call) => self.take(call),
             Step::GiveBack(which) => {
                 let now = self.now;
-                let mut later = (0..self.departures.len()).filter(|&it| self.departures[it].departs > now);
+                let mut later =
+                    (0..self.departures.len()).filter(|&it| self.departures[it].departs > now);
                 let count = later.clone().count().max(1);
                 if let Some(place) = later.nth(which % count) {
                     let it = self.departures.swap_remove(place);
                     let difference = -i64::from(it.cost);
-                    self.state.settle(&[Settlement { recorded: it.recorded, difference }], now);
+                    self.state.settle(
+                        &[Settlement {
+                            recorded: it.recorded,
+                            difference,
+                        }],
+                        now,
+                    );
                 }
             }
             &Step::Allow(units, span) => {
                 let evidence = u64::MAX;
-                self.state.control(Command::Allow { units, span, evidence }, self.now);
+                self.state.control(
+                    Command::Allow {
+                        units,
+                        span,
+                        evidence,
+                    },
+                    self.now,
+                );
             }
             &Step::Pause(span) => {
                 let evidence = u64::MAX;
-                self.state.control(Command::Pause { span, evidence }, self.now);
+                self.state
+                    .control(Command::Pause { span, evidence }, self.now);
             }
             Step::Resume => {
                 self.state.control(Command::Resume, self.now);
@@ -188,10 +214,17 @@ impl World {
         let mut allowed = 0;
         for grant in &taken.grants {
             assert!(grant.at >= now.max(before.paused_until) && grant.at <= now + call.horizon);
-            assert_eq!(grant.recorded, grant.at.max(now + call.round_trip) + call.guard);
+            assert_eq!(
+                grant.recorded,
+                grant.at.max(now + call.round_trip) + call.guard
+            );
             let span = (grant.recorded - grant.at) as f64;
             for cost in costs.by_ref().take(grant.requests as usize) {
-                allowed += if grant.at < before.allowed_until { cost } else { 0 };
+                allowed += if grant.at < before.allowed_until {
+                    cost
+                } else {
+                    0
+                };
                 self.departures.push(Granted {
                     at: grant.at,
                     departs: grant.at + (span * call.moment) as u64,
@@ -202,6 +235,7 @@ impl World {
         }
         assert!(allowed <= before.allowed);
         if call.is_lost {
+            self.has_lost = true;
             let rest = self.departures.len() - granted as usize;
             self.departures.truncate(rest);
             if self.lost[process] == 0 {
@@ -217,18 +251,31 @@ impl World {
         let (now, before) = (self.now, self.state.clone());
         let mut state = self.state.clone();
         // A round trip would end an aligned window earlier for a call now than for one later.
-        let take = &Take { round_trip: 0, ..take.clone() };
+        let take = &Take {
+            round_trip: 0,
+            ..take.clone()
+        };
         let seen = state.take(0, take, now);
         assert_eq!(state, before);
         let announced = &before.announced;
-        let others: Vec<_> = announced.iter().filter(|it| it.process != take.process && now < it.expires()).cloned().collect();
+        let others: Vec<_> = announced
+            .iter()
+            .filter(|it| it.process != take.process && now < it.expires())
+            .cloned()
+            .collect();
         let has_others = Others::new(&others, take.process, now).ahead(take.demand.oldest()) > 0;
         if take.demand.is_empty() || has_others {
             return;
         }
         let cost = take.demand.units_of(1) as u32;
         let demand = Demand::new([(take.demand.oldest(), cost)].into_iter());
-        let attempt = Take { mode: Mode::Try, lost: 0, horizon: 0, demand, ..take.clone() };
+        let attempt = Take {
+            mode: Mode::Try,
+            lost: 0,
+            horizon: 0,
+            demand,
+            ..take.clone()
+        };
         let at = seen.expected[0];
         let is_granted = |at: u64| !before.clone().take(0, &attempt, at).grants.is_empty();
         assert!(is_granted(at), "{at} is too early by {take:?}");
@@ -238,18 +285,35 @@ impl World {
     /// Why the departures break the promise of a quota.
     fn fault(&self) -> Option<String> {
         let times = |time: &dyn Fn(&Granted) -> u64| {
-            let times = self.departures.iter().map(|it| (time(it) - START, it.cost.into()));
+            let times = self
+                .departures
+                .iter()
+                .map(|it| (time(it) - START, it.cost.into()));
             let mut times: Vec<_> = times.collect();
             times.sort_unstable();
             times
         };
-        let judged = [times(&|it| it.departs), times(&|it| it.at), times(&|it| it.recorded)];
-        self.quotas.iter().find_map(|quota| judged.iter().find_map(|times| judge::fault(quota, times)))
+        let departs = times(&|it| it.departs);
+        for quota in &self.quotas {
+            if let Counter::Fixed(it) = quota
+                && !it.aligned
+                && !self.has_lost
+                && judge::most_from_first(&departs, it.window) > it.limit.into()
+            {
+                return Some(format!(
+                    "too many in a window that began with a request, of {quota:?}"
+                ));
+            }
+        }
+        let judged = [departs, times(&|it| it.at), times(&|it| it.recorded)];
+        self.quotas
+            .iter()
+            .find_map(|quota| judged.iter().find_map(|times| judge::fault(quota, times)))
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(super::config(400))]
 
     #[test]
     fn no_history_breaks_a_promise(quotas in quotas(), steps in steps()) {

@@ -188,7 +188,11 @@ impl Simulation<'_> {
             for &(time, cost) in arrivals {
                 serial += 1;
                 let arrival = START + time;
-                let request = Request { arrival, cost, serial };
+                let request = Request {
+                    arrival,
+                    cost,
+                    serial,
+                };
                 self.add(arrival, process, Event::Arrive(request));
             }
         }
@@ -322,7 +326,13 @@ impl Simulation<'_> {
             self.add(now + self.setup.timeout, process, Event::Timeout(number));
         } else {
             let up = self.leg(process);
-            let sent = Sent { take, sent: now, up, received: now + up, requests };
+            let sent = Sent {
+                take,
+                sent: now,
+                up,
+                received: now + up,
+                requests,
+            };
             self.add(now + up, process, Event::Store(Box::new(sent)));
         }
     }
@@ -340,7 +350,11 @@ impl Simulation<'_> {
             Event::Store(sent) => sent,
             _ => return,
         };
-        let before = self.state.announced.iter().find(|it| it.process == process as u64);
+        let before = self
+            .state
+            .announced
+            .iter()
+            .find(|it| it.process == process as u64);
         if let Some(deadline) = before.map(|it| it.deadline()).filter(|&it| it < now) {
             let until = now + sent.take.horizon + 100 * MILLI;
             self.out.overdue.push((process, deadline, until));
@@ -370,7 +384,10 @@ impl Simulation<'_> {
         let measured = now - sent.sent;
         it.round_trip = measured.max(it.round_trip - it.round_trip.saturating_sub(measured) / 8);
         let (up, down, guard) = (it.up, it.down, sent.take.guard);
-        let requests = taken.grants.iter().flat_map(|it| (0..it.requests).map(|_| *it));
+        let requests = taken
+            .grants
+            .iter()
+            .flat_map(|it| (0..it.requests).map(|_| *it));
         for (grant, request) in requests.zip(&sent.requests) {
             // Requests may have come back to the head since the call, and others may be cancelled.
             let waiting = &mut self.processes[process].waiting;
@@ -391,8 +408,16 @@ impl Simulation<'_> {
         if self.processes[process].waiting.is_empty() {
             return;
         }
-        let at = if taken.next_call == 0 { now + 500 } else { taken.next_call + now - sent.received };
-        self.plan(process, at.saturating_sub(self.processes[process].round_trip), now);
+        let at = if taken.next_call == 0 {
+            now + 500
+        } else {
+            taken.next_call + now - sent.received
+        };
+        self.plan(
+            process,
+            at.saturating_sub(self.processes[process].round_trip),
+            now,
+        );
     }
 
     fn depart(&mut self, process: usize, request: Request, grant: Grant, guard: u64, now: u64) {
@@ -412,7 +437,9 @@ impl Simulation<'_> {
         }
         self.out.forfeits += 1;
         it.wanted = it.wanted.max((2 * guard).min(2 * SECOND));
-        let place = it.waiting.partition_point(|other| other.serial < request.serial);
+        let place = it
+            .waiting
+            .partition_point(|other| other.serial < request.serial);
         it.waiting.insert(place, request);
         let is_idle = !it.is_calling;
         self.settle(process, grant, request.cost, now);
@@ -423,7 +450,10 @@ impl Simulation<'_> {
 
     fn settle(&mut self, process: usize, grant: Grant, cost: u32, now: u64) {
         let up = self.leg(process);
-        let settlement = Settlement { recorded: grant.recorded, difference: -i64::from(cost) };
+        let settlement = Settlement {
+            recorded: grant.recorded,
+            difference: -i64::from(cost),
+        };
         self.add(now + up, process, Event::Settle(settlement));
     }
 }
