@@ -20,7 +20,7 @@ fn assert_round_trip(state: &State) {
     assert_eq!(&decoded, state);
 }
 
-/// So many cases; 256 in the environment variable `PROPTEST_CASES` stands for these.
+/// A configuration with this number of cases. `PROPTEST_CASES`, by default 256, scales it.
 fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {

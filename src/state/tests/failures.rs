@@ -113,13 +113,13 @@ fn a_lowered_quota_holds_from_the_change_on() {
     let out = setup.run();
     assert_eq!(out.departed.len(), 600);
     judge::assert_safe(&setup, &out);
-    // What was granted before the change departs within the horizon and the guard.
+    // Grants from before the change depart within the horizon and the guard.
     let mut after = judge::times(&out.departed, |it| it.at);
     after.retain(|it| it.0 >= change + 120 * MILLI);
     assert_eq!(judge::most_in_any(&after, minute), 60);
 }
 
-/// The same with other algorithms: the new quota holds for what departs after the change.
+/// Other algorithms and windows: the new quota holds for departures after the change.
 #[test]
 fn a_changed_quota_holds_after_the_change() {
     let window = |limit, window| Counter::Window(Window::new(limit, window));
