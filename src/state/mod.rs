@@ -36,9 +36,6 @@ const MOST_ROUNDS: usize = 64;
 const SOONEST_CALL: u64 = 2_000;
 const LONGEST_SILENCE: u64 = 1_000_000;
 
-/// So long behind the deadline of a process ahead, the next ones call.
-const WATCH_DELAY: u64 = 100_000;
-
 /// How the departures of one quota are counted. Another algorithm is another implementation, in Rust and in Lua.
 pub(crate) trait Algorithm {
     /// Forgets departures that no longer count.
@@ -739,8 +736,8 @@ impl State {
         let at = self.earliest(terms, now, others.ahead(first), rest.units_of(1));
         let silence = LONGEST_SILENCE.max((at - now) / 4);
         let mut call = at.saturating_sub(take.horizon / 2).min(now + silence);
-        if let Some(deadline) = others.watched(first) {
-            call = call.min(deadline + WATCH_DELAY);
+        if let Some(watch_at) = others.watched(first) {
+            call = call.min(watch_at);
         }
         call.max(now + SOONEST_CALL)
     }

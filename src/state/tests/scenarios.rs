@@ -170,7 +170,12 @@ fn a_killed_process_does_not_hold_back_the_others() {
     let mut setup = Setup::new(per_second(100), arrivals);
     setup.kill = vec![(2 * SECOND, 0)];
     setup.until = 20 * SECOND;
-    assert_within("oldest 1,000 killed", &setup, (3.0, 20.0), &[0], &USUAL);
+    // The processes behind it do not poll until it no longer counts.
+    let bounds = Bounds {
+        calls: 0.05,
+        ..USUAL
+    };
+    assert_within("oldest 1,000 killed", &setup, (3.0, 20.0), &[0], &bounds);
 }
 
 #[test]
