@@ -64,7 +64,7 @@ impl Algorithm for Fixed {
         let mut units = ahead + cost;
         let mut at = from.max(self.start);
         loop {
-            let begins = self.aligned && at % self.window == 0;
+            let begins = self.aligned && at.is_multiple_of(self.window);
             let is_late = |closes: &u64| terms.recorded(at) >= *closes;
             if let Some(closes) = self.closes(at).filter(is_late)
                 && !begins
