@@ -268,6 +268,9 @@ fn decode_counter(value: &mut Reader<'_>) -> Result<(Counter, Log), Unreadable> 
     let kind = value.number(1)?;
     let limit = value.small()?;
     let window = value.number(7)?;
+    if limit == 0 || window == 0 {
+        return Err(Unreadable::Unrecognized);
+    }
     match kind {
         1 | 2 => {
             let entries = value.number(2)? as usize;
@@ -390,10 +393,15 @@ fn decode_announcement(value: &mut Reader<'_>) -> Result<Announcement, Unreadabl
         ..Demand::default()
     };
     for _ in 0..points {
-        demand.points.push(Point {
+        let point = Point {
             arrival: value.number(7)?,
             units: value.number(5)?,
-        });
+        };
+        let is_behind = |last: &Point| last.arrival <= point.arrival && last.units < point.units;
+        if !demand.points.last().is_none_or(is_behind) {
+            return Err(Unreadable::Unrecognized);
+        }
+        demand.points.push(point);
     }
     let mut announced = Announcement {
         process,

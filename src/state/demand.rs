@@ -197,6 +197,9 @@ pub(crate) struct Announcement {
 /// A process is overdue if its call is late by this, or by two round trips.
 const LATE: u64 = 20_000;
 
+/// So long behind the deadline of a process ahead, the next ones call.
+const WATCH_DELAY: u64 = 100_000;
+
 /// The time after which the demand of an overdue process no longer counts.
 const OVERDUE: u64 = 250_000;
 
@@ -211,6 +214,17 @@ impl Announcement {
     /// Whether its demand counts against capacity that is due later.
     pub(crate) fn is_live(&self, now: u64) -> bool {
         now <= self.deadline() + OVERDUE
+    }
+
+    /// When the processes behind it call next, if this one does not call: a few times behind its deadline, and once
+    /// its demand no longer counts.
+    fn watch_at(&self, now: u64) -> u64 {
+        let first = self.deadline() + WATCH_DELAY;
+        if now < first {
+            first
+        } else {
+            (now + WATCH_DELAY / 2).min(self.deadline() + OVERDUE + 1)
+        }
     }
 
     pub(crate) fn expires(&self) -> u64 {
@@ -270,13 +284,13 @@ impl<'a> Others<'a> {
             .sum()
     }
 
-    /// If at most two processes are ahead, the first deadline among them: it is watched, so that a crash is noticed.
+    /// The next time to look whether a process ahead has crashed, if at most two are ahead.
     pub(crate) fn watched(&self, arrival: u64) -> Option<u64> {
         let is_ahead =
             |other: &&Announcement| other.is_live(self.now) && other.demand.oldest() < arrival;
         let ahead = self.announced.iter().filter(is_ahead);
         let (count, first) = ahead.fold((0, u64::MAX), |(count, first), other| {
-            (count + 1, first.min(other.deadline()))
+            (count + 1, first.min(other.watch_at(self.now)))
         });
         (1..=2).contains(&count).then_some(first)
     }

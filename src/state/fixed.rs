@@ -4,7 +4,10 @@ use super::{Algorithm, Settlement, Terms, span};
 
 /// A fixed window quota and its current window, in microseconds.
 ///
-/// A window that begins with a request ends a whole window after the latest moment at which that request departs.
+/// A window that begins with a request ends a whole window after the latest moment at which that request departs, and
+/// no request of it departs later than a whole window after the earliest such moment: wherever the window really
+/// began, it holds all of them.
+///
 /// No request is granted so late that it could depart in the next window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fixed {
@@ -34,18 +37,24 @@ impl Fixed {
         }
     }
 
-    /// The end of the window that a request at this time belongs to, unless it begins one, and the units that it has
-    /// left.
-    fn window_at(&self, at: u64) -> (Option<u64>, u64) {
-        let is_current = at < self.end;
-        let used = if is_current { self.count } else { 0 };
-        let free = u64::from(self.limit.saturating_sub(used));
-        let end = if self.aligned {
+    fn is_current(&self, at: u64) -> bool {
+        at < self.end
+    }
+
+    /// The units that the window of this time has left.
+    fn free(&self, at: u64) -> u64 {
+        let used = if self.is_current(at) { self.count } else { 0 };
+        self.limit.saturating_sub(used).into()
+    }
+
+    /// The first time at which a request that departs then may be too late for its window.
+    fn closes(&self, at: u64) -> Option<u64> {
+        if self.aligned {
             Some(at - at % self.window + self.window)
         } else {
-            is_current.then_some(self.end)
-        };
-        (end, free)
+            // The first request may have departed at the start.
+            self.is_current(at).then_some(self.start + self.window)
+        }
     }
 }
 
@@ -55,27 +64,35 @@ impl Algorithm for Fixed {
         let mut units = ahead + cost;
         let mut at = from.max(self.start);
         loop {
-            let (end, free) = self.window_at(at);
-            let is_late = end.is_some_and(|end| terms.recorded(at) >= end);
-            let begins = self.aligned && at % self.window == 0;
-            if !is_late || begins {
-                if units <= free {
-                    return at;
-                }
-                if free == most {
-                    let step = self.window + if self.aligned { 0 } else { terms.hold };
-                    return at + span((units - 1) / most, step);
-                }
-                if units > most {
-                    units -= free;
-                }
+            let begins = self.aligned && at.is_multiple_of(self.window);
+            let is_late = |closes: &u64| terms.recorded(at) >= *closes;
+            if let Some(closes) = self.closes(at).filter(is_late)
+                && !begins
+            {
+                at = if self.aligned { closes } else { self.end };
+                continue;
             }
-            at = end.unwrap_or(at);
+            let free = self.free(at);
+            if units <= free {
+                return at;
+            }
+            if free == most {
+                let rounds = (units - 1) / most;
+                return if self.aligned {
+                    at - at % self.window + span(rounds, self.window)
+                } else {
+                    at + span(rounds, self.window + terms.hold)
+                };
+            }
+            if units > most {
+                units -= free;
+            }
+            at = self.end;
         }
     }
 
     fn fits(&self, at: u64, cost: u32, _terms: &Terms) -> u64 {
-        self.window_at(at).1 / u64::from(cost)
+        self.free(at) / u64::from(cost)
     }
 
     fn take(&mut self, at: u64, recorded: u64, units: u32) {
@@ -118,15 +135,15 @@ impl Algorithm for Fixed {
             return;
         };
         self.count = self.count.saturating_sub(returned);
-        let opened = settled.recorded + self.window == self.end;
-        if !self.aligned && opened {
+        if self.aligned {
+            return;
+        }
+        if self.count == 0 {
+            self.end = self.start;
+        } else if settled.recorded + self.window == self.end {
             // The request that began the window may not have departed: the window begins with another one, at the
             // latest with the last.
-            self.end = if self.count == 0 {
-                self.start
-            } else {
-                self.last + self.window
-            };
+            self.end = self.last + self.window;
         }
     }
 

@@ -36,9 +36,6 @@ const MOST_ROUNDS: usize = 64;
 const SOONEST_CALL: u64 = 2_000;
 const LONGEST_SILENCE: u64 = 1_000_000;
 
-/// So long behind the deadline of a process ahead, the next ones call.
-const WATCH_DELAY: u64 = 100_000;
-
 /// How the departures of one quota are counted. Another algorithm is another implementation, in Rust and in Lua.
 pub(crate) trait Algorithm {
     /// Forgets departures that no longer count.
@@ -468,7 +465,6 @@ impl State {
                 until
             };
             self.clear();
-            self.announced.iter_mut().for_each(|it| it.granted.clear());
             let quarantined_until = if until > now { until } else { 0 };
             self.life = Some(Box::new(Life {
                 generation: now,
@@ -515,10 +511,12 @@ impl State {
         self.summary(now)
     }
 
+    /// Forgets all departures, also those that could be taken back.
     fn clear(&mut self) {
         self.counters
             .iter_mut()
             .for_each(|counter| counter.get_mut().clear());
+        self.announced.iter_mut().for_each(|it| it.granted.clear());
     }
 
     fn settle_one(&mut self, settlement: &Settlement) {
@@ -738,8 +736,8 @@ impl State {
         let at = self.earliest(terms, now, others.ahead(first), rest.units_of(1));
         let silence = LONGEST_SILENCE.max((at - now) / 4);
         let mut call = at.saturating_sub(take.horizon / 2).min(now + silence);
-        if let Some(deadline) = others.watched(first) {
-            call = call.min(deadline + WATCH_DELAY);
+        if let Some(watch_at) = others.watched(first) {
+            call = call.min(watch_at);
         }
         call.max(now + SOONEST_CALL)
     }

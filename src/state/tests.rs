@@ -1,8 +1,31 @@
 //! The promises of [`State`], for random histories of several processes.
 
-use proptest::prelude::*;
+use proptest::prelude::ProptestConfig;
 
-use super::*;
+use super::State;
 
-#[test]
-fn a_state_without_departures_is_encoded_and_decoded() {}
+mod codec;
+mod commands;
+mod failures;
+mod histories;
+mod judge;
+mod scenarios;
+mod simulation;
+
+/// Asserts that a state is the same after it was written and read.
+#[track_caller]
+fn assert_round_trip(state: &State) {
+    let mut decoded = State::decode(&state.encode()).expect("an encoded state can be decoded");
+    decoded.continue_as(&state.counters);
+    assert_eq!(&decoded, state);
+}
+
+/// A configuration with this number of cases. `PROPTEST_CASES`, by default 256, scales it.
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: cases * default.cases / 256,
+        failure_persistence: None,
+        ..default
+    }
+}

@@ -99,11 +99,9 @@ impl Algorithm for Window {
             return from;
         };
         // The unit of this rank has to leave the window first, counted from 0.
-        let (rounds, rank) = if leaving < self.used {
-            (0, leaving)
-        } else {
-            (leaving / most, leaving % most)
-        };
+        // The log holds more than the limit after the quota was lowered.
+        let rounds = (leaving + most).saturating_sub(self.used.max(most)) / most;
+        let rank = leaving - rounds * most;
         let recorded = self.recorded_of(rank).unwrap_or(terms.now + terms.hold);
         let first = from.max(recorded + self.window);
         first + span(rounds, self.window + terms.hold)

@@ -1,0 +1,148 @@
+//! Values: what is written is read again, and damaged values are refused or harmless.
+
+use proptest::prelude::*;
+
+use super::super::{Counter, Demand, Life, Mode, State, Take, Window};
+use super::assert_round_trip;
+use super::histories::{World, quotas, steps};
+use super::simulation::{SECOND, START};
+
+fn take(process: u64, number: u64, requests: usize, now: u64) -> Take {
+    Take {
+        process,
+        number,
+        lost: 0,
+        mode: Mode::Wait,
+        round_trip: 0,
+        guard: 5_000,
+        horizon: 100_000,
+        strict: None,
+        demand: Demand::new((0..requests).map(|_| (now, 1))),
+    }
+}
+
+#[test]
+fn a_log_of_any_length_is_written_and_read() {
+    for (limit, step) in [
+        (40, 1),
+        (60, 1),
+        (600, 1),
+        (5_000, 1),
+        (5_000, 300),
+        (100_000, 900),
+    ] {
+        let quota = Counter::Window(Window::new(limit, SECOND));
+        let mut state = State::new(&[quota]);
+        for call in 0..1_500 {
+            let now = START + call * step;
+            state.take(0, &take(call % 3, call + 1, 1, now), now);
+            if call % 100 == 0 {
+                assert_round_trip(&state);
+            }
+        }
+        assert_round_trip(&state);
+        let Counter::Window(window) = &state.counters[0] else {
+            panic!("the quota has a log");
+        };
+        assert!(window.log.len() <= 1_000);
+    }
+}
+
+#[test]
+fn a_limit_above_1_000_holds_and_gives_up_little() {
+    let (limit, window) = (20_000, SECOND);
+    let mut state = State::new(&[Counter::Window(Window::new(limit, window))]);
+    let mut times = Vec::new();
+    let mut now = START;
+    for number in 1..=700 {
+        let taken = state.take(0, &take(1, number, 500, now), now);
+        for grant in &taken.grants {
+            // As late as possible, then as early as possible.
+            let at = if number < 60 {
+                grant.recorded
+            } else {
+                grant.at
+            };
+            times.push((at - START, grant.requests.into()));
+        }
+        now += 7_123;
+    }
+    times.sort_unstable();
+    assert!(super::judge::most_in_any(&times, window) <= limit.into());
+    let units: u64 = times.iter().map(|it| it.1).sum();
+    // Rounding delays each window by less than a hundredth.
+    let windows = 1 + (now - START) / (window + 5_000 + window / 100);
+    assert!(
+        units >= windows * u64::from(limit),
+        "{units} in {windows} windows"
+    );
+}
+
+#[test]
+fn recovery_and_commands_are_written_and_read() {
+    let mut state = State::new(&[Counter::Window(Window::new(3, SECOND))]);
+    state.life = Some(Box::new(Life {
+        generation: START,
+        version: 7,
+        written: START + 1,
+        server: u64::MAX,
+        quarantined_until: START + 2,
+    }));
+    state.control(
+        super::super::Command::Pause {
+            span: 5,
+            evidence: u64::MAX,
+        },
+        START,
+    );
+    assert_round_trip(&state);
+}
+
+#[test]
+fn values_of_others_are_refused() {
+    let value = State::new(&[]).encode();
+    assert!(State::decode(&value).is_ok());
+    for end in 0..value.len() {
+        assert!(State::decode(&value[..end]).is_err());
+    }
+    assert!(State::decode(b"tt\x02\x00\x00\x00\x00").is_err());
+    assert!(State::decode(b"hello, world").is_err());
+}
+
+proptest! {
+    #![proptest_config(super::config(300))]
+
+    #[test]
+    fn a_damaged_value_is_refused_or_harmless(
+        quotas in quotas(),
+        steps in steps(),
+        damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let mut world = World::new(&quotas);
+        for step in &steps {
+            world.step(step);
+        }
+        let mut value = world.state.encode();
+        for (place, byte) in &damages {
+            // Most damage behind the magic and the version.
+            let place = place.index(value.len());
+            let place = if place < 3 { value.len() - 1 } else { place };
+            value[place] = *byte;
+        }
+        if let Some(cut) = cut {
+            value.truncate(cut.index(value.len()));
+        }
+        if let Ok(mut state) = State::decode(&value) {
+            state.encode();
+            state.expires();
+            state.continue_as(&quotas);
+            state.encode();
+            for step in 0..4 {
+                let now = world.now + step * 50_000;
+                state.take(0, &take(step % 2 + 3, 1_000 + step, 3, now), now);
+                state.encode();
+            }
+        }
+    }
+}

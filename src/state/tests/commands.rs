@@ -1,0 +1,234 @@
+//! Commands, lost answers, and calls that arrive out of order.
+
+use super::super::{Command, Counter, Demand, Fixed, Gcra, Mode, Settlement, State, Take, Window};
+use super::simulation::{MILLI, SECOND, START};
+
+fn counters() -> [Counter; 5] {
+    [
+        Counter::Window(Window::new(4, SECOND)),
+        Counter::Gcra(Gcra::new(4, SECOND / 4, false)),
+        Counter::Gcra(Gcra::new(4, SECOND / 4, true)),
+        Counter::Fixed(Fixed::new(4, SECOND, true)),
+        Counter::Fixed(Fixed::new(4, SECOND, false)),
+    ]
+}
+
+fn take(process: u64, number: u64, requests: usize) -> Take {
+    Take {
+        process,
+        number,
+        lost: 0,
+        mode: Mode::Wait,
+        round_trip: 0,
+        guard: 5 * MILLI,
+        horizon: 100 * MILLI,
+        strict: None,
+        demand: Demand::new((0..requests).map(|nth| (START + nth as u64, 1))),
+    }
+}
+
+fn granted(state: &mut State, take: &Take, now: u64) -> u32 {
+    state
+        .take(0, take, now)
+        .grants
+        .iter()
+        .map(|it| it.requests)
+        .sum()
+}
+
+#[test]
+fn a_lost_answer_costs_nothing_once_the_process_has_called_again() {
+    for quota in counters() {
+        let mut clean = State::new(std::slice::from_ref(&quota));
+        let first = granted(&mut clean, &take(1, 1, 3), START);
+        assert!(first > 0);
+        let mut state = clean.clone();
+        // The answers to calls 1 and 2 are lost.
+        granted(
+            &mut state,
+            &Take {
+                lost: 1,
+                ..take(1, 2, 3)
+            },
+            START,
+        );
+        let again = granted(
+            &mut state,
+            &Take {
+                lost: 1,
+                ..take(1, 3, 3)
+            },
+            START,
+        );
+        assert_eq!(again, first, "{quota:?}");
+        // A time cannot go back behind the recorded one, so that these lose the guard.
+        if !matches!(quota, Counter::Gcra(_)) {
+            assert_eq!(state.counters, clean.counters);
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_arrived_is_not_taken_back() {
+    for quota in counters() {
+        let mut state = State::new(&[quota]);
+        granted(&mut state, &take(1, 1, 3), START);
+        granted(&mut state, &take(1, 2, 0), START + 1);
+        let before = state.counters.clone();
+        // Call 3 was lost, call 2 was not.
+        granted(
+            &mut state,
+            &Take {
+                lost: 3,
+                ..take(1, 4, 0)
+            },
+            START + 1,
+        );
+        assert_eq!(state.counters, before);
+    }
+}
+
+#[test]
+fn an_outdated_call_changes_nothing() {
+    for number in [1, 2, 3] {
+        let mut state = State::new(&counters()[..1]);
+        granted(&mut state, &take(1, 3, 9), START);
+        let before = state.clone();
+        assert!(state.take(0, &take(1, number, 9), START).is_outdated);
+        assert_eq!(state, before);
+    }
+}
+
+#[test]
+fn a_reset_forgets_departures_whose_answer_was_lost() {
+    for quota in counters() {
+        let mut state = State::new(&[quota]);
+        granted(&mut state, &take(1, 1, 3), START);
+        state.control(Command::Reset, START);
+        granted(&mut state, &take(2, 1, 3), START);
+        let before = state.counters.clone();
+        granted(
+            &mut state,
+            &Take {
+                lost: 1,
+                ..take(1, 2, 0)
+            },
+            START,
+        );
+        assert_eq!(state.counters, before);
+    }
+}
+
+#[test]
+fn a_reset_ends_pauses_and_makes_all_units_available() {
+    for quota in counters() {
+        let mut state = State::new(&[quota]);
+        let first = granted(&mut state, &take(1, 1, 9), START);
+        state.control(
+            Command::Pause {
+                span: SECOND,
+                evidence: u64::MAX,
+            },
+            START,
+        );
+        assert_eq!(granted(&mut state, &take(1, 2, 9), START), 0);
+        state.control(Command::Reset, START);
+        assert_eq!(granted(&mut state, &take(1, 3, 9), START), first);
+    }
+}
+
+#[test]
+fn an_answer_older_than_the_last_command_is_ignored() {
+    let mut state = State::new(&counters()[..1]);
+    state.control(Command::Resume, START);
+    state.control(
+        Command::Pause {
+            span: SECOND,
+            evidence: START - 1,
+        },
+        START + 1,
+    );
+    assert_eq!(state.paused_until(), 0);
+    state.control(
+        Command::Pause {
+            span: SECOND,
+            evidence: START,
+        },
+        START + 1,
+    );
+    assert_eq!(state.paused_until(), START + 1 + SECOND);
+}
+
+#[test]
+fn an_allowance_bounds_departures_of_all_processes() {
+    for quota in counters() {
+        let mut state = State::new(&[quota]);
+        state.control(
+            Command::Allow {
+                units: 1,
+                span: 300 * MILLI,
+                evidence: u64::MAX,
+            },
+            START,
+        );
+        assert_eq!(granted(&mut state, &take(1, 1, 9), START), 1);
+        assert_eq!(granted(&mut state, &take(2, 1, 9), START), 0);
+        assert!(granted(&mut state, &take(1, 2, 9), START + 300 * MILLI) > 0);
+    }
+}
+
+#[test]
+fn a_refund_never_returns_more_than_was_recorded() {
+    for quota in counters() {
+        let mut state = State::new(std::slice::from_ref(&quota));
+        let taken = state.take(0, &take(1, 1, 1), START);
+        let recorded = taken.grants[0].recorded;
+        let refund = |units: i64| {
+            [Settlement {
+                recorded,
+                difference: -units,
+            }]
+        };
+        state.settle(&refund(1), START);
+        let once = state.counters.clone();
+        state.settle(&refund(1), START);
+        if !matches!(quota, Counter::Gcra(_)) {
+            assert_eq!(state.counters, once);
+        }
+    }
+}
+
+#[test]
+fn a_try_leaves_no_demand() {
+    let mut state = State::new(&counters()[..1]);
+    let attempt = Take {
+        mode: Mode::Try,
+        number: 0,
+        ..take(1, 0, 9)
+    };
+    assert_eq!(granted(&mut state, &attempt, START), 4);
+    assert!(state.announced.is_empty());
+    let refused = state.take(0, &attempt, START);
+    assert_eq!((refused.grants.len(), refused.next_call), (0, 0));
+    assert_eq!(refused.expected[0], START + 5 * MILLI + SECOND);
+}
+
+#[test]
+fn one_call_grants_by_arrival_across_processes() {
+    let mut state = State::new(&counters()[..1]);
+    granted(&mut state, &take(9, 1, 4), START);
+    // A later process waits first.
+    let later = Take {
+        demand: Demand::new([(START + 9, 1); 4].into_iter()),
+        ..take(1, 1, 0)
+    };
+    let next_call = state.take(0, &later, START + 10).next_call;
+    let older = Take {
+        demand: Demand::new([(START + 5, 1); 3].into_iter()),
+        ..take(2, 1, 0)
+    };
+    state.take(0, &older, START + 20);
+    let open = next_call;
+    assert_eq!(granted(&mut state, &Take { number: 2, ..later }, open), 1);
+    assert_eq!(granted(&mut state, &Take { number: 2, ..older }, open), 3);
+}

@@ -1,0 +1,355 @@
+//! Random histories of calls, with departures at any moment that a grant allows.
+
+use proptest::prelude::*;
+
+use super::super::{
+    Command, Counter, Demand, Fixed, Gcra, Mode, Others, Settlement, State, Take, Terms, Window,
+};
+use super::simulation::{MILLI, SECOND, START};
+use super::{assert_round_trip, judge};
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Wait(u64),
+    Take(Call),
+    /// A departure that has not happened is given back.
+    GiveBack(usize),
+    /// As many units as a share of the quota may depart, for so long.
+    Allow(u32, u64),
+    Pause(u64),
+    Resume,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    process: u64,
+    round_trip: u64,
+    guard: u64,
+    horizon: u64,
+    costs: Vec<u32>,
+    age: u64,
+    is_lost: bool,
+    mode: Mode,
+    /// When the requests depart, within their guard.
+    moment: f64,
+}
+
+/// A request that has a departure: when it departs, its cost, and when it was recorded.
+#[derive(Debug, Clone, Copy)]
+struct Granted {
+    at: u64,
+    departs: u64,
+    cost: u32,
+    recorded: u64,
+}
+
+/// The processes of a history, and the state that they share.
+pub(super) struct World {
+    pub(super) state: State,
+    pub(super) now: u64,
+    quotas: Vec<Counter>,
+    numbers: [u64; 5],
+    lost: [u64; 5],
+    departures: Vec<Granted>,
+    has_lost: bool,
+}
+
+pub(super) fn quota() -> impl Strategy<Value = Counter> {
+    let window = prop_oneof![Just(10 * MILLI), Just(200 * MILLI), Just(SECOND)];
+    (0..7, 1u32..12, window, 1u32..20).prop_map(|(kind, limit, window, buckets)| match kind {
+        0 | 1 => Counter::Window(Window::new(limit, window)),
+        2 => Counter::Window(Window::with_buckets(limit, window, buckets)),
+        3 => Counter::Gcra(Gcra::new(limit, window.div_ceil(limit.into()), false)),
+        4 => Counter::Gcra(Gcra::new(limit, window.div_ceil(limit.into()), true)),
+        5 => Counter::Fixed(Fixed::new(limit, window, true)),
+        _ => Counter::Fixed(Fixed::new(limit, window, false)),
+    })
+}
+
+pub(super) fn quotas() -> impl Strategy<Value = Vec<Counter>> {
+    prop_oneof![
+        3 => prop::collection::vec(quota(), 1),
+        1 => prop::collection::vec(quota(), 2..4),
+    ]
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let mode = prop_oneof![4 => Just(Mode::Wait), 1 => Just(Mode::Try), 1 => Just(Mode::Peek)];
+    let costs = prop_oneof![
+        3 => (1usize..30, 1u32..3).prop_map(|(count, cost)| vec![cost; count]),
+        1 => prop::collection::vec(1u32..12, 0..12),
+    ];
+    let times = (
+        prop_oneof![Just(0), 0..60 * MILLI],
+        0..30 * MILLI,
+        0..120 * MILLI,
+        0..SECOND,
+    );
+    let moment = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0];
+    let rest = (0u64..5, prop::bool::weighted(0.2), mode, moment);
+    (costs, times, rest).prop_map(
+        |(costs, (round_trip, guard, horizon, age), (process, is_lost, mode, moment))| Call {
+            process,
+            round_trip,
+            guard,
+            horizon,
+            costs,
+            age,
+            is_lost,
+            mode,
+            moment,
+        },
+    )
+}
+
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => prop_oneof![0..2 * MILLI, 0..50 * MILLI, 0..SECOND].prop_map(Step::Wait),
+        10 => call().prop_map(Step::Take),
+        4 => any::<usize>().prop_map(Step::GiveBack),
+        1 => (0u32..5, 0..SECOND).prop_map(|(units, span)| Step::Allow(units, span)),
+        1 => (0..SECOND).prop_map(Step::Pause),
+        1 => Just(Step::Resume),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+impl World {
+    pub(super) fn new(quotas: &[Counter]) -> Self {
+        Self {
+            state: State::new(quotas),
+            // The clock's windows begin at no special place of a history.
+            now: START + 7_777,
+            quotas: quotas.to_vec(),
+            numbers: [0; 5],
+            lost: [0; 5],
+            departures: Vec::new(),
+            has_lost: false,
+        }
+    }
+
+    fn largest_cost(&self) -> u32 {
+        let costs = self.quotas.iter().map(|quota| match quota {
+            Counter::Window(it) => it.limit,
+            Counter::Gcra(it) => it.burst,
+            Counter::Fixed(it) => it.limit,
+        });
+        costs.min().unwrap_or(1)
+    }
+
+    pub(super) fn step(&mut self, step: &Step) {
+        match step {
+            Step::Wait(span) => self.now += span,
+            Step::Take(call) => self.take(call),
+            Step::GiveBack(which) => {
+                let now = self.now;
+                let mut later =
+                    (0..self.departures.len()).filter(|&it| self.departures[it].departs > now);
+                let count = later.clone().count().max(1);
+                if let Some(place) = later.nth(which % count) {
+                    let it = self.departures.swap_remove(place);
+                    let difference = -i64::from(it.cost);
+                    self.state.settle(
+                        &[Settlement {
+                            recorded: it.recorded,
+                            difference,
+                        }],
+                        now,
+                    );
+                }
+            }
+            &Step::Allow(units, span) => {
+                let evidence = u64::MAX;
+                self.state.control(
+                    Command::Allow {
+                        units,
+                        span,
+                        evidence,
+                    },
+                    self.now,
+                );
+            }
+            &Step::Pause(span) => {
+                let evidence = u64::MAX;
+                self.state
+                    .control(Command::Pause { span, evidence }, self.now);
+            }
+            Step::Resume => {
+                self.state.control(Command::Resume, self.now);
+            }
+        }
+        assert_round_trip(&self.state);
+    }
+
+    fn take(&mut self, call: &Call) {
+        let (now, process) = (self.now, call.process as usize);
+        let most = self.largest_cost();
+        let costs: Vec<_> = call.costs.iter().map(|&cost| cost.min(most)).collect();
+        self.numbers[process] += 1;
+        let step = call.age / costs.len().max(1) as u64;
+        let arrivals = costs.iter().enumerate();
+        let arrivals = arrivals.map(|(nth, &cost)| (now - call.age + nth as u64 * step, cost));
+        let take = Take {
+            process: call.process,
+            number: self.numbers[process],
+            lost: self.lost[process],
+            mode: call.mode,
+            round_trip: call.round_trip,
+            guard: call.guard,
+            horizon: call.horizon,
+            strict: None,
+            demand: Demand::new(arrivals),
+        };
+        if call.mode == Mode::Peek {
+            return self.peek(&take);
+        }
+        let before = self.state.hold.as_deref().copied().unwrap_or_default();
+        let taken = self.state.take(0, &take, now);
+        assert!(!taken.is_outdated);
+        let is_waiting = taken.next_call != 0;
+        assert!(!is_waiting || taken.next_call > now && call.mode == Mode::Wait);
+        let granted: u32 = taken.grants.iter().map(|it| it.requests).sum();
+        assert!(granted as usize <= costs.len());
+        let mut costs = costs.into_iter();
+        let mut allowed = 0;
+        for grant in &taken.grants {
+            assert!(grant.at >= now.max(before.paused_until) && grant.at <= now + call.horizon);
+            assert_eq!(
+                grant.recorded,
+                grant.at.max(now + call.round_trip) + call.guard
+            );
+            let span = (grant.recorded - grant.at) as f64;
+            for cost in costs.by_ref().take(grant.requests as usize) {
+                allowed += if grant.at < before.allowed_until {
+                    cost
+                } else {
+                    0
+                };
+                self.departures.push(Granted {
+                    at: grant.at,
+                    departs: grant.at + (span * call.moment) as u64,
+                    cost,
+                    recorded: grant.recorded,
+                });
+            }
+        }
+        assert!(allowed <= before.allowed);
+        if call.is_lost {
+            self.has_lost = true;
+            let rest = self.departures.len() - granted as usize;
+            self.departures.truncate(rest);
+            if self.lost[process] == 0 {
+                self.lost[process] = take.number;
+            }
+        } else {
+            self.lost[process] = 0;
+        }
+    }
+
+    /// A look changes nothing, and it names exactly when a request that tries can depart.
+    fn peek(&self, take: &Take) {
+        let (now, before) = (self.now, self.state.clone());
+        let mut state = self.state.clone();
+        // A round trip would end an aligned window earlier for a call now than for one later.
+        let take = &Take {
+            round_trip: 0,
+            ..take.clone()
+        };
+        let seen = state.take(0, take, now);
+        assert_eq!(state, before);
+        let announced = &before.announced;
+        let others: Vec<_> = announced
+            .iter()
+            .filter(|it| it.process != take.process && now < it.expires())
+            .cloned()
+            .collect();
+        let has_others = Others::new(&others, take.process, now).ahead(take.demand.oldest()) > 0;
+        if take.demand.is_empty() || has_others {
+            return;
+        }
+        let cost = take.demand.units_of(1) as u32;
+        let demand = Demand::new([(take.demand.oldest(), cost)].into_iter());
+        let attempt = Take {
+            mode: Mode::Try,
+            lost: 0,
+            horizon: 0,
+            demand,
+            ..take.clone()
+        };
+        let at = seen.expected[0];
+        let is_granted = |at: u64| !before.clone().take(0, &attempt, at).grants.is_empty();
+        assert!(is_granted(at), "{at} is too early by {take:?}");
+        assert!(at == now || !is_granted(at - 1), "{at} is too late");
+    }
+
+    /// Why the departures break the promise of a quota.
+    fn fault(&self) -> Option<String> {
+        let times = |time: &dyn Fn(&Granted) -> u64| {
+            let times = self
+                .departures
+                .iter()
+                .map(|it| (time(it) - START, it.cost.into()));
+            let mut times: Vec<_> = times.collect();
+            times.sort_unstable();
+            times
+        };
+        let departs = times(&|it| it.departs);
+        for quota in &self.quotas {
+            if let Counter::Fixed(it) = quota
+                && !it.aligned
+                && !self.has_lost
+                && judge::most_from_first(&departs, it.window) > it.limit.into()
+            {
+                return Some(format!(
+                    "too many in a window that began with a request, of {quota:?}"
+                ));
+            }
+        }
+        let judged = [departs, times(&|it| it.at), times(&|it| it.recorded)];
+        self.quotas
+            .iter()
+            .find_map(|quota| judged.iter().find_map(|times| judge::fault(quota, times)))
+    }
+}
+
+proptest! {
+    #![proptest_config(super::config(400))]
+
+    #[test]
+    fn no_history_breaks_a_promise(quotas in quotas(), steps in steps()) {
+        let mut world = World::new(&quotas);
+        for step in &steps {
+            world.step(step);
+        }
+        let fault = world.fault();
+        prop_assert!(fault.is_none(), "{:?}", fault);
+    }
+
+    #[test]
+    fn an_estimate_is_never_late(quotas in quotas(), steps in steps(), ahead in 1u64..60, hold in 0..30 * MILLI, limit in 1u32..12) {
+        let mut world = World::new(&quotas);
+        for step in &steps {
+            world.step(step);
+        }
+        if let [Counter::Window(it)] = &mut world.state.counters[..] {
+            it.limit = limit;
+        }
+        let (mut state, now) = (world.state, world.now);
+        state.drop_expired(now);
+        // Requests with a shorter guard than the recorded ones depart earlier than estimated.
+        let last = state.counters.iter().map(|it| match it {
+            Counter::Window(it) => it.log.back().map_or(0, |it| it.recorded),
+            _ => 0,
+        });
+        let hold = hold.max(last.max().unwrap_or(0).saturating_sub(now));
+        let terms = Terms { now, round_trip: 0, hold };
+        let estimate = state.earliest(&terms, now, ahead, 1);
+        let mut at = now;
+        for _ in 0..ahead {
+            at = state.earliest(&terms, at, 0, 1);
+            state.record(at, terms.recorded(at), 1);
+        }
+        let truth = state.earliest(&terms, at, 0, 1);
+        prop_assert!(estimate <= truth, "{} is later than {}", estimate, truth);
+    }
+}
