@@ -3,24 +3,22 @@
 //! The cluster client of `redis` repeats calls whose outcome it does not know, and does not say which server
 //! answered. So this module keeps the map of the slots itself, and follows redirections.
 
-use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use hashbrown::HashMap;
 use parking_lot::RwLock;
-use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, RedisResult, Value};
+use redis::{Client, Pipeline, Value};
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
-use super::errors::{self, Secrets};
+use super::errors;
+use super::map::{Map, Member, address};
 use super::node::Node;
-use super::slots::{self, Address, Range, Redirect, SLOTS, slot_of};
-use super::target::{self, Target};
+use super::slots::{self, Range, Redirect, SLOTS, slot_of};
+use super::target;
 use super::{Answered, Servers, Topology, tls};
 use crate::store::StoreError;
 
@@ -40,24 +38,8 @@ const ASKED_AT_ONCE: usize = 3;
 struct Cluster(Arc<Inner>);
 
 struct Inner {
-    seeds: Vec<Address>,
     map: RwLock<Map>,
     updates: Attempts,
-}
-
-struct Map {
-    /// How to connect, except for the address.
-    info: ConnectionInfo,
-    members: HashMap<Address, Arc<Member>>,
-    by_slot: Vec<Option<Arc<Member>>>,
-    last_id: u64,
-}
-
-/// A server of the cluster.
-struct Member {
-    id: u64,
-    host: String,
-    node: Node,
 }
 
 impl Servers {
@@ -84,8 +66,7 @@ impl Servers {
             return Err(StoreError::new(none).invalid_url());
         };
         Ok(Self::on(Cluster(Arc::new(Inner {
-            seeds,
-            map: RwLock::new(Map::new(info)),
+            map: RwLock::new(Map::new(info, seeds)),
             updates: Attempts::new(LEAST_AGE),
         }))))
     }
@@ -103,28 +84,12 @@ impl Cluster {
     }
 
     fn known(&self, slot: u16) -> Option<Arc<Member>> {
-        self.0.map.read().by_slot[usize::from(slot)].clone()
+        self.0.map.read().holder(slot)
     }
 
-    /// Updates the map in the background, unless it has just been updated.
-    fn start_update(&self) {
-        self.0.updates.start(self.clone().update());
-    }
-
-    /// Takes the map of the first server that answers: of those in the map in random order, then of the seeds.
+    /// Takes the map of the first server that answers, of those that are known and the seeds.
     async fn update(self) -> Result<(), StoreError> {
-        let members = {
-            let mut map = self.0.map.write();
-            let seeds = self.0.seeds.iter().map(|it| map.member(it.clone()));
-            let seeds: Vec<_> = seeds.collect();
-            let mut members: Vec<_> = map.members.values().cloned().collect();
-            let random = RandomState::new();
-            members.sort_by_cached_key(|it| {
-                let is_seed = seeds.iter().any(|seed| seed.id == it.id);
-                (is_seed, random.hash_one(it.id))
-            });
-            members
-        };
+        let members = self.0.map.read().in_random_order();
         let answers = members.into_iter().map(|it| ask(it).boxed());
         let mut answers = stream::iter(answers).buffer_unordered(ASKED_AT_ONCE);
         let mut why = errors::unreachable();
@@ -141,56 +106,61 @@ impl Cluster {
         Err(why)
     }
 
-    /// Sends commands again whose answers are redirections, and puts the new answers in their places.
+    /// Notes which slots have moved. If other servers may hold the keys by now, updates the map.
+    fn note_moved(&self, host: &str, answer: &Result<Vec<Answered>, StoreError>) {
+        if may_have_moved(answer) {
+            self.0.updates.start(self.clone().update());
+        }
+        for (_, redirect) in answer.iter().flat_map(|it| redirects(it, host)) {
+            if !redirect.is_ask {
+                self.0
+                    .map
+                    .write()
+                    .move_slot(redirect.slot, redirect.address);
+            }
+        }
+    }
+
+    /// Sends commands again that were redirected, and puts the new answers in their places.
     async fn follow(
         &self,
         commands: &Pipeline,
         answers: &mut [Answered],
-        redirected: BTreeMap<(Address, bool), Vec<usize>>,
+        redirects: Vec<(usize, Redirect)>,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        for ((address, is_ask), places) in redirected {
-            let member = self.0.map.write().member(address);
+        let mut by_server = BTreeMap::<_, BTreeSet<usize>>::new();
+        for (place, it) in redirects {
+            let places = by_server.entry((it.address, it.is_ask)).or_default();
+            places.insert(place);
+        }
+        for ((address, is_ask), places) in by_server {
             let mut pipe = redis::pipe();
             for (place, command) in commands.cmd_iter().enumerate() {
-                if places.binary_search(&place).is_err() {
-                    continue;
+                if places.contains(&place) {
+                    if is_ask {
+                        pipe.cmd("ASKING");
+                    }
+                    pipe.add_command(command.clone());
                 }
-                if is_ask {
-                    pipe.add_command(Cmd::new().arg("ASKING").clone());
-                }
-                pipe.add_command(command.clone());
             }
-            let step = if is_ask { 2 } else { 1 };
-            match member.node.run(&pipe, deadline).await {
+            let member = self.0.map.write().member(address);
+            let again = member.node.run(&pipe, deadline).await;
+            match again {
                 Ok(again) => {
+                    let step = 1 + usize::from(is_ask);
                     let again = again.into_iter().skip(step - 1).step_by(step);
                     for (place, answer) in places.into_iter().zip(again) {
                         answers[place] = answer;
                     }
                 }
-                // The answers so far are given up, as if all of them were lost.
+                // The caller gets none of the answers, as if all of them were lost.
                 Err(error) if error.is_outcome_unknown() => return Err(error),
                 // The redirections stay in their places.
-                Err(_) => self.start_update(),
+                Err(_) => {}
             }
         }
         Ok(())
-    }
-
-    /// Notes in the map which slots have moved.
-    fn note(&self, redirects: &[(usize, Redirect)]) {
-        let moved = redirects.iter().filter(|(_, it)| !it.is_ask);
-        let moved: BTreeMap<_, _> = moved.map(|(_, it)| (it.slot, &it.address)).collect();
-        let mut map = self.0.map.write();
-        for (slot, address) in &moved {
-            let member = map.member((*address).clone());
-            map.by_slot[usize::from(*slot)] = Some(member);
-        }
-        drop(map);
-        if !moved.is_empty() {
-            self.start_update();
-        }
     }
 }
 
@@ -207,28 +177,18 @@ impl Topology for Cluster {
     ) -> BoxFuture<'a, Result<Vec<Answered>, StoreError>> {
         async move {
             let member = self.member(slot_of(name), deadline).await?;
-            let answers = member.node.run(commands, deadline).await;
-            if may_have_moved(&answers) {
-                self.start_update();
-            }
-            let mut answers = answers?;
+            let mut answer = member.node.run(commands, deadline).await;
             for _ in 0..REDIRECTS {
+                self.note_moved(&member.host, &answer);
+                let mut answers = answer?;
                 let redirects = redirects(&answers, &member.host);
                 if redirects.is_empty() {
-                    break;
+                    return Ok(answers);
                 }
-                self.note(&redirects);
-                let mut redirected = BTreeMap::<_, Vec<usize>>::new();
-                for (place, it) in redirects {
-                    redirected
-                        .entry((it.address, it.is_ask))
-                        .or_default()
-                        .push(place);
-                }
-                self.follow(commands, &mut answers, redirected, deadline)
-                    .await?;
+                let followed = self.follow(commands, &mut answers, redirects, deadline);
+                answer = followed.await.map(|()| answers);
             }
-            Ok(answers)
+            answer
         }
         .boxed()
     }
@@ -242,16 +202,7 @@ impl Topology for Cluster {
     }
 
     fn any_node(&self) -> Option<Node> {
-        let mut map = self.0.map.write();
-        if map.members.is_empty() {
-            for seed in &self.0.seeds {
-                map.member(seed.clone());
-            }
-        }
-        let random = RandomState::new();
-        let members = map.members.values();
-        let any = members.min_by_key(|it| random.hash_one(it.id));
-        any.map(|it| it.node.clone())
+        self.0.map.read().any().map(|it| it.node.clone())
     }
 
     fn each(&self, deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
@@ -260,89 +211,15 @@ impl Topology for Cluster {
             if let Some(slot) = unknown {
                 self.member(slot, deadline).await?;
             }
-            let map = self.0.map.read();
-            let holders: HashMap<u64, &Arc<Member>> =
-                map.by_slot.iter().flatten().map(|it| (it.id, it)).collect();
-            Ok(holders.into_values().map(|it| it.node.clone()).collect())
+            let holders = self.0.map.read().holders();
+            Ok(holders.iter().map(|it| it.node.clone()).collect())
         }
         .boxed()
     }
 
-    fn check<'a>(
-        &'a self,
-        answer: &'a Result<Vec<Answered>, StoreError>,
-        deadline: Instant,
-    ) -> BoxFuture<'a, ()> {
-        async move {
-            if may_have_moved(answer) {
-                // If this fails, so does the next call.
-                let _ = self
-                    .0
-                    .updates
-                    .join(deadline, || self.clone().update())
-                    .await;
-            }
-        }
-        .boxed()
-    }
-}
-
-impl Map {
-    fn new(info: ConnectionInfo) -> Self {
-        Self {
-            info,
-            members: HashMap::new(),
-            by_slot: vec![None; SLOTS.into()],
-            last_id: 0,
-        }
-    }
-
-    /// The server at this address, which may be new.
-    fn member(&mut self, address: Address) -> Arc<Member> {
-        if let Some(member) = self.members.get(&address) {
-            return member.clone();
-        }
-        self.last_id += 1;
-        let member = Arc::new(Member {
-            id: self.last_id,
-            host: address.0.clone(),
-            node: Node::new(At(self
-                .info
-                .clone()
-                .set_addr(at(self.info.addr(), &address)))),
-        });
-        self.members.insert(address, member.clone());
-        member
-    }
-
-    /// Servers without slots are removed.
-    fn replace(&mut self, ranges: Vec<Range>) {
-        self.by_slot.fill(None);
-        let mut holders = HashMap::new();
-        for (first, last, address) in ranges {
-            let member = self.member(address.clone());
-            self.by_slot[usize::from(first)..=usize::from(last)].fill(Some(member.clone()));
-            holders.insert(address, member);
-        }
-        self.members = holders;
-    }
-}
-
-/// A server of the cluster, by its address.
-struct At(ConnectionInfo);
-
-impl Target for At {
-    fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
-        let client = Client::open(self.0.clone());
-        async { client }.boxed()
-    }
-
-    fn secrets(&self) -> Secrets {
-        Secrets::of([self.0.redis_settings()])
-    }
-
-    fn is_known_by_address(&self) -> bool {
-        true
+    fn note(&self, name: &str, answer: &Result<Vec<Answered>, StoreError>) {
+        let host = self.known(slot_of(name)).map(|it| it.host.clone());
+        self.note_moved(host.as_deref().unwrap_or_default(), answer);
     }
 }
 
@@ -355,6 +232,8 @@ async fn ask(member: Arc<Member>) -> Result<Vec<Range>, StoreError> {
         return Err(errors::refused(error));
     }
     let ranges = value.and_then(|it| slots::read(it, &member.host));
+    // A server that has left the cluster knows of none.
+    let ranges = ranges.filter(|it| !it.is_empty());
     ranges.ok_or_else(|| StoreError::new("redis does not report which servers hold the slots"))
 }
 
@@ -376,29 +255,4 @@ fn redirects(answers: &[Answered], host: &str) -> Vec<(usize, Redirect)> {
         _ => None,
     };
     answers.iter().enumerate().filter_map(redirect).collect()
-}
-
-fn address(info: &ConnectionInfo) -> Option<Address> {
-    match info.addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            Some((host.clone(), *port))
-        }
-        _ => None,
-    }
-}
-
-fn at(template: &ConnectionAddr, (host, port): &Address) -> ConnectionAddr {
-    match template.clone() {
-        ConnectionAddr::TcpTls {
-            insecure,
-            tls_params,
-            ..
-        } => ConnectionAddr::TcpTls {
-            host: host.clone(),
-            port: *port,
-            insecure,
-            tls_params,
-        },
-        _ => ConnectionAddr::Tcp(host.clone(), *port),
-    }
 }

@@ -61,8 +61,4 @@ impl<C: ConnectionLike + Clone + Send + Sync> Topology for Given<C> {
     fn any_node(&self) -> Option<Node> {
         None
     }
-
-    fn each(&self, _deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
-        ready(Ok(Vec::new())).boxed()
-    }
 }

@@ -6,7 +6,7 @@
 //! | `connection` | one connection, and which server answers on it |
 //! | `node` | one server: its shared connection and its pool |
 //! | `attempts` | one connection attempt at a time, with backoff |
-//! | `cluster`, `slots` | the servers of a cluster, redirections |
+//! | `cluster`, `map`, `slots` | the servers of a cluster, redirections |
 //! | `sentinel`, `given` | other ways to find a server |
 //! | `subscription` | messages of a channel |
 //! | `errors` | what an error means to the caller |
@@ -34,6 +34,8 @@ mod cluster;
 mod connection;
 mod errors;
 mod given;
+#[cfg(feature = "redis-cluster")]
+mod map;
 mod node;
 #[cfg(feature = "redis-sentinel")]
 mod sentinel;
@@ -101,21 +103,16 @@ trait Topology: Send + Sync {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Node, StoreError>>;
 
-    /// Any server, to subscribe to. `None` if a subscription is not possible.
+    /// Any server, to subscribe to. `None` if the connection was handed in.
     fn any_node(&self) -> Option<Node>;
 
-    /// Every primary; empty if they have no connections of their own.
-    fn each(&self, deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>>;
-
-    /// Waits until the keys are looked for again, after answers outside of [`run`](Self::run) that may say that
-    /// they moved.
-    fn check<'a>(
-        &'a self,
-        _answer: &'a Result<Vec<Answered>, StoreError>,
-        _deadline: Instant,
-    ) -> BoxFuture<'a, ()> {
-        ready(()).boxed()
+    /// Every primary that [`any_node`](Self::any_node) may return.
+    fn each(&self, _deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
+        ready(Ok(self.any_node().into_iter().collect())).boxed()
     }
+
+    /// Notes which keys moved, according to an answer from the server of this key.
+    fn note(&self, _name: &str, _answer: &Result<Vec<Answered>, StoreError>) {}
 }
 
 impl Servers {
@@ -174,6 +171,7 @@ impl Servers {
             leased,
             node,
             servers: self.clone(),
+            name: name.to_owned(),
             is_sound: true,
         })
     }
@@ -250,10 +248,6 @@ impl Topology for Node {
     fn any_node(&self) -> Option<Node> {
         Some(self.clone())
     }
-
-    fn each(&self, _deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
-        ready(Ok(vec![self.clone()])).boxed()
-    }
 }
 
 /// A connection that one caller has to itself, for `WATCH`, `MULTI` and `EXEC`.
@@ -263,6 +257,7 @@ pub(crate) struct Exclusive {
     leased: Leased,
     node: Node,
     servers: Servers,
+    name: String,
     /// False after a call without an answer, as the connection may be broken.
     is_sound: bool,
 }
@@ -274,7 +269,7 @@ impl Exclusive {
     ///
     /// # Errors
     ///
-    /// As for [`Servers::run`].
+    /// Fails like [`Servers::run`].
     pub(crate) async fn run(
         &mut self,
         commands: &Pipeline,
@@ -286,7 +281,7 @@ impl Exclusive {
         let answer = self.node.run_on(connection, *shared, commands, deadline);
         let answer = answer.await;
         self.is_sound &= answer.is_ok();
-        self.servers.0.topology.check(&answer, deadline).await;
+        self.servers.0.topology.note(&self.name, &answer);
         answer
     }
 
