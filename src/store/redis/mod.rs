@@ -52,6 +52,8 @@ mod script;
 #[cfg(feature = "redis-sentinel")]
 mod sentinel;
 mod server;
+#[allow(dead_code, unused_imports, reason = "the next core uses it")]
+mod servers;
 mod source;
 mod standalone;
 #[cfg(test)]
