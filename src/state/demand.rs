@@ -173,10 +173,8 @@ pub(crate) struct Announcement {
     pub(crate) process: u64,
     /// The number of the call.
     pub(crate) number: u64,
-    /// When the next call is due.
-    pub(crate) due: u64,
-    /// The round trip of the process: its calls may be late by two.
-    pub(crate) round_trip: u64,
+    /// The process is overdue if its next call arrives later.
+    pub(crate) deadline: u64,
     pub(crate) demand: Demand,
     /// The departures granted by that call. If the answer was lost, the next call takes them back.
     pub(crate) granted: SmallVec<[super::Recorded; 1]>,
@@ -192,17 +190,18 @@ const OVERDUE: u64 = 250_000;
 const FORGOTTEN: u64 = 10_000_000;
 
 impl Announcement {
-    pub(crate) fn deadline(&self) -> u64 {
-        self.due + LATE.max(2 * self.round_trip)
+    /// The deadline of a process whose next call is due then.
+    pub(crate) fn deadline(due: u64, round_trip: u64) -> u64 {
+        due + LATE.max(2 * round_trip)
     }
 
     /// Whether its demand counts against capacity that is due later.
     pub(crate) fn is_live(&self, now: u64) -> bool {
-        now <= self.deadline() + OVERDUE
+        now <= self.deadline + OVERDUE
     }
 
     pub(crate) fn expires(&self) -> u64 {
-        self.deadline() + FORGOTTEN
+        self.deadline + FORGOTTEN
     }
 
     /// The units that arrived before a request of another process.
@@ -252,7 +251,7 @@ impl<'a> Others<'a> {
         let on_time = self
             .announced
             .iter()
-            .filter(|other| self.now <= other.deadline());
+            .filter(|other| self.now <= other.deadline);
         on_time
             .map(|other| other.ahead_of(arrival, self.process))
             .sum()
@@ -264,7 +263,7 @@ impl<'a> Others<'a> {
             |other: &&Announcement| other.is_live(self.now) && other.demand.oldest() < arrival;
         let ahead = self.announced.iter().filter(is_ahead);
         let (count, first) = ahead.fold((0, u64::MAX), |(count, first), other| {
-            (count + 1, first.min(other.deadline()))
+            (count + 1, first.min(other.deadline))
         });
         (1..=2).contains(&count).then_some(first)
     }

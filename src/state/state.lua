@@ -1,0 +1,307 @@
+-- One operation on the state of a key; see mod.rs, and codec.rs for the value.
+--
+-- KEYS: the value; under strict recovery, the creation mark
+-- ARGV: the call, as below; of a settlement or a command, the channel of nudges and the key as the limiter has it
+--   <I7 B I7 I7 I7 I7 I7 I7 I4 B B>  now (0: read the clock), operation, process, number of the call, first lost call,
+--     round trip, hold (guard and buffer), horizon, cost, number of points, strict (1; 2: known, 4: clock was set)
+--   each quota, as Counter::encode_terms
+--   operations 0 (wait), 1 (try), 2 (peek): points <I7 I5>; if strict, <I7 I7 I7 c8> quarantine, generation, version, server
+--   operation 3 (settle): number <I2>, then each <I7 I5> recorded, difference + 2^32
+--   operations 4 (pause), 5 (allow), 6 (resume), 7 (reset): <I7 I7 I4> evidence, span, units
+-- Returns: <B I7> status (0: done, 1: outdated, 2: shape, 3: unrecognized), now; if done,
+--   <I4 I7 I7 I7 I7 I7 I7 B I2> remaining, reset, next call, paused until, quarantined until, generation, version,
+--     number of expected departures, number of grants; each expected <I7>; each grant <I7 I7 I4> at, recorded, requests
+-- Times are in microseconds. A line with $ is repeated for each quota; see script.rs for other marks.
+local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
+local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
+local key, arg = KEYS[1], ARGV[1]
+local now, operation, process, number, lost, round_trip, hold, horizon, cost, count, strict =
+  unpack('<I7BI7I7I7I7I7I7I4BB', arg)
+if now == 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local LONGEST, FORGOTTEN, HEAD, REST = 315360000000000, 10000000, @head, @rest
+local raw = call('GET', key) or '' --whole
+local raw = call('GETRANGE', key, 0, HEAD - 1) --ring
+local flags, announced, size, expires = 0, 0, 0, 0
+local shape = false
+if raw ~= '' then
+  local magic, quotas
+  magic, flags, quotas, announced, size, expires = unpack('<c3BBI2I4I7', #raw < 18 and rep('?', 18) or raw)
+  if magic ~= 'tt\1' then return pack('<BI7', 3, now) end
+  shape = quotas ~= @quotas
+end
+-- The bytes of all logs in the tail, and the place behind all rings.
+local logs, rings = 0, HEAD
+local tail
+
+local function span(count, interval)
+  local span = count * interval
+  return span < LONGEST and span or LONGEST
+end
+
+local function recorded(at)
+  local arrives = now + round_trip
+  return (at > arrives and at or arrives) + hold
+end
+
+--@algorithms
+if shape then return pack('<BI7', 2, now) end
+
+local at = HEAD + 1
+tail = raw --whole
+if size > 0 then tail, at = call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
+if raw ~= '' and #tail ~= size + at - 1 then return pack('<BI7', 3, now) end
+local is_held = flags % 2 == 1
+local paused, allowed, allowed_until, commanded = 0, 0, 0, 0
+if is_held then
+  paused, allowed, allowed_until, commanded = unpack('<I7I4I7I7', tail, at)
+  at = at + 25
+end
+local generation, version, written, server, quarantined = 0, 0, 0, '', 0
+if flags >= 2 then
+  generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', tail, at)
+  at = at + 36
+end
+
+-- Begins a new generation, in quarantine, if departures may have been lost.
+local was_lost = false
+if strict > 0 then
+  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + count * 12)
+  local is_known, opens = strict % 4 >= 2, now + rest
+  was_lost = strict >= 4
+  if generation == 0 then
+    if not is_known and not was_lost then
+      local since = tonumber(call('GET', KEYS[2]) or '')
+      if not since or since > now then
+        since = now
+        if operation < 2 then call('SET', KEYS[2], now, 'PX', LONGEST / 1000) end
+      end
+      opens = since + rest
+    end
+    was_lost = true
+  elseif server ~= origin or written > now
+    or is_known and (known > generation or known == generation and seen > version) then
+    was_lost = true
+  end
+  if was_lost then
+    clear$()
+    generation, version, written, server, quarantined = now, 0, 0, origin, opens > now and opens or 0
+  end
+end
+
+drop$() --window
+
+-- The first time at which a request may depart under all quotas jointly.
+local function earliest(from, ahead, cost)
+  local at = from
+  if at < paused then at = paused end
+  if at < quarantined then at = quarantined end
+  for _ = 1, 64 do
+    local next, time = at
+    time = earliest$(at, ahead, cost) if time > next then next = time end
+    if allowed < ahead + cost and allowed_until > next then next = allowed_until end
+    if next == at or ahead > 0 then return next end
+    at = next
+  end
+  return at + LONGEST
+end
+
+-- How many requests of this cost may depart together at a time at which one may.
+local function fits(at, cost)
+  local least, count = 9007199254740992
+  count = fits$(at, cost) if count < least then least = count end
+  if at < allowed_until then
+    count = allowed / cost
+    count = count - count % 1
+    if count < least then least = count end
+  end
+  return least
+end
+
+--@demand
+
+-- The other announcements, with what matters of them.
+local others, slices, from, start, latest = 0, nil, at, at, 0
+local granted_before
+for _ = 1, announced do
+  local who, deadline, first, last, units, size = unpack('<I7I7I7I7I5I2', tail, at)
+  local next = at + 35 + size
+  local is_other = false
+  if deadline + FORGOTTEN > now then
+    if who == process and operation < 3 then
+      local before, _, described = unpack('<I7I4B', tail, at + 35)
+      if number ~= 0 and before >= number and operation < 2 then return pack('<BI7', 1, now) end
+      if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
+        granted_before = {}
+        for place = at + 47 + (described > 1 and described * 12 or 0), next - 1, 11 do
+          local i, time, units = #granted_before, unpack('<I7I4', tail, place)
+          granted_before[i + 1], granted_before[i + 2] = time, -units
+        end
+      end
+    else
+      is_other, others = true, others + 1
+      if deadline > latest then latest = deadline end
+      if units > 0 and deadline + 250000 >= now then
+        live = live + 1
+        processes[live], deadlines[live], oldest[live] = who, deadline, first
+        newest[live], waiting[live], detail[live] = last, units, at + 35
+      end
+    end
+  end
+  if not is_other or was_lost then
+    slices = slices or {}
+    if at > from then slices[#slices + 1] = sub(tail, from, at - 1) end
+    if is_other then
+      -- Departures of an earlier generation are not taken back.
+      local described = byte(tail, at + 46)
+      local kept = 12 + (described > 1 and described * 12 or 0)
+      slices[#slices + 1] = sub(tail, at, at + 32) .. pack('<I2', kept) .. sub(tail, at + 35, at + 34 + kept)
+    end
+    from = next
+  end
+  at = next
+end
+if at ~= #tail + 1 - logs and raw ~= '' then return pack('<BI7', 3, now) end
+local rest = ''
+if at > from then rest = sub(tail, from, at - 1) end
+if slices then
+  slices[#slices + 1] = rest
+  rest = concat(slices)
+end
+
+local grants, marks, expected, next_call, granted, mine = {}, {}, {}, 0, 0, ''
+local is_changed, is_nudge = operation ~= 2, false
+if operation < 3 then
+  if granted_before then
+    settle$(granted_before)
+  end
+  if operation < 2 then
+    local requests, time, finish, departed = share(now + horizon), now, now + horizon, 0
+    while departed < requests and #grants < 256 do
+      local each = units_of(departed + 1) - granted
+      time = earliest(time, 0, each)
+      if time > finish then break end
+      local together = 1
+      if cost > 0 then
+        together = fits(time, each)
+        if together > requests - departed then together = requests - departed end
+      end
+      local record, units = recorded(time), together * each
+      take$(time, record, units)
+      if time < allowed_until then allowed = allowed - units end
+      grants[#grants + 1] = pack('<I7I7I4', time, record, together)
+      if number ~= 0 then marks[#marks + 1] = pack('<I7I4', record, units) end
+      departed, granted = departed + together, granted + units
+    end
+  end
+  for i = 1, count do
+    local units = points[i * 2]
+    if units > granted then
+      local each = cost > 0 and cost or 1
+      if cost == 0 and i <= 8 then each = units - (i > 1 and points[i * 2 - 2] or 0) end
+      local before = ahead(points[i * 2 - 1]) + units - granted - each
+      expected[#expected + 1] = pack('<I7', earliest(now, before, each))
+    end
+  end
+  local left = operation == 0 and without(granted) or {}
+  if left[1] then
+    local first = left[1]
+    local opens = earliest(now, ahead(first), cost > 0 and cost or left[2])
+    local silence = (opens - now) / 4
+    silence = silence > 1000000 and silence - silence % 1 or 1000000
+    next_call = opens - (horizon - horizon % 2) / 2
+    if next_call > now + silence then next_call = now + silence end
+    local watched, soonest = 0, 9007199254740992
+    for j = 1, live do
+      if oldest[j] < first then
+        watched = watched + 1
+        if deadlines[j] < soonest then soonest = deadlines[j] end
+      end
+    end
+    if watched > 0 and watched <= 2 and next_call > soonest + 100000 then next_call = soonest + 100000 end
+    if next_call < now + 2000 then next_call = now + 2000 end
+  end
+  if operation < 2 and (left[1] or marks[1]) then
+    local described, late = #left / 2, 2 * round_trip
+    local text = granted == 0 and sub(arg, REST, REST + count * 12 - 1)
+      or described > 1 and pack('<' .. rep('I7I5', described), spread(left)) or ''
+    if described < 2 then text = '' end
+    if marks[1] then text = text .. concat(marks) end
+    local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
+    mine = pack('<I7I7I7I7I5I2I7I4B', process, deadline, left[1] or 0, left[#left - 1] or 0, left[#left] or 0,
+      12 + #text, number, cost, described) .. text
+    others = others + 1
+    if deadline > latest then latest = deadline end
+  end
+elseif operation == 3 then
+  local list = {}
+  for i = 1, (unpack('<I2', arg, REST)) do
+    local time, difference = unpack('<I7I5', arg, REST + i * 12 - 10)
+    difference = difference - 4294967296
+    if difference < 0 then is_nudge = true end
+    list[i * 2 - 1], list[i * 2] = time, difference
+  end
+  settle$(list)
+else
+  local evidence, length, units = unpack('<I7I7I4', arg, REST)
+  if operation < 6 and evidence < commanded then
+    is_changed = false
+  else
+    if length > LONGEST then length = LONGEST end
+    if operation == 4 then
+      if now + length > paused then paused = now + length end
+    elseif operation == 5 then
+      if now >= allowed_until or units < allowed then allowed, allowed_until = units, now + length end
+    else
+      paused, allowed, allowed_until, is_nudge = 0, 0, 0, true
+      if operation == 7 then
+        clear$()
+      end
+    end
+    commanded, is_held = now, true
+  end
+end
+
+local remaining, reset, ends, resets = 0, 0
+if earliest(now, 0, 1) == now then remaining = fits(now, 1) end
+if remaining > 4294967295 then remaining = 4294967295 end
+local finish = latest > 0 and latest + FORGOTTEN or 0
+ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
+
+if shape then return pack('<BI7', 2, now) end
+if is_changed then
+  if generation > 0 then version, written = version + 1, now end
+  if is_held then
+    if paused > finish then finish = paused end
+    if allowed_until > finish then finish = allowed_until end
+    if commanded + 60000000 > finish then finish = commanded + 60000000 end
+  end
+  if generation > 0 and quarantined > finish then finish = quarantined end
+  if finish > now then
+    local held = is_held and pack('<I7I4I7I7', paused, allowed, allowed_until, commanded) or ''
+    local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
+    flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0)
+    if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
+    local numbers$, log$ = write$()
+    size = #held + #life + #rest + #mine
+    size = size + #log$
+    local is_late = finish > expires --ring
+    if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end --ring
+    expires = finish --whole
+    local head = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires)
+    local lifetime = expires - now + 999
+    lifetime = (lifetime - lifetime % 1000) / 1000 + 1
+    call('SET', key, head .. @numbers .. held .. life .. rest .. mine .. @logs, 'PX', lifetime) --whole
+    call('SETRANGE', key, 0, head .. @numbers) --ring
+    if size > 0 then call('SETRANGE', key, rings, held .. life .. rest .. mine .. @logs) end --ring
+    if is_late then call('PEXPIRE', key, lifetime) end --ring
+  elseif raw ~= '' then
+    call('DEL', key)
+  end
+  if is_nudge then redis.pcall('PUBLISH', ARGV[2], ARGV[3]) end
+end
+if operation > 1 then generation, version = 0, 0 end
+return pack('<BI7I4I7I7I7I7I7I7BI2', 0, now, remaining, reset, next_call, paused, quarantined, generation, version, #expected, #grants)
+  .. concat(expected) .. concat(grants)
