@@ -49,7 +49,7 @@ struct Shared {
 }
 
 /// An exclusive connection, as the pool returns it.
-pub(super) struct Leased {
+pub(super) struct Pooled {
     pub(super) connection: Connection,
     /// The number of the shared connection at that time.
     pub(super) shared: u64,
@@ -113,13 +113,13 @@ impl Node {
         answer.map_err(Failure::into_error)
     }
 
-    pub(super) async fn exclusive(&self, deadline: Instant) -> Result<Leased, StoreError> {
+    pub(super) async fn exclusive(&self, deadline: Instant) -> Result<Pooled, StoreError> {
         while let Some(connection) = self.pop_idle() {
             if connection.is_usable() {
                 let shared = self.0.shared.lock();
                 let shared = shared.as_ref().map_or(0, |it| it.connection.number);
                 let is_reused = true;
-                return Ok(Leased {
+                return Ok(Pooled {
                     connection,
                     shared,
                     is_reused,
@@ -134,7 +134,7 @@ impl Node {
         if opened.is_err() {
             self.suspect(shared, begun.elapsed());
         }
-        Ok(Leased {
+        Ok(Pooled {
             connection: opened?,
             shared,
             is_reused: false,
