@@ -294,7 +294,7 @@ impl Exclusive {
     /// Returns the connection to the pool. It must not watch any key.
     pub(crate) fn release(self) {
         if self.is_sound {
-            self.node.give_back(self.pooled.connection);
+            self.node.give_back(self.pooled);
         }
     }
 }

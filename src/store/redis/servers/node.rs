@@ -95,8 +95,8 @@ impl Node {
         let answer = connection.send(commands, deadline).await;
         match &answer {
             Ok(answers) if answers.iter().any(is_demoted) => {
-                self.0.idle.lock().clear();
                 self.discard(shared, errors::demoted());
+                self.0.idle.lock().clear();
             }
             Ok(_) | Err(Failure::Refused(_)) => self.0.attempts.succeed(),
             Err(Failure::Late(_)) => self.suspect(shared, begun.elapsed()),
@@ -141,10 +141,13 @@ impl Node {
         })
     }
 
-    pub(super) fn give_back(&self, connection: Connection) {
+    /// Keeps a connection for later, unless the shared one was replaced since: then the server may be a replica.
+    pub(super) fn give_back(&self, pooled: Pooled) {
+        let shared = self.0.shared.lock();
+        let number = shared.as_ref().map(|it| it.connection.number);
         let mut idle = self.0.idle.lock();
-        if idle.len() < MOST_IDLE {
-            idle.push(connection);
+        if number == Some(pooled.shared) && idle.len() < MOST_IDLE {
+            idle.push(pooled.connection);
         }
     }
 
