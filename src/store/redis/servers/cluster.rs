@@ -17,7 +17,7 @@ use super::attempts::Attempts;
 use super::errors;
 use super::map::{Map, Member, address};
 use super::node::Node;
-use super::slots::{self, Range, Redirect, SLOTS, slot_of};
+use super::slots::{self, Range, Redirect, slot_of};
 use super::target;
 use super::{Answered, Servers, Topology, tls};
 use crate::store::StoreError;
@@ -207,7 +207,7 @@ impl Topology for Cluster {
 
     fn each(&self, deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
         async move {
-            let unknown = (0..SLOTS).find(|&slot| self.known(slot).is_none());
+            let unknown = self.0.map.read().uncovered();
             if let Some(slot) = unknown {
                 self.member(slot, deadline).await?;
             }

@@ -49,6 +49,11 @@ impl Map {
         self.by_slot[usize::from(slot)].clone()
     }
 
+    /// A slot without a known server.
+    pub(super) fn uncovered(&self) -> Option<u16> {
+        (0..SLOTS).find(|&slot| self.by_slot[usize::from(slot)].is_none())
+    }
+
     /// All servers that hold slots.
     pub(super) fn holders(&self) -> Vec<Arc<Member>> {
         let holders = self.by_slot.iter().flatten();
@@ -88,13 +93,12 @@ impl Map {
             return member.clone();
         }
         self.last_id += 1;
+        let info = self.info.clone();
+        let info = info.set_addr(at(self.info.addr(), &address));
         let member = Arc::new(Member {
             id: self.last_id,
             host: address.0.clone(),
-            node: Node::new(At(self
-                .info
-                .clone()
-                .set_addr(at(self.info.addr(), &address)))),
+            node: Node::new(At(info)),
         });
         self.members.insert(address, member.clone());
         member

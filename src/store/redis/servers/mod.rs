@@ -7,7 +7,7 @@
 //! | `node` | one server: its shared connection and its pool |
 //! | `attempts` | one connection attempt at a time, with backoff |
 //! | `cluster`, `map`, `slots` | the servers of a cluster, redirections |
-//! | `sentinel`, `given` | other ways to find a server |
+//! | `sentinel`, `user_connection` | the primary that sentinels name, a connection that the user made |
 //! | `subscription` | messages of a channel |
 //! | `errors` | what an error means to the caller |
 
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use redis::{Client, Pipeline, Value};
 use tokio::time::Instant;
 
-use self::node::{Leased, Node};
+use self::node::{Node, Pooled};
 use self::subscription::Subscriber;
 use self::target::Fixed;
 use super::tls;
@@ -33,7 +33,6 @@ mod attempts;
 mod cluster;
 mod connection;
 mod errors;
-mod given;
 #[cfg(feature = "redis-cluster")]
 mod map;
 mod node;
@@ -45,6 +44,7 @@ mod subscription;
 mod target;
 #[cfg(test)]
 mod tests;
+mod user_connection;
 
 /// The servers behind one store: one server, the primary that sentinels name, or a cluster. Clones are cheap.
 ///
@@ -166,9 +166,9 @@ impl Servers {
     ) -> Result<Exclusive, StoreError> {
         self.resume_subscriptions();
         let node = self.0.topology.node(name, deadline).await?;
-        let leased = node.exclusive(deadline).await?;
+        let pooled = node.exclusive(deadline).await?;
         Ok(Exclusive {
-            leased,
+            pooled,
             node,
             servers: self.clone(),
             name: name.to_owned(),
@@ -254,7 +254,7 @@ impl Topology for Node {
 ///
 /// Dropping it closes the connection, with all that was watched or queued on it.
 pub(crate) struct Exclusive {
-    leased: Leased,
+    pooled: Pooled,
     node: Node,
     servers: Servers,
     name: String,
@@ -275,9 +275,9 @@ impl Exclusive {
         commands: &Pipeline,
         deadline: Instant,
     ) -> Result<Vec<Answered>, StoreError> {
-        let Leased {
+        let Pooled {
             connection, shared, ..
-        } = &self.leased;
+        } = &self.pooled;
         let answer = self.node.run_on(connection, *shared, commands, deadline);
         let answer = answer.await;
         self.is_sound &= answer.is_ok();
@@ -288,13 +288,13 @@ impl Exclusive {
     /// True if the connection was used before, so that it may have broken unnoticed. Repeat a read that fails on
     /// such a connection.
     pub(crate) fn is_reused(&self) -> bool {
-        self.leased.is_reused
+        self.pooled.is_reused
     }
 
     /// Returns the connection to the pool. It must not watch any key.
     pub(crate) fn release(self) {
         if self.is_sound {
-            self.node.give_back(self.leased.connection);
+            self.node.give_back(self.pooled);
         }
     }
 }

@@ -49,7 +49,7 @@ struct Shared {
 }
 
 /// An exclusive connection, as the pool returns it.
-pub(super) struct Leased {
+pub(super) struct Pooled {
     pub(super) connection: Connection,
     /// The number of the shared connection at that time.
     pub(super) shared: u64,
@@ -95,8 +95,8 @@ impl Node {
         let answer = connection.send(commands, deadline).await;
         match &answer {
             Ok(answers) if answers.iter().any(is_demoted) => {
-                self.0.idle.lock().clear();
                 self.discard(shared, errors::demoted());
+                self.0.idle.lock().clear();
             }
             Ok(_) | Err(Failure::Refused(_)) => self.0.attempts.succeed(),
             Err(Failure::Late(_)) => self.suspect(shared, begun.elapsed()),
@@ -113,13 +113,13 @@ impl Node {
         answer.map_err(Failure::into_error)
     }
 
-    pub(super) async fn exclusive(&self, deadline: Instant) -> Result<Leased, StoreError> {
+    pub(super) async fn exclusive(&self, deadline: Instant) -> Result<Pooled, StoreError> {
         while let Some(connection) = self.pop_idle() {
             if connection.is_usable() {
                 let shared = self.0.shared.lock();
                 let shared = shared.as_ref().map_or(0, |it| it.connection.number);
                 let is_reused = true;
-                return Ok(Leased {
+                return Ok(Pooled {
                     connection,
                     shared,
                     is_reused,
@@ -134,17 +134,20 @@ impl Node {
         if opened.is_err() {
             self.suspect(shared, begun.elapsed());
         }
-        Ok(Leased {
+        Ok(Pooled {
             connection: opened?,
             shared,
             is_reused: false,
         })
     }
 
-    pub(super) fn give_back(&self, connection: Connection) {
+    /// Keeps a connection for later, unless the shared one was replaced since: then the server may be a replica.
+    pub(super) fn give_back(&self, pooled: Pooled) {
+        let shared = self.0.shared.lock();
+        let number = shared.as_ref().map(|it| it.connection.number);
         let mut idle = self.0.idle.lock();
-        if idle.len() < MOST_IDLE {
-            idle.push(connection);
+        if number == Some(pooled.shared) && idle.len() < MOST_IDLE {
+            idle.push(pooled.connection);
         }
     }
 

@@ -60,6 +60,18 @@ async fn a_broken_connection_is_not_reused() {
     fresh.run(&ping, soon()).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_connection_to_a_server_that_became_a_replica_is_not_reused() {
+    let server = RedisServer::start();
+    let servers = Servers::at(&server.url()).unwrap();
+    let mut exclusive = take(&servers).await;
+    server.command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    let answers = exclusive.run(&pipe(&[&["SET", "key", "1"]]), soon()).await;
+    assert!(refusal(&answers.unwrap()[0]).is_outage());
+    exclusive.release();
+    assert!(!take(&servers).await.is_reused());
+}
+
 #[test]
 fn pooled_connections_of_a_runtime_that_ended_are_dropped() {
     let server = RedisServer::start();

@@ -9,7 +9,7 @@ use super::*;
 
 const SECRET: &str = "p\u{e4}ss-w\u{f6}rd'7";
 
-/// The same in a URL.
+/// The secret as it is written in a URL.
 const ENCODED: &str = "p%C3%A4ss-w%C3%B6rd%277";
 
 fn assert_hidden(error: &StoreError) {

@@ -1,4 +1,4 @@
-//! A connection that the user has made: [`Given`].
+//! A connection that the user has made: [`UserConnection`].
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
@@ -13,7 +13,7 @@ use super::{Answered, Servers, Topology};
 use crate::store::StoreError;
 
 /// A connection that nothing here replaces. The identity of its server is unknown.
-struct Given<C> {
+struct UserConnection<C> {
     redis: C,
     /// 0 if the connection may be replaced without notice.
     number: u64,
@@ -21,7 +21,7 @@ struct Given<C> {
 
 impl From<ConnectionManager> for Servers {
     fn from(redis: ConnectionManager) -> Self {
-        Self::on(Given { redis, number: 0 })
+        Self::on(UserConnection { redis, number: 0 })
     }
 }
 
@@ -30,11 +30,11 @@ impl From<MultiplexedConnection> for Servers {
         // Deadlines bound every call.
         redis.set_response_timeout(Duration::MAX);
         let number = next_number();
-        Self::on(Given { redis, number })
+        Self::on(UserConnection { redis, number })
     }
 }
 
-impl<C: ConnectionLike + Clone + Send + Sync> Topology for Given<C> {
+impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
     fn run<'a>(
         &'a self,
         _name: &'a str,
