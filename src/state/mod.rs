@@ -596,7 +596,7 @@ impl State {
             .unwrap_or(0)
     }
 
-    fn drop_expired(&mut self, now: u64) {
+    pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters
             .iter_mut()
             .for_each(|counter| counter.get_mut().drop_expired(now));

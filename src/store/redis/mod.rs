@@ -43,7 +43,7 @@ mod keys;
 mod lease;
 mod link;
 mod look;
-mod names;
+pub(crate) mod names;
 mod notices;
 mod parcels;
 mod redact;
@@ -53,7 +53,7 @@ mod script;
 mod sentinel;
 mod server;
 #[allow(dead_code, unused_imports, reason = "the next core uses it")]
-mod servers;
+pub(crate) mod servers;
 mod source;
 mod standalone;
 #[cfg(test)]

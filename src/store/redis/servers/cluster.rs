@@ -17,7 +17,7 @@ use super::attempts::Attempts;
 use super::errors;
 use super::map::{Map, Member, address};
 use super::node::Node;
-use super::slots::{self, Range, Redirect, slot_of};
+use super::slots::{self, Range, Redirect, slot_of, tag_of};
 use super::target;
 use super::{Answered, Servers, Topology, tls};
 use crate::store::StoreError;
@@ -167,6 +167,10 @@ impl Cluster {
 impl Topology for Cluster {
     fn shard(&self, name: &str) -> u64 {
         self.known(slot_of(name)).map_or(u64::MAX, |it| it.id)
+    }
+
+    fn slot_tag(&self, name: &str) -> Option<String> {
+        Some(tag_of(slot_of(name)))
     }
 
     fn run<'a>(

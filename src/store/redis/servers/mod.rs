@@ -89,6 +89,11 @@ trait Topology: Send + Sync {
         0
     }
 
+    /// A hash tag of the slot that holds this key, in a cluster.
+    fn slot_tag(&self, _name: &str) -> Option<String> {
+        None
+    }
+
     fn run<'a>(
         &'a self,
         name: &'a str,
@@ -132,6 +137,11 @@ impl Servers {
     /// only one server, and [`u64::MAX`] if no server is known for the key.
     pub(crate) fn shard(&self, name: &str) -> u64 {
         self.0.topology.shard(name)
+    }
+
+    /// A hash tag of the slot that holds this Redis key; `None` where there are no slots.
+    pub(crate) fn slot_tag(&self, name: &str) -> Option<String> {
+        self.0.topology.slot_tag(name)
     }
 
     /// Sends a pipeline to the server that holds the Redis key `name`, and returns an answer for each command.

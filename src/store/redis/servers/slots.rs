@@ -1,5 +1,7 @@
 //! Slots of a cluster: which slot a key has, and which server holds it.
 
+use std::sync::LazyLock;
+
 use crc::{CRC_16_XMODEM, Crc};
 use redis::{FromRedisValue as _, ServerError, ServerErrorKind, Value};
 
@@ -23,6 +25,27 @@ pub(super) fn slot_of(name: &str) -> u16 {
         _ => name,
     };
     SUM.checksum(hashed.as_bytes()) % SLOTS
+}
+
+/// A hash tag of this slot: the smallest number that is one.
+pub(super) fn tag_of(slot: u16) -> String {
+    static TAGS: LazyLock<Vec<Option<u32>>> = LazyLock::new(|| {
+        let mut tags = vec![None; usize::from(SLOTS)];
+        let mut left = tags.len();
+        for number in 0_u32.. {
+            let tag = &mut tags[usize::from(slot_of(&number.to_string()))];
+            if tag.is_none() {
+                *tag = Some(number);
+                left -= 1;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        tags
+    });
+    let tag = TAGS.get(usize::from(slot)).copied().flatten();
+    tag.unwrap_or_default().to_string()
 }
 
 /// Reads an answer to `CLUSTER SLOTS`. A server leaves out its own host if it does not know it; then `host` is
