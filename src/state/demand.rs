@@ -233,7 +233,8 @@ impl<'a> Others<'a> {
     }
 
     pub(crate) fn are_none(&self) -> bool {
-        self.announced.is_empty()
+        let counts = |other: &Announcement| !other.demand.is_empty() && other.is_live(self.now);
+        !self.announced.iter().any(counts)
     }
 
     /// The units ahead of a request that arrived then, of all processes that count.

@@ -231,7 +231,7 @@ if operation < 3 then
     if marks[1] then text = text .. concat(marks) end
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
     mine = pack('<I7I7I7I7I5I2I7I4B', process, deadline, left[1] or 0, left[#left - 1] or 0, left[#left] or 0,
-      12 + #text, number, cost, described) .. text
+      12 + #text, number, operation == 0 and cost or 0, described) .. text
     others = others + 1
     if deadline > latest then latest = deadline end
   end

@@ -98,7 +98,7 @@ do
     if rank < 0 then return from end
     local rounds, at = 0, now + hold
     if rank >= used then
-      rounds = rank / limit
+      rounds = used <= limit and rank / limit or (rank - used) / limit + 1
       rounds = rounds - rounds % 1
       rank = rank - rounds * limit
     end

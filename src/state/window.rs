@@ -99,11 +99,14 @@ impl Algorithm for Window {
             return from;
         };
         // The unit of this rank has to leave the window first, counted from 0.
-        let (rounds, rank) = if leaving < self.used {
-            (0, leaving)
+        let rounds = if leaving < self.used {
+            0
+        } else if self.used <= most {
+            leaving / most
         } else {
-            (leaving / most, leaving % most)
+            (leaving - self.used) / most + 1
         };
+        let rank = leaving - rounds * most;
         let recorded = self.recorded_of(rank).unwrap_or(terms.now + terms.hold);
         let first = from.max(recorded + self.window);
         first + span(rounds, self.window + terms.hold)

@@ -221,7 +221,8 @@ impl History {
             self.conversions += 1;
             return self.convert(operation, process);
         };
-        assert_eq!(other, answer, "{operation:?}");
+        let state = self.value.as_deref().map(State::decode);
+        assert_eq!(other, answer, "{operation:?} at {now} on {state:?}");
         self.value = value;
         self.check();
         self.acknowledge(operation, process, &answer);
