@@ -1,28 +1,4 @@
--- The demand of the calling process and of the others; see demand.rs.
-
--- The points of this demand: arrival and units in turn.
-local points = {}
-if count > 0 then points = { unpack('<' .. rep('I7I5', count), arg, REST) } end
-
-local function units_of(requests)
-  if cost > 0 or requests == 0 then return requests * cost end
-  return points[requests * 2]
-end
-
--- When the request with the unit of this rank arrived, counted from 1.
-local function arrival_of(unit)
-  local i = 2
-  while i < count * 2 and points[i] < unit do i = i + 2 end
-  if i == 2 then return points[1] end
-  local arrival, before = points[i - 3], points[i - 2]
-  local behind = (points[i - 1] - arrival) * (unit - before) / (points[i] - before)
-  return arrival + behind - behind % 1
-end
-
--- The demand of other processes that counts, an entry in each table. `detail` is the place of its points, or once
--- they are read, the points.
-local live = 0
-local processes, deadlines, oldest, newest, waiting, detail = {}, {}, {}, {}, {}, {}
+-- The demand of the other processes, and how the capacity is divided by arrival; see demand.rs. Only if there is any.
 
 -- The units of a process that had arrived by then, which is between its first and its last request.
 local function arrived_by(j, time)
@@ -39,7 +15,7 @@ local function arrived_by(j, time)
 end
 
 -- The units ahead of a request that arrived then: of all processes, or of those that are not overdue.
-local function ahead(arrival, on_time)
+function ahead(arrival, on_time)
   local sum = 0
   for j = 1, live do
     if not on_time or now <= deadlines[j] then
@@ -56,7 +32,7 @@ local function ahead(arrival, on_time)
 end
 
 -- How many of the first requests may depart until then, after all that arrived before them.
-local function share(finish)
+function share(finish)
   local most = cost > 0 and count > 0 and points[count * 2] / cost or count
   most = cost == 0 and most > 8 and 8 or most - most % 1
   if live == 0 then return most end
@@ -74,24 +50,4 @@ local function share(finish)
     end
   end
   return low
-end
-
--- The points of the demand without its first requests, of so many units.
-local function without(units)
-  local rest = {}
-  if count == 0 or units >= points[count * 2] then return rest end
-  local i = 1
-  while points[i * 2] <= units do i = i + 1 end
-  local last = 0
-  if units > 0 and (cost > 0 or i > 8) then
-    last = cost > 0 and cost or 1
-    rest[1], rest[2] = arrival_of(units + last), last
-  end
-  for i = i, count do
-    if points[i * 2] > units + last then
-      rest[#rest + 1] = points[i * 2 - 1]
-      rest[#rest + 1] = points[i * 2] - units
-    end
-  end
-  return rest
 end

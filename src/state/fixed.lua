@@ -52,27 +52,29 @@ do
     count, last = units, recorded
   end
 
-  function settle$(list)
-    for i = 1, #list, 2 do
-      local recorded, difference = list[i], list[i + 1]
-      if (@aligned and recorded >= start or recorded > start) and recorded <= last then
-        count = count + difference
-        if count < 0 then count = 0 end
-        if count > 4294967295 then count = 4294967295 end
-        if difference <= 0 and not @aligned and recorded + window == finish then
-          finish = count == 0 and start or last + window
+  if is_rare then
+    function settle$(list)
+      for i = 1, #list, 2 do
+        local recorded, difference = list[i], list[i + 1]
+        if (@aligned and recorded >= start or recorded > start) and recorded <= last then
+          count = count + difference
+          if count < 0 then count = 0 end
+          if count > 4294967295 then count = 4294967295 end
+          if difference <= 0 and not @aligned and recorded + window == finish then
+            finish = count == 0 and start or last + window
+          end
         end
       end
+    end
+
+    function clear$()
+      start, finish, count, last = 0, 0, 0, 0
     end
   end
 
   -- When the counter expires, and when all units are available again.
   function ends$()
     return finish, count > 0 and finish or 0
-  end
-
-  function clear$()
-    start, finish, count, last = 0, 0, 0, 0
   end
 
   function write$()

@@ -32,28 +32,30 @@ do
     due = due + span(units, interval)
   end
 
-  function settle$(list)
-    for i = 1, #list, 2 do
-      local recorded, difference = list[i], list[i + 1]
-      if recorded <= last then
-        if difference > 0 then
-          due = due + span(difference, interval)
-        else
-          local refund = span(-difference, interval) - (last - recorded)
-          if refund > 0 then due = due - refund end
-          if due < 0 then due = 0 end
+  if is_rare then
+    function settle$(list)
+      for i = 1, #list, 2 do
+        local recorded, difference = list[i], list[i + 1]
+        if recorded <= last then
+          if difference > 0 then
+            due = due + span(difference, interval)
+          else
+            local refund = span(-difference, interval) - (last - recorded)
+            if refund > 0 then due = due - refund end
+            if due < 0 then due = 0 end
+          end
         end
       end
+    end
+
+    function clear$()
+      due, last = 0, 0
     end
   end
 
   -- When the counter expires, and when all units are available again.
   function ends$()
     return due > last and due or last, due
-  end
-
-  function clear$()
-    due, last = 0, 0
   end
 
   function write$()

@@ -21,6 +21,8 @@ if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+-- Whether departures may have to be corrected or forgotten, which takes further functions.
+local is_rare = operation > 2 or lost > 0 or strict > 0
 local LONGEST, FORGOTTEN, HEAD, REST = 315360000000000, 10000000, @head, @rest
 local raw = call('GET', key) or '' --whole
 local raw = call('GETRANGE', key, 0, HEAD - 1) --ring
@@ -120,7 +122,28 @@ local function fits(at, cost)
   return least
 end
 
---@demand
+-- The points of this demand: arrival and units in turn.
+local points = {}
+if count > 0 then points = { unpack('<' .. rep('I7I5', count), arg, REST) } end
+
+local function units_of(requests)
+  if cost > 0 or requests == 0 then return requests * cost end
+  return points[requests * 2]
+end
+
+-- When the request with the unit of this rank arrived, counted from 1.
+local function arrival_of(unit)
+  local i = 2
+  while i < count * 2 and points[i] < unit do i = i + 2 end
+  if i == 2 then return points[1] end
+  local arrival, before = points[i - 3], points[i - 2]
+  local behind = (points[i - 1] - arrival) * (unit - before) / (points[i] - before)
+  return arrival + behind - behind % 1
+end
+
+-- The demand of other processes that counts, an entry in each table. `detail` is the place of its points, or once
+-- they are read, the points.
+local live, processes, deadlines, oldest, newest, waiting, detail = 0
 
 -- The other announcements, with what matters of them.
 local others, slices, from, start, latest = 0, nil, at, at, 0
@@ -144,6 +167,9 @@ for _ = 1, announced do
       is_other, others = true, others + 1
       if deadline > latest then latest = deadline end
       if units > 0 and deadline + 250000 >= now then
+        if live == 0 then
+          processes, deadlines, oldest, newest, waiting, detail = {}, {}, {}, {}, {}, {}
+        end
         live = live + 1
         processes[live], deadlines[live], oldest[live] = who, deadline, first
         newest[live], waiting[live], detail[live] = last, units, at + 35
@@ -171,15 +197,31 @@ if slices then
   rest = concat(slices)
 end
 
-local grants, marks, expected, next_call, granted, mine = {}, {}, {}, 0, 0, ''
+local ahead, share
+if live > 0 then
+--@demand
+end
+
+local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
+local next_call, granted, mine = 0, 0, ''
 local is_changed, is_nudge = operation ~= 2, false
 if operation < 3 then
   if granted_before then
     settle$(granted_before)
   end
   if operation < 2 then
-    local requests, time, finish, departed = share(now + horizon), now, now + horizon, 0
-    while departed < requests and #grants < 256 do
+    local time, finish, departed = now, now + horizon, 0
+    local requests = count
+    if live > 0 then
+      requests = share(finish)
+    elseif cost > 0 and count > 0 then
+      requests = points[count * 2] / cost
+      requests = requests - requests % 1
+    elseif count > 8 then
+      requests = 8
+    end
+    local more_grants, more_marks
+    while departed < requests and grant_count < 256 do
       local each = units_of(departed + 1) - granted
       time = earliest(time, 0, each)
       if time > finish then break end
@@ -191,24 +233,48 @@ if operation < 3 then
       local record, units = recorded(time), together * each
       take$(time, record, units)
       if time < allowed_until then allowed = allowed - units end
-      grants[#grants + 1] = pack('<I7I7I4', time, record, together)
-      if number ~= 0 then marks[#marks + 1] = pack('<I7I4', record, units) end
-      departed, granted = departed + together, granted + units
+      local grant, mark = pack('<I7I7I4', time, record, together), number ~= 0 and pack('<I7I4', record, units) or ''
+      if grant_count == 0 then
+        grants, marks = grant, mark
+      else
+        if grant_count == 1 then more_grants, more_marks = { grants }, { marks } end
+        more_grants[grant_count + 1], more_marks[grant_count + 1] = grant, mark
+      end
+      grant_count, departed, granted = grant_count + 1, departed + together, granted + units
     end
+    if grant_count > 1 then grants, marks = concat(more_grants), concat(more_marks) end
   end
   for i = 1, count do
     local units = points[i * 2]
     if units > granted then
       local each = cost > 0 and cost or 1
       if cost == 0 and i <= 8 then each = units - (i > 1 and points[i * 2 - 2] or 0) end
-      local before = ahead(points[i * 2 - 1]) + units - granted - each
-      expected[#expected + 1] = pack('<I7', earliest(now, before, each))
+      local before = (live > 0 and ahead(points[i * 2 - 1]) or 0) + units - granted - each
+      expected, expected_count = expected .. pack('<I7', earliest(now, before, each)), expected_count + 1
     end
   end
-  local left = operation == 0 and without(granted) or {}
-  if left[1] then
+  -- The points of the demand without what was granted.
+  local left, described = points, 0
+  if operation == 0 and count > 0 and granted < points[count * 2] then
+    described = count
+    if granted > 0 then
+      local i, last = 1, 0
+      while points[i * 2] <= granted do i = i + 1 end
+      left = {}
+      if cost > 0 or i > 8 then
+        last = cost > 0 and cost or 1
+        left[1], left[2] = arrival_of(granted + last), last
+      end
+      for i = i, count do
+        if points[i * 2] > granted + last then
+          left[#left + 1] = points[i * 2 - 1]
+          left[#left + 1] = points[i * 2] - granted
+        end
+      end
+      described = #left / 2
+    end
     local first = left[1]
-    local opens = earliest(now, ahead(first), cost > 0 and cost or left[2])
+    local opens = earliest(now, live > 0 and ahead(first) or 0, cost > 0 and cost or left[2])
     local silence = (opens - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
     next_call = opens - (horizon - horizon % 2) / 2
@@ -223,14 +289,16 @@ if operation < 3 then
     if watched > 0 and watched <= 2 and next_call > soonest + 100000 then next_call = soonest + 100000 end
     if next_call < now + 2000 then next_call = now + 2000 end
   end
-  if operation < 2 and (left[1] or marks[1]) then
-    local described, late = #left / 2, 2 * round_trip
-    local text = granted == 0 and sub(arg, REST, REST + count * 12 - 1)
-      or described > 1 and pack('<' .. rep('I7I5', described), spread(left)) or ''
-    if described < 2 then text = '' end
-    if marks[1] then text = text .. concat(marks) end
+  if described > 0 or marks ~= '' then
+    local late, text, first, last, units = 2 * round_trip, '', 0, 0, 0
+    if described > 0 then first, last, units = left[1], left[described * 2 - 1], left[described * 2] end
+    if described > 1 then
+      text = left == points and sub(arg, REST, REST + count * 12 - 1)
+        or pack('<' .. rep('I7I5', described), spread(left))
+    end
+    text = text .. marks
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
-    mine = pack('<I7I7I7I7I5I2I7I4B', process, deadline, left[1] or 0, left[#left - 1] or 0, left[#left] or 0,
+    mine = pack('<I7I7I7I7I5I2I7I4B', process, deadline, first, last, units,
       12 + #text, number, operation == 0 and cost or 0, described) .. text
     others = others + 1
     if deadline > latest then latest = deadline end
@@ -303,5 +371,5 @@ if is_changed then
   if is_nudge then redis.pcall('PUBLISH', ARGV[2], ARGV[3]) end
 end
 if operation > 1 then generation, version = 0, 0 end
-return pack('<BI7I4I7I7I7I7I7I7BI2', 0, now, remaining, reset, next_call, paused, quarantined, generation, version, #expected, #grants)
-  .. concat(expected) .. concat(grants)
+return pack('<BI7I4I7I7I7I7I7I7BI2', 0, now, remaining, reset, next_call, paused, quarantined, generation, version, expected_count, grant_count)
+  .. expected .. grants

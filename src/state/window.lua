@@ -160,78 +160,80 @@ do
     if stop - first > room then shape = true end --ring
   end
 
-  -- Holds the units of each entry that may change in place of those before it, so that a correction changes one entry.
-  function settle$(list)
-    if #list == 0 then return end
-    local least = list[1]
-    for i = 3, #list, 2 do
-      if list[i] < least then least = list[i] end
-    end
-    local from = search(round(least) - 1, false, stop - 1) + 1
-    -- A full log counts later departures with its last entry.
-    if from > first and stop - first >= MOST then from = from - 1 end
-    load(from)
-    local units, before, count = befores, from < stop and befores[from] or used, stop - first
-    for i = from, stop - 1 do
-      units[i] = (i + 1 < stop and befores[i + 1] or used) - befores[i]
-    end
-    for i = 1, #list, 2 do
-      local recorded, difference = round(list[i]), list[i + 1]
-      local low, at = from - 1, stop
-      while at - low > 1 do
-        local middle = (low + at) / 2
-        middle = middle - middle % 1
-        if times[middle] < recorded then low = middle else at = middle end
+  if is_rare then
+    -- Holds the units of each entry that may change in place of those before it, so that a correction changes one entry.
+    function settle$(list)
+      if #list == 0 then return end
+      local least = list[1]
+      for i = 3, #list, 2 do
+        if list[i] < least then least = list[i] end
       end
-      local is_found = at < stop and times[at] == recorded
-      if difference < 0 then
-        if is_found then
-          if -difference > units[at] then difference = -units[at] end
-          if difference < 0 and units[at] + difference == 0 then count = count - 1 end
-          units[at], used = units[at] + difference, used + difference
+      local from = search(round(least) - 1, false, stop - 1) + 1
+      -- A full log counts later departures with its last entry.
+      if from > first and stop - first >= MOST then from = from - 1 end
+      load(from)
+      local units, before, count = befores, from < stop and befores[from] or used, stop - first
+      for i = from, stop - 1 do
+        units[i] = (i + 1 < stop and befores[i + 1] or used) - befores[i]
+      end
+      for i = 1, #list, 2 do
+        local recorded, difference = round(list[i]), list[i + 1]
+        local low, at = from - 1, stop
+        while at - low > 1 do
+          local middle = (low + at) / 2
+          middle = middle - middle % 1
+          if times[middle] < recorded then low = middle else at = middle end
         end
-      elseif difference > 0 then
-        used = used + difference
-        if is_found and (units[at] > 0 or count < MOST) then
-          if units[at] == 0 then count = count + 1 end
-        elseif count < MOST then
-          for j = stop, at + 1, -1 do times[j], units[j] = times[j - 1], units[j - 1] end
-          times[at], units[at], count, stop = recorded, 0, count + 1, stop + 1
-        else
-          while at < stop and units[at] == 0 do at = at + 1 end
-          if at == stop then
-            repeat at = at - 1 until units[at] > 0
-            times[at] = recorded
+        local is_found = at < stop and times[at] == recorded
+        if difference < 0 then
+          if is_found then
+            if -difference > units[at] then difference = -units[at] end
+            if difference < 0 and units[at] + difference == 0 then count = count - 1 end
+            units[at], used = units[at] + difference, used + difference
           end
+        elseif difference > 0 then
+          used = used + difference
+          if is_found and (units[at] > 0 or count < MOST) then
+            if units[at] == 0 then count = count + 1 end
+          elseif count < MOST then
+            for j = stop, at + 1, -1 do times[j], units[j] = times[j - 1], units[j - 1] end
+            times[at], units[at], count, stop = recorded, 0, count + 1, stop + 1
+          else
+            while at < stop and units[at] == 0 do at = at + 1 end
+            if at == stop then
+              repeat at = at - 1 until units[at] > 0
+              times[at] = recorded
+            end
+          end
+          units[at] = units[at] + difference
         end
-        units[at] = units[at] + difference
       end
-    end
-    local next = from
-    for i = from, stop - 1 do
-      local here = units[i]
-      if here > 0 then
-        times[next], befores[next] = times[i], before
-        next, before = next + 1, before + here
+      local next = from
+      for i = from, stop - 1 do
+        local here = units[i]
+        if here > 0 then
+          times[next], befores[next] = times[i], before
+          next, before = next + 1, before + here
+        end
       end
+      stop = next
+      if first < stop then
+        last = entry(stop - 1)
+        first_time = entry(first)
+      end
+      if stop - first > room then shape = true end --ring
     end
-    stop = next
-    if first < stop then
-      last = entry(stop - 1)
-      first_time = entry(first)
+
+    function clear$()
+      first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
+      times, befores = nil, nil
     end
-    if stop - first > room then shape = true end --ring
   end
 
   -- When the counter expires, and when all units are available again.
   function ends$()
     local time = first < stop and last + window or 0
     return time, time
-  end
-
-  function clear$()
-    first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
-    times, befores = nil, nil
   end
 
   -- The numbers of the quota, and the entries of a log that is read and written whole.
