@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use crate::quota::{self, Quota};
 
-pub use self::demand::Demand;
 #[cfg(feature = "redis")]
 pub(crate) use self::codec::HEAD as VALUE_HEAD;
+pub use self::demand::Demand;
 pub(crate) use self::{
     demand::{Announcement, Others},
     fixed::Fixed,

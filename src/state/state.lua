@@ -124,7 +124,11 @@ end
 
 -- The points of this demand: arrival and units in turn.
 local points = {}
-if count > 0 then points = { unpack('<' .. rep('I7I5', count), arg, REST) } end
+if count == 1 then
+  points = { unpack('<I7I5', arg, REST) }
+elseif count > 1 then
+  points = { unpack('<' .. rep('I7I5', count), arg, REST) }
+end
 
 local function units_of(requests)
   if cost > 0 or requests == 0 then return requests * cost end

@@ -122,7 +122,9 @@ impl Store for RedisStore {
         let inner = self.0.clone();
         Reply::pending(async move {
             let deadline = Instant::now() + inner.timeout;
-            let (now, origin) = inner.ping(&format!("{}:ping", inner.prefix), deadline).await?;
+            let (now, origin) = inner
+                .ping(&format!("{}:ping", inner.prefix), deadline)
+                .await?;
             inner.known_servers.lock().insert(shard, origin.server);
             Ok(answered(now, &[origin], Vec::new()))
         })
@@ -130,7 +132,9 @@ impl Store for RedisStore {
 
     fn shard(&self, key: &Key) -> u64 {
         let tag = names::tag(key.as_str());
-        self.0.servers.shard(&format!("{}:{{{tag}}}", self.0.prefix))
+        self.0
+            .servers
+            .shard(&format!("{}:{{{tag}}}", self.0.prefix))
     }
 
     fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
@@ -150,7 +154,9 @@ impl Store for RedisStore {
                 let subscribers: Vec<_> = nudged.lock().iter().filter_map(Weak::upgrade).collect();
                 subscribers.iter().for_each(|it| it.nudged(&key));
             };
-            inner.servers.subscribe(inner.channel(), Arc::new(on_message))
+            inner
+                .servers
+                .subscribe(inner.channel(), Arc::new(on_message))
         });
     }
 }
@@ -201,7 +207,9 @@ impl Inner {
             // An outage fails the whole call; other errors are of single keys.
             true if answers.iter().flatten().next().is_none() && answers.iter().all(is_outage) => {
                 let errors = answers.into_iter().filter_map(Result::err);
-                Err(errors.last().unwrap_or_else(|| StoreError::new("redis did not answer")))
+                Err(errors
+                    .last()
+                    .unwrap_or_else(|| StoreError::new("redis did not answer")))
             }
             true => {
                 let (now, origin) = self.ping(&first.name, deadline).await?;

@@ -71,12 +71,27 @@ fn algorithm(kind: u8) -> (&'static str, usize, usize) {
 
 #[cfg(test)] // TEMPORARY
 fn disk(text: &'static str) -> &'static str {
-    let names = [(STATE, "state"), (DEMAND, "demand"), (WINDOW, "window"), (GCRA, "gcra"), (FIXED, "fixed")];
+    let names = [
+        (STATE, "state"),
+        (DEMAND, "demand"),
+        (WINDOW, "window"),
+        (GCRA, "gcra"),
+        (FIXED, "fixed"),
+    ];
     let name = names.iter().find(|it| it.0 == text).unwrap().1;
-    Box::leak(std::fs::read_to_string(format!("{}/src/state/{name}.lua", env!("CARGO_MANIFEST_DIR"))).unwrap().into_boxed_str())
+    Box::leak(
+        std::fs::read_to_string(format!(
+            "{}/src/state/{name}.lua",
+            env!("CARGO_MANIFEST_DIR")
+        ))
+        .unwrap()
+        .into_boxed_str(),
+    )
 }
 #[cfg(not(test))]
-fn disk(text: &'static str) -> &'static str { text }
+fn disk(text: &'static str) -> &'static str {
+    text
+}
 
 fn assemble(kinds: &[u8]) -> String {
     let mut algorithms = String::new();
@@ -102,10 +117,14 @@ fn assemble(kinds: &[u8]) -> String {
     };
     let has_ring = kinds.iter().copied().any(is_ring);
     let mut script = String::new();
-    for (line, tag) in lines(disk(STATE), |tag| tag == "window" || (tag == "ring") == has_ring) {
+    for (line, tag) in lines(disk(STATE), |tag| {
+        tag == "window" || (tag == "ring") == has_ring
+    }) {
         match line {
             "--@algorithms" => script.push_str(&algorithms),
-            "--@demand" => lines(disk(DEMAND), |_| true).for_each(|(line, _)| push(&mut script, line)),
+            "--@demand" => {
+                lines(disk(DEMAND), |_| true).for_each(|(line, _)| push(&mut script, line))
+            }
             _ if line.contains('$') => {
                 let quotas = kinds.iter().copied().zip(1..);
                 let quotas = quotas.filter(|&(kind, _)| tag != "window" || has_tag(kind, tag));

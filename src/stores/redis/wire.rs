@@ -91,8 +91,13 @@ fn put_demand(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
         out.put(point.units, 5);
     }
     if let Some(strict) = take.strict {
-        let known = strict.known.map_or((0, 0), |it| (it.generation, it.version));
-        out.put(take.quarantine(policy.counters(), policy.buffer_micros()), 7);
+        let known = strict
+            .known
+            .map_or((0, 0), |it| (it.generation, it.version));
+        out.put(
+            take.quarantine(policy.counters(), policy.buffer_micros()),
+            7,
+        );
         out.put(known.0, 7);
         out.put(known.1, 7);
         out.0.extend_from_slice(&server.to_le_bytes());

@@ -16,13 +16,19 @@ const POLICIES: [&[&str]; 14] = [
     &["200/s", "900/s", "40/s"],
     &["900/s"],
     &["10000/s", "2000/s"],
-    &["1000/s sliding-buckets buckets=20", "1000/s sliding-buckets buckets=200"],
+    &[
+        "1000/s sliding-buckets buckets=20",
+        "1000/s sliding-buckets buckets=200",
+    ],
     &["50/s gcra burst=10", "20/s spacing"],
     &["20/s spacing", "20/s leaky-bucket capacity=10"],
     &["20/s fixed-window", "20/s fixed-window start=first-request"],
     &["5/100ms fixed-window start=first-request"],
     &["10/s + 100/m"],
-    &["100/s gcra burst=5 + 1000/10s + 30/s fixed-window", "1000/10s"],
+    &[
+        "100/s gcra burst=5 + 1000/10s + 30/s fixed-window",
+        "1000/10s",
+    ],
     &["200/s + 20/100ms + 5000/m", "5000/m + 20/100ms"],
 ];
 
@@ -122,7 +128,12 @@ impl History {
 
     fn operation(&mut self, process: usize) -> Operation {
         let (now, strict) = (self.now, self.is_strict);
-        let largest = self.policies.iter().map(Policy::largest_cost).min().unwrap();
+        let largest = self
+            .policies
+            .iter()
+            .map(Policy::largest_cost)
+            .min()
+            .unwrap();
         let random = &mut self.random;
         let this = &mut self.processes[process];
         match random.random_range(0..100) {
@@ -130,7 +141,11 @@ impl History {
                 let count = random.random_range(1..4);
                 let settle = |_| {
                     let departed = this.departed[random.random_range(0..this.departed.len())];
-                    let off = if random.random_bool(0.1) { random.random_range(0..9) } else { 0 };
+                    let off = if random.random_bool(0.1) {
+                        random.random_range(0..9)
+                    } else {
+                        0
+                    };
                     Settlement {
                         recorded: departed.recorded + off,
                         difference: match random.random_range(0..10) {
@@ -151,7 +166,11 @@ impl History {
                 let units = random.random_range(0..10);
                 return Operation::Control(match random.random_range(0..6) {
                     0 | 1 => Command::Pause { span, evidence },
-                    2 | 3 => Command::Allow { units, span, evidence },
+                    2 | 3 => Command::Allow {
+                        units,
+                        span,
+                        evidence,
+                    },
                     4 => Command::Resume,
                     _ => Command::Reset,
                 });
@@ -166,7 +185,11 @@ impl History {
         let mut arrival = this.waiting.last().map_or(now - 50_000, |last| last.0);
         for _ in 0..arriving {
             arrival = (arrival + random.random_range(0..20_000)).min(now);
-            let cost = if random.random_bool(0.1) { random.random_range(1..=largest.min(7)) } else { 1 };
+            let cost = if random.random_bool(0.1) {
+                random.random_range(1..=largest.min(7))
+            } else {
+                1
+            };
             this.waiting.push((arrival, cost));
         }
         this.waiting.truncate(200);
@@ -215,7 +238,14 @@ impl History {
         let policy = self.policies[self.policy].clone();
         let before = self.lua.value();
         let now = self.now;
-        let (answer, value) = apply(&policy, operation, self.value.as_deref(), self.origin(), now).unwrap();
+        let (answer, value) = apply(
+            &policy,
+            operation,
+            self.value.as_deref(),
+            self.origin(),
+            now,
+        )
+        .unwrap();
         let Some(other) = self.lua.run(&policy, operation, self.server, now) else {
             assert_eq!(self.lua.value(), before);
             self.conversions += 1;
@@ -232,7 +262,8 @@ impl History {
     fn convert(&mut self, operation: &Operation, process: usize) {
         let policy = self.policies[self.policy].clone();
         let (origin, now) = (self.origin(), self.now);
-        let (answer, value) = apply(&policy, operation, self.value.as_deref(), origin, now).unwrap();
+        let (answer, value) =
+            apply(&policy, operation, self.value.as_deref(), origin, now).unwrap();
         let mixed = self.lua.value();
         let (other, mixed) = apply(&policy, operation, mixed.as_deref(), origin, now).unwrap();
         assert_eq!(other, answer, "{operation:?}");
@@ -294,7 +325,11 @@ impl History {
 #[test]
 fn scripts_do_what_rust_does() {
     let server = RedisServer::start();
-    let number = |name: &str| std::env::var(name).ok().and_then(|it| it.parse::<u64>().ok());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|it| it.parse::<u64>().ok())
+    };
     let seeds = match number("SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("HISTORIES").unwrap_or(60),

@@ -54,7 +54,12 @@ impl Measured {
         let bytes = wire::call(policy, operation, 0, 0);
         let script = Script::of(policy.counters());
         let mut eval = redis::cmd("EVALSHA");
-        let eval = eval.arg(&script.sha).arg(2).arg(name).arg("mark").arg(bytes);
+        let eval = eval
+            .arg(&script.sha)
+            .arg(2)
+            .arg(name)
+            .arg("mark")
+            .arg(bytes);
         let value: Value = eval.query(&mut self.lua.connection).unwrap();
         match wire::answer(&value).unwrap().0 {
             Answer::Done(taken) => taken,
@@ -78,7 +83,10 @@ impl Measured {
     fn load(&mut self, policy: &Policy) {
         let text = &Script::of(policy.counters()).text;
         let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(text).exec(&mut self.lua.connection).unwrap();
+        load.arg("LOAD")
+            .arg(text)
+            .exec(&mut self.lua.connection)
+            .unwrap();
     }
 
     fn now(&self) -> u64 {
@@ -92,7 +100,9 @@ impl Measured {
 #[ignore = "measures"]
 fn script_times() {
     let mut it = Measured::new();
-    let _: () = it.server.command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    let _: () = it
+        .server
+        .command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
     let peer = "local t = redis.call('TIME') local now = t[1] * 1000000 + t[2] \
         local tat = tonumber(redis.call('GET', KEYS[1]) or now) if tat < now then tat = now end \
         local new = tat + ARGV[1] if new - ARGV[2] > now then return {0, new - ARGV[2] - now} end \
@@ -105,7 +115,12 @@ fn script_times() {
             eval.exec(&mut it.lua.connection).unwrap();
         });
         for (title, quotas, others, mode) in [
-            ("gcra, empty key", "1000000/s gcra burst=1000", 0, Mode::Wait),
+            (
+                "gcra, empty key",
+                "1000000/s gcra burst=1000",
+                0,
+                Mode::Wait,
+            ),
             ("window of 10, first grant", "10/1ms", 0, Mode::Wait),
             ("window of 10, refused", "10/h", 0, Mode::Try),
             ("window of 10, waits", "10/h", 0, Mode::Wait),
@@ -115,8 +130,18 @@ fn script_times() {
             ("window of 10,000", "10000/300ms", 0, Mode::Wait),
             ("window of 10,000, 3 others", "10000/300ms", 3, Mode::Wait),
             ("window of 10, 1,000 others", "10/h", 1_000, Mode::Wait),
-            ("window of 1,000 (ring), 1,000 others", "1000/h", 1_000, Mode::Wait),
-            ("10/1ms + 100/s gcra", "10/1ms + 1000000/s gcra burst=100", 0, Mode::Wait),
+            (
+                "window of 1,000 (ring), 1,000 others",
+                "1000/h",
+                1_000,
+                Mode::Wait,
+            ),
+            (
+                "10/1ms + 100/s gcra",
+                "10/1ms + 1000000/s gcra burst=100",
+                0,
+                Mode::Wait,
+            ),
         ] {
             let policy = policy(quotas);
             it.load(&policy);
@@ -129,7 +154,11 @@ fn script_times() {
                 }
             }
             for other in 0..others {
-                it.call(&policy, "key", &take(2 + other, 1, now - 500, 1, Mode::Wait));
+                it.call(
+                    &policy,
+                    "key",
+                    &take(2 + other, 1, now - 500, 1, Mode::Wait),
+                );
             }
             let rounds = if others > 100 { 200 } else { ROUNDS };
             it.report(&format!("{quotas}: {title}"), rounds, |it, round| {
@@ -138,7 +167,12 @@ fn script_times() {
         }
         for (title, quotas, cost, count) in [
             ("1,000 requests of cost 8,000", "1000000/m", 8_000, 1_000),
-            ("1,000 requests of cost 8,000, GCRA", "1000000/m gcra burst=1000000", 8_000, 1_000),
+            (
+                "1,000 requests of cost 8,000, GCRA",
+                "1000000/m gcra burst=1000000",
+                8_000,
+                1_000,
+            ),
             ("1,000 requests", "1000/100ms", 1, 1_000),
         ] {
             let policy = policy(quotas);
@@ -157,9 +191,17 @@ fn script_times() {
 #[test]
 #[ignore = "temporary"]
 fn dump() {
-    for (name, quotas) in [("gcra", "1000000/s gcra burst=1000"), ("window", "10/1ms"), ("ring", "10000/300ms")] {
+    for (name, quotas) in [
+        ("gcra", "1000000/s gcra burst=1000"),
+        ("window", "10/1ms"),
+        ("ring", "10000/300ms"),
+    ] {
         let policy = policy(quotas);
-        std::fs::write(format!("/tmp/dump/{name}.lua"), &Script::of(policy.counters()).text).unwrap();
+        std::fs::write(
+            format!("/tmp/dump/{name}.lua"),
+            &Script::of(policy.counters()).text,
+        )
+        .unwrap();
         let bytes = wire::call(&policy, &take(1, 0, 1, 1, Mode::Wait), 0, 0);
         std::fs::write(format!("/tmp/dump/{name}.arg"), bytes).unwrap();
     }

@@ -17,6 +17,7 @@ use support::redis_server::RedisServer;
 
 mod differential;
 mod measured;
+mod store;
 
 fn policy(quotas: &str) -> Policy {
     let quotas = quotas.split(" + ").map(|quota| quota.parse().unwrap());
