@@ -125,7 +125,8 @@ impl Dispatcher {
             store,
             embedded,
             fallback: MemoryStore::new(),
-            process: random.hash_one(std::process::id()),
+            // Scripts hold it in a double.
+            process: random.hash_one(std::process::id()) >> 11,
             calls: AtomicU64::new(0),
             clock: StoreClock::new(),
             fallback_clock: StoreClock::new(),

@@ -1,27 +1,32 @@
-//! The encoded state: one value for each key and policy.
+//! The encoded state: one value for each key and policy. The scripts read and write the same.
 //!
 //! Numbers are little-endian. The value is
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
-//! | head | 5 | `tt`, the format version, flags (1: hold, 2: life), the number of quotas |
-//! | hold | 25 | until when paused (7), units allowed (4), until when (7), last command (7) |
-//! | life | 36 | generation (7), version (7), written (7), server (8), quarantined until (7) |
+//! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
 //! | each quota | | its kind (1), its numbers |
 //! | rings | 11 × room | room for the entries of each log of kind 2 |
-//! | tail | 2 | the number of announcements; then each announcement; then the entries of each log of kind 1 |
+//! | tail | | if there is one, the hold; if there is one, the life; each announcement; the entries of each log of kind 1 |
+//! | padding | | of a value with rings, so that announcements need no new memory |
 //!
 //! | kind | quota | numbers |
 //! | --- | --- | --- |
 //! | 1 | sliding window | limit (4), window (7), number of entries (2), units so far (4) |
-//! | 2 | sliding window with a log of more than 50 entries | as kind 1, then the room of the ring in entries (2), the place of the first entry (2), the recorded time of the last one (7) |
+//! | 2 | sliding window with a log of more than 50 entries | as kind 1, then the room of the ring in entries (2), the place of the first entry (2), its recorded time (7), the units before it (4), the recorded time of the last entry (7) |
 //! | 3, 6 | GCRA, or spacing | burst (4), interval (7), due (7), last (7) |
 //! | 4, 5 | fixed window, aligned or not | limit (4), window (7), start (7), end (7), count (4), last (7) |
 //!
-//! An entry is its recorded time (7) and the units recorded before it, modulo 2^32 (4). An announcement is the process
-//! (8), the number of its call (7), when the next call is due (7), its round trip (4), the cost of its requests (4),
-//! the number of points (1), the number of grants (2); then each point: arrival (7), units (5); then each grant:
-//! recorded (7), units (4). Times are microseconds since 1970.
+//! | part of the tail | content |
+//! | --- | --- |
+//! | hold | until when paused (7), units allowed (4), until when (7), last command (7) |
+//! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
+//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), units (5), bytes of what follows (2); number of the call (7), cost of its requests (4), number of points (1); each point if there are at least two: arrival (7), units (5); each grant: recorded (7), units (4) |
+//! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
+//!
+//! Times are microseconds since 1970. The key does not expire before its expiry in the head.
+
+use smallvec::SmallVec;
 
 use crate::store::StoreError;
 
@@ -37,6 +42,15 @@ const VERSION: u8 = 1;
 const HAS_HOLD: u8 = 1;
 const HAS_LIFE: u8 = 2;
 const ENTRY: usize = 11;
+const POINT: usize = 12;
+const GRANT: usize = 11;
+
+/// The bytes of the head, and of what follows the first part of an announcement at least.
+pub(crate) const HEAD: usize = 18;
+const DETAIL: usize = 12;
+
+/// The least room for the tail and the padding of a value with rings.
+pub(crate) const TAIL_ROOM: usize = 900;
 
 /// Why a value cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,19 +110,86 @@ impl Window {
 
     /// The entries that its ring has room for.
     fn room(&self) -> usize {
-        let most = self.usual_entries().max(2 * self.log.len());
+        let usual = self.usual_entries();
+        let most = if self.log.len() > usual {
+            2 * self.log.len()
+        } else {
+            usual
+        };
         most.min(MOST_ENTRIES)
+    }
+}
+
+impl Counter {
+    /// Its kind and its quota, as in the value.
+    fn encode_quota(&self, out: &mut Writer) {
+        let (kind, limit, window) = match self {
+            Self::Window(it) if it.has_ring() => (2, it.limit, it.window),
+            Self::Window(it) => (1, it.limit, it.window),
+            Self::Gcra(it) if it.spaced => (6, it.burst, it.interval),
+            Self::Gcra(it) => (3, it.burst, it.interval),
+            Self::Fixed(it) if it.aligned => (4, it.limit, it.window),
+            Self::Fixed(it) => (5, it.limit, it.window),
+        };
+        out.put(kind, 1);
+        out.put(limit.into(), 4);
+        out.put(window, 7);
+    }
+
+    /// Its kind in the value.
+    #[cfg(feature = "redis")]
+    pub(crate) fn kind(&self) -> u8 {
+        let mut quota = Writer(Vec::new());
+        self.encode_quota(&mut quota);
+        quota.0[0]
+    }
+
+    /// What the scripts need to know of the quota: as in the value; the grain (7) and the least room (2) of a sliding
+    /// window.
+    #[cfg(feature = "redis")]
+    pub(crate) fn encode_terms(&self, out: &mut Vec<u8>) {
+        let mut terms = Writer(std::mem::take(out));
+        self.encode_quota(&mut terms);
+        if let Self::Window(window) = self {
+            terms.put(window.grain, 7);
+            terms.put(window.usual_entries() as u64, 2);
+        }
+        *out = terms.0;
     }
 }
 
 impl State {
     /// The value of this state.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let tail = self.encode_tail();
         let mut out = Writer(Vec::with_capacity(128));
-        out.0.extend_from_slice(MAGIC);
         let flags =
             u8::from(self.hold.is_some()) * HAS_HOLD + u8::from(self.life.is_some()) * HAS_LIFE;
+        out.0.extend_from_slice(MAGIC);
         out.0.extend([VERSION, flags, self.counters.len() as u8]);
+        out.put(self.announced.len() as u64, 2);
+        out.put(tail.len() as u64, 4);
+        out.put(self.expires(), 7);
+        for counter in &self.counters {
+            encode_counter(&mut out, counter);
+        }
+        let mut room = 0;
+        for log in logs(&self.counters, true) {
+            let end = out.0.len() + log.room() * ENTRY;
+            encode_log(&mut out, log);
+            out.0.resize(end, 0);
+            room = TAIL_ROOM;
+        }
+        let least = out.0.len() + room;
+        out.0.extend(tail);
+        if out.0.len() < least {
+            out.0.resize(least, 0);
+        }
+        out.0
+    }
+
+    fn encode_tail(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::new());
         if let Some(hold) = &self.hold {
             out.put(hold.paused_until, 7);
             out.put(hold.allowed.into(), 4);
@@ -126,15 +207,6 @@ impl State {
                 out.put(number, bytes);
             }
         }
-        for counter in &self.counters {
-            encode_counter(&mut out, counter);
-        }
-        for log in logs(&self.counters, true) {
-            let end = out.0.len() + log.room() * ENTRY;
-            encode_log(&mut out, log);
-            out.0.resize(end, 0);
-        }
-        out.put(self.announced.len() as u64, 2);
         for announced in &self.announced {
             encode_announcement(&mut out, announced);
         }
@@ -155,24 +227,9 @@ impl State {
             return Err(Unreadable::Version(version));
         }
         let (flags, quotas) = (value.number(1)? as u8, value.number(1)?);
+        let (announced, tail) = (value.number(2)?, value.number(4)? as usize);
+        let _expires = value.number(7)?;
         let mut state = Self::default();
-        if flags & HAS_HOLD != 0 {
-            state.hold = Some(Box::new(Hold {
-                paused_until: value.number(7)?,
-                allowed: value.small()?,
-                allowed_until: value.number(7)?,
-                commanded: value.number(7)?,
-            }));
-        }
-        if flags & HAS_LIFE != 0 {
-            state.life = Some(Box::new(Life {
-                generation: value.number(7)?,
-                version: value.number(7)?,
-                written: value.number(7)?,
-                server: value.number(8)?,
-                quarantined_until: value.number(7)?,
-            }));
-        }
         let mut logs = Vec::new();
         for _ in 0..quotas {
             let (counter, log) = decode_counter(&mut value)?;
@@ -184,15 +241,36 @@ impl State {
                 log.decode(value.bytes(ring.room * ENTRY)?, counter)?;
             }
         }
-        for _ in 0..value.number(2)? {
-            state.announced.push(decode_announcement(&mut value)?);
+        let mut tail = Reader(value.bytes(tail)?);
+        if flags & HAS_HOLD != 0 {
+            state.hold = Some(Box::new(Hold {
+                paused_until: tail.number(7)?,
+                allowed: tail.small()?,
+                allowed_until: tail.number(7)?,
+                commanded: tail.number(7)?,
+            }));
+        }
+        if flags & HAS_LIFE != 0 {
+            state.life = Some(Box::new(Life {
+                generation: tail.number(7)?,
+                version: tail.number(7)?,
+                written: tail.number(7)?,
+                server: tail.number(8)?,
+                quarantined_until: tail.number(7)?,
+            }));
+        }
+        for _ in 0..announced {
+            state.announced.push(decode_announcement(&mut tail)?);
         }
         let whole = logs
             .iter()
             .zip(&mut state.counters)
             .filter(|(log, _)| log.is_whole());
         for (log, counter) in whole {
-            log.decode(value.bytes(log.entries * ENTRY)?, counter)?;
+            log.decode(tail.bytes(log.entries * ENTRY)?, counter)?;
+        }
+        if !tail.0.is_empty() {
+            return Err(Unreadable::Unrecognized);
         }
         Ok(state)
     }
@@ -216,30 +294,25 @@ fn encode_log(out: &mut Writer, window: &Window) {
 }
 
 fn encode_counter(out: &mut Writer, counter: &Counter) {
+    counter.encode_quota(out);
     match counter {
         Counter::Window(window) => {
-            out.put(if window.has_ring() { 2 } else { 1 }, 1);
-            out.put(window.limit.into(), 4);
-            out.put(window.window, 7);
             out.put(window.log.len() as u64, 2);
             out.put(window.used, 4);
             if window.has_ring() {
+                let (first, last) = (window.log.front(), window.log.back());
                 out.put(window.room() as u64, 2);
                 out.put(0, 2);
-                out.put(window.log.back().map_or(0, |last| last.recorded), 7);
+                out.put(first.map_or(0, |first| first.recorded), 7);
+                out.put(0, 4);
+                out.put(last.map_or(0, |last| last.recorded), 7);
             }
         }
         Counter::Gcra(gcra) => {
-            out.put(if gcra.spaced { 6 } else { 3 }, 1);
-            out.put(gcra.burst.into(), 4);
-            out.put(gcra.interval, 7);
             out.put(gcra.due, 7);
             out.put(gcra.last, 7);
         }
         Counter::Fixed(fixed) => {
-            out.put(if fixed.aligned { 4 } else { 5 }, 1);
-            out.put(fixed.limit.into(), 4);
-            out.put(fixed.window, 7);
             out.put(fixed.start, 7);
             out.put(fixed.end, 7);
             out.put(fixed.count.into(), 4);
@@ -280,7 +353,7 @@ fn decode_counter(value: &mut Reader<'_>) -> Result<(Counter, Log), Unreadable> 
                     room: value.number(2)? as usize,
                     first: value.number(2)? as usize,
                 };
-                value.number(7)?;
+                value.bytes(18)?;
                 Some(ring)
             } else {
                 None
@@ -358,23 +431,29 @@ fn encode_announcement(out: &mut Writer, announced: &Announcement) {
     let Announcement {
         process,
         number,
-        due,
-        round_trip,
+        deadline,
         demand,
         granted,
     } = announced;
+    let points = demand.points.as_slice();
+    let (first, last) = (points.first(), points.last());
+    // A single point needs no more than the first part.
+    let described = if points.len() > 1 { points } else { &[] };
+    let detail = DETAIL + described.len() * POINT + granted.len() * GRANT;
     for (number, bytes) in [
-        (*process, 8),
+        (*process, 7),
+        (*deadline, 7),
+        (first.map_or(0, |point| point.arrival), 7),
+        (last.map_or(0, |point| point.arrival), 7),
+        (demand.units(), 5),
+        (detail as u64, 2),
         (*number, 7),
-        (*due, 7),
-        (*round_trip, 4),
         (demand.cost.into(), 4),
+        (points.len() as u64, 1),
     ] {
         out.put(number, bytes);
     }
-    out.put(demand.points.len() as u64, 1);
-    out.put(granted.len() as u64, 2);
-    for point in &demand.points {
+    for point in described {
         out.put(point.arrival, 7);
         out.put(point.units, 5);
     }
@@ -385,37 +464,43 @@ fn encode_announcement(out: &mut Writer, announced: &Announcement) {
 }
 
 fn decode_announcement(value: &mut Reader<'_>) -> Result<Announcement, Unreadable> {
-    let (process, number, due) = (value.number(8)?, value.number(7)?, value.number(7)?);
-    let (round_trip, cost) = (value.number(4)?, value.small()?);
-    let (points, grants) = (value.number(1)?, value.number(2)?);
+    let (process, deadline) = (value.number(7)?, value.number(7)?);
+    let (arrival, _last) = (value.number(7)?, value.number(7)?);
+    let (units, detail) = (value.number(5)?, value.number(2)? as usize);
+    let mut detail = Reader(value.bytes(detail)?);
+    let (number, cost, points) = (detail.number(7)?, detail.small()?, detail.number(1)?);
     let mut demand = Demand {
         cost,
         ..Demand::default()
     };
-    for _ in 0..points {
-        let point = Point {
-            arrival: value.number(7)?,
-            units: value.number(5)?,
-        };
-        let is_behind = |last: &Point| last.arrival <= point.arrival && last.units < point.units;
-        if !demand.points.last().is_none_or(is_behind) {
-            return Err(Unreadable::Unrecognized);
+    if points == 1 {
+        demand.points.push(Point { arrival, units });
+    } else {
+        for _ in 0..points {
+            let point = Point {
+                arrival: detail.number(7)?,
+                units: detail.number(5)?,
+            };
+            let is_behind =
+                |last: &Point| last.arrival <= point.arrival && last.units < point.units;
+            if !demand.points.last().is_none_or(is_behind) {
+                return Err(Unreadable::Unrecognized);
+            }
+            demand.points.push(point);
         }
-        demand.points.push(point);
     }
-    let mut announced = Announcement {
-        process,
-        number,
-        due,
-        round_trip,
-        demand,
-        granted: [].into_iter().collect(),
-    };
-    for _ in 0..grants {
-        announced.granted.push(Recorded {
-            recorded: value.number(7)?,
-            units: value.small()?,
+    let mut granted = SmallVec::new();
+    while !detail.0.is_empty() {
+        granted.push(Recorded {
+            recorded: detail.number(7)?,
+            units: detail.small()?,
         });
     }
-    Ok(announced)
+    Ok(Announcement {
+        process,
+        number,
+        deadline,
+        demand,
+        granted,
+    })
 }

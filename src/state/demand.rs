@@ -185,10 +185,8 @@ pub(crate) struct Announcement {
     pub(crate) process: u64,
     /// The number of the call.
     pub(crate) number: u64,
-    /// When the next call is due.
-    pub(crate) due: u64,
-    /// The round trip of the process: its calls may be late by two.
-    pub(crate) round_trip: u64,
+    /// The process is overdue if its next call arrives later.
+    pub(crate) deadline: u64,
     pub(crate) demand: Demand,
     /// The departures granted by that call. If the answer was lost, the next call takes them back.
     pub(crate) granted: SmallVec<[super::Recorded; 1]>,
@@ -207,28 +205,29 @@ const OVERDUE: u64 = 250_000;
 const FORGOTTEN: u64 = 10_000_000;
 
 impl Announcement {
-    pub(crate) fn deadline(&self) -> u64 {
-        self.due + LATE.max(2 * self.round_trip)
+    /// The deadline of a process whose next call is due then.
+    pub(crate) fn deadline(due: u64, round_trip: u64) -> u64 {
+        due + LATE.max(2 * round_trip)
     }
 
     /// Whether its demand counts against capacity that is due later.
     pub(crate) fn is_live(&self, now: u64) -> bool {
-        now <= self.deadline() + OVERDUE
+        now <= self.deadline + OVERDUE
     }
 
     /// When the processes behind it call next, if this one does not call: a few times behind its deadline, and once
     /// its demand no longer counts.
     fn watch_at(&self, now: u64) -> u64 {
-        let first = self.deadline() + WATCH_DELAY;
+        let first = self.deadline + WATCH_DELAY;
         if now < first {
             first
         } else {
-            (now + WATCH_DELAY / 2).min(self.deadline() + OVERDUE + 1)
+            (now + WATCH_DELAY / 2).min(self.deadline + OVERDUE + 1)
         }
     }
 
     pub(crate) fn expires(&self) -> u64 {
-        self.deadline() + FORGOTTEN
+        self.deadline + FORGOTTEN
     }
 
     /// The units that arrived before a request of another process.
@@ -260,7 +259,8 @@ impl<'a> Others<'a> {
     }
 
     pub(crate) fn are_none(&self) -> bool {
-        self.announced.is_empty()
+        let counts = |other: &Announcement| !other.demand.is_empty() && other.is_live(self.now);
+        !self.announced.iter().any(counts)
     }
 
     /// The units ahead of a request that arrived then, of all processes that count.
@@ -278,7 +278,7 @@ impl<'a> Others<'a> {
         let on_time = self
             .announced
             .iter()
-            .filter(|other| self.now <= other.deadline());
+            .filter(|other| self.now <= other.deadline);
         on_time
             .map(|other| other.ahead_of(arrival, self.process))
             .sum()

@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 
 use crate::quota::{self, Quota};
 
+#[cfg(feature = "redis")]
+pub(crate) use self::codec::HEAD as VALUE_HEAD;
 pub use self::demand::Demand;
 pub(crate) use self::{
     demand::{Announcement, Others},
@@ -189,7 +191,7 @@ pub enum Mode {
 /// One process asks for the departures of its requests for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Take {
-    /// A random number of the process.
+    /// A random number of the process, less than 2^53.
     pub process: u64,
     /// The number of this call, greater than those of all earlier calls of the process. 0 if the answer cannot be
     /// lost.
@@ -209,6 +211,14 @@ pub struct Take {
     pub strict: Option<Strict>,
     /// The requests.
     pub demand: Demand,
+}
+
+impl Take {
+    /// How long a key rests if departures under these quotas may have been lost.
+    pub(crate) fn quarantine(&self, quotas: &[Counter], buffer: u64) -> u64 {
+        let memory = quotas.iter().map(|quota| quota.get().memory()).max();
+        memory.unwrap_or(0) + self.horizon + self.round_trip + self.guard + buffer
+    }
 }
 
 /// The answer to [`Take`].
@@ -412,8 +422,7 @@ impl State {
         let announcement = Announcement {
             process: take.process,
             number: take.number,
-            due: taken.next_call.max(now),
-            round_trip: take.round_trip,
+            deadline: Announcement::deadline(taken.next_call.max(now), take.round_trip),
             demand: rest,
             granted: granted.collect(),
         };
@@ -433,13 +442,7 @@ impl State {
         let Some(strict) = &take.strict else {
             return;
         };
-        let memory = self
-            .counters
-            .iter()
-            .map(|counter| counter.get().memory())
-            .max()
-            .unwrap_or(0);
-        let rest = memory + take.horizon + take.round_trip + take.guard + buffer;
+        let rest = take.quarantine(&self.counters, buffer);
         let (is_lost, until) = match &self.life {
             None => (
                 true,
@@ -591,7 +594,7 @@ impl State {
             .unwrap_or(0)
     }
 
-    fn drop_expired(&mut self, now: u64) {
+    pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters
             .iter_mut()
             .for_each(|counter| counter.get_mut().drop_expired(now));

@@ -131,6 +131,9 @@ impl Algorithm for Window {
     }
 
     fn settle(&mut self, settled: &Settlement) {
+        if settled.difference == 0 {
+            return;
+        }
         let recorded = self.round(settled.recorded);
         if let Ok(more) = u32::try_from(settled.difference) {
             self.take(0, recorded, more);

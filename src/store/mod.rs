@@ -23,7 +23,7 @@ mod memory;
 )]
 pub(crate) mod operation;
 #[cfg(feature = "redis")]
-mod redis;
+pub(crate) mod redis;
 
 #[cfg(feature = "redis")]
 pub use self::redis::{Allowance, KeyState, Keys, RedisStore, Spent, StoredKey, StoredValue};

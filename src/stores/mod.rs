@@ -16,6 +16,8 @@ use crate::store::{Reply, StoreError};
 pub use self::memory::MemoryStore;
 
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 
 /// Keeps the state of keys for all processes that use it.
 pub trait Store: Debug + Send + Sync + 'static {

@@ -79,10 +79,9 @@ impl Sentinels {
             assert!(Instant::now() < deadline, "{error}");
             thread::sleep(Duration::from_millis(50));
         }
-        while !old
-            .command::<String>(&["INFO", "replication"])
-            .contains("role:slave")
-        {
+        // The sentinel closes the connections of the old primary, this one included.
+        let info = || old.try_command::<String>(&["INFO", "replication"]);
+        while !info().is_ok_and(|it| it.contains("role:slave")) {
             assert!(Instant::now() < deadline, "the old primary stays one");
             thread::sleep(Duration::from_millis(20));
         }

@@ -43,7 +43,7 @@ mod keys;
 mod lease;
 mod link;
 mod look;
-mod names;
+pub(crate) mod names;
 mod notices;
 mod parcels;
 mod redact;
@@ -52,6 +52,8 @@ mod script;
 #[cfg(feature = "redis-sentinel")]
 mod sentinel;
 mod server;
+#[allow(dead_code, unused_imports, reason = "the next core uses it")]
+pub(crate) mod servers;
 mod source;
 mod standalone;
 #[cfg(test)]

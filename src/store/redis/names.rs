@@ -114,7 +114,7 @@ pub(super) fn key_of(tag_of_key: &str) -> Option<Key> {
 
 /// The key as it stands between the braces. No two keys give the same text: a percent sign is
 /// followed by two digits of an encoded byte, or else by the digest of a long key, or by nothing.
-pub(super) fn tag(key: &str) -> Cow<'_, str> {
+pub(crate) fn tag(key: &str) -> Cow<'_, str> {
     if key.is_empty() {
         // Empty braces are no hash tag.
         return Cow::Borrowed("%");

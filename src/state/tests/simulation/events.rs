@@ -104,7 +104,7 @@ impl Simulation<'_> {
             .announced
             .iter()
             .find(|it| it.process == process as u64);
-        if let Some(deadline) = before.map(|it| it.deadline()).filter(|&it| it < now) {
+        if let Some(deadline) = before.map(|it| it.deadline).filter(|&it| it < now) {
             let until = now + sent.take.horizon + 100 * MILLI;
             self.out.overdue.push((process, deadline, until));
         }

@@ -1,0 +1,96 @@
+-- The fixed window; see fixed.rs.
+local earliest$, fits$, take$, settle$, ends$, clear$, write$
+do
+  local prefix = sub(arg, @terms, @terms + 11)
+  local limit, window = unpack('<I4I7', arg, @terms + 1)
+  local start, finish, count, last = 0, 0, 0, 0
+  if raw ~= '' and not shape then
+    if byte(raw, @value) == @kind then
+      start, finish, count, last = unpack('<I7I7I4I7', raw, @value + 12)
+    else
+      shape = true
+    end
+  end
+
+  local function free(at)
+    if at >= finish then return limit end
+    return count < limit and limit - count or 0
+  end
+
+  -- The first time at which a request that departs then may be too late for its window.
+  local function closes(at)
+    if @aligned then return at - at % window + window end
+    return at < finish and start + window
+  end
+
+  function earliest$(from, ahead, cost)
+    local units, at = ahead + cost, from
+    if at < start then at = start end
+    while true do
+      local close = closes(at)
+      if close and recorded(at) >= close and not (@aligned and at % window == 0) then
+        at = @aligned and close or finish
+      else
+        local free = free(at)
+        if units <= free then return at end
+        if free == limit then
+          local rounds = (units - 1) / limit
+          rounds = rounds - rounds % 1
+          if @aligned then return at - at % window + span(rounds, window) end
+          return at + span(rounds, window + hold)
+        end
+        if units > limit then units = units - free end
+        at = finish
+      end
+    end
+  end
+
+  function fits$(at, cost)
+    local count = free(at) / cost
+    return count - count % 1
+  end
+
+  function take$(at, recorded, units)
+    if (@aligned and recorded or at) < finish then
+      count = count + units
+      if recorded > last then last = recorded end
+      return
+    end
+    start = @aligned and recorded - recorded % window or at
+    finish = (@aligned and start or recorded) + window
+    count, last = units, recorded
+  end
+
+  if is_rare then
+    function settle$(list)
+      for i = 1, #list, 2 do
+        local recorded, difference = list[i], list[i + 1]
+        if (@aligned and recorded >= start or recorded > start) and recorded <= last then
+          count = count + difference
+          if count < 0 then count = 0 end
+          if count > 4294967295 then count = 4294967295 end
+          if difference <= 0 and not @aligned then
+            if count == 0 then
+              finish = start
+            elseif recorded + window == finish then
+              finish = last + window
+            end
+          end
+        end
+      end
+    end
+
+    function clear$()
+      start, finish, count, last = 0, 0, 0, 0
+    end
+  end
+
+  -- When the counter expires, and when all units are available again.
+  function ends$()
+    return finish, count > 0 and finish or 0
+  end
+
+  function write$()
+    return pack('<c12I7I7I4I7', prefix, start, finish, count, last), ''
+  end
+end

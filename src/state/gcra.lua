@@ -1,0 +1,64 @@
+-- GCRA, spacing and the leaky bucket; see gcra.rs.
+local earliest$, fits$, take$, settle$, ends$, clear$, write$
+do
+  local prefix = sub(arg, @terms, @terms + 11)
+  local burst, interval = unpack('<I4I7', arg, @terms + 1)
+  local due, last = 0, 0
+  if raw ~= '' and not shape then
+    if byte(raw, @value) == @kind then
+      due, last = unpack('<I7I7', raw, @value + 12)
+    else
+      shape = true
+    end
+  end
+
+  function earliest$(from, ahead, cost)
+    local ready = due + span(ahead + cost, interval) - span(@spaced and cost or burst, interval)
+    if ready < from then return from end
+    return ready
+  end
+
+  function fits$(at, cost)
+    local from = recorded(at)
+    if due > from then from = due end
+    local room = (at + span(@spaced and cost or burst, interval) - from) / span(cost, interval)
+    if room < 1 then return 1 end
+    return room - room % 1
+  end
+
+  function take$(_, recorded, units)
+    if recorded > due then due = recorded end
+    if recorded > last then last = recorded end
+    due = due + span(units, interval)
+  end
+
+  if is_rare then
+    function settle$(list)
+      for i = 1, #list, 2 do
+        local recorded, difference = list[i], list[i + 1]
+        if recorded <= last then
+          if difference > 0 then
+            due = due + span(difference, interval)
+          else
+            local refund = span(-difference, interval) - (last - recorded)
+            if refund > 0 then due = due - refund end
+            if due < 0 then due = 0 end
+          end
+        end
+      end
+    end
+
+    function clear$()
+      due, last = 0, 0
+    end
+  end
+
+  -- When the counter expires, and when all units are available again.
+  function ends$()
+    return due > last and due or last, due
+  end
+
+  function write$()
+    return pack('<c12I7I7', prefix, due, last), ''
+  end
+end

@@ -1,0 +1,384 @@
+-- One operation on the state of a key; see mod.rs, and codec.rs for the value.
+--
+-- KEYS: the value; under strict recovery, the creation mark
+-- ARGV: the call, as below; of a settlement or a command, the channel of nudges and the key as the limiter has it
+--   <I7 B I7 I7 I7 I7 I7 I7 I4 B B>  now (0: read the clock), operation, process, number of the call, first lost call,
+--     round trip, hold (guard and buffer), horizon, cost, number of points, strict (1; 2: known, 4: clock was set)
+--   each quota, as Counter::encode_terms
+--   operations 0 (wait), 1 (try), 2 (peek): points <I7 I5>; if strict, <I7 I7 I7 c8> quarantine, generation, version, server
+--   operation 3 (settle): number <I2>, then each <I7 I5> recorded, difference + 2^32
+--   operations 4 (pause), 5 (allow), 6 (resume), 7 (reset): <I7 I7 I4> evidence, span, units
+-- Returns: <B I7> status (0: done, 1: outdated, 2: shape, 3: unrecognized), now; if done,
+--   <I4 I7 I7 I7 I7 I7 I7 B I2> remaining, reset, next call, paused until, quarantined until, generation, version,
+--     number of expected departures, number of grants; each expected <I7>; each grant <I7 I7 I4> at, recorded, requests
+-- Times are in microseconds. A line with $ is repeated for each quota; see script.rs for other marks.
+local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
+local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
+local key, arg = KEYS[1], ARGV[1]
+local now, operation, process, number, lost, round_trip, hold, horizon, cost, count, strict =
+  unpack('<I7BI7I7I7I7I7I7I4BB', arg)
+if now == 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+-- Whether departures may have to be corrected or forgotten, which takes further functions.
+local is_rare = operation > 2 or lost > 0 or strict > 0
+local LONGEST, FORGOTTEN, HEAD, REST = 315360000000000, 10000000, @head, @rest
+local raw = call('GET', key) or '' --whole
+local raw = call('GETRANGE', key, 0, HEAD - 1) --ring
+local flags, announced, size, expires = 0, 0, 0, 0
+local shape = false
+if raw ~= '' then
+  local magic, quotas
+  magic, flags, quotas, announced, size, expires = unpack('<c3BBI2I4I7', #raw < 18 and rep('?', 18) or raw)
+  if magic ~= 'tt\1' then return pack('<BI7', 3, now) end
+  shape = quotas ~= @quotas
+end
+-- The bytes of all logs in the tail, and the place behind all rings.
+local logs, rings = 0, HEAD
+local tail
+
+local function span(count, interval)
+  local span = count * interval
+  return span < LONGEST and span or LONGEST
+end
+
+local function recorded(at)
+  local arrives = now + round_trip
+  return (at > arrives and at or arrives) + hold
+end
+
+--@algorithms
+if shape then return pack('<BI7', 2, now) end
+
+local at = HEAD + 1
+tail = raw --whole
+if size > 0 then tail, at = call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
+if raw ~= '' and #tail ~= size + at - 1 then return pack('<BI7', 3, now) end
+local is_held = flags % 2 == 1
+local paused, allowed, allowed_until, commanded = 0, 0, 0, 0
+if is_held then
+  paused, allowed, allowed_until, commanded = unpack('<I7I4I7I7', tail, at)
+  at = at + 25
+end
+local generation, version, written, server, quarantined = 0, 0, 0, '', 0
+if flags >= 2 then
+  generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', tail, at)
+  at = at + 36
+end
+
+-- Begins a new generation, in quarantine, if departures may have been lost.
+local was_lost = false
+if strict > 0 then
+  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + count * 12)
+  local is_known, opens = strict % 4 >= 2, now + rest
+  was_lost = strict >= 4
+  if generation == 0 then
+    if not is_known and not was_lost then
+      local since = tonumber(call('GET', KEYS[2]) or '')
+      if not since or since > now then
+        since = now
+        if operation < 2 then call('SET', KEYS[2], now, 'PX', LONGEST / 1000) end
+      end
+      opens = since + rest
+    end
+    was_lost = true
+  elseif server ~= origin or written > now
+    or is_known and (known > generation or known == generation and seen > version) then
+    was_lost = true
+  end
+  if was_lost then
+    clear$()
+    generation, version, written, server, quarantined = now, 0, 0, origin, opens > now and opens or 0
+  end
+end
+
+drop$() --window
+
+-- The first time at which a request may depart under all quotas jointly.
+local function earliest(from, ahead, cost)
+  local at = from
+  if at < paused then at = paused end
+  if at < quarantined then at = quarantined end
+  for _ = 1, 64 do
+    local next, time = at
+    time = earliest$(at, ahead, cost) if time > next then next = time end
+    if allowed < ahead + cost and allowed_until > next then next = allowed_until end
+    if next == at or ahead > 0 then return next end
+    at = next
+  end
+  return at + LONGEST
+end
+
+-- How many requests of this cost may depart together at a time at which one may.
+local function fits(at, cost)
+  local least, count = 9007199254740992
+  count = fits$(at, cost) if count < least then least = count end
+  if at < allowed_until then
+    count = allowed / cost
+    count = count - count % 1
+    if count < least then least = count end
+  end
+  return least
+end
+
+-- The points of this demand: arrival and units in turn.
+local points = {}
+if count == 1 then
+  points = { unpack('<I7I5', arg, REST) }
+elseif count > 1 then
+  points = { unpack('<' .. rep('I7I5', count), arg, REST) }
+end
+
+local function units_of(requests)
+  if cost > 0 or requests == 0 then return requests * cost end
+  return points[requests * 2]
+end
+
+-- When the request with the unit of this rank arrived, counted from 1.
+local function arrival_of(unit)
+  local i = 2
+  while i < count * 2 and points[i] < unit do i = i + 2 end
+  if i == 2 then return points[1] end
+  local arrival, before = points[i - 3], points[i - 2]
+  local behind = (points[i - 1] - arrival) * (unit - before) / (points[i] - before)
+  return arrival + behind - behind % 1
+end
+
+-- The demand of other processes that counts, an entry in each table. `detail` is the place of its points, or once
+-- they are read, the points.
+local live, processes, deadlines, oldest, newest, waiting, detail = 0
+
+-- The other announcements, with what matters of them.
+local others, slices, from, start, latest = 0, nil, at, at, 0
+local granted_before
+for _ = 1, announced do
+  local who, deadline, first, last, units, size = unpack('<I7I7I7I7I5I2', tail, at)
+  local next = at + 35 + size
+  local is_other = false
+  if deadline + FORGOTTEN > now then
+    if who == process and operation < 3 then
+      local before, _, described = unpack('<I7I4B', tail, at + 35)
+      if number ~= 0 and before >= number and operation < 2 then return pack('<BI7', 1, now) end
+      if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
+        granted_before = {}
+        for place = at + 47 + (described > 1 and described * 12 or 0), next - 1, 11 do
+          local i, time, units = #granted_before, unpack('<I7I4', tail, place)
+          granted_before[i + 1], granted_before[i + 2] = time, -units
+        end
+      end
+    else
+      is_other, others = true, others + 1
+      if deadline > latest then latest = deadline end
+      if units > 0 and deadline + 250000 >= now then
+        if live == 0 then
+          processes, deadlines, oldest, newest, waiting, detail = {}, {}, {}, {}, {}, {}
+        end
+        live = live + 1
+        processes[live], deadlines[live], oldest[live] = who, deadline, first
+        newest[live], waiting[live], detail[live] = last, units, at + 35
+      end
+    end
+  end
+  if not is_other or was_lost or operation == 7 then
+    slices = slices or {}
+    if at > from then slices[#slices + 1] = sub(tail, from, at - 1) end
+    if is_other then
+      -- Departures that were forgotten are not taken back.
+      local described = byte(tail, at + 46)
+      local kept = 12 + (described > 1 and described * 12 or 0)
+      slices[#slices + 1] = sub(tail, at, at + 32) .. pack('<I2', kept) .. sub(tail, at + 35, at + 34 + kept)
+    end
+    from = next
+  end
+  at = next
+end
+if at ~= #tail + 1 - logs and raw ~= '' then return pack('<BI7', 3, now) end
+local rest = ''
+if at > from then rest = sub(tail, from, at - 1) end
+if slices then
+  slices[#slices + 1] = rest
+  rest = concat(slices)
+end
+
+local ahead, share
+if live > 0 then
+--@demand
+end
+
+local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
+local next_call, granted, mine = 0, 0, ''
+local is_changed, is_nudge = operation ~= 2, false
+if operation < 3 then
+  if granted_before then
+    settle$(granted_before)
+  end
+  if operation < 2 then
+    local time, finish, departed = now, now + horizon, 0
+    local requests = count
+    if live > 0 then
+      requests = share(finish)
+    elseif cost > 0 and count > 0 then
+      requests = points[count * 2] / cost
+      requests = requests - requests % 1
+    elseif count > 8 then
+      requests = 8
+    end
+    local more_grants, more_marks
+    while departed < requests and grant_count < 256 do
+      local each = units_of(departed + 1) - granted
+      time = earliest(time, 0, each)
+      if time > finish then break end
+      local together = 1
+      if cost > 0 then
+        together = fits(time, each)
+        if together > requests - departed then together = requests - departed end
+      end
+      local record, units = recorded(time), together * each
+      take$(time, record, units)
+      if time < allowed_until then allowed = allowed - units end
+      local grant, mark = pack('<I7I7I4', time, record, together), number ~= 0 and pack('<I7I4', record, units) or ''
+      if grant_count == 0 then
+        grants, marks = grant, mark
+      else
+        if grant_count == 1 then more_grants, more_marks = { grants }, { marks } end
+        more_grants[grant_count + 1], more_marks[grant_count + 1] = grant, mark
+      end
+      grant_count, departed, granted = grant_count + 1, departed + together, granted + units
+    end
+    if grant_count > 1 then grants, marks = concat(more_grants), concat(more_marks) end
+  end
+  for i = 1, count do
+    local units = points[i * 2]
+    if units > granted then
+      local each = cost > 0 and cost or 1
+      if cost == 0 and i <= 8 then each = units - (i > 1 and points[i * 2 - 2] or 0) end
+      local before = (live > 0 and ahead(points[i * 2 - 1]) or 0) + units - granted - each
+      expected, expected_count = expected .. pack('<I7', earliest(now, before, each)), expected_count + 1
+    end
+  end
+  -- The points of the demand without what was granted.
+  local left, described = points, 0
+  if operation == 0 and count > 0 and granted < points[count * 2] then
+    described = count
+    if granted > 0 then
+      local i, last = 1, 0
+      while points[i * 2] <= granted do i = i + 1 end
+      left = {}
+      if cost > 0 or i > 8 then
+        last = cost > 0 and cost or 1
+        left[1], left[2] = arrival_of(granted + last), last
+      end
+      for i = i, count do
+        if points[i * 2] > granted + last then
+          left[#left + 1] = points[i * 2 - 1]
+          left[#left + 1] = points[i * 2] - granted
+        end
+      end
+      described = #left / 2
+    end
+    local first = left[1]
+    local opens = earliest(now, live > 0 and ahead(first) or 0, cost > 0 and cost or left[2])
+    local silence = (opens - now) / 4
+    silence = silence > 1000000 and silence - silence % 1 or 1000000
+    next_call = opens - (horizon - horizon % 2) / 2
+    if next_call > now + silence then next_call = now + silence end
+    local watched, soonest = 0, 9007199254740992
+    for j = 1, live do
+      if oldest[j] < first then
+        watched = watched + 1
+        local watch = deadlines[j] + 100000
+        if now >= watch then
+          watch = now + 50000
+          if watch > deadlines[j] + 250001 then watch = deadlines[j] + 250001 end
+        end
+        if watch < soonest then soonest = watch end
+      end
+    end
+    if watched > 0 and watched <= 2 and next_call > soonest then next_call = soonest end
+    if next_call < now + 2000 then next_call = now + 2000 end
+  end
+  if described > 0 or marks ~= '' then
+    local late, text, first, last, units = 2 * round_trip, '', 0, 0, 0
+    if described > 0 then first, last, units = left[1], left[described * 2 - 1], left[described * 2] end
+    if described > 1 then
+      text = left == points and sub(arg, REST, REST + count * 12 - 1)
+        or pack('<' .. rep('I7I5', described), spread(left))
+    end
+    text = text .. marks
+    local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
+    mine = pack('<I7I7I7I7I5I2I7I4B', process, deadline, first, last, units,
+      12 + #text, number, operation == 0 and cost or 0, described) .. text
+    others = others + 1
+    if deadline > latest then latest = deadline end
+  end
+elseif operation == 3 then
+  local list = {}
+  for i = 1, (unpack('<I2', arg, REST)) do
+    local time, difference = unpack('<I7I5', arg, REST + i * 12 - 10)
+    difference = difference - 4294967296
+    if difference < 0 then is_nudge = true end
+    list[i * 2 - 1], list[i * 2] = time, difference
+  end
+  settle$(list)
+else
+  local evidence, length, units = unpack('<I7I7I4', arg, REST)
+  if operation < 6 and evidence < commanded then
+    is_changed = false
+  else
+    if length > LONGEST then length = LONGEST end
+    if operation == 4 then
+      if now + length > paused then paused = now + length end
+    elseif operation == 5 then
+      if now >= allowed_until or units < allowed then allowed, allowed_until = units, now + length end
+    else
+      paused, allowed, allowed_until, is_nudge = 0, 0, 0, true
+      if operation == 7 then
+        clear$()
+      end
+    end
+    commanded, is_held = now, true
+  end
+end
+
+local remaining, reset, ends, resets = 0, 0
+if earliest(now, 0, 1) == now then remaining = fits(now, 1) end
+if remaining > 4294967295 then remaining = 4294967295 end
+local finish = latest > 0 and latest + FORGOTTEN or 0
+ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
+
+if shape then return pack('<BI7', 2, now) end
+if is_changed then
+  if generation > 0 then version, written = version + 1, now end
+  if is_held then
+    if paused > finish then finish = paused end
+    if allowed_until > finish then finish = allowed_until end
+    if commanded + 60000000 > finish then finish = commanded + 60000000 end
+  end
+  if generation > 0 and quarantined > finish then finish = quarantined end
+  if finish > now then
+    local held = is_held and pack('<I7I4I7I7', paused, allowed, allowed_until, commanded) or ''
+    local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
+    flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0)
+    if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
+    local numbers$, log$ = write$()
+    size = #held + #life + #rest + #mine
+    size = size + #log$
+    local is_late = finish > expires --ring
+    if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end --ring
+    expires = finish --whole
+    local head = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires)
+    local lifetime = expires - now + 999
+    lifetime = (lifetime - lifetime % 1000) / 1000 + 1
+    call('SET', key, head .. @numbers .. held .. life .. rest .. mine .. @logs, 'PX', lifetime) --whole
+    call('SETRANGE', key, 0, head .. @numbers) --ring
+    if size > 0 then call('SETRANGE', key, rings, held .. life .. rest .. mine .. @logs) end --ring
+    if is_late then call('PEXPIRE', key, lifetime) end --ring
+  elseif raw ~= '' then
+    call('DEL', key)
+  end
+  if is_nudge then redis.pcall('PUBLISH', ARGV[2], ARGV[3]) end
+end
+if operation > 1 then generation, version = 0, 0 end
+return pack('<BI7I4I7I7I7I7I7I7BI2', 0, now, remaining, reset, next_call, paused, quarantined, generation, version, expected_count, grant_count)
+  .. expected .. grants

@@ -1,0 +1,262 @@
+-- The sliding window; see window.rs.
+--
+-- Entry i is the ith of the value. Those from `kept` on are in the tables `times` and `befores`, as they were added or
+-- changed; the others are in the value. Units are counted from those before entry `first`.
+local drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
+do
+  local MOST = 1000
+  local prefix = sub(arg, @terms, @terms + 11)
+  local limit, window, grain, room = unpack('<I4I7I7I2', arg, @terms + 1)
+  local first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
+  local first_time, last = 0, 0
+  local times, befores
+  local place = 0 --ring
+  if raw ~= '' and not shape then
+    if byte(raw, @value) ~= @kind then
+      shape = true
+    else
+      kept, total = unpack('<I2I4', raw, @value + 12) --whole
+      local needed = room --ring
+      kept, total, room, place, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
+      shape = room < needed --ring
+    end
+  end
+  local log = logs --whole
+  logs = logs + kept * 11 --whole
+  local ring = rings --ring
+  rings = rings + room * 11 --ring
+  local pages = {} --ring
+
+  -- The recorded time of an entry of the value, and the units before it, modulo 2^32.
+  local function stored(i)
+    return unpack('<I7I4', tail, log + i * 11) --whole
+    local slot = (place + i) % room --ring
+    local behind = slot % 32 --ring
+    local page = slot - behind --ring
+    local text = pages[page] --ring
+    if not text then --ring
+      text = call('GETRANGE', key, ring + page * 11, ring + page * 11 + 351) --ring
+      pages[page] = text --ring
+    end --ring
+    return unpack('<I7I4', text, behind * 11 + 1) --ring
+  end
+
+  local function entry(i)
+    if i >= kept then return times[i], befores[i] end
+    if i == first then return first_time, 0 end
+    local time, before = stored(i)
+    return time, (before - base) % 4294967296
+  end
+
+  -- The last entry that was recorded at or before `most`, or with at most so many units before it. A search from a
+  -- good guess reads few entries.
+  local function search(most, by_units, guess)
+    local low, high, step = first - 1, stop, 1
+    guess = guess - guess % 1
+    while high - low > 1 do
+      if guess <= low or guess >= high then
+        guess = (low + high) / 2
+        guess = guess - guess % 1
+      end
+      local time, before = entry(guess)
+      if (by_units and before or time) <= most then
+        low, guess = guess, guess + step
+      else
+        high, guess = guess, guess - step
+      end
+      step = step * 2
+    end
+    return low
+  end
+
+  -- Makes the entries from i on changeable.
+  local function load(i)
+    if not times then times, befores = {}, {} end
+    for j = i, kept - 1 do times[j], befores[j] = entry(j) end
+    if i < kept then kept = i end
+  end
+
+  -- Forgets what has left the window. To be called first.
+  function drop$()
+    log = log + #tail - logs + 1 --whole
+    stop = kept
+    if stop == 0 then return end
+    first_time, base = unpack('<I7I4', tail, log) --whole
+    last = unpack('<I7', tail, log + (stop - 1) * 11) --whole
+    if last + window <= now then
+      first, base = stop, total
+    elseif first_time + window <= now then
+      local live = search(now - window, false, 1) + 1
+      first_time, base = stored(live)
+      first = live
+    end
+    used = (total - base) % 4294967296
+  end
+
+  function earliest$(from, ahead, cost)
+    local rank = used + ahead + cost - limit - 1
+    if rank < 0 then return from end
+    local rounds, at = 0, now + hold
+    if rank >= used then
+      rounds = used <= limit and rank / limit or (rank - used) / limit + 1
+      rounds = rounds - rounds % 1
+      rank = rank - rounds * limit
+    end
+    if rank < used then
+      at = entry(search(rank, true, first + (stop - first) * rank / used))
+    end
+    at = at + window
+    if at < from then at = from end
+    return at + span(rounds, window + hold)
+  end
+
+  function fits$(at, cost)
+    local free = limit - used
+    if first < stop and first_time + window <= at then
+      local live = search(at - window, false, first) + 1
+      local _, left = used, used
+      if live < stop then _, left = entry(live) end
+      free = free + left
+    end
+    if free < cost then return 0 end
+    free = free / cost
+    return free - free % 1
+  end
+
+  local function round(recorded)
+    recorded = recorded + grain - 1
+    return recorded - recorded % grain
+  end
+
+  function take$(_, recorded, units)
+    recorded = round(recorded)
+    if first == stop or recorded > last then
+      if stop - first < MOST then
+        load(stop)
+        times[stop], befores[stop] = recorded, used
+        if first == stop then first_time = recorded end
+        stop = stop + 1
+      else
+        load(stop - 1)
+        times[stop - 1] = recorded
+      end
+      last = recorded
+    elseif recorded < last then
+      local at = search(recorded - 1, false, stop - 1) + 1
+      if entry(at) ~= recorded and stop - first < MOST then
+        load(at)
+        for i = stop, at + 1, -1 do
+          times[i], befores[i] = times[i - 1], befores[i - 1] + units
+        end
+        times[at] = recorded
+        if at == first then first_time = recorded end
+        stop = stop + 1
+      else
+        load(at + 1)
+        for i = at + 1, stop - 1 do befores[i] = befores[i] + units end
+      end
+    end
+    used = used + units
+    if stop - first > room then shape = true end --ring
+  end
+
+  if is_rare then
+    -- Holds the units of each entry that may change in place of those before it, so that a correction changes one entry.
+    function settle$(list)
+      if #list == 0 then return end
+      local least = list[1]
+      for i = 3, #list, 2 do
+        if list[i] < least then least = list[i] end
+      end
+      local from = search(round(least) - 1, false, stop - 1) + 1
+      -- A full log counts later departures with its last entry.
+      if from > first and stop - first >= MOST then from = from - 1 end
+      load(from)
+      local units, before, count = befores, from < stop and befores[from] or used, stop - first
+      for i = from, stop - 1 do
+        units[i] = (i + 1 < stop and befores[i + 1] or used) - befores[i]
+      end
+      for i = 1, #list, 2 do
+        local recorded, difference = round(list[i]), list[i + 1]
+        local low, at = from - 1, stop
+        while at - low > 1 do
+          local middle = (low + at) / 2
+          middle = middle - middle % 1
+          if times[middle] < recorded then low = middle else at = middle end
+        end
+        local is_found = at < stop and times[at] == recorded
+        if difference < 0 then
+          if is_found then
+            if -difference > units[at] then difference = -units[at] end
+            if difference < 0 and units[at] + difference == 0 then count = count - 1 end
+            units[at], used = units[at] + difference, used + difference
+          end
+        elseif difference > 0 then
+          used = used + difference
+          if is_found and (units[at] > 0 or count < MOST) then
+            if units[at] == 0 then count = count + 1 end
+          elseif count < MOST then
+            for j = stop, at + 1, -1 do times[j], units[j] = times[j - 1], units[j - 1] end
+            times[at], units[at], count, stop = recorded, 0, count + 1, stop + 1
+          else
+            while at < stop and units[at] == 0 do at = at + 1 end
+            if at == stop then
+              repeat at = at - 1 until units[at] > 0
+              times[at] = recorded
+            end
+          end
+          units[at] = units[at] + difference
+        end
+      end
+      local next = from
+      for i = from, stop - 1 do
+        local here = units[i]
+        if here > 0 then
+          times[next], befores[next] = times[i], before
+          next, before = next + 1, before + here
+        end
+      end
+      stop = next
+      if first < stop then
+        last = entry(stop - 1)
+        first_time = entry(first)
+      end
+      if stop - first > room then shape = true end --ring
+    end
+
+    function clear$()
+      first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
+      times, befores = nil, nil
+    end
+  end
+
+  -- When the counter expires, and when all units are available again.
+  function ends$()
+    local time = first < stop and last + window or 0
+    return time, time
+  end
+
+  -- The numbers of the quota, and the entries of a log that is read and written whole.
+  function write$()
+    local changed = ''
+    if kept < stop then
+      local entries = {}
+      for i = kept, stop - 1 do
+        entries[i - kept + 1] = pack('<I7I4', times[i], (befores[i] + base) % 4294967296)
+      end
+      changed = entries[2] and concat(entries) or entries[1]
+    end
+    total = (base + used) % 4294967296
+    if kept > first then changed = sub(tail, log + first * 11, log + kept * 11 - 1) .. changed end --whole
+    return pack('<c12I2I4', prefix, stop - first, total), changed --whole
+    if changed ~= '' then --ring
+      local slot = (place + kept) % room --ring
+      local fit = (room - slot) * 11 --ring
+      call('SETRANGE', key, ring + slot * 11, #changed > fit and sub(changed, 1, fit) or changed) --ring
+      if #changed > fit then call('SETRANGE', key, ring, sub(changed, fit + 1)) end --ring
+    end --ring
+    local before = base --ring
+    if first >= kept and first < stop then before = (befores[first] + base) % 4294967296 end --ring
+    return pack('<c12I2I4I2I2I7I4I7', prefix, stop - first, total, room, (place + first) % room, first_time, before, last), '' --ring
+  end
+end

@@ -1,0 +1,238 @@
+//! Maps errors of the Redis client to [`StoreError`]s, which reveal no password.
+
+use std::error::Error as StdError;
+
+use redis::{ErrorKind, RedisConnectionInfo, RedisError, ServerError};
+
+use crate::store::StoreError;
+
+/// The reason why a call has no answer. The variant says what to do with its connection.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The deadline passed. The connection may be dead.
+    Late(StoreError),
+    /// The connection is broken.
+    Lost(StoreError),
+    /// The call had no effect, and the connection is fine.
+    Refused(StoreError),
+}
+
+impl Failure {
+    pub(super) fn late() -> Self {
+        Self::Late(too_late().outcome_unknown())
+    }
+
+    /// A call that failed as a whole. The command may have been executed unless the server refused it.
+    pub(super) fn of_call(error: RedisError) -> Self {
+        if is_answer(&error) {
+            // The text is left out: a `ConnectionManager` also returns its failed `AUTH` here.
+            let code = code_of(&error);
+            return Self::Refused(by_code(&code).caused_by(answered_with(&code)));
+        }
+        let error = if error.is_connection_refusal() {
+            unreachable().caused_by(error)
+        } else {
+            lost().caused_by(error).outcome_unknown()
+        };
+        Self::Lost(error)
+    }
+
+    pub(super) fn into_error(self) -> StoreError {
+        let (Self::Late(error) | Self::Lost(error) | Self::Refused(error)) = self;
+        error
+    }
+}
+
+/// The error of a single command that the server refused. The command had no effect.
+pub(crate) fn refused(error: &ServerError) -> StoreError {
+    let text = text_of(error);
+    by_code(code_in(&text)).caused_by(without_arguments(&text))
+}
+
+/// True if the server has become a replica, so that a new connection may reach the new primary.
+pub(super) fn is_demoted(error: &ServerError) -> bool {
+    code_in(&text_of(error)) == READONLY
+}
+
+/// An attempt to connect that failed, after these secrets may have been sent.
+pub(super) fn of_attempt(error: RedisError, secrets: &Secrets) -> StoreError {
+    let is_answer = is_answer(&error);
+    let is_lasting = if is_answer {
+        !is_outage(&code_of(&error))
+    } else {
+        use ErrorKind::{InvalidClientConfig, RESP3NotSupported};
+        matches!(error.kind(), InvalidClientConfig | RESP3NotSupported)
+    };
+    let explained = if is_answer {
+        StoreError::new("redis refused the connection")
+    } else {
+        unreachable()
+    };
+    let explained = explained.caused_by(secrets.redacted(error));
+    if is_lasting {
+        explained.no_outage()
+    } else {
+        explained
+    }
+}
+
+pub(super) fn demoted() -> StoreError {
+    by_code(READONLY)
+}
+
+pub(super) fn lost() -> StoreError {
+    StoreError::new("the connection to redis was lost")
+}
+
+pub(super) fn unreachable() -> StoreError {
+    StoreError::new("redis cannot be reached")
+}
+
+pub(super) fn too_late() -> StoreError {
+    StoreError::new("redis did not answer in time")
+}
+
+pub(super) fn shut_down() -> StoreError {
+    StoreError::new("the runtime that connected to redis has shut down")
+}
+
+/// The passwords that a connection attempt sends, so that no error repeats them. A proxy or a server with a
+/// renamed `AUTH` quotes them in its answer.
+#[derive(Debug, Clone)]
+pub(super) enum Secrets {
+    Known(Vec<String>),
+    /// The client does not show its passwords.
+    #[cfg_attr(
+        not(feature = "redis-sentinel"),
+        allow(dead_code, reason = "all other clients show theirs")
+    )]
+    Hidden,
+}
+
+impl Secrets {
+    pub(super) fn of<'a>(all: impl IntoIterator<Item = &'a RedisConnectionInfo>) -> Self {
+        let passwords = all.into_iter().filter_map(RedisConnectionInfo::password);
+        let passwords = passwords.filter(|it| !it.is_empty());
+        Self::Known(passwords.map(str::to_owned).collect())
+    }
+
+    /// The error itself if it quotes nothing, else as much of its text as is safe.
+    fn redacted(&self, error: RedisError) -> Box<dyn StdError + Send + Sync> {
+        let text = error.to_string();
+        let shown = without_arguments(&text);
+        let is_safe = match self {
+            Self::Known(secrets) => secrets.iter().all(|it| !shown.contains(it)),
+            Self::Hidden => error.is_io_error(),
+        };
+        match is_safe {
+            false => answered_with(&code_of(&error)).into(),
+            true if shown == text => error.into(),
+            true => shown.into(),
+        }
+    }
+}
+
+/// Cuts off the arguments of a command that the server does not know. For `AUTH`, they are the password.
+fn without_arguments(text: &str) -> &str {
+    text.split_once(", with args beginning with")
+        .map_or(text, |(shown, _)| shown)
+}
+
+const READONLY: &str = "READONLY";
+
+/// In place of the code that servers lack for this error.
+const MAX_CLIENTS: &str = "MAXCLIENTS";
+
+const WRONG_TYPE: &str = "WRONGTYPE";
+
+fn by_code(code: &str) -> StoreError {
+    let refused = StoreError::new("redis refused the call");
+    match code {
+        _ if is_outage(code) => refused,
+        WRONG_TYPE => refused.foreign_value(),
+        _ => refused.no_outage(),
+    }
+}
+
+/// True if a server with this error code serves no client for now, and may recover without an operator.
+fn is_outage(code: &str) -> bool {
+    const CODES: [&str; 12] = [
+        "ASK",
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        MAX_CLIENTS,
+        "MISCONF",
+        "MOVED",
+        "NOREPLICAS",
+        "OOM",
+        READONLY,
+        "TRYAGAIN",
+    ];
+    CODES.contains(&code)
+}
+
+/// True if a server or a proxy sent this error, so that the call had no effect.
+fn is_answer(error: &RedisError) -> bool {
+    use ErrorKind::{AuthenticationFailed, Extension, Server};
+    matches!(error.kind(), Server(_) | Extension | AuthenticationFailed)
+}
+
+fn code_of(error: &RedisError) -> String {
+    let errors = error.clone().into_server_errors();
+    let text = match errors.as_deref().and_then(<[_]>::first) {
+        Some((_, error)) => text_of(error),
+        // The client rewords the errors of its handshake.
+        None => format!(
+            "{} {}",
+            error.code().unwrap_or("ERR"),
+            error.detail().unwrap_or_default()
+        ),
+    };
+    code_in(&text).to_owned()
+}
+
+fn text_of(error: &ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
+}
+
+/// The code in the text of an error. If a script passed on the error of a command, it is that command's code.
+///
+/// Redis 6.2 wraps that error: `ERR Error running script (call to ...): @user_script:1: -OOM command ...`. The
+/// name of a key cannot imitate a code, because names contain no spaces.
+fn code_in(text: &str) -> &str {
+    let mut words = text.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let is_wrapped = first == "ERR" || first == "EXECABORT" || first.starts_with("@user_script");
+    if !is_wrapped {
+        return first;
+    }
+    if text.contains("max number of clients reached") {
+        return MAX_CLIENTS;
+    }
+    if text.contains("busy running a script") {
+        return "BUSY";
+    }
+    let is_known = |code: &&str| is_outage(code) || *code == WRONG_TYPE;
+    let wrapped = words.find_map(|word| word.strip_prefix('-').filter(is_known));
+    wrapped.unwrap_or(first)
+}
+
+/// Quotes only a code that is known to be one, because any other first word may be part of a secret.
+fn answered_with(code: &str) -> String {
+    const KNOWN: [&str; 6] = [
+        "ERR",
+        "NOAUTH",
+        "NOPERM",
+        "WRONGPASS",
+        "EXECABORT",
+        "DENIED",
+    ];
+    let shown = if is_outage(code) || KNOWN.contains(&code) {
+        code
+    } else {
+        "an error"
+    };
+    format!("the server answered with {shown}")
+}

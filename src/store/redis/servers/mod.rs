@@ -1,0 +1,310 @@
+//! The Redis servers behind one store: [`Servers`].
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `target` | URLs, clients, and how to connect |
+//! | `connection` | one connection, and which server answers on it |
+//! | `node` | one server: its shared connection and its pool |
+//! | `attempts` | one connection attempt at a time, with backoff |
+//! | `cluster`, `map`, `slots` | the servers of a cluster, redirections |
+//! | `sentinel`, `user_connection` | the primary that sentinels name, a connection that the user made |
+//! | `subscription` | messages of a channel |
+//! | `errors` | what an error means to the caller |
+
+use std::sync::{Arc, Weak};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
+use parking_lot::Mutex;
+use redis::{Client, Pipeline, Value};
+use tokio::time::Instant;
+
+use self::node::{Node, Pooled};
+use self::subscription::Subscriber;
+use self::target::Fixed;
+use super::tls;
+use crate::store::StoreError;
+
+pub(crate) use self::errors::refused;
+pub(crate) use self::subscription::{OnMessage, Subscription};
+
+mod attempts;
+#[cfg(feature = "redis-cluster")]
+mod cluster;
+mod connection;
+mod errors;
+#[cfg(feature = "redis-cluster")]
+mod map;
+mod node;
+#[cfg(feature = "redis-sentinel")]
+mod sentinel;
+#[cfg(feature = "redis-cluster")]
+mod slots;
+mod subscription;
+mod target;
+#[cfg(test)]
+mod tests;
+mod user_connection;
+
+/// The servers behind one store: one server, the primary that sentinels name, or a cluster. Clones are cheap.
+///
+/// Connections are made on first use, on the runtime of the caller. If that runtime shuts down, the next call makes
+/// new ones.
+#[derive(Clone)]
+pub(crate) struct Servers(Arc<Inner>);
+
+struct Inner {
+    topology: Box<dyn Topology>,
+    subscribers: Mutex<Vec<Weak<Subscriber>>>,
+}
+
+/// The answer to one command.
+#[derive(Debug, Clone)]
+pub(crate) struct Answered {
+    /// [`Value::ServerError`] if the server refused this command; see [`refused`].
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+}
+
+/// The server that answered, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// A number of the server process, the same for all clients. It is 0 if unknown: where the user may not call
+    /// `INFO` on a single server, and on a connection that was handed in.
+    ///
+    /// Without `INFO`, the number of a server behind sentinels or in a cluster stays the same after a restart.
+    pub(crate) server: u64,
+    /// A number of the connection, which no other connection of this process has. It is 0 if unknown, on a
+    /// `ConnectionManager`.
+    pub(crate) connection: u64,
+    /// Right before the pipeline was sent.
+    pub(crate) sent: Instant,
+    /// Right after its last answer arrived.
+    pub(crate) received: Instant,
+}
+
+/// Finds the servers for keys.
+trait Topology: Send + Sync {
+    fn shard(&self, _name: &str) -> u64 {
+        0
+    }
+
+    /// A hash tag of the slot that holds this key, in a cluster.
+    fn slot_tag(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn run<'a>(
+        &'a self,
+        name: &'a str,
+        commands: &'a Pipeline,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Answered>, StoreError>>;
+
+    /// The server that holds this key.
+    fn node<'a>(
+        &'a self,
+        name: &'a str,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Node, StoreError>>;
+
+    /// Any server, to subscribe to. `None` if the connection was handed in.
+    fn any_node(&self) -> Option<Node>;
+
+    /// Every primary that [`any_node`](Self::any_node) may return.
+    fn each(&self, _deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
+        ready(Ok(self.any_node().into_iter().collect())).boxed()
+    }
+
+    /// Notes which keys moved, according to an answer from the server of this key.
+    fn note(&self, _name: &str, _answer: &Result<Vec<Answered>, StoreError>) {}
+}
+
+impl Servers {
+    /// The server at this URL, such as `redis://user:password@host:6379/2`, `rediss://host` or
+    /// `unix:///run/redis.sock`.
+    pub(crate) fn at(url: &str) -> Result<Self, StoreError> {
+        Ok(Self::of_client(target::client(url)?))
+    }
+
+    /// The server of this client, for certificates and settings that no URL has.
+    pub(crate) fn of_client(client: Client) -> Self {
+        tls::prepare([&client]);
+        Self::on(Node::new(Fixed(client)))
+    }
+
+    /// A number of the server that holds this Redis key, from what is known without a call. It is 0 where there is
+    /// only one server, and [`u64::MAX`] if no server is known for the key.
+    pub(crate) fn shard(&self, name: &str) -> u64 {
+        self.0.topology.shard(name)
+    }
+
+    /// A hash tag of the slot that holds this Redis key; `None` where there are no slots.
+    pub(crate) fn slot_tag(&self, name: &str) -> Option<String> {
+        self.0.topology.slot_tag(name)
+    }
+
+    /// Sends a pipeline to the server that holds the Redis key `name`, and returns an answer for each command.
+    ///
+    /// In a cluster, the keys of a batch may lie in several slots of that server. Each command may use keys of one
+    /// slot. Commands whose slot has moved are sent again to the new server, because the old one did not execute
+    /// them. Nothing else is sent twice, so the pipeline must not be atomic.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no connection, or no answer until the deadline. The outcome is unknown if the pipeline was
+    /// sent.
+    pub(crate) async fn run(
+        &self,
+        name: &str,
+        commands: &Pipeline,
+        deadline: Instant,
+    ) -> Result<Vec<Answered>, StoreError> {
+        self.resume_subscriptions();
+        self.0.topology.run(name, commands, deadline).await
+    }
+
+    /// A connection for one caller, to the server that holds the Redis key `name`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no connection until the deadline, and for a connection that was handed in.
+    pub(crate) async fn exclusive(
+        &self,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Exclusive, StoreError> {
+        self.resume_subscriptions();
+        let node = self.0.topology.node(name, deadline).await?;
+        let pooled = node.exclusive(deadline).await?;
+        Ok(Exclusive {
+            pooled,
+            node,
+            servers: self.clone(),
+            name: name.to_owned(),
+            is_sound: true,
+        })
+    }
+
+    /// Calls `on_message` for each message of a channel, until the subscription or the last clone of `self` is
+    /// dropped.
+    ///
+    /// It reconnects with backoff, and misses the messages in between. It stays silent if the user may not subscribe,
+    /// and on a connection that was handed in.
+    pub(crate) fn subscribe(&self, channel: String, on_message: OnMessage) -> Subscription {
+        let subscription = Subscription::new(channel, on_message);
+        let subscriber = subscription.subscriber();
+        self.0.subscribers.lock().push(subscriber);
+        self.resume_subscriptions();
+        subscription
+    }
+
+    /// Every primary as a store of its own, such that a caller can scan all keys.
+    pub(crate) async fn each(&self, deadline: Instant) -> Result<Vec<Self>, StoreError> {
+        let nodes = self.0.topology.each(deadline).await?;
+        if nodes.is_empty() {
+            return Ok(vec![self.clone()]);
+        }
+        Ok(nodes.into_iter().map(Self::on).collect())
+    }
+
+    fn on(topology: impl Topology + 'static) -> Self {
+        Self(Arc::new(Inner {
+            topology: Box::new(topology),
+            subscribers: Mutex::default(),
+        }))
+    }
+
+    /// Starts the tasks that no runtime runs: there was none, or it has shut down.
+    fn resume_subscriptions(&self) {
+        let mut subscribers = self.0.subscribers.lock();
+        subscribers.retain(|it| match it.upgrade() {
+            Some(subscriber) => {
+                subscriber.resume(&self.0);
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let subscribers = self.subscribers.get_mut().iter();
+        subscribers
+            .filter_map(Weak::upgrade)
+            .for_each(|it| it.end());
+    }
+}
+
+impl Topology for Node {
+    fn run<'a>(
+        &'a self,
+        _name: &'a str,
+        commands: &'a Pipeline,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Answered>, StoreError>> {
+        self.run(commands, deadline).boxed()
+    }
+
+    fn node<'a>(
+        &'a self,
+        _name: &'a str,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Node, StoreError>> {
+        ready(Ok(self.clone())).boxed()
+    }
+
+    fn any_node(&self) -> Option<Node> {
+        Some(self.clone())
+    }
+}
+
+/// A connection that one caller has to itself, for `WATCH`, `MULTI` and `EXEC`.
+///
+/// Dropping it closes the connection, with all that was watched or queued on it.
+pub(crate) struct Exclusive {
+    pooled: Pooled,
+    node: Node,
+    servers: Servers,
+    name: String,
+    /// False after a call without an answer, as the connection may be broken.
+    is_sound: bool,
+}
+
+impl Exclusive {
+    /// Sends a pipeline. An atomic one has a single answer, that of `EXEC`.
+    ///
+    /// Redirections are not followed: take another connection for the same key then.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Servers::run`].
+    pub(crate) async fn run(
+        &mut self,
+        commands: &Pipeline,
+        deadline: Instant,
+    ) -> Result<Vec<Answered>, StoreError> {
+        let Pooled {
+            connection, shared, ..
+        } = &self.pooled;
+        let answer = self.node.run_on(connection, *shared, commands, deadline);
+        let answer = answer.await;
+        self.is_sound &= answer.is_ok();
+        self.servers.0.topology.note(&self.name, &answer);
+        answer
+    }
+
+    /// True if the connection was used before, so that it may have broken unnoticed. Repeat a read that fails on
+    /// such a connection.
+    pub(crate) fn is_reused(&self) -> bool {
+        self.pooled.is_reused
+    }
+
+    /// Returns the connection to the pool. It must not watch any key.
+    pub(crate) fn release(self) {
+        if self.is_sound {
+            self.node.give_back(self.pooled);
+        }
+    }
+}

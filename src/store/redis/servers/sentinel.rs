@@ -1,0 +1,98 @@
+//! The primary that sentinels name: [`Sentinels`].
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
+use tokio::sync::Mutex;
+
+use super::errors::Secrets;
+use super::node::Node;
+use super::target::{Target, info, tcp_settings};
+use super::{Servers, tls};
+use crate::store::StoreError;
+
+impl Servers {
+    /// The primary that the sentinels at these URLs name.
+    ///
+    /// `primary` is its name, such as `mymaster`, or a URL with that name as its host, such as
+    /// `rediss://user:password@mymaster/2`. The settings in the sentinels' URLs apply to the sentinels only.
+    pub(crate) fn by_sentinels<U: AsRef<str>>(
+        sentinels: impl IntoIterator<Item = U>,
+        primary: &str,
+    ) -> Result<Self, StoreError> {
+        let sentinels = sentinels.into_iter().map(|url| info(url.as_ref()));
+        let sentinels: Vec<_> = sentinels.collect::<Result<_, _>>()?;
+        let url = primary.contains("://").then(|| info(primary)).transpose()?;
+        let (name, node) = match &url {
+            Some(info) => named(info)?,
+            None => (primary.to_owned(), SentinelNodeConnectionInfo::default()),
+        };
+        let secrets = Secrets::of(sentinels.iter().chain(&url).map(|it| it.redis_settings()));
+        let node = Some(node.set_tcp_settings(tcp_settings()));
+        let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);
+        // The URLs are valid by now, so that the cause quotes none.
+        let invalid = |error| {
+            let invalid = StoreError::new("the list of sentinels is not valid");
+            invalid.caused_by(error).invalid_url()
+        };
+        Ok(Self::by(client.map_err(invalid)?, secrets))
+    }
+
+    /// The primary that this client finds. It has to ask for [`SentinelServerType::Master`].
+    pub(crate) fn by_sentinel_client(client: SentinelClient) -> Self {
+        Self::by(client, Secrets::Hidden)
+    }
+
+    fn by(client: SentinelClient, secrets: Secrets) -> Self {
+        tls::prepare_any();
+        let client = Mutex::new(client);
+        Self::on(Node::new(Sentinels { client, secrets }))
+    }
+}
+
+/// The name in place of a host, and the settings.
+fn named(info: &ConnectionInfo) -> Result<(String, SentinelNodeConnectionInfo), StoreError> {
+    let node = SentinelNodeConnectionInfo::default();
+    let node = node.set_redis_connection_info(info.redis_settings().clone());
+    match info.addr() {
+        ConnectionAddr::Tcp(name, _) => Ok((name.clone(), node)),
+        ConnectionAddr::TcpTls { host, insecure, .. } => {
+            let mode = if *insecure {
+                TlsMode::Insecure
+            } else {
+                TlsMode::Secure
+            };
+            Ok((host.clone(), node.set_tls_mode(mode)))
+        }
+        _ => Err(StoreError::new("sentinels cannot name a unix socket").invalid_url()),
+    }
+}
+
+/// Asks the sentinels for each connection.
+struct Sentinels {
+    client: Mutex<SentinelClient>,
+    /// Passwords of the sentinels and of the servers.
+    secrets: Secrets,
+}
+
+impl Target for Sentinels {
+    fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
+        async { self.client.lock().await.async_get_client().await }.boxed()
+    }
+
+    fn secrets(&self) -> Secrets {
+        self.secrets.clone()
+    }
+
+    /// An attempt connects to a sentinel and twice to the server.
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    fn is_known_by_address(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,64 @@
+//! A connection that the user has made: [`UserConnection`].
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
+use redis::Pipeline;
+use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
+use tokio::time::{Duration, Instant};
+
+use super::connection::{next_number, send};
+use super::errors::Failure;
+use super::node::Node;
+use super::{Answered, Servers, Topology};
+use crate::store::StoreError;
+
+/// A connection that nothing here replaces. The identity of its server is unknown.
+struct UserConnection<C> {
+    redis: C,
+    /// 0 if the connection may be replaced without notice.
+    number: u64,
+}
+
+impl From<ConnectionManager> for Servers {
+    fn from(redis: ConnectionManager) -> Self {
+        Self::on(UserConnection { redis, number: 0 })
+    }
+}
+
+impl From<MultiplexedConnection> for Servers {
+    fn from(mut redis: MultiplexedConnection) -> Self {
+        // Deadlines bound every call.
+        redis.set_response_timeout(Duration::MAX);
+        let number = next_number();
+        Self::on(UserConnection { redis, number })
+    }
+}
+
+impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
+    fn run<'a>(
+        &'a self,
+        _name: &'a str,
+        commands: &'a Pipeline,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Answered>, StoreError>> {
+        async move {
+            let mut redis = self.redis.clone();
+            let answer = send(&mut redis, (0, self.number), commands, deadline).await;
+            answer.map_err(Failure::into_error)
+        }
+        .boxed()
+    }
+
+    fn node<'a>(
+        &'a self,
+        _name: &'a str,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Node, StoreError>> {
+        let none = "a connection that was handed in cannot be exclusive; connect by a URL";
+        ready(Err(StoreError::new(none).no_outage())).boxed()
+    }
+
+    fn any_node(&self) -> Option<Node> {
+        None
+    }
+}

@@ -1,0 +1,352 @@
+//! Random histories of several processes, by the scripts and in Rust.
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use super::*;
+use crate::state::{Command, Demand, Grant, Mode, Settlement, State, Strict, Take};
+
+const START: u64 = 1_763_000_000_000_000;
+
+/// Policies that share a key: a history changes among those of a line.
+const POLICIES: [&[&str]; 14] = [
+    &["10/s"],
+    &["10/s", "30/s", "5/s"],
+    &["3/10ms"],
+    &["200/s", "900/s", "40/s"],
+    &["900/s"],
+    &["10000/s", "2000/s"],
+    &[
+        "1000/s sliding-buckets buckets=20",
+        "1000/s sliding-buckets buckets=200",
+    ],
+    &["50/s gcra burst=10", "20/s spacing"],
+    &["20/s spacing", "20/s leaky-bucket capacity=10"],
+    &["20/s fixed-window", "20/s fixed-window start=first-request"],
+    &["5/100ms fixed-window start=first-request"],
+    &["10/s + 100/m"],
+    &[
+        "100/s gcra burst=5 + 1000/10s + 30/s fixed-window",
+        "1000/10s",
+    ],
+    &["200/s + 20/100ms + 5000/m", "5000/m + 20/100ms"],
+];
+
+#[derive(Default)]
+struct Process {
+    number: u64,
+    lost: u64,
+    waiting: Vec<(u64, u32)>,
+    departed: Vec<Grant>,
+    known: Option<crate::state::Known>,
+    round_trip: u64,
+}
+
+struct History {
+    random: StdRng,
+    lua: Lua,
+    policies: Vec<Policy>,
+    policy: usize,
+    value: Option<Vec<u8>>,
+    /// Earlier values of both sides.
+    saved: Option<(Option<Vec<u8>>, Option<Vec<u8>>)>,
+    mark: Option<u64>,
+    processes: Vec<Process>,
+    now: u64,
+    server: u64,
+    is_strict: bool,
+    conversions: u32,
+    granted: u64,
+}
+
+impl History {
+    fn new(server: &RedisServer, seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let names = POLICIES[random.random_range(0..POLICIES.len())];
+        let mut lua = Lua::new(server, true);
+        redis::cmd("FLUSHALL").exec(&mut lua.connection).unwrap();
+        let count = random.random_range(1..6);
+        let processes = (0..count).map(|_| Process {
+            round_trip: [0, 500, 20_000, 150_000][random.random_range(0..4)],
+            ..Process::default()
+        });
+        Self {
+            processes: processes.collect(),
+            lua,
+            policies: names.iter().map(|it| policy(it)).collect(),
+            policy: 0,
+            value: None,
+            saved: None,
+            mark: None,
+            now: START,
+            server: 1 << 60,
+            is_strict: random.random_bool(0.3),
+            conversions: 0,
+            granted: 0,
+            random,
+        }
+    }
+
+    fn step(&mut self) {
+        let longest = [0, 500, 5_000, 60_000, 300_000, 2_000_000, 15_000_000];
+        let weighted = [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6];
+        let longest = longest[weighted[self.random.random_range(0..weighted.len())]];
+        self.now += self.random.random_range(0..=longest);
+        if self.random.random_bool(0.02) {
+            self.policy = self.random.random_range(0..self.policies.len());
+        }
+        if self.is_strict {
+            self.lose();
+        }
+        let process = self.random.random_range(0..self.processes.len());
+        let operation = self.operation(process);
+        if self.random.random_bool(0.1) {
+            self.convert(&operation, process);
+        } else {
+            self.compare(&operation, process);
+        }
+    }
+
+    /// Loses or rolls back the value, or restarts the server.
+    fn lose(&mut self) {
+        match self.random.random_range(0..100) {
+            0 => self.saved = Some((self.value.clone(), self.lua.value())),
+            1 => {
+                if let Some((value, in_lua)) = self.saved.clone() {
+                    self.value = value;
+                    self.lua.set(in_lua.as_deref());
+                }
+            }
+            2 => {
+                self.value = None;
+                self.lua.set(None);
+            }
+            3 => self.server += 1,
+            _ => {}
+        }
+    }
+
+    fn operation(&mut self, process: usize) -> Operation {
+        let (now, strict) = (self.now, self.is_strict);
+        let largest = self
+            .policies
+            .iter()
+            .map(Policy::largest_cost)
+            .min()
+            .unwrap();
+        let random = &mut self.random;
+        let this = &mut self.processes[process];
+        match random.random_range(0..100) {
+            0..15 if !this.departed.is_empty() => {
+                let count = random.random_range(1..4);
+                let settle = |_| {
+                    let departed = this.departed[random.random_range(0..this.departed.len())];
+                    let off = if random.random_bool(0.1) {
+                        random.random_range(0..9)
+                    } else {
+                        0
+                    };
+                    Settlement {
+                        recorded: departed.recorded + off,
+                        difference: match random.random_range(0..10) {
+                            0..7 => -random.random_range(1..4),
+                            7 => 0,
+                            _ => random.random_range(1..3),
+                        },
+                    }
+                };
+                return Operation::Settle((0..count).map(settle).collect());
+            }
+            15..18 => {
+                let evidence = match random.random_range(0..2) {
+                    0 => u64::MAX,
+                    _ => now - random.random_range(0..1_000_000),
+                };
+                let span = random.random_range(0..400_000);
+                let units = random.random_range(0..10);
+                return Operation::Control(match random.random_range(0..6) {
+                    0 | 1 => Command::Pause { span, evidence },
+                    2 | 3 => Command::Allow {
+                        units,
+                        span,
+                        evidence,
+                    },
+                    4 => Command::Resume,
+                    _ => Command::Reset,
+                });
+            }
+            _ => {}
+        }
+        let arriving = match random.random_range(0..8) {
+            0 => random.random_range(0..60),
+            1..4 => 0,
+            _ => random.random_range(0..4),
+        };
+        let mut arrival = this.waiting.last().map_or(now - 50_000, |last| last.0);
+        for _ in 0..arriving {
+            arrival = (arrival + random.random_range(0..20_000)).min(now);
+            let cost = if random.random_bool(0.1) {
+                random.random_range(1..=largest.min(7))
+            } else {
+                1
+            };
+            this.waiting.push((arrival, cost));
+        }
+        this.waiting.truncate(200);
+        if random.random_bool(0.02) {
+            this.waiting.clear();
+        }
+        let mode = match random.random_range(0..20) {
+            0 => Mode::Peek,
+            1 | 2 => Mode::Try,
+            _ => Mode::Wait,
+        };
+        let mut number = 0;
+        if mode != Mode::Peek && random.random_bool(0.95) {
+            let is_late = random.random_bool(0.02) && this.number > 1;
+            if !is_late {
+                this.number += 1;
+            }
+            number = this.number;
+        }
+        let clock_was_set = random.random_bool(0.005);
+        Operation::Take(Take {
+            process: 1_000_000_007 * (process as u64 % 3) + process as u64,
+            number,
+            lost: this.lost,
+            mode,
+            round_trip: this.round_trip,
+            guard: [1, 2_000, 20_000][process % 3],
+            horizon: 100_000.max(this.round_trip * 3 / 2 + 40_000),
+            strict: strict.then_some(Strict {
+                known: this.known,
+                clock_was_set,
+            }),
+            demand: Demand::new(this.waiting.iter().copied()),
+        })
+    }
+
+    fn origin(&self) -> Origin {
+        Origin {
+            server: self.server,
+            since: self.mark.filter(|&it| it <= self.now).unwrap_or(self.now),
+        }
+    }
+
+    /// By the script, and in Rust.
+    fn compare(&mut self, operation: &Operation, process: usize) {
+        let policy = self.policies[self.policy].clone();
+        let before = self.lua.value();
+        let now = self.now;
+        let (answer, value) = apply(
+            &policy,
+            operation,
+            self.value.as_deref(),
+            self.origin(),
+            now,
+        )
+        .unwrap();
+        let Some(other) = self.lua.run(&policy, operation, self.server, now) else {
+            assert_eq!(self.lua.value(), before);
+            self.conversions += 1;
+            return self.convert(operation, process);
+        };
+        let state = self.value.as_deref().map(State::decode);
+        assert_eq!(other, answer, "{operation:?} at {now} on {state:?}");
+        self.value = value;
+        self.check();
+        self.acknowledge(operation, process, &answer);
+    }
+
+    /// In Rust on the value of the script.
+    fn convert(&mut self, operation: &Operation, process: usize) {
+        let policy = self.policies[self.policy].clone();
+        let (origin, now) = (self.origin(), self.now);
+        let (answer, value) =
+            apply(&policy, operation, self.value.as_deref(), origin, now).unwrap();
+        let mixed = self.lua.value();
+        let (other, mixed) = apply(&policy, operation, mixed.as_deref(), origin, now).unwrap();
+        assert_eq!(other, answer, "{operation:?}");
+        self.lua.set(mixed.as_deref());
+        self.value = value;
+        self.check();
+        self.acknowledge(operation, process, &answer);
+    }
+
+    fn check(&mut self) {
+        let (now, policy) = (self.now, &self.policies[self.policy]);
+        let state = |value: Option<&[u8]>| {
+            let mut state = value.map_or_else(State::default, |it| State::decode(it).unwrap());
+            state.continue_as(policy.counters());
+            state.drop_expired(now);
+            state.announced.sort_by_key(|it| it.process);
+            state
+        };
+        let in_lua = self.lua.value();
+        if in_lua != self.value {
+            assert_eq!(state(in_lua.as_deref()), state(self.value.as_deref()));
+        }
+        self.mark = self.lua.mark();
+    }
+
+    fn acknowledge(&mut self, operation: &Operation, process: usize, answer: &Taken) {
+        let Operation::Take(take) = operation else {
+            return;
+        };
+        let this = &mut self.processes[process];
+        if take.mode == Mode::Peek || answer.is_outdated {
+            return;
+        }
+        if take.number != 0 && self.random.random_bool(0.1) {
+            // The answer was lost.
+            if this.lost == 0 {
+                this.lost = take.number;
+            }
+            return;
+        }
+        if take.number != 0 {
+            this.lost = 0;
+        }
+        if answer.known.is_some() {
+            this.known = answer.known;
+        }
+        for grant in &answer.grants {
+            this.waiting.drain(..grant.requests as usize);
+            this.departed.push(*grant);
+            self.granted += u64::from(grant.requests);
+        }
+        if this.departed.len() > 30 {
+            this.departed.drain(..20);
+        }
+    }
+}
+
+/// Set `SEED` to repeat one history, and `HISTORIES` for more of them.
+#[test]
+fn scripts_do_what_rust_does() {
+    let server = RedisServer::start();
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|it| it.parse::<u64>().ok())
+    };
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("HISTORIES").unwrap_or(60),
+    };
+    let (mut steps, mut granted, mut conversions) = (0, 0, 0);
+    for seed in seeds {
+        let mut history = History::new(&server, seed);
+        for step in 0..200 {
+            let run = std::panic::AssertUnwindSafe(|| history.step());
+            if let Err(panic) = std::panic::catch_unwind(run) {
+                eprintln!("SEED={seed} in step {step}");
+                std::panic::resume_unwind(panic);
+            }
+            steps += 1;
+        }
+        granted += history.granted;
+        conversions += history.conversions;
+    }
+    println!("{steps} steps, {granted} requests granted, {conversions} conversions");
+}

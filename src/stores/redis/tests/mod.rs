@@ -1,0 +1,121 @@
+//! The scripts in a real server, and the store on it.
+
+use redis::Value;
+
+use super::script::Script;
+use super::wire::{self, Answer};
+use crate::key::Key;
+use crate::policy::{Policy, PolicyParts};
+use crate::state::{Origin, Taken};
+use crate::store::StoreError;
+use crate::stores::{Call, Operation};
+
+#[path = "../../../../tests/support/mod.rs"]
+mod support;
+
+use support::redis_server::RedisServer;
+
+mod differential;
+mod measured;
+mod store;
+
+fn policy(quotas: &str) -> Policy {
+    let quotas = quotas.split(" + ").map(|quota| quota.parse().unwrap());
+    let parts = PolicyParts {
+        quotas: quotas.collect(),
+        ..PolicyParts::default()
+    };
+    parts.build().unwrap()
+}
+
+/// One key in a server, changed by scripts that are given the time.
+struct Lua {
+    connection: redis::Connection,
+    /// Values do not expire by the real time.
+    is_virtual: bool,
+}
+
+impl Lua {
+    fn new(server: &RedisServer, is_virtual: bool) -> Self {
+        Self {
+            connection: server.client().get_connection().unwrap(),
+            is_virtual,
+        }
+    }
+
+    fn text(&self, policy: &Policy) -> String {
+        let text = &Script::of(policy.counters()).text;
+        let lifetime = "lifetime = (lifetime - lifetime % 1000) / 1000 + 1";
+        assert!(text.contains(lifetime));
+        if self.is_virtual {
+            text.replace(lifetime, "lifetime = 60000000")
+        } else {
+            text.clone()
+        }
+    }
+
+    fn value(&mut self) -> Option<Vec<u8>> {
+        let get = redis::cmd("GET").arg("key").query(&mut self.connection);
+        get.unwrap()
+    }
+
+    fn set(&mut self, value: Option<&[u8]>) {
+        match value {
+            Some(value) => redis::cmd("SET").arg("key").arg(value).clone(),
+            None => redis::cmd("DEL").arg("key").clone(),
+        }
+        .exec(&mut self.connection)
+        .unwrap();
+    }
+
+    fn mark(&mut self) -> Option<u64> {
+        let get = redis::cmd("GET").arg("mark").query(&mut self.connection);
+        get.unwrap()
+    }
+
+    /// Runs the script of a policy; `None` if the value has another shape.
+    fn run(
+        &mut self,
+        policy: &Policy,
+        operation: &Operation,
+        server: u64,
+        now: u64,
+    ) -> Option<Taken> {
+        let bytes = wire::call(policy, operation, server, now);
+        let text = self.text(policy);
+        let mut eval = redis::cmd("EVAL");
+        let eval = eval.arg(text).arg(2).arg("key").arg("mark");
+        let eval = eval.arg(bytes).arg("nudges").arg("the key");
+        let value: Value = eval.query(&mut self.connection).unwrap();
+        match wire::answer(&value).unwrap() {
+            (Answer::Done(taken), at) => {
+                assert!(now == 0 || at == now);
+                Some(taken)
+            }
+            (Answer::Shape, _) => None,
+            (Answer::Unrecognized, _) => panic!("the value is not recognized"),
+        }
+    }
+}
+
+/// The effect of a call on a value, in Rust.
+fn apply(
+    policy: &Policy,
+    operation: &Operation,
+    value: Option<&[u8]>,
+    origin: Origin,
+    now: u64,
+) -> Result<(Taken, Option<Vec<u8>>), StoreError> {
+    let key = Key::new("key");
+    let call = Call {
+        key: &key,
+        policy,
+        operation,
+    };
+    let applied = call.apply(value, origin, now)?;
+    let value = match applied.value {
+        Some(value) => Some(value).filter(|_| applied.expires > now),
+        None => value.map(<[u8]>::to_vec),
+    };
+    Ok((applied.answer, value))
+}
