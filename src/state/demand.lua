@@ -1,5 +1,20 @@
 -- The demand of the other processes, and how the capacity is divided by arrival; see demand.rs. Only if there is any.
 
+local function units_of(requests)
+  if cost > 0 or requests == 0 then return requests * cost end
+  return points[requests * 2]
+end
+
+-- When the request with the unit of this rank arrived, counted from 1.
+local function arrival_of(unit)
+  local i = 2
+  while i < count * 2 and points[i] < unit do i = i + 2 end
+  if i == 2 then return points[1] end
+  local arrival, before = points[i - 3], points[i - 2]
+  local behind = (points[i - 1] - arrival) * (unit - before) / (points[i] - before)
+  return arrival + behind - behind % 1
+end
+
 -- The units of a process that had arrived by then, which is between its first and its last request.
 local function arrived_by(j, time)
   local known = detail[j]

@@ -130,21 +130,6 @@ elseif count > 1 then
   points = { unpack('<' .. rep('I7I5', count), arg, REST) }
 end
 
-local function units_of(requests)
-  if cost > 0 or requests == 0 then return requests * cost end
-  return points[requests * 2]
-end
-
--- When the request with the unit of this rank arrived, counted from 1.
-local function arrival_of(unit)
-  local i = 2
-  while i < count * 2 and points[i] < unit do i = i + 2 end
-  if i == 2 then return points[1] end
-  local arrival, before = points[i - 3], points[i - 2]
-  local behind = (points[i - 1] - arrival) * (unit - before) / (points[i] - before)
-  return arrival + behind - behind % 1
-end
-
 -- The demand of other processes that counts, an entry in each table. `detail` is the place of its points, or once
 -- they are read, the points.
 local live, processes, deadlines, oldest, newest, waiting, detail = 0
@@ -226,7 +211,7 @@ if operation < 3 then
     end
     local more_grants, more_marks
     while departed < requests and grant_count < 256 do
-      local each = units_of(departed + 1) - granted
+      local each = cost > 0 and cost or points[departed * 2 + 2] - granted
       time = earliest(time, 0, each)
       if time > finish then break end
       local together = 1
@@ -267,7 +252,14 @@ if operation < 3 then
       left = {}
       if cost > 0 or i > 8 then
         last = cost > 0 and cost or 1
-        left[1], left[2] = arrival_of(granted + last), last
+        left[1], left[2] = points[1], last
+        local j, unit = i, granted + last
+        while j < count and points[j * 2] < unit do j = j + 1 end
+        if j > 1 then
+          local arrival, before = points[j * 2 - 3], points[j * 2 - 2]
+          local behind = (points[j * 2 - 1] - arrival) * (unit - before) / (points[j * 2] - before)
+          left[1] = arrival + behind - behind % 1
+        end
       end
       for i = i, count do
         if points[i * 2] > granted + last then

@@ -27,9 +27,11 @@ do
   rings = rings + room * 11 --ring
   local pages = {} --ring
 
-  -- The recorded time of an entry of the value, and the units before it, modulo 2^32.
-  local function stored(i)
-    return unpack('<I7I4', tail, log + i * 11) --whole
+  -- The recorded time of an entry, and the units before it.
+  local function entry(i)
+    if i >= kept then return times[i], befores[i] end
+    if i == first then return first_time, 0 end
+    local time, before = unpack('<I7I4', tail, log + i * 11) --whole
     local slot = (place + i) % room --ring
     local behind = slot % 32 --ring
     local page = slot - behind --ring
@@ -38,13 +40,7 @@ do
       text = call('GETRANGE', key, ring + page * 11, ring + page * 11 + 351) --ring
       pages[page] = text --ring
     end --ring
-    return unpack('<I7I4', text, behind * 11 + 1) --ring
-  end
-
-  local function entry(i)
-    if i >= kept then return times[i], befores[i] end
-    if i == first then return first_time, 0 end
-    local time, before = stored(i)
+    local time, before = unpack('<I7I4', text, behind * 11 + 1) --ring
     return time, (before - base) % 4294967296
   end
 
@@ -69,13 +65,6 @@ do
     return low
   end
 
-  -- Makes the entries from i on changeable.
-  local function load(i)
-    if not times then times, befores = {}, {} end
-    for j = i, kept - 1 do times[j], befores[j] = entry(j) end
-    if i < kept then kept = i end
-  end
-
   -- Forgets what has left the window. To be called first.
   function drop$()
     log = log + #tail - logs + 1 --whole
@@ -87,8 +76,8 @@ do
       first, base = stop, total
     elseif first_time + window <= now then
       local live = search(now - window, false, 1) + 1
-      first_time, base = stored(live)
-      first = live
+      local time, before = entry(live)
+      first, first_time, base = live, time, base + before
     end
     used = (total - base) % 4294967296
   end
@@ -123,28 +112,22 @@ do
     return free - free % 1
   end
 
-  local function round(recorded)
-    recorded = recorded + grain - 1
-    return recorded - recorded % grain
-  end
-
   function take$(_, recorded, units)
-    recorded = round(recorded)
-    if first == stop or recorded > last then
-      if stop - first < MOST then
-        load(stop)
-        times[stop], befores[stop] = recorded, used
-        if first == stop then first_time = recorded end
-        stop = stop + 1
-      else
-        load(stop - 1)
-        times[stop - 1] = recorded
-      end
-      last = recorded
-    elseif recorded < last then
-      local at = search(recorded - 1, false, stop - 1) + 1
-      if entry(at) ~= recorded and stop - first < MOST then
-        load(at)
+    recorded = recorded + grain - 1
+    recorded = recorded - recorded % grain
+    if not times then times, befores = {}, {} end
+    if (first == stop or recorded > last) and stop - first < MOST then
+      times[stop], befores[stop] = recorded, used
+      if first == stop then first_time = recorded end
+      stop, last = stop + 1, recorded
+    elseif recorded ~= last then
+      -- The first entry that is as late. A full log counts later departures with its last entry.
+      local at = recorded > last and stop - 1 or search(recorded - 1, false, stop - 1) + 1
+      for i = at, kept - 1 do times[i], befores[i] = entry(i) end
+      if at < kept then kept = at end
+      if recorded > last then
+        times[at], last = recorded, recorded
+      elseif times[at] ~= recorded and stop - first < MOST then
         for i = stop, at + 1, -1 do
           times[i], befores[i] = times[i - 1], befores[i - 1] + units
         end
@@ -152,7 +135,6 @@ do
         if at == first then first_time = recorded end
         stop = stop + 1
       else
-        load(at + 1)
         for i = at + 1, stop - 1 do befores[i] = befores[i] + units end
       end
     end
@@ -161,7 +143,13 @@ do
   end
 
   if is_rare then
-    -- Holds the units of each entry that may change in place of those before it, so that a correction changes one entry.
+    local function round(recorded)
+      recorded = recorded + grain - 1
+      return recorded - recorded % grain
+    end
+
+    -- Holds the units of each entry that may change in place of those before it, so that a correction changes one
+    -- entry.
     function settle$(list)
       if #list == 0 then return end
       local least = list[1]
@@ -171,7 +159,9 @@ do
       local from = search(round(least) - 1, false, stop - 1) + 1
       -- A full log counts later departures with its last entry.
       if from > first and stop - first >= MOST then from = from - 1 end
-      load(from)
+      if not times then times, befores = {}, {} end
+      for i = from, kept - 1 do times[i], befores[i] = entry(i) end
+      if from < kept then kept = from end
       local units, before, count = befores, from < stop and befores[from] or used, stop - first
       for i = from, stop - 1 do
         units[i] = (i + 1 < stop and befores[i + 1] or used) - befores[i]

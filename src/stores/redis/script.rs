@@ -69,36 +69,12 @@ fn algorithm(kind: u8) -> (&'static str, usize, usize) {
     }
 }
 
-#[cfg(test)] // TEMPORARY
-fn disk(text: &'static str) -> &'static str {
-    let names = [
-        (STATE, "state"),
-        (DEMAND, "demand"),
-        (WINDOW, "window"),
-        (GCRA, "gcra"),
-        (FIXED, "fixed"),
-    ];
-    let name = names.iter().find(|it| it.0 == text).unwrap().1;
-    Box::leak(
-        std::fs::read_to_string(format!(
-            "{}/src/state/{name}.lua",
-            env!("CARGO_MANIFEST_DIR")
-        ))
-        .unwrap()
-        .into_boxed_str(),
-    )
-}
-#[cfg(not(test))]
-fn disk(text: &'static str) -> &'static str {
-    text
-}
-
 fn assemble(kinds: &[u8]) -> String {
     let mut algorithms = String::new();
     let (mut value, mut terms) = (VALUE_HEAD, CALL_HEAD);
     for (kind, number) in kinds.iter().copied().zip(1..) {
         let (text, value_bytes, terms_bytes) = algorithm(kind);
-        for (line, _) in lines(disk(text), |tag| has_tag(kind, tag)) {
+        for (line, _) in lines(text, |tag| has_tag(kind, tag)) {
             let line = line
                 .replace('$', &format!("{number}"))
                 .replace("@value", &format!("{}", value + 1))
@@ -117,14 +93,10 @@ fn assemble(kinds: &[u8]) -> String {
     };
     let has_ring = kinds.iter().copied().any(is_ring);
     let mut script = String::new();
-    for (line, tag) in lines(disk(STATE), |tag| {
-        tag == "window" || (tag == "ring") == has_ring
-    }) {
+    for (line, tag) in lines(STATE, |tag| tag == "window" || (tag == "ring") == has_ring) {
         match line {
             "--@algorithms" => script.push_str(&algorithms),
-            "--@demand" => {
-                lines(disk(DEMAND), |_| true).for_each(|(line, _)| push(&mut script, line))
-            }
+            "--@demand" => lines(DEMAND, |_| true).for_each(|(line, _)| push(&mut script, line)),
             _ if line.contains('$') => {
                 let quotas = kinds.iter().copied().zip(1..);
                 let quotas = quotas.filter(|&(kind, _)| tag != "window" || has_tag(kind, tag));

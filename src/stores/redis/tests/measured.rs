@@ -187,22 +187,3 @@ fn script_times() {
         }
     }
 }
-
-#[test]
-#[ignore = "temporary"]
-fn dump() {
-    for (name, quotas) in [
-        ("gcra", "1000000/s gcra burst=1000"),
-        ("window", "10/1ms"),
-        ("ring", "10000/300ms"),
-    ] {
-        let policy = policy(quotas);
-        std::fs::write(
-            format!("/tmp/dump/{name}.lua"),
-            &Script::of(policy.counters()).text,
-        )
-        .unwrap();
-        let bytes = wire::call(&policy, &take(1, 0, 1, 1, Mode::Wait), 0, 0);
-        std::fs::write(format!("/tmp/dump/{name}.arg"), bytes).unwrap();
-    }
-}
