@@ -2,7 +2,7 @@
 
 use proptest::prelude::ProptestConfig;
 
-use super::State;
+use super::{Counter, State};
 
 mod codec;
 mod commands;
@@ -12,12 +12,19 @@ mod judge;
 mod scenarios;
 mod simulation;
 
-/// Asserts that a state is the same after it was written and read.
+/// Asserts that a state is the same after it was written and read, and that its logs are in order.
 #[track_caller]
 fn assert_round_trip(state: &State) {
     let mut decoded = State::decode(&state.encode()).expect("an encoded state can be decoded");
     decoded.continue_as(&state.counters);
     assert_eq!(&decoded, state);
+    for counter in &state.counters {
+        if let Counter::Window(it) = counter {
+            assert!(it.log.iter().is_sorted_by_key(|entry| entry.recorded));
+            let units: u64 = it.log.iter().map(|entry| u64::from(entry.units)).sum();
+            assert_eq!(it.used, units);
+        }
+    }
 }
 
 /// A configuration with this number of cases. `PROPTEST_CASES`, by default 256, scales it.

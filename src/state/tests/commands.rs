@@ -232,3 +232,33 @@ fn one_call_grants_by_arrival_across_processes() {
     assert_eq!(granted(&mut state, &Take { number: 2, ..later }, open), 1);
     assert_eq!(granted(&mut state, &Take { number: 2, ..older }, open), 3);
 }
+
+/// A window of 2 a second that began with a request at the start, recorded 5 ms later.
+fn begun_window() -> State {
+    let mut state = State::new(&[Counter::Fixed(Fixed::new(2, SECOND, false))]);
+    assert_eq!(granted(&mut state, &take(1, 1, 1), START), 1);
+    state
+}
+
+#[test]
+fn nothing_departs_too_late_for_a_window_that_began_early() {
+    let mut state = begun_window();
+    // At 998 ms, the guard reaches beyond a window after the start.
+    let taken = state.take(0, &take(1, 2, 1), START + 998 * MILLI);
+    assert_eq!(taken.grants[0].at, START + SECOND + 5 * MILLI);
+}
+
+#[test]
+fn a_window_begins_later_if_its_first_request_is_given_back() {
+    let mut state = begun_window();
+    granted(&mut state, &take(1, 2, 1), START + 500 * MILLI);
+    let recorded = START + 5 * MILLI;
+    let refund = Settlement {
+        recorded,
+        difference: -1,
+    };
+    state.settle(&[refund], START + 500 * MILLI);
+    let taken = state.take(0, &take(1, 3, 2), START + SECOND + 450 * MILLI);
+    let at: Vec<_> = taken.grants.iter().map(|it| it.at).collect();
+    assert_eq!(at, [START + SECOND + 505 * MILLI]);
+}

@@ -110,7 +110,7 @@ impl Simulation<'_> {
         }
         self.out.calls += 1;
         let taken = self.state.take(self.setup.buffer, &sent.take, now);
-        if self.out.calls % 32 == 0 {
+        if self.out.calls.is_multiple_of(32) {
             super::super::assert_round_trip(&self.state);
         }
         if self.rng.random::<f64>() < self.setup.lost / 2.0 {
