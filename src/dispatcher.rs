@@ -19,11 +19,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::backoff;
 use crate::clock::{Reading, StoreClock};
 use crate::handle::{Handle, KeyQueue};
+use crate::key::Key;
 use crate::policy::Policy;
 use crate::queue::{Ask, Source, Woken};
 use crate::state::Take;
 use crate::store::{Reply, StoreError};
-use crate::stores::{Answered, Call, MemoryStore, Operation, Store};
+use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 
 /// A leader is late if a call is overdue by so long.
 const LATE: Duration = Duration::from_millis(50);
@@ -136,6 +137,8 @@ impl Dispatcher {
             schedule: Mutex::default(),
             changed: Notify::new(),
         });
+        let nudged: Weak<Self> = Arc::downgrade(&this);
+        this.store.subscribe(nudged);
         for (clock, store) in [
             (&this.clock, &this.embedded),
             (&this.fallback_clock, &Some(this.fallback.clone())),
@@ -715,6 +718,14 @@ impl Drop for Landing {
         let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
         if let Some(flight) = flight {
             self.dispatcher.lost(flight);
+        }
+    }
+}
+
+impl Nudged for Dispatcher {
+    fn nudged(&self, key: &Key) {
+        for handle in self.handles() {
+            handle.nudge(key);
         }
     }
 }

@@ -278,6 +278,15 @@ impl Handle {
         }
     }
 
+    /// A key may have become available early.
+    pub(crate) fn nudge(&self, key: &Key) {
+        self.forget(key);
+        let queue = self.queues.lock().get(key).cloned();
+        if let Some(queue) = queue {
+            queue.update(|queue, _| queue.nudge(Instant::now()));
+        }
+    }
+
     /// A permit was not used: the next request departs in its place, or the store takes it back.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, turn: Turn) {
         self.forget(key);

@@ -10,4 +10,6 @@ pub use self::acquire::{Acquire, TryAcquire};
 pub use self::limiter::{Limiter, LimiterBuilder};
 pub use self::peek::{Peek, Snapshot};
 pub use self::permit::{Decision, Limited, Permit};
+#[cfg(feature = "redis")]
+pub use crate::stores::RedisStore;
 pub use crate::stores::{Answered, Applied, Call, MemoryStore, Nudged, Operation, Store};

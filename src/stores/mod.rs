@@ -14,6 +14,8 @@ use crate::state::{Command, Origin, Settlement, State, Take, Taken};
 use crate::store::{Reply, StoreError};
 
 pub use self::memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use self::redis::RedisStore;
 
 mod memory;
 #[cfg(feature = "redis")]

@@ -89,6 +89,17 @@ impl Default for Options {
 }
 
 impl RedisStore {
+    /// A store on the server of a URL such as `redis://localhost:6379`. It connects when it is used first.
+    ///
+    /// Defaults: the prefix `throttle` and a timeout of 1 s.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is invalid.
+    pub fn at(url: &str) -> Result<Self, StoreError> {
+        Ok(Self::new(Servers::at(url)?, Options::default()))
+    }
+
     /// A store on these servers.
     pub(crate) fn new(servers: Servers, options: Options) -> Self {
         let Options {
