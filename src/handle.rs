@@ -167,6 +167,7 @@ impl Handle {
                 until,
                 recorded: grant.recorded,
                 units: cost,
+                guard: self.guard.current(),
             },
             standing,
         )))
@@ -177,6 +178,10 @@ impl Handle {
     /// # Errors
     ///
     /// Fails outside of a tokio runtime.
+    ///
+    /// # Panics
+    ///
+    /// Panics on a runtime without a timer.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: &Key,
@@ -191,7 +196,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`join`](Self::join).
+    /// As for [`join`](Self::join), which also says when it panics.
     pub(crate) fn attempt(
         self: &Arc<Self>,
         key: &Key,
@@ -210,12 +215,14 @@ impl Handle {
             let error = StoreError::new("requests can wait on a tokio runtime only");
             return Err(Refusal::Store(error.no_outage()));
         }
+        // Without a timer, this panics here, and not again and again in the task of the dispatcher.
+        drop(sleep_until(Instant::now()));
         let place = self.places.fetch_add(1, Ordering::Relaxed) + 1;
         let (queue, id) = {
             let mut queues = self.queues.lock();
             let queue = queues
                 .entry(key.clone())
-                .or_insert_with(|| Arc::new(self.queue_of(key, place)));
+                .or_insert_with(|| Arc::new(self.queue_of(key)));
             let id = enter(&mut queue.lock(), place);
             (queue.clone(), id)
         };
@@ -228,11 +235,11 @@ impl Handle {
         })
     }
 
-    fn queue_of(self: &Arc<Self>, key: &Key, serial: u64) -> KeyQueue {
+    fn queue_of(self: &Arc<Self>, key: &Key) -> KeyQueue {
         KeyQueue {
             handle: self.clone(),
             key: key.clone(),
-            serial,
+            serial: self.dispatcher.next_number(),
             queue: Mutex::default(),
             scheduled: Mutex::default(),
         }
@@ -257,16 +264,15 @@ impl Handle {
     /// A permit was not used: the next request departs in its place, or the store takes it back.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, turn: Turn) {
         self.forget(key);
+        let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let serial = self.places.fetch_add(1, Ordering::Relaxed) + 1;
-            queues
+            let queue = queues
                 .entry(key.clone())
-                .or_insert_with(|| Arc::new(self.queue_of(key, serial)))
-                .clone()
+                .or_insert_with(|| Arc::new(self.queue_of(key)));
+            queue.lock().pass_on(turn, Instant::now(), &mut woken);
+            queue.clone()
         };
-        let mut woken = Woken::new();
-        queue.lock().pass_on(turn, Instant::now(), &mut woken);
         self.dispatcher.settled(&queue, woken);
     }
 
@@ -344,13 +350,14 @@ impl Handle {
         }
     }
 
-    /// An answer in local time.
+    /// An answer in local time. The next call is sent earlier by `lead`, so that it arrives in time.
     pub(crate) fn in_local_time(
         &self,
         taken: &Taken,
         offset: &Offset,
         policy: &Policy,
         guard: Duration,
+        lead: Duration,
     ) -> Answer {
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
@@ -361,11 +368,11 @@ impl Handle {
                     until: until.min(from + 2 * guard),
                     recorded: grant.recorded,
                     units: 0,
+                    guard,
                 },
                 grant.requests,
             )
         });
-        let lead = self.guard.round_trip();
         let next_call = (taken.next_call > 0).then(|| {
             let at = offset.earliest(taken.next_call);
             at.checked_sub(lead).unwrap_or(at)
@@ -441,19 +448,10 @@ impl Future for Waiting {
         let dispatcher = queue.handle.dispatcher.clone();
         loop {
             let now = Instant::now();
-            let (step, is_changed) = {
-                let mut locked = queue.lock();
-                let before = locked.due();
-                let step = locked.poll(id, now, cx.waker());
-                (step, before != locked.due())
-            };
+            let step = queue.lock().poll(id, now, cx.waker());
             if matches!(step, Step::Depart(..) | Step::Fail(_)) {
                 self.id = None;
                 dispatcher.settled(&queue, Woken::new());
-            } else if is_changed {
-                // The turn has passed.
-                queue.handle.guard.forfeited(queue.handle.guard.current());
-                dispatcher.touch(&queue);
             }
             match step {
                 Step::Depart(turn, standing) => {
@@ -461,6 +459,10 @@ impl Future for Waiting {
                     return Poll::Ready(Ok((turn, standing)));
                 }
                 Step::Fail(refusal) => return Poll::Ready(Err(refusal)),
+                Step::Missed(turn) => {
+                    queue.handle.guard.forfeited(turn.guard);
+                    dispatcher.touch(&queue);
+                }
                 Step::Wait(None) => {
                     dispatcher.ensure_task();
                     return Poll::Pending;

@@ -20,6 +20,9 @@ pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 /// A pause of this process that the store does not know yet is asked for again after so long.
 const PAUSED: Duration = Duration::from_millis(100);
 
+/// Requests with a bound that join a queue within so long share a call.
+const GATHER: Duration = Duration::from_millis(5);
+
 /// The most corrections that are kept while the store cannot be called. Others stay charged.
 const MOST_SETTLEMENTS: usize = 1_024;
 
@@ -30,7 +33,9 @@ pub(crate) struct Queue {
     /// The requests that wait for a turn, by their places.
     waiting: BTreeMap<u64, usize>,
     /// The requests that depart at once or not at all.
-    tries: Vec<usize>,
+    tries: BTreeMap<u64, usize>,
+    /// The requests that have a turn.
+    departing: BTreeMap<u64, usize>,
     stage: Stage,
     /// The number of the first call whose answer was lost, if that was the latest one.
     lost: Option<u64>,
@@ -63,6 +68,8 @@ struct Sent {
     demand: Demand,
     /// Requests behind this place joined later.
     last_place: u64,
+    /// The next call is due then, as the queue has changed since this one.
+    next: Option<Instant>,
 }
 
 /// The contents of one call.
@@ -92,9 +99,11 @@ pub(crate) struct Turn {
     pub(crate) from: Instant,
     /// The store's clock has certainly not passed the end of the guard.
     pub(crate) until: Instant,
-    /// When the store has recorded the departure.
+    /// When the store has recorded the departure; 0 for a grant of the fallback store, which is not corrected.
     pub(crate) recorded: u64,
     pub(crate) units: u32,
+    /// The guard under which it was granted.
+    pub(crate) guard: Duration,
 }
 
 /// What the latest answer says of the quotas.
@@ -110,6 +119,7 @@ pub(crate) struct Standing {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Request {
     place: u64,
+    mode: Mode,
     cost: u32,
     arrival: Instant,
     /// It fails if it cannot depart by then.
@@ -142,6 +152,8 @@ pub(crate) enum Step {
     Wait(Option<Instant>),
     /// It may depart then.
     Sleep(Instant),
+    /// It was polled too late for this turn, and waits for another one.
+    Missed(Turn),
     Depart(Turn, Standing),
     Fail(Refusal),
 }
@@ -172,37 +184,55 @@ impl Queue {
         arrival: Instant,
         bound: Option<Instant>,
     ) -> usize {
-        let id = self.add(place, cost, arrival, bound);
-        self.waiting.insert(place, id);
+        let id = self.add(Mode::Wait, place, cost, arrival, bound);
         let is_first = self.waiting.len() == 1;
-        if bound.is_some() || is_first || matches!(self.stage, Stage::Idle) {
+        if is_first || matches!(self.stage, Stage::Idle) {
             self.call_at(arrival);
+        } else if bound.is_some() {
+            self.call_at(arrival + GATHER);
         }
         id
     }
 
     /// Adds a request that departs at once or not at all.
     pub(crate) fn attempt(&mut self, place: u64, cost: u32, arrival: Instant) -> usize {
-        let id = self.add(place, cost, arrival, None);
+        let id = self.add(Mode::Try, place, cost, arrival, None);
         if self.waiting.is_empty() || self.latest.last.is_none() {
-            self.tries.push(id);
             self.call_at(arrival);
         } else {
-            self.requests.0[id].fate = Fate::Fails(Refusal::Limited(self.latest));
+            self.fail(id, Refusal::Limited(self.latest), &mut Woken::new());
         }
         id
     }
 
-    fn add(&mut self, place: u64, cost: u32, arrival: Instant, bound: Option<Instant>) -> usize {
+    fn add(
+        &mut self,
+        mode: Mode,
+        place: u64,
+        cost: u32,
+        arrival: Instant,
+        bound: Option<Instant>,
+    ) -> usize {
         let (fate, waker) = (Fate::Waiting, Wakes::default());
-        self.requests.0.insert(Request {
+        let id = self.requests.0.insert(Request {
             place,
+            mode,
             cost,
             arrival,
             bound,
             fate,
             waker,
-        })
+        });
+        self.without_turn(mode).insert(place, id);
+        id
+    }
+
+    /// The requests that ask in this way and have no turn.
+    fn without_turn(&mut self, mode: Mode) -> &mut BTreeMap<u64, usize> {
+        match mode {
+            Mode::Try => &mut self.tries,
+            Mode::Wait | Mode::Peek => &mut self.waiting,
+        }
     }
 
     /// Whether no request waits, and nothing has to be sent.
@@ -225,11 +255,11 @@ impl Queue {
 
     /// The next call is due then, unless it is earlier.
     fn call_at(&mut self, at: Instant) {
-        self.stage = match std::mem::take(&mut self.stage) {
-            Stage::Idle => Stage::Due(at),
-            Stage::Due(due) => Stage::Due(due.min(at)),
-            calling @ Stage::Calling(_) => calling,
-        };
+        match &mut self.stage {
+            Stage::Idle => self.stage = Stage::Due(at),
+            Stage::Due(due) => *due = at.min(*due),
+            Stage::Calling(sent) => sent.next = Some(sent.next.map_or(at, |next| next.min(at))),
+        }
     }
 
     /// Something may have become available early.
@@ -257,10 +287,7 @@ impl Queue {
         } else {
             Mode::Wait
         };
-        let ids: Vec<usize> = match mode {
-            Mode::Try => self.tries.clone(),
-            _ => self.waiting.values().copied().collect(),
-        };
+        let ids: Vec<usize> = self.without_turn(mode).values().copied().collect();
         let requests = ids.iter().map(|&id| {
             let request = &self.requests.0[id];
             (arrived(request.arrival), request.cost)
@@ -273,6 +300,7 @@ impl Queue {
             mode,
             demand: demand.clone(),
             last_place,
+            next: None,
         });
         let settlements = std::mem::take(&mut self.settlements);
         Ask {
@@ -291,31 +319,32 @@ impl Queue {
         self.lost = None;
         self.out = None;
         self.latest = answer.standing;
-        self.latest.last = answer.expected.last().copied();
-        let turns = self.distribute(&sent, answer, now, woken);
-        for turn in turns {
-            self.give_back(&turn);
-        }
+        self.is_announced = answer.next_call.is_some();
+        let unused = self.distribute(&sent, answer, now, woken);
+        let granted = answer.turns.iter().map(|(_, requests)| *requests).sum();
         match sent.mode {
-            Mode::Wait => {
-                self.is_announced = answer.next_call.is_some();
-                self.refuse_bounded(&sent, answer, woken);
-                self.refuse_tries(woken);
-                self.schedule(&sent, answer, now);
-            }
-            _ => {
+            Mode::Try => {
                 // A refused request is the first that could depart.
                 self.latest.last = answer.expected.first().copied();
-                self.refuse_sent_tries(&sent, woken);
-                self.reschedule(now);
+                self.refuse_sent_tries(&sent, granted, now, woken);
+            }
+            Mode::Wait | Mode::Peek => {
+                self.latest.last = answer.expected.last().copied();
+                let used = sent.demand.units_of(granted.into()) - unused;
+                self.refuse_bounded(&sent, answer, used, woken);
+                self.refuse_tries(woken);
             }
         }
+        self.schedule(answer.next_call, now);
     }
 
     /// Takes back the current call, if it has this number.
     fn end_call(&mut self, number: u64) -> Option<Sent> {
         match std::mem::take(&mut self.stage) {
-            Stage::Calling(sent) if sent.number == number => Some(sent),
+            Stage::Calling(sent) if sent.number == number => {
+                self.stage = sent.next.map_or(Stage::Idle, Stage::Due);
+                Some(sent)
+            }
             other => {
                 self.stage = other;
                 None
@@ -323,16 +352,9 @@ impl Queue {
         }
     }
 
-    /// Gives turns to the requests in their order, and returns those that no request can use.
-    fn distribute(
-        &mut self,
-        sent: &Sent,
-        answer: &Answer,
-        now: Instant,
-        woken: &mut Woken,
-    ) -> Vec<Turn> {
-        let mut unused = Vec::new();
-        let mut rank = 0;
+    /// Gives turns to the requests in their order, and returns the units of those that no request can use.
+    fn distribute(&mut self, sent: &Sent, answer: &Answer, now: Instant, woken: &mut Woken) -> u64 {
+        let (mut rank, mut unused) = (0, 0);
         for (turn, requests) in &answer.turns {
             for _ in 0..*requests {
                 let units = sent.demand.units_of(rank + 1) - sent.demand.units_of(rank);
@@ -341,54 +363,59 @@ impl Queue {
                     units: units as u32,
                     ..*turn
                 };
-                let is_paused = self.paused_until.is_some_and(|until| turn.from < until);
-                let is_used = !is_paused && self.assign(sent.mode, turn, now, woken);
-                if !is_used {
-                    unused.push(turn);
+                if !self.assign(sent.mode, turn, now, woken) {
+                    self.give_back(&turn);
+                    unused += units;
                 }
             }
         }
         unused
     }
 
-    /// Gives a turn to the first request, if that costs no more.
+    /// Gives a turn to the first request, if that costs no more. A request whose bound is earlier fails.
     fn assign(&mut self, mode: Mode, turn: Turn, now: Instant, woken: &mut Woken) -> bool {
-        if turn.until < now {
+        if turn.until < now || self.is_paused(turn.from) {
             return false;
         }
-        let first = match mode {
-            Mode::Try => self.tries.first().copied(),
-            _ => self.waiting.first_key_value().map(|(_, &id)| id),
-        };
-        let Some(id) = first else {
-            return false;
-        };
-        let request = &mut self.requests.0[id];
-        if request.cost > turn.units {
-            return false;
+        loop {
+            let first = self.without_turn(mode).first_key_value();
+            let Some((&place, &id)) = first else {
+                return false;
+            };
+            let request = &mut self.requests.0[id];
+            if request.bound.is_some_and(|bound| bound < turn.from) {
+                let standing = Standing {
+                    last: Some(turn.from),
+                    ..self.latest
+                };
+                self.fail(id, Refusal::Limited(standing), woken);
+                continue;
+            }
+            let Some(surplus) = turn.units.checked_sub(request.cost) else {
+                return false;
+            };
+            let units = request.cost;
+            request.fate = Fate::Departs(Turn { units, ..turn });
+            woken.extend(request.waker.0.take());
+            self.without_turn(mode).remove(&place);
+            self.departing.insert(place, id);
+            if surplus > 0 {
+                let units = surplus;
+                self.give_back(&Turn { units, ..turn });
+            }
+            return true;
         }
-        let surplus = turn.units - request.cost;
-        request.fate = Fate::Departs(Turn {
-            units: request.cost,
-            ..turn
-        });
-        woken.extend(request.waker.0.take());
-        match mode {
-            Mode::Try => drop(self.tries.remove(0)),
-            _ => drop(self.waiting.pop_first()),
-        }
-        if surplus > 0 {
-            self.give_back(&Turn {
-                units: surplus,
-                ..turn
-            });
-        }
-        true
+    }
+
+    /// Whether a command of this process forbids departures at that time.
+    fn is_paused(&self, at: Instant) -> bool {
+        self.paused_until.is_some_and(|until| at < until)
     }
 
     /// Returns a turn that was not used to the store, with the next call.
     fn give_back(&mut self, turn: &Turn) {
-        if self.settlements.len() < MOST_SETTLEMENTS {
+        let is_recorded = turn.recorded > 0;
+        if is_recorded && self.settlements.len() < MOST_SETTLEMENTS {
             let difference = -i64::from(turn.units);
             self.settlements.push(Settlement {
                 recorded: turn.recorded,
@@ -397,16 +424,11 @@ impl Queue {
         }
     }
 
-    /// Fails the requests whose bound is earlier than their expected departure.
-    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, woken: &mut Woken) {
+    /// Fails the requests whose bound is earlier than their expected departure, behind so many units that depart.
+    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: u64, woken: &mut Woken) {
         let points: Vec<u64> = sent.demand.points.iter().map(|point| point.units).collect();
         let known = points.len().saturating_sub(answer.expected.len());
-        let granted: u64 = answer
-            .turns
-            .iter()
-            .map(|(_, requests)| u64::from(*requests))
-            .sum();
-        let mut units = sent.demand.units_of(granted);
+        let mut units = used;
         let mut refused = Vec::new();
         for (&place, &id) in &self.waiting {
             let request = &self.requests.0[id];
@@ -430,44 +452,46 @@ impl Queue {
         }
     }
 
-    /// Fails the requests of a call that would not wait.
-    fn refuse_sent_tries(&mut self, sent: &Sent, woken: &mut Woken) {
-        let is_sent = |id: &&usize| self.requests.0[**id].place <= sent.last_place;
-        let refused: Vec<usize> = self.tries.iter().filter(is_sent).copied().collect();
-        for id in refused {
-            self.fail(id, Refusal::Limited(self.latest), woken);
+    /// Fails the requests of a call that would not wait. If all that its demand described were granted, the others
+    /// were not asked for yet.
+    fn refuse_sent_tries(&mut self, sent: &Sent, granted: u32, now: Instant, woken: &mut Woken) {
+        if u64::from(granted) < sent.demand.requests() || self.is_paused(now) {
+            let refused: Vec<usize> = self
+                .tries
+                .range(..=sent.last_place)
+                .map(|(_, &id)| id)
+                .collect();
+            for id in refused {
+                self.fail(id, Refusal::Limited(self.latest), woken);
+            }
         }
     }
 
     /// Fails the requests that do not wait, while others do.
     fn refuse_tries(&mut self, woken: &mut Woken) {
         if !self.waiting.is_empty() {
-            for id in std::mem::take(&mut self.tries) {
-                self.fail(id, Refusal::Limited(self.latest), woken);
-            }
+            self.fail_tries(&Refusal::Limited(self.latest), woken);
+        }
+    }
+
+    fn fail_tries(&mut self, refusal: &Refusal, woken: &mut Woken) {
+        while let Some((_, &id)) = self.tries.first_key_value() {
+            self.fail(id, refusal.clone(), woken);
         }
     }
 
     /// Decides when the next call is due, after an answer.
-    fn schedule(&mut self, sent: &Sent, answer: &Answer, now: Instant) {
-        let is_new = |(_, &id): (&u64, &usize)| self.requests.0[id].bound.is_some();
-        let has_new_bound = self.waiting.range(sent.last_place + 1..).any(is_new);
-        match answer.next_call {
-            Some(next)
-                if !self.waiting.is_empty()
-                    && !has_new_bound
-                    && self.settlements.is_empty()
-                    && self.tries.is_empty() =>
-            {
-                self.call_at(next);
-            }
+    fn schedule(&mut self, next_call: Option<Instant>, now: Instant) {
+        let only_waits = self.tries.is_empty() && self.settlements.is_empty();
+        match next_call {
+            Some(next) if only_waits && !self.waiting.is_empty() => self.call_at(next),
             _ => self.reschedule(now),
         }
     }
 
     /// Calls now if anything is left to ask or to send, or later during a pause.
     fn reschedule(&mut self, now: Instant) {
-        let has_to_ask = !self.waiting.is_empty() || !self.tries.is_empty();
+        let has_to_ask = self.has_to_ask();
         if has_to_ask || self.is_announced || self.lost.is_some() || !self.settlements.is_empty() {
             let paused_until = self
                 .paused_until
@@ -476,45 +500,56 @@ impl Queue {
         }
     }
 
-    /// A call has failed. If it may have been executed, its grants are taken back by the next one.
-    pub(crate) fn failed(&mut self, number: u64, is_outcome_unknown: bool) -> bool {
+    fn has_to_ask(&self) -> bool {
+        !self.waiting.is_empty() || !self.tries.is_empty()
+    }
+
+    /// A call has failed, and is repeated at `retry`. If the store may have executed it, the next call takes its
+    /// grants back.
+    pub(crate) fn failed(&mut self, number: u64, is_outcome_unknown: bool, retry: Instant) {
         let Some(sent) = self.end_call(number) else {
-            return false;
+            return;
         };
         if is_outcome_unknown {
             self.lost.get_or_insert(sent.number);
         }
-        true
+        self.stage = Stage::Idle;
+        self.reschedule(retry);
     }
 
-    /// The next call is due then, if there is anything to ask.
-    pub(crate) fn retry(&mut self, at: Instant) {
-        self.reschedule(at);
+    /// The store refuses a call for this key.
+    pub(crate) fn refused(&mut self, number: u64, error: &StoreError, woken: &mut Woken) {
+        if self.end_call(number).is_some() {
+            self.abandon(error, woken);
+        }
+    }
+
+    /// Fails all requests. The store is not called again until another request joins.
+    pub(crate) fn abandon(&mut self, error: &StoreError, woken: &mut Woken) {
+        self.fail_where(|_| true, &Refusal::Store(error.clone()), woken);
+        self.forget();
+    }
+
+    /// Sends nothing more. The store drops the demand after a while, and keeps what it has charged.
+    fn forget(&mut self) {
+        (self.lost, self.is_announced) = (None, false);
+        self.settlements.clear();
+        self.stage = Stage::Idle;
     }
 
     /// The store is out. Requests without an earlier bound fail after a while.
     pub(crate) fn out(&mut self, error: &StoreError, now: Instant, woken: &mut Woken) {
+        self.fail_tries(&Refusal::Store(error.clone()), woken);
         if self.waiting.is_empty() {
-            // The store forgets the demand, and keeps what it has charged.
-            (self.lost, self.is_announced) = (None, false);
-            self.settlements.clear();
+            self.forget();
         }
         self.stage = Stage::Idle;
         if self.out.is_none() {
-            self.out = Some(Out {
-                since: now,
-                error: error.clone(),
-            });
+            let error = error.clone();
+            self.out = Some(Out { since: now, error });
+            // They may wait for the store only so long.
+            self.wake_all(woken);
         }
-        for id in std::mem::take(&mut self.tries) {
-            self.fail(id, Refusal::Store(error.clone()), woken);
-        }
-        self.wake_all(woken);
-    }
-
-    /// Fails all requests that wait.
-    pub(crate) fn fail_all(&mut self, error: &StoreError, woken: &mut Woken) {
-        self.fail_where(|_| true, &Refusal::Store(error.clone()), woken);
     }
 
     /// Fails the requests that cost more than the quotas allow while the store is out.
@@ -532,7 +567,7 @@ impl Queue {
         refusal: &Refusal,
         woken: &mut Woken,
     ) {
-        let all = self.waiting.values().chain(&self.tries).copied();
+        let all = self.waiting.values().chain(self.tries.values()).copied();
         let failing: Vec<usize> = all.filter(|&id| fails(&self.requests.0[id])).collect();
         for id in failing {
             self.fail(id, refusal.clone(), woken);
@@ -543,10 +578,8 @@ impl Queue {
         let request = &mut self.requests.0[id];
         request.fate = Fate::Fails(refusal);
         woken.extend(request.waker.0.take());
-        let place = request.place;
-        if self.waiting.remove(&place).is_none() {
-            self.tries.retain(|&other| other != id);
-        }
+        let (mode, place) = (request.mode, request.place);
+        self.without_turn(mode).remove(&place);
     }
 
     /// The next step of a request.
@@ -579,14 +612,14 @@ impl Queue {
             }
             Fate::Departs(turn) if now <= turn.until => {
                 let turn = *turn;
-                self.requests.0.remove(id);
+                let place = self.requests.0.remove(id).place;
+                self.departing.remove(&place);
                 Step::Depart(turn, self.latest)
             }
             Fate::Departs(turn) => {
                 let turn = *turn;
-                request.waker.0 = Some(waker.clone());
                 self.requeue(id, &turn, now);
-                Step::Wait(self.requests.0[id].bound)
+                Step::Missed(turn)
             }
             Fate::Fails(_) => match self.requests.0.remove(id).fate {
                 Fate::Fails(refusal) => Step::Fail(refusal),
@@ -600,7 +633,9 @@ impl Queue {
         self.give_back(turn);
         let request = &mut self.requests.0[id];
         request.fate = Fate::Waiting;
-        self.waiting.insert(request.place, id);
+        let (mode, place) = (request.mode, request.place);
+        self.departing.remove(&place);
+        self.without_turn(mode).insert(place, id);
         self.call_at(now);
     }
 
@@ -610,42 +645,74 @@ impl Queue {
         let request = self.requests.0.remove(id);
         match request.fate {
             Fate::Waiting => {
-                if self.waiting.remove(&request.place).is_none() {
-                    self.tries.retain(|&other| other != id);
-                }
+                self.without_turn(request.mode).remove(&request.place);
                 if self.waiting.is_empty() && self.is_announced {
                     self.call_at(now);
                 }
             }
-            Fate::Departs(turn) => self.pass_on(turn, now, &mut woken),
+            Fate::Departs(turn) => {
+                self.departing.remove(&request.place);
+                self.pass_on(turn, now, &mut woken);
+            }
             Fate::Fails(_) => {}
         }
         woken
     }
 
     /// A turn is not used: the next request takes it, or it goes back to the store.
+    ///
+    /// Requests that have later turns move up, so that all depart in their order. A turn with less than half of its
+    /// time left is of no use, as the request may be polled too late.
     pub(crate) fn pass_on(&mut self, turn: Turn, now: Instant, woken: &mut Woken) {
-        if !self.assign(Mode::Wait, turn, now, woken) {
+        let soonest = turn.from.max(now);
+        let left = turn.until.saturating_duration_since(soonest);
+        let is_useful = turn.until >= soonest
+            && 2 * left >= turn.until - turn.from
+            && !self.is_paused(turn.from);
+        let turn = if is_useful {
+            self.move_up(turn, woken)
+        } else {
+            turn
+        };
+        if !is_useful || !self.assign(Mode::Wait, turn, now, woken) {
             self.give_back(&turn);
             self.call_at(now);
         }
     }
 
-    /// Nothing departs until then. Requests that have a turn wait again.
+    /// Requests of the same cost that have later turns than this one get each other's; returns the latest one.
+    fn move_up(&mut self, mut free: Turn, woken: &mut Woken) -> Turn {
+        let turn_of = |id: usize| match &self.requests.0[id].fate {
+            Fate::Departs(turn) => Some(*turn),
+            _ => None,
+        };
+        let is_later = |&id: &usize| turn_of(id).is_some_and(|turn| turn.from > free.from);
+        let later = self.departing.values().rev().copied();
+        let later: Vec<usize> = later.take_while(is_later).collect();
+        for id in later.into_iter().rev() {
+            let request = &mut self.requests.0[id];
+            if let Fate::Departs(turn) = &mut request.fate
+                && turn.units == free.units
+                && turn.from > free.from
+            {
+                std::mem::swap(turn, &mut free);
+                woken.extend(request.waker.0.take());
+            }
+        }
+        free
+    }
+
+    /// Nothing departs until then. Requests that have an earlier turn wait again.
     pub(crate) fn pause(&mut self, until: Instant, now: Instant, woken: &mut Woken) {
         self.paused_until = self.paused_until.max(Some(until));
-        let departing = self
-            .requests
-            .0
-            .iter()
-            .filter_map(|(id, request)| match request.fate {
-                Fate::Departs(turn) => Some((id, turn)),
-                _ => None,
-            });
-        for (id, turn) in departing.collect::<Vec<_>>() {
-            self.requeue(id, &turn, now);
+        for id in self.departing.values().copied().collect::<Vec<_>>() {
+            if let Fate::Departs(turn) = self.requests.0[id].fate
+                && turn.from < until
+            {
+                self.requeue(id, &turn, now);
+                woken.extend(self.requests.0[id].waker.0.take());
+            }
         }
-        self.wake_all(woken);
     }
 
     /// Pauses of this process have ended.
