@@ -489,19 +489,15 @@ impl Queue {
         }
     }
 
-    /// Calls now if anything is left to ask or to send, or later during a pause.
+    /// Calls now if anything is left to ask or to send. During a pause of this process, it asks later.
     fn reschedule(&mut self, now: Instant) {
-        let has_to_ask = self.has_to_ask();
-        if has_to_ask || self.is_announced || self.lost.is_some() || !self.settlements.is_empty() {
-            let paused_until = self
-                .paused_until
-                .map_or(now, |until| until.min(now + PAUSED));
-            self.call_at(now.max(paused_until));
+        let has_to_ask = !self.waiting.is_empty() || !self.tries.is_empty();
+        let has_to_send = self.is_announced || self.lost.is_some() || !self.settlements.is_empty();
+        if has_to_ask && let Some(until) = self.paused_until {
+            self.call_at(now.max(until.min(now + PAUSED)));
+        } else if has_to_ask || has_to_send {
+            self.call_at(now);
         }
-    }
-
-    fn has_to_ask(&self) -> bool {
-        !self.waiting.is_empty() || !self.tries.is_empty()
     }
 
     /// A call has failed, and is repeated at `retry`. If the store may have executed it, the next call takes its
@@ -646,9 +642,7 @@ impl Queue {
         match request.fate {
             Fate::Waiting => {
                 self.without_turn(request.mode).remove(&request.place);
-                if self.waiting.is_empty() && self.is_announced {
-                    self.call_at(now);
-                }
+                self.withdraw(now);
             }
             Fate::Departs(turn) => {
                 self.departing.remove(&request.place);
@@ -676,6 +670,14 @@ impl Queue {
         };
         if !is_useful || !self.assign(Mode::Wait, turn, now, woken) {
             self.give_back(&turn);
+            self.call_at(now);
+        }
+        self.withdraw(now);
+    }
+
+    /// Other processes do not wait for a demand that is left in the store.
+    fn withdraw(&mut self, now: Instant) {
+        if self.waiting.is_empty() && self.is_announced {
             self.call_at(now);
         }
     }
@@ -794,3 +796,6 @@ impl Hash for Out {
         self.since.hash(state);
     }
 }
+
+#[cfg(test)]
+mod model;
