@@ -175,6 +175,16 @@ struct Wakes(Option<Waker>);
 /// The tasks to wake once the queue is unlocked.
 pub(crate) type Woken = SmallVec<[Waker; 4]>;
 
+impl Turn {
+    /// Whether at least half of its time is left, as another request is polled a little later.
+    fn is_useful(&self, now: Instant) -> bool {
+        let soonest = self.from.max(now);
+        self.until
+            .checked_duration_since(soonest)
+            .is_some_and(|left| 2 * left >= self.until - self.from)
+    }
+}
+
 impl Queue {
     /// Adds a request that waits.
     pub(crate) fn join(
@@ -363,7 +373,7 @@ impl Queue {
                     units: units as u32,
                     ..*turn
                 };
-                if !self.assign(sent.mode, turn, now, woken) {
+                if let Some(turn) = self.assign(sent.mode, turn, now, woken) {
                     self.give_back(&turn);
                     unused += units;
                 }
@@ -372,15 +382,25 @@ impl Queue {
         unused
     }
 
-    /// Gives a turn to the first request, if that costs no more. A request whose bound is earlier fails.
-    fn assign(&mut self, mode: Mode, turn: Turn, now: Instant, woken: &mut Woken) -> bool {
+    /// Gives a turn to the first request, if that costs as much. A request whose bound is earlier fails. Returns a turn
+    /// that no request can use.
+    fn assign(
+        &mut self,
+        mode: Mode,
+        mut turn: Turn,
+        now: Instant,
+        woken: &mut Woken,
+    ) -> Option<Turn> {
         if turn.until < now || self.is_paused(turn.from) {
-            return false;
+            return Some(turn);
+        }
+        if mode == Mode::Wait && turn.is_useful(now) {
+            turn = self.move_up(turn, woken);
         }
         loop {
             let first = self.without_turn(mode).first_key_value();
             let Some((&place, &id)) = first else {
-                return false;
+                return Some(turn);
             };
             let request = &mut self.requests.0[id];
             if request.bound.is_some_and(|bound| bound < turn.from) {
@@ -391,19 +411,14 @@ impl Queue {
                 self.fail(id, Refusal::Limited(standing), woken);
                 continue;
             }
-            let Some(surplus) = turn.units.checked_sub(request.cost) else {
-                return false;
-            };
-            let units = request.cost;
-            request.fate = Fate::Departs(Turn { units, ..turn });
+            if request.cost != turn.units {
+                return Some(turn);
+            }
+            request.fate = Fate::Departs(turn);
             woken.extend(request.waker.0.take());
             self.without_turn(mode).remove(&place);
             self.departing.insert(place, id);
-            if surplus > 0 {
-                let units = surplus;
-                self.give_back(&Turn { units, ..turn });
-            }
-            return true;
+            return None;
         }
     }
 
@@ -654,21 +669,13 @@ impl Queue {
     }
 
     /// A turn is not used: the next request takes it, or it goes back to the store.
-    ///
-    /// Requests that have later turns move up, so that all depart in their order. A turn with less than half of its
-    /// time left is of no use, as the request may be polled too late.
     pub(crate) fn pass_on(&mut self, turn: Turn, now: Instant, woken: &mut Woken) {
-        let soonest = turn.from.max(now);
-        let left = turn.until.saturating_duration_since(soonest);
-        let is_useful = turn.until >= soonest
-            && 2 * left >= turn.until - turn.from
-            && !self.is_paused(turn.from);
-        let turn = if is_useful {
-            self.move_up(turn, woken)
+        let unused = if turn.is_useful(now) {
+            self.assign(Mode::Wait, turn, now, woken)
         } else {
-            turn
+            Some(turn)
         };
-        if !is_useful || !self.assign(Mode::Wait, turn, now, woken) {
+        if let Some(turn) = unused {
             self.give_back(&turn);
             self.call_at(now);
         }
@@ -682,19 +689,21 @@ impl Queue {
         }
     }
 
-    /// Requests of the same cost that have later turns than this one get each other's; returns the latest one.
+    /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
+    /// Returns the turn that is left.
     fn move_up(&mut self, mut free: Turn, woken: &mut Woken) -> Turn {
-        let turn_of = |id: usize| match &self.requests.0[id].fate {
-            Fate::Departs(turn) => Some(*turn),
+        let turn_of = |id: usize| match self.requests.0[id].fate {
+            Fate::Departs(turn) if turn.units == free.units => Some((id, turn.from)),
             _ => None,
         };
-        let is_later = |&id: &usize| turn_of(id).is_some_and(|turn| turn.from > free.from);
-        let later = self.departing.values().rev().copied();
-        let later: Vec<usize> = later.take_while(is_later).collect();
+        let alike = self.departing.values().rev().copied().filter_map(turn_of);
+        let later: Vec<usize> = alike
+            .take_while(|(_, from)| *from > free.from)
+            .map(|(id, _)| id)
+            .collect();
         for id in later.into_iter().rev() {
             let request = &mut self.requests.0[id];
             if let Fate::Departs(turn) = &mut request.fate
-                && turn.units == free.units
                 && turn.from > free.from
             {
                 std::mem::swap(turn, &mut free);
@@ -799,3 +808,5 @@ impl Hash for Out {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod tests;
