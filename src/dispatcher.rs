@@ -230,7 +230,7 @@ impl Dispatcher {
         let id = runtime.id();
         {
             let mut schedule = self.schedule.lock();
-            if schedule.is_idle() || schedule.tasks.contains(&id) {
+            if schedule.has_ended() || schedule.tasks.contains(&id) {
                 return;
             }
             schedule.tasks.push(id);
@@ -247,6 +247,10 @@ impl Dispatcher {
     fn next(self: &Arc<Self>, runtime: runtime::Id) -> Next {
         let now = Instant::now();
         let mut schedule = self.schedule.lock();
+        if schedule.has_ended() {
+            schedule.tasks.retain(|&task| task != runtime);
+            return Next::End;
+        }
         let is_late = schedule
             .leader
             .as_ref()
@@ -273,10 +277,6 @@ impl Dispatcher {
             .as_mut()
             .filter(|leader| leader.runtime == runtime)
         else {
-            if is_idle {
-                schedule.tasks.retain(|&task| task != runtime);
-                return Next::End;
-            }
             return Next::Watch(now + WATCH);
         };
         leader.beat = now;
@@ -666,6 +666,11 @@ impl Schedule {
         self.due.is_empty() && self.probes.is_empty() && self.flights.is_empty()
     }
 
+    /// Whether no task is needed. A leader is, as it may be about to call while the schedule is empty.
+    fn has_ended(&self) -> bool {
+        self.is_idle() && self.leader.is_none()
+    }
+
     fn is_pinged(&self, shard: u64) -> bool {
         let is_ping = |flight: &Flight| matches!(flight, Flight::Ping(other) if *other == shard);
         self.flights.values().any(is_ping)
@@ -675,7 +680,13 @@ impl Schedule {
         let is_overdue = self
             .next_due()
             .is_some_and(|due| due.max(leader.beat) + LATE < now);
-        is_overdue || (!self.flights.is_empty() && leader.beat + BEAT + 2 * LATE < now)
+        let longest = if self.is_idle() {
+            2 * IDLE
+        } else {
+            BEAT + 2 * LATE
+        };
+        let is_silent = self.is_idle() || !self.flights.is_empty();
+        is_overdue || (is_silent && leader.beat + longest < now)
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -722,11 +733,19 @@ struct Task {
 
 impl Task {
     async fn run(self) {
+        let mut has_led = false;
         loop {
             match self.dispatcher.next(self.runtime) {
                 Next::End => return,
-                Next::Watch(until) => sleep_until(until).await,
+                Next::Watch(until) => {
+                    if std::mem::take(&mut has_led) {
+                        // This task may have been notified in place of the new leader.
+                        self.dispatcher.changed.notify_one();
+                    }
+                    sleep_until(until).await;
+                }
                 Next::Lead(queues, probes, until) => {
+                    has_led = true;
                     self.dispatcher.call_queues(queues);
                     for shard in probes {
                         self.dispatcher.send(Flight::Probe(shard));

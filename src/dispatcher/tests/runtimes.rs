@@ -67,6 +67,26 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
     });
 }
 
+/// The leader's runtime is not polled any more: the task of another runtime does not watch it for ever.
+#[test]
+fn the_task_that_watches_an_idle_leader_ends() {
+    returns(|| {
+        let store = Remote::new(Duration::from_millis(2));
+        let handle = remote(&store, Quota::per_second(10), None);
+        let (idle, busy) = (new_runtime(), new_runtime());
+        idle.block_on(async { depart(&handle, 1).await.unwrap() });
+        busy.block_on(async {
+            depart(&handle, 1).await.unwrap();
+            let id = Runtime::current().id();
+            let is_watching = || handle.dispatcher().schedule.lock().tasks.contains(&id);
+            assert!(is_watching());
+            while is_watching() {
+                tokio::time::sleep(SECOND / 10).await;
+            }
+        });
+    });
+}
+
 /// Requests join, are cancelled and depart on all threads at once: none is forgotten.
 #[test]
 fn no_request_is_forgotten_on_several_threads() {
