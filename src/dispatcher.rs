@@ -343,7 +343,7 @@ impl Dispatcher {
                 let shard = self.store.shard(queue.key());
                 queue.lock().out(error, Instant::now(), &mut woken);
                 if self.outage(shard).is_none() {
-                    // It has ended meanwhile, and nothing else would call for this queue.
+                    // The outage has ended, and nothing else would call for this queue.
                     queue.lock().nudge(Instant::now());
                 }
                 self.settled(&queue, woken);

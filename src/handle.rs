@@ -196,7 +196,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`join`](Self::join), which also says when it panics.
+    /// Fails and panics like [`join`](Self::join).
     pub(crate) fn attempt(
         self: &Arc<Self>,
         key: &Key,

@@ -30,12 +30,12 @@ fn setup(name: &'static str, requests: &[(usize, Kind)], may: May) -> Setup {
     }
 }
 
-/// The same, with two departures per window.
+/// Allows two departures per window.
 fn two(setup: Setup) -> Setup {
     Setup { limit: 2, ..setup }
 }
 
-/// The same, after as many departures as the quota allows.
+/// Starts after as many departures as the quota allows.
 fn exhausted(setup: Setup) -> Setup {
     Setup {
         is_exhausted: true,

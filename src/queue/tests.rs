@@ -1,4 +1,4 @@
-//! What holds for a queue in any order of operations.
+//! Properties of a queue under any order of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ struct Joined {
     id: usize,
     place: u64,
     task: Arc<Task>,
-    /// What the latest poll has returned: until when the task sleeps, and whether it has a turn.
+    /// The result of the latest poll: until when the task sleeps, and whether it has a turn.
     sleeps: Option<(Option<Instant>, bool)>,
 }
 

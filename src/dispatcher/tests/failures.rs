@@ -146,7 +146,7 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
     depart(&handle, 1).await.unwrap();
     let start = Instant::now();
     let waiting = tokio::spawn(handle.join(&key(), 1, start, None).unwrap());
-    // The outage was seen when the call was due, and it ends before the queue is told.
+    // The outage ends after the dispatcher has looked, and before it reports it to the queue.
     let error = StoreError::new("the store is out");
     let mut queues = Vec::new();
     Handle::each_queue(handle.dispatcher(), |queue| queues.push(queue.clone()));
@@ -315,4 +315,22 @@ async fn limiters_that_share_a_dispatcher_do_not_displace_each_other() {
             .unwrap()
             .unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_depart_under_the_current_quota() {
+    let store = Remote::new(Duration::from_millis(100));
+    let handle = remote(&store, Quota::new(5, 3_600 * SECOND), None);
+    depart(&handle, 5).await.unwrap();
+    let start = Instant::now();
+    let costs = [5, 1];
+    let [costly, cheap] =
+        costs.map(|cost| tokio::spawn(handle.join(&key(), cost, start, None).unwrap()));
+    // The call is under way when the quota changes.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    handle.set_policy(policy(Quota::new(4, 2 * SECOND)), None);
+    let refusal = costly.await.unwrap();
+    assert!(matches!(refusal, Err(Refusal::TooCostly)), "{refusal:?}");
+    cheap.await.unwrap().unwrap();
+    assert!(start.elapsed() < 3 * SECOND, "{:?}", start.elapsed());
 }

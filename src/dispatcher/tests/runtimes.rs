@@ -67,6 +67,27 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
     });
 }
 
+#[test]
+fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
+    returns(|| {
+        let store = Remote::new(Duration::from_millis(2));
+        let handle = remote(&store, Quota::per_second(10), None);
+        store.set(Fault::Out);
+        let (first, second) = (new_runtime(), new_runtime());
+        first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
+        let waiting = second.block_on(async {
+            let joined = handle.join(&Key::new("key"), 1, Instant::now(), None);
+            let mut waiting = Box::pin(joined.unwrap());
+            assert!(timeout(SECOND / 10, &mut waiting).await.is_err());
+            waiting
+        });
+        drop(first);
+        store.set(Fault::None);
+        // Without a probe, it fails after five seconds.
+        second.block_on(waiting).unwrap();
+    });
+}
+
 /// The leader's runtime is not polled any more: the task of another runtime does not watch it for ever.
 #[test]
 fn the_task_that_watches_an_idle_leader_ends() {

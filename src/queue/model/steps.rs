@@ -1,4 +1,4 @@
-//! What can happen next: [`Step`].
+//! The steps of the model: [`Step`].
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};

@@ -1,4 +1,4 @@
-//! What the model consists of, and what must hold in it: [`Setup`], [`World`], [`Claim`] and [`Fault`].
+//! The state of the model, the claims about it, and the planted mistakes: [`Setup`], [`World`], [`Claim`] and [`Fault`].
 
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
@@ -78,7 +78,7 @@ pub(super) struct Setup {
     pub(super) fault: Option<Fault>,
 }
 
-/// What must hold.
+/// A claim about every state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Claim {
     /// Never more requests depart in a window than the quota allows.
@@ -130,7 +130,7 @@ pub(super) enum Fault {
     KeepsTurnsInPause,
     /// No task is woken.
     WakesNobody,
-    /// After an answer, no call is due for requests that joined meanwhile.
+    /// After an answer, no call is due for requests that joined during the call.
     SkipsRequestsThatJoinedLater,
     /// The store loses its state, without strict recovery.
     ForgetsState,
@@ -182,14 +182,14 @@ impl Fault {
 pub(super) struct World {
     pub(super) tick: u64,
     pub(super) store: State,
-    /// Since when the server has run.
+    /// The time at which the server started.
     pub(super) since: u64,
     pub(super) processes: [Process; 2],
     pub(super) requests: Vec<Request>,
     pub(super) left: May,
     /// When requests departed.
     pub(super) departed: Vec<u64>,
-    /// What the store granted, by process, until it is used.
+    /// Grants of the store that are not used yet, by process.
     pub(super) granted: Vec<(usize, u64)>,
     /// The recorded times of the departures.
     pub(super) used: Vec<u64>,
