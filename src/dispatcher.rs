@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::BuildHasher;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,15 +15,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::backoff;
 use crate::clock::{Reading, StoreClock};
 use crate::handle::{Handle, KeyQueue};
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::queue::{Ask, Source, Woken};
-use crate::state::Take;
+use crate::queue::{Ask, Woken};
+use crate::state::{Mode, Take};
 use crate::store::{Reply, StoreError};
 use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 
@@ -46,6 +47,12 @@ const BEYOND_ROUND_TRIP: u64 = 40_000;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The pause before a call that has failed is repeated.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// A shard that has not replied for so long is out.
+const LONGEST_CALL: Duration = Duration::from_secs(5);
+
 /// Calls the store for all queues of a limiter.
 pub(crate) struct Dispatcher {
     store: Arc<dyn Store>,
@@ -55,8 +62,8 @@ pub(crate) struct Dispatcher {
     fallback: MemoryStore,
     /// A random number of this process.
     process: u64,
-    /// The number of the latest call.
-    calls: AtomicU64,
+    /// The latest number of a call, a flight or a queue.
+    numbers: AtomicU64,
     clock: StoreClock,
     fallback_clock: StoreClock,
     /// How often the store's clock was set.
@@ -94,8 +101,8 @@ struct Leader {
 
 /// Something sent to the store.
 enum Flight {
-    /// The first measurement of the round trip: these queues wait for it.
-    Ping(u64, Vec<Arc<KeyQueue>>),
+    /// The first measurement of the round trip to a shard. Its queues wait for it.
+    Ping(u64),
     Call(u64, Vec<Sent>),
     /// A probe of a shard that is out.
     Probe(u64),
@@ -107,6 +114,7 @@ struct Sent {
     policy: Arc<Policy>,
     number: u64,
     guard: Duration,
+    round_trip: Duration,
     /// The operations of this queue, in the batch.
     operations: Vec<Operation>,
     clock_sets: u64,
@@ -128,7 +136,7 @@ impl Dispatcher {
             fallback: MemoryStore::new(),
             // Scripts hold it in a double.
             process: random.hash_one(std::process::id()) >> 11,
-            calls: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
             clock: StoreClock::new(),
             fallback_clock: StoreClock::new(),
             clock_sets: AtomicU64::new(0),
@@ -181,6 +189,11 @@ impl Dispatcher {
         self.process
     }
 
+    /// A number that no other call, flight or queue has.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Why the shard of this queue does not answer, if it is out.
     pub(crate) fn outage(&self, shard: u64) -> Option<StoreError> {
         self.outages
@@ -191,22 +204,24 @@ impl Dispatcher {
 
     /// The next call of a queue may have changed.
     pub(crate) fn touch(self: &Arc<Self>, queue: &Arc<KeyQueue>) {
-        let due = queue.lock().due();
+        let locked = queue.lock();
+        let due = locked.due();
         if let (Some(due), true) = (due, self.embedded.is_some())
             && due <= Instant::now()
         {
             // The embedded store answers at once.
+            drop(locked);
             self.call_queues(vec![queue.clone()]);
             return;
         }
         let is_first = {
+            // While the queue is locked, as another thread would schedule it by what it sees later.
             let mut schedule = self.schedule.lock();
             schedule.set(queue, due);
-            schedule
-                .due
-                .first_key_value()
-                .is_some_and(|(_, first)| Arc::ptr_eq(first, queue))
+            let first = schedule.due.first_key_value();
+            first.is_some_and(|(_, first)| Arc::ptr_eq(first, queue))
         };
+        drop(locked);
         if due.is_some() {
             self.ensure_task();
         }
@@ -221,21 +236,29 @@ impl Dispatcher {
             return;
         };
         let id = runtime.id();
-        let mut schedule = self.schedule.lock();
-        if !schedule.is_idle() && !schedule.tasks.contains(&id) {
+        {
+            let mut schedule = self.schedule.lock();
+            if schedule.has_ended() || schedule.tasks.contains(&id) {
+                return;
+            }
             schedule.tasks.push(id);
-            let task = Task {
-                dispatcher: self.clone(),
-                runtime: id,
-            };
-            runtime.spawn(task.run());
         }
+        let task = Task {
+            dispatcher: self.clone(),
+            runtime: id,
+        };
+        // A runtime that shuts down drops the task here: the schedule must not be locked.
+        runtime.spawn(task.run());
     }
 
     /// Decides what the task of this runtime does next.
     fn next(self: &Arc<Self>, runtime: runtime::Id) -> Next {
         let now = Instant::now();
         let mut schedule = self.schedule.lock();
+        if schedule.has_ended() {
+            schedule.tasks.retain(|&task| task != runtime);
+            return Next::End;
+        }
         let is_late = schedule
             .leader
             .as_ref()
@@ -262,10 +285,6 @@ impl Dispatcher {
             .as_mut()
             .filter(|leader| leader.runtime == runtime)
         else {
-            if is_idle {
-                schedule.tasks.retain(|&task| task != runtime);
-                return Next::End;
-            }
             return Next::Watch(now + WATCH);
         };
         leader.beat = now;
@@ -305,15 +324,12 @@ impl Dispatcher {
         for (shard, queues) in shards {
             if let Some(error) = self.outage(shard) {
                 self.call_fallback(queues, &error);
-            } else if self.embedded.is_none()
-                && queues
-                    .iter()
-                    .any(|queue| !queue.handle().guard().is_measured())
+            } else if self.embedded.is_some()
+                || queues.iter().all(|it| it.handle().guard().is_measured())
             {
-                let reply = self.store.ping(shard);
-                self.send(Flight::Ping(shard, queues), reply);
-            } else {
                 self.call_shard(shard, queues);
+            } else if !self.schedule.lock().is_pinged(shard) {
+                self.send(Flight::Ping(shard));
             }
         }
     }
@@ -336,12 +352,13 @@ impl Dispatcher {
         let mut woken = Woken::new();
         let begun = queues.into_iter().filter_map(|queue| {
             let policy = queue.handle().policy();
-            self.begin(&queue, policy, &self.clock, &mut woken)
+            self.begin(&queue, policy, false, &mut woken)
         });
         let sent: Vec<Sent> = begun.collect();
         wake(woken);
-        let reply = call(&*self.store, &sent);
-        self.send(Flight::Call(shard, sent), reply);
+        if !sent.is_empty() {
+            self.send(Flight::Call(shard, sent));
+        }
     }
 
     /// Serves queues whose shard is out by the embedded store, or lets them wait.
@@ -349,13 +366,20 @@ impl Dispatcher {
         for queue in queues {
             let mut woken = Woken::new();
             let Some(policy) = queue.handle().fallback() else {
-                queue.update(|queue, woken| queue.out(error, Instant::now(), woken));
+                let shard = self.store.shard(queue.key());
+                queue.update(|queue, woken| {
+                    queue.out(error, Instant::now(), woken);
+                    if self.outage(shard).is_none() {
+                        // The outage has ended, and nothing else would call for this queue.
+                        queue.nudge(Instant::now());
+                    }
+                });
                 continue;
             };
             queue
                 .lock()
                 .fail_costly(policy.largest_cost(), error, &mut woken);
-            let sent = self.begin(&queue, policy, &self.fallback_clock, &mut woken);
+            let sent = self.begin(&queue, policy, true, &mut woken);
             wake(woken);
             let sent: Vec<Sent> = sent.into_iter().collect();
             if let Some(Ok(answered)) = call(&self.fallback, &sent).take_ready() {
@@ -369,36 +393,48 @@ impl Dispatcher {
         &self,
         queue: &Arc<KeyQueue>,
         policy: Arc<Policy>,
-        clock: &StoreClock,
+        is_fallback: bool,
         woken: &mut Woken,
     ) -> Option<Sent> {
         let handle = queue.handle();
-        let (guard, round_trip) = (
-            handle.guard().current(),
-            handle.guard().round_trip().as_micros() as u64,
-        );
-        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let guard = handle.guard().current();
+        let (clock, round_trip) = if is_fallback {
+            (&self.fallback_clock, Duration::ZERO)
+        } else {
+            (&self.clock, handle.guard().round_trip())
+        };
+        let number = self.next_number();
         let mut locked = queue.lock();
         locked.call_due()?;
         let arrived = |at| clock.shows(at).unwrap_or(0);
         let ask = locked.begin(number, policy.largest_cost(), arrived, woken);
-        let clock_sets = self.clock_sets.load(Ordering::Relaxed);
+        drop(locked);
         let Ask {
             settlements,
             mode,
             demand,
             lost,
         } = ask;
+        let clock_sets = self.clock_sets.load(Ordering::Relaxed);
+        let strict = || handle.strict(queue.key(), clock_sets);
+        let micros = round_trip.as_micros() as u64;
         let take = Take {
             process: self.process,
             // The answer of an embedded store cannot be lost.
-            number: if self.embedded.is_some() { 0 } else { number },
+            number: if is_fallback || self.embedded.is_some() {
+                0
+            } else {
+                number
+            },
             lost,
             mode,
-            round_trip,
+            round_trip: micros,
             guard: guard.as_micros() as u64,
-            horizon: HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP),
-            strict: handle.strict(queue.key(), clock_sets),
+            horizon: match mode {
+                Mode::Wait => HORIZON.max(micros * 3 / 2 + BEYOND_ROUND_TRIP),
+                Mode::Try | Mode::Peek => 0,
+            },
+            strict: if is_fallback { None } else { strict() },
             demand,
         };
         let settle = (!settlements.is_empty()).then_some(Operation::Settle(settlements));
@@ -408,25 +444,37 @@ impl Dispatcher {
             policy,
             number,
             guard,
+            round_trip,
             operations,
             clock_sets,
         })
     }
 
-    /// Awaits a reply in a task of its own.
-    fn send(self: &Arc<Self>, flight: Flight, mut reply: Reply<Answered>) {
+    /// Calls the store, and awaits the reply in a task of its own.
+    fn send(self: &Arc<Self>, flight: Flight) {
+        let called = catch_unwind(AssertUnwindSafe(|| match &flight {
+            Flight::Ping(shard) | Flight::Probe(shard) => self.store.ping(*shard),
+            Flight::Call(_, sent) => call(&*self.store, sent),
+        }));
+        let Ok(mut reply) = called else {
+            return self.finish(flight, Err(panicked()));
+        };
         if let Some(answer) = reply.take_ready() {
-            self.finish(flight, answer);
-            return;
+            return self.finish(flight, answer);
         }
-        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.next_number();
         self.schedule.lock().flights.insert(number, flight);
         let landing = Landing {
             dispatcher: self.clone(),
             number,
         };
         match Runtime::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move { landing.land(reply.await) })),
+            Ok(runtime) => drop(runtime.spawn(async move {
+                let answer = timeout(LONGEST_CALL, reply).await;
+                landing.land(answer.unwrap_or_else(|_| {
+                    Err(StoreError::new("the store did not reply in time").outcome_unknown())
+                }));
+            })),
             Err(_) => drop(landing),
         }
     }
@@ -443,27 +491,33 @@ impl Dispatcher {
                         }
                     });
                 }
-                Err(error) => self.out(shard, &error),
+                Err(error) => self.out(shard, &error, true),
             },
-            Flight::Ping(shard, queues) => {
-                match answer {
+            Flight::Ping(shard) => {
+                let error = match answer {
                     Ok(answered) => {
                         let offset = self.observe(&self.clock, &answered);
-                        for queue in &queues {
-                            let took = answered.received - answered.sent;
-                            queue.handle().guard().measured(took, offset.uncertainty());
+                        let took = answered.received - answered.sent;
+                        for handle in self.handles() {
+                            handle.guard().measured(took, offset.uncertainty());
                         }
+                        None
                     }
-                    Err(error) if error.is_outage() => self.out(shard, &error),
-                    Err(error) => {
-                        let mut woken = Woken::new();
-                        queues
-                            .iter()
-                            .for_each(|queue| queue.lock().fail_all(&error, &mut woken));
-                        wake(woken);
+                    Err(error) if error.is_outage() => {
+                        self.out(shard, &error, false);
+                        None
                     }
-                }
-                queues.iter().for_each(|queue| self.touch(queue));
+                    Err(error) => Some(error),
+                };
+                Handle::each_queue(self, |queue| {
+                    if self.store.shard(queue.key()) == shard {
+                        queue.update(|queue, woken| {
+                            if let Some(error) = &error {
+                                queue.abandon(error, woken);
+                            }
+                        });
+                    }
+                });
             }
             Flight::Call(shard, sent) => self.apply(Some(shard), sent, answer),
         }
@@ -477,15 +531,14 @@ impl Dispatcher {
                     .lock()
                     .probes
                     .insert((Instant::now(), shard), ());
+                self.ensure_task();
             }
-            Flight::Ping(_, queues) => queues.iter().for_each(|queue| self.touch(queue)),
+            Flight::Ping(_) => Handle::each_queue(self, |queue| self.touch(queue)),
             Flight::Call(_, sent) => {
                 for sent in sent {
-                    sent.queue.update(|queue, _| {
-                        if queue.failed(sent.number, true) {
-                            queue.retry(Instant::now());
-                        }
-                    });
+                    let now = Instant::now();
+                    sent.queue
+                        .update(|queue, _| queue.failed(sent.number, true, now));
                 }
             }
         }
@@ -501,16 +554,14 @@ impl Dispatcher {
         let answered = match answer {
             Ok(answered) => answered,
             Err(error) => {
-                if let (true, Some(shard)) = (error.is_outage(), shard) {
-                    self.out(shard, &error);
-                }
-                sent.iter().for_each(|sent| self.fail(sent, &error));
+                sent.iter().for_each(|sent| self.fail(shard, sent, &error));
                 return;
             }
         };
-        let (clock, source) = match shard {
-            Some(_) => (&self.clock, Source::Store),
-            None => (&self.fallback_clock, Source::Fallback),
+        let clock = if shard.is_some() {
+            &self.clock
+        } else {
+            &self.fallback_clock
         };
         let offset = self.observe(clock, &answered);
         let took = answered.received - answered.sent;
@@ -524,10 +575,14 @@ impl Dispatcher {
             let taken = match of_queue.last() {
                 Some(Ok(taken)) => taken,
                 Some(Err(error)) => {
-                    self.fail(&sent, &error);
+                    self.fail(shard, &sent, &error);
                     continue;
                 }
-                None => continue,
+                None => {
+                    let error = StoreError::new("the store left out an answer").no_outage();
+                    self.fail(shard, &sent, &error);
+                    continue;
+                }
             };
             let is_stale =
                 handle.is_strict() && sent.clock_sets != self.clock_sets.load(Ordering::Relaxed);
@@ -535,8 +590,17 @@ impl Dispatcher {
                 self.lost(Flight::Call(0, vec![sent]));
                 continue;
             }
-            handle.remember(sent.queue.key(), &taken, &offset, sent.clock_sets);
-            let answer = handle.in_local_time(&taken, &offset, &sent.policy, sent.guard, source);
+            let (guard, lead) = (sent.guard, sent.round_trip);
+            let mut answer = handle.in_local_time(&taken, &offset, &sent.policy, guard, lead);
+            if shard.is_some() {
+                handle.remember(sent.queue.key(), &taken, &offset, sent.clock_sets);
+            } else {
+                // Nothing that the fallback store has granted is returned to the store.
+                answer
+                    .turns
+                    .iter_mut()
+                    .for_each(|(turn, _)| turn.recorded = 0);
+            }
             sent.queue.update(|queue, woken| {
                 queue.answer(sent.number, &answer, Instant::now(), woken);
             });
@@ -556,21 +620,27 @@ impl Dispatcher {
     }
 
     /// A call has failed.
-    fn fail(self: &Arc<Self>, sent: &Sent, error: &StoreError) {
-        sent.queue.update(|queue, woken| {
-            if queue.failed(sent.number, error.is_outcome_unknown()) {
-                if !error.is_outage() && !error.is_outcome_unknown() {
-                    queue.fail_all(error, woken);
-                }
-                queue.retry(Instant::now());
-            }
+    fn fail(self: &Arc<Self>, shard: Option<u64>, sent: &Sent, error: &StoreError) {
+        let (now, is_unknown) = (Instant::now(), error.is_outcome_unknown());
+        let out = shard.filter(|_| error.is_outage());
+        if let Some(shard) = out {
+            self.out(shard, error, false);
+        }
+        sent.queue.update(|queue, woken| match out {
+            // The queue learns of the outage at once.
+            Some(_) => queue.failed(sent.number, is_unknown, now),
+            None if is_unknown => queue.failed(sent.number, true, now + RETRY),
+            None => queue.refused(sent.number, error, woken),
         });
     }
 
     /// A shard does not answer: it is probed until it does.
-    fn out(self: &Arc<Self>, shard: u64, error: &StoreError) {
+    fn out(self: &Arc<Self>, shard: u64, error: &StoreError, is_probe: bool) {
         let probes = {
             let mut outages = self.outages.lock();
+            if !is_probe && outages.contains_key(&shard) {
+                return;
+            }
             let breaker = outages.entry(shard).or_insert_with(|| Breaker {
                 error: error.clone(),
                 probes: 0,
@@ -580,9 +650,9 @@ impl Dispatcher {
             breaker.probes
         };
         let pause = backoff::half_before(probes, FIRST_PAUSE, LONGEST_PAUSE);
-        let mut schedule = self.schedule.lock();
-        schedule.probes.retain(|(_, other), ()| *other != shard);
-        schedule.probes.insert((Instant::now() + pause, shard), ());
+        let probe = (Instant::now() + pause, shard);
+        self.schedule.lock().probes.insert(probe, ());
+        self.ensure_task();
     }
 }
 
@@ -599,6 +669,10 @@ fn call(store: &dyn Store, sent: &[Sent]) -> Reply<Answered> {
     store.call(&calls.collect::<Vec<_>>())
 }
 
+fn panicked() -> StoreError {
+    StoreError::new("the store panicked").outcome_unknown()
+}
+
 fn wake(woken: Woken) {
     woken.into_iter().for_each(std::task::Waker::wake);
 }
@@ -608,11 +682,27 @@ impl Schedule {
         self.due.is_empty() && self.probes.is_empty() && self.flights.is_empty()
     }
 
+    /// Whether no task is needed. A leader is, as it may be about to call while the schedule is empty.
+    fn has_ended(&self) -> bool {
+        self.is_idle() && self.leader.is_none()
+    }
+
+    fn is_pinged(&self, shard: u64) -> bool {
+        let is_ping = |flight: &Flight| matches!(flight, Flight::Ping(other) if *other == shard);
+        self.flights.values().any(is_ping)
+    }
+
     fn is_late(&self, leader: &Leader, now: Instant) -> bool {
         let is_overdue = self
             .next_due()
             .is_some_and(|due| due.max(leader.beat) + LATE < now);
-        is_overdue || (!self.flights.is_empty() && leader.beat + BEAT + 2 * LATE < now)
+        let longest = if self.is_idle() {
+            2 * IDLE
+        } else {
+            BEAT + 2 * LATE
+        };
+        let is_silent = self.is_idle() || !self.flights.is_empty();
+        is_overdue || (is_silent && leader.beat + longest < now)
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -659,15 +749,22 @@ struct Task {
 
 impl Task {
     async fn run(self) {
+        let mut has_led = false;
         loop {
             match self.dispatcher.next(self.runtime) {
                 Next::End => return,
-                Next::Watch(until) => sleep_until(until).await,
+                Next::Watch(until) => {
+                    if std::mem::take(&mut has_led) {
+                        // This task may have been notified in place of the new leader.
+                        self.dispatcher.changed.notify_one();
+                    }
+                    sleep_until(until).await;
+                }
                 Next::Lead(queues, probes, until) => {
+                    has_led = true;
                     self.dispatcher.call_queues(queues);
                     for shard in probes {
-                        let reply = self.dispatcher.store.ping(shard);
-                        self.dispatcher.send(Flight::Probe(shard), reply);
+                        self.dispatcher.send(Flight::Probe(shard));
                     }
                     let _ = timeout_at(until, self.dispatcher.changed.notified()).await;
                 }
@@ -716,8 +813,12 @@ impl Landing {
 impl Drop for Landing {
     fn drop(&mut self) {
         let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
-        if let Some(flight) = flight {
-            self.dispatcher.lost(flight);
+        match flight {
+            Some(flight) if std::thread::panicking() => {
+                self.dispatcher.finish(flight, Err(panicked()));
+            }
+            Some(flight) => self.dispatcher.lost(flight),
+            None => {}
         }
     }
 }

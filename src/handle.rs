@@ -19,7 +19,7 @@ use crate::dispatcher::Dispatcher;
 use crate::guard::Guard;
 use crate::key::Key;
 use crate::policy::{Plan, Policy, PolicyParts};
-use crate::queue::{Answer, Queue, Refusal, Source, Standing, Step, Turn, Woken};
+use crate::queue::{Answer, Queue, Refusal, Standing, Step, Turn, Woken};
 use crate::recovery::Recovery;
 use crate::state::{Command, Demand, Known, Mode, Settlement, Strict, Take, Taken};
 use crate::store::{Reply, StoreError};
@@ -185,7 +185,7 @@ impl Handle {
                 until,
                 recorded: grant.recorded,
                 units: cost,
-                source: Source::Store,
+                guard: self.guard.current(),
             },
             standing,
         )))
@@ -196,6 +196,10 @@ impl Handle {
     /// # Errors
     ///
     /// Fails outside of a tokio runtime, and if too many requests wait.
+    ///
+    /// # Panics
+    ///
+    /// Panics on a runtime without a timer.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: &Key,
@@ -216,7 +220,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// Fails outside of a tokio runtime.
+    /// Fails and panics like [`join`](Self::join).
     pub(crate) fn attempt(
         self: &Arc<Self>,
         key: &Key,
@@ -235,12 +239,14 @@ impl Handle {
             let error = StoreError::new("requests can wait on a tokio runtime only");
             return Err(Refusal::Store(error.no_outage()));
         }
+        // Without a timer, this panics here, and not again and again in the task of the dispatcher.
+        drop(sleep_until(Instant::now()));
         let place = self.places.fetch_add(1, Ordering::Relaxed) + 1;
         let (queue, id) = {
             let mut queues = self.queues.lock();
             let queue = queues
                 .entry(key.clone())
-                .or_insert_with(|| Arc::new(self.queue_of(key, place)));
+                .or_insert_with(|| Arc::new(self.queue_of(key)));
             let id = enter(&mut queue.lock(), place)?;
             (queue.clone(), id)
         };
@@ -253,11 +259,11 @@ impl Handle {
         })
     }
 
-    fn queue_of(self: &Arc<Self>, key: &Key, serial: u64) -> KeyQueue {
+    fn queue_of(self: &Arc<Self>, key: &Key) -> KeyQueue {
         KeyQueue {
             handle: self.clone(),
             key: key.clone(),
-            serial,
+            serial: self.dispatcher.next_number(),
             queue: Mutex::default(),
             scheduled: Mutex::default(),
         }
@@ -290,15 +296,16 @@ impl Handle {
     /// A permit was not used: the next request departs in its place, or the store takes it back.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, turn: Turn) {
         self.forget(key);
+        let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let serial = self.places.fetch_add(1, Ordering::Relaxed) + 1;
-            queues
+            let queue = queues
                 .entry(key.clone())
-                .or_insert_with(|| Arc::new(self.queue_of(key, serial)))
-                .clone()
+                .or_insert_with(|| Arc::new(self.queue_of(key)));
+            queue.lock().pass_on(turn, Instant::now(), &mut woken);
+            queue.clone()
         };
-        queue.update(|queue, woken| queue.pass_on(turn, Instant::now(), woken));
+        queue.update(|_, all| all.append(&mut woken));
     }
 
     /// Applies a command to a key, in this process and in the store. It is sent again if the answer was lost.
@@ -372,7 +379,7 @@ impl Handle {
     }
 
     /// Applies a command to the requests of a key in this process.
-    fn command(&self, key: &Key, command: &Command, now: Instant) {
+    pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
         self.forget(key);
         let Some(queue) = self.queues.lock().get(key).cloned() else {
             return;
@@ -444,14 +451,14 @@ impl Handle {
         }
     }
 
-    /// An answer in local time.
+    /// An answer in local time. The next call is sent earlier by `lead`, so that it arrives in time.
     pub(crate) fn in_local_time(
         &self,
         taken: &Taken,
         offset: &Offset,
         policy: &Policy,
         guard: Duration,
-        source: Source,
+        lead: Duration,
     ) -> Answer {
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
@@ -462,12 +469,11 @@ impl Handle {
                     until: until.min(from + 2 * guard),
                     recorded: grant.recorded,
                     units: 0,
-                    source,
+                    guard,
                 },
                 grant.requests,
             )
         });
-        let lead = self.guard.round_trip();
         let next_call = (taken.next_call > 0).then(|| {
             let at = offset.earliest(taken.next_call);
             at.checked_sub(lead).unwrap_or(at)
@@ -583,7 +589,7 @@ impl Future for Waiting {
                     self.id = None;
                     return Poll::Ready(Err(refusal));
                 }
-                Step::Forfeit(turn) => queue.handle.guard.forfeited(turn.until - turn.from),
+                Step::Missed(turn) => queue.handle.guard.forfeited(turn.guard),
                 Step::Wait(None) => {
                     dispatcher.ensure_task();
                     return Poll::Pending;

@@ -20,7 +20,11 @@ pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 /// A pause of this process that the store does not know yet is asked for again after so long.
 const PAUSED: Duration = Duration::from_millis(100);
 
-/// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel.
+/// Requests with a bound that join a queue within so long share a call.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel. The
+/// others keep the order of arrival.
 const NEIGHBOURS: usize = 8;
 
 /// If none departs for this part of the guard, twice as many may, as some tasks are not polled.
@@ -39,13 +43,11 @@ pub(crate) struct Queue {
     requests: Requests,
     /// The requests that wait for a turn, by their places.
     waiting: BTreeMap<u64, usize>,
-    /// The requests that may depart in their turns, by their places.
-    ready: BTreeMap<u64, usize>,
-    /// The requests that have a turn and let those before them depart first.
-    blocked: BTreeMap<u64, usize>,
-    stall: Stall,
     /// The requests that depart at once or not at all.
-    tries: Vec<usize>,
+    tries: BTreeMap<u64, usize>,
+    /// The requests that have a turn.
+    departing: BTreeMap<u64, usize>,
+    stall: Stall,
     stage: Stage,
     /// The number of the first call whose answer was lost, if that was the latest one.
     lost: Option<u64>,
@@ -78,6 +80,8 @@ struct Sent {
     demand: Demand,
     /// Requests behind this place joined later.
     last_place: u64,
+    /// The next call is due then, as the queue has changed since this one.
+    next: Option<Instant>,
 }
 
 /// The contents of one call.
@@ -109,18 +113,11 @@ pub(crate) struct Turn {
     pub(crate) from: Instant,
     /// The store's clock has certainly not passed the end of the guard.
     pub(crate) until: Instant,
-    /// When the store has recorded the departure.
+    /// When the store has recorded the departure; 0 for a grant of the fallback store, which is not corrected.
     pub(crate) recorded: u64,
     pub(crate) units: u32,
-    pub(crate) source: Source,
-}
-
-/// The store that has granted a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Source {
-    Store,
-    /// The embedded store that serves requests while the store is out.
-    Fallback,
+    /// The guard under which it was granted.
+    pub(crate) guard: Duration,
 }
 
 /// What the latest answer says of the quotas.
@@ -132,10 +129,12 @@ pub(crate) struct Standing {
     pub(crate) last: Option<Instant>,
 }
 
-/// How long no request has departed that may.
+/// The requests with a turn that let those before them depart first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Stall {
-    /// When to look again.
+    /// Requests from this place on are blocked.
+    blocked_from: Option<u64>,
+    /// When to look again whether requests depart.
     check: Option<Instant>,
     has_departed: bool,
     /// How often others were let past since one departed.
@@ -146,6 +145,7 @@ struct Stall {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Request {
     place: u64,
+    mode: Mode,
     cost: u32,
     arrival: Instant,
     /// It fails if it cannot depart by then.
@@ -180,9 +180,9 @@ pub(crate) enum Step {
     Wait(Option<Instant>),
     /// It may depart then.
     Sleep(Instant),
+    /// It was polled too late for this turn, and waits for another one.
+    Missed(Turn),
     Depart(Turn, Standing),
-    /// Its turn has passed, and it waits again.
-    Forfeit(Turn),
     Fail(Refusal),
 }
 
@@ -203,6 +203,16 @@ struct Wakes(Option<Waker>);
 /// The tasks to wake once the queue is unlocked.
 pub(crate) type Woken = SmallVec<[Waker; 4]>;
 
+impl Turn {
+    /// Whether at least half of its time is left, as another request is polled a little later.
+    fn is_useful(&self, now: Instant) -> bool {
+        let soonest = self.from.max(now);
+        self.until
+            .checked_duration_since(soonest)
+            .is_some_and(|left| 2 * left >= self.until - self.from)
+    }
+}
+
 impl Queue {
     /// Adds a request that waits.
     pub(crate) fn join(
@@ -212,37 +222,55 @@ impl Queue {
         arrival: Instant,
         bound: Option<Instant>,
     ) -> usize {
-        let id = self.add(place, cost, arrival, bound);
-        self.waiting.insert(place, id);
+        let id = self.add(Mode::Wait, place, cost, arrival, bound);
         let is_first = self.waiting.len() == 1;
-        if bound.is_some() || is_first || matches!(self.stage, Stage::Idle) {
+        if is_first || matches!(self.stage, Stage::Idle) {
             self.call_at(arrival);
+        } else if bound.is_some() {
+            self.call_at(arrival + GATHER);
         }
         id
     }
 
     /// Adds a request that departs at once or not at all.
     pub(crate) fn attempt(&mut self, place: u64, cost: u32, arrival: Instant) -> usize {
-        let id = self.add(place, cost, arrival, None);
+        let id = self.add(Mode::Try, place, cost, arrival, None);
         if self.waiting.is_empty() || self.latest.last.is_none() {
-            self.tries.push(id);
             self.call_at(arrival);
         } else {
-            self.requests.0[id].fate = Fate::Fails(Refusal::Limited(self.latest));
+            self.fail(id, Refusal::Limited(self.latest), &mut Woken::new());
         }
         id
     }
 
-    fn add(&mut self, place: u64, cost: u32, arrival: Instant, bound: Option<Instant>) -> usize {
+    fn add(
+        &mut self,
+        mode: Mode,
+        place: u64,
+        cost: u32,
+        arrival: Instant,
+        bound: Option<Instant>,
+    ) -> usize {
         let (fate, waker) = (Fate::Waiting, Wakes::default());
-        self.requests.0.insert(Request {
+        let id = self.requests.0.insert(Request {
             place,
+            mode,
             cost,
             arrival,
             bound,
             fate,
             waker,
-        })
+        });
+        self.without_turn(mode).insert(place, id);
+        id
+    }
+
+    /// The requests that ask in this way and have no turn.
+    fn without_turn(&mut self, mode: Mode) -> &mut BTreeMap<u64, usize> {
+        match mode {
+            Mode::Try => &mut self.tries,
+            Mode::Wait | Mode::Peek => &mut self.waiting,
+        }
     }
 
     /// Whether no request waits, and nothing has to be sent.
@@ -270,11 +298,11 @@ impl Queue {
 
     /// The next call is due then, unless it is earlier.
     fn call_at(&mut self, at: Instant) {
-        self.stage = match std::mem::take(&mut self.stage) {
-            Stage::Idle => Stage::Due(at),
-            Stage::Due(due) => Stage::Due(due.min(at)),
-            calling @ Stage::Calling(_) => calling,
-        };
+        match &mut self.stage {
+            Stage::Idle => self.stage = Stage::Due(at),
+            Stage::Due(due) => *due = at.min(*due),
+            Stage::Calling(sent) => sent.next = Some(sent.next.map_or(at, |next| next.min(at))),
+        }
     }
 
     /// Something may have become available early.
@@ -302,10 +330,7 @@ impl Queue {
         } else {
             Mode::Wait
         };
-        let ids: Vec<usize> = match mode {
-            Mode::Try => self.tries.clone(),
-            _ => self.waiting.values().copied().collect(),
-        };
+        let ids: Vec<usize> = self.without_turn(mode).values().copied().collect();
         let requests = ids.iter().map(|&id| {
             let request = &self.requests.0[id];
             (arrived(request.arrival), request.cost)
@@ -318,6 +343,7 @@ impl Queue {
             mode,
             demand: demand.clone(),
             last_place,
+            next: None,
         });
         let settlements = std::mem::take(&mut self.settlements);
         Ask {
@@ -336,32 +362,33 @@ impl Queue {
         self.lost = None;
         self.out = None;
         self.latest = answer.standing;
-        self.latest.last = answer.expected.last().copied();
-        let turns = self.distribute(&sent, answer, now);
-        for turn in turns {
-            self.give_back(&turn);
-        }
+        self.is_announced = answer.next_call.is_some();
+        let unused = self.distribute(&sent, answer, now, woken);
         self.release(now, woken);
+        let granted = answer.turns.iter().map(|(_, requests)| *requests).sum();
         match sent.mode {
-            Mode::Wait => {
-                self.is_announced = answer.next_call.is_some();
-                self.refuse_bounded(&sent, answer, woken);
-                self.refuse_tries(woken);
-                self.schedule(&sent, answer, now);
-            }
-            _ => {
+            Mode::Try => {
                 // A refused request is the first that could depart.
                 self.latest.last = answer.expected.first().copied();
-                self.refuse_sent_tries(&sent, woken);
-                self.reschedule(now);
+                self.refuse_sent_tries(&sent, granted, now, woken);
+            }
+            Mode::Wait | Mode::Peek => {
+                self.latest.last = answer.expected.last().copied();
+                let used = sent.demand.units_of(granted.into()) - unused;
+                self.refuse_bounded(&sent, answer, used, woken);
+                self.refuse_tries(woken);
             }
         }
+        self.schedule(answer.next_call, now);
     }
 
     /// Takes back the current call, if it has this number.
     fn end_call(&mut self, number: u64) -> Option<Sent> {
         match std::mem::take(&mut self.stage) {
-            Stage::Calling(sent) if sent.number == number => Some(sent),
+            Stage::Calling(sent) if sent.number == number => {
+                self.stage = sent.next.map_or(Stage::Idle, Stage::Due);
+                Some(sent)
+            }
             other => {
                 self.stage = other;
                 None
@@ -369,10 +396,9 @@ impl Queue {
         }
     }
 
-    /// Gives turns to the requests in their order, and returns those that no request can use.
-    fn distribute(&mut self, sent: &Sent, answer: &Answer, now: Instant) -> Vec<Turn> {
-        let mut unused = Vec::new();
-        let mut rank = 0;
+    /// Gives turns to the requests in their order, and returns the units of those that no request can use.
+    fn distribute(&mut self, sent: &Sent, answer: &Answer, now: Instant, woken: &mut Woken) -> u64 {
+        let (mut rank, mut unused) = (0, 0);
         for (turn, requests) in &answer.turns {
             for _ in 0..*requests {
                 let units = sent.demand.units_of(rank + 1) - sent.demand.units_of(rank);
@@ -381,54 +407,68 @@ impl Queue {
                     units: units as u32,
                     ..*turn
                 };
-                let is_paused = self.paused_until.is_some_and(|until| turn.from < until);
-                let is_used = !is_paused && self.assign(sent.mode, turn, now);
-                if !is_used {
-                    unused.push(turn);
+                if let Some(turn) = self.assign(sent.mode, turn, now, woken) {
+                    self.give_back(&turn);
+                    unused += units;
                 }
             }
         }
         unused
     }
 
-    /// Gives a turn to the first request, if that costs no more.
-    fn assign(&mut self, mode: Mode, turn: Turn, now: Instant) -> bool {
-        if turn.until < now {
-            return false;
+    /// Gives a turn to the first request, if that costs as much. A request whose bound is earlier fails. Returns a turn
+    /// that no request can use.
+    fn assign(
+        &mut self,
+        mode: Mode,
+        mut turn: Turn,
+        now: Instant,
+        woken: &mut Woken,
+    ) -> Option<Turn> {
+        if turn.until < now || self.is_paused(turn.from) {
+            return Some(turn);
         }
-        let first = match mode {
-            Mode::Try => self.tries.first().copied(),
-            _ => self.waiting.first_key_value().map(|(_, &id)| id),
-        };
-        let Some(id) = first else {
-            return false;
-        };
-        let request = &mut self.requests.0[id];
-        if request.cost > turn.units {
-            return false;
+        if mode == Mode::Wait && turn.is_useful(now) {
+            turn = self.move_up(turn, woken);
         }
-        let surplus = turn.units - request.cost;
-        self.blocked.insert(request.place, id);
-        request.fate = Fate::Departs(Turn {
-            units: request.cost,
-            ..turn
-        });
-        match mode {
-            Mode::Try => drop(self.tries.remove(0)),
-            _ => drop(self.waiting.pop_first()),
+        loop {
+            let first = self.without_turn(mode).first_key_value();
+            let Some((&place, &id)) = first else {
+                return Some(turn);
+            };
+            let request = &mut self.requests.0[id];
+            if request.bound.is_some_and(|bound| bound < turn.from) {
+                let standing = Standing {
+                    last: Some(turn.from),
+                    ..self.latest
+                };
+                self.fail(id, Refusal::Limited(standing), woken);
+                continue;
+            }
+            if request.cost != turn.units {
+                return Some(turn);
+            }
+            request.fate = Fate::Departs(turn);
+            self.without_turn(mode).remove(&place);
+            self.departing.insert(place, id);
+            let blocked_from = self
+                .stall
+                .blocked_from
+                .map_or(place, |from| from.min(place));
+            self.stall.blocked_from = Some(blocked_from);
+            return None;
         }
-        if surplus > 0 {
-            self.give_back(&Turn {
-                units: surplus,
-                ..turn
-            });
-        }
-        true
     }
 
-    /// Returns a turn that was not used to the store, with the next call. The fallback keeps it charged.
+    /// Whether a command of this process forbids departures at that time.
+    fn is_paused(&self, at: Instant) -> bool {
+        self.paused_until.is_some_and(|until| at < until)
+    }
+
+    /// Returns a turn that was not used to the store, with the next call.
     fn give_back(&mut self, turn: &Turn) {
-        if turn.source == Source::Store && self.settlements.len() < MOST_SETTLEMENTS {
+        let is_recorded = turn.recorded > 0;
+        if is_recorded && self.settlements.len() < MOST_SETTLEMENTS {
             let difference = -i64::from(turn.units);
             self.settlements.push(Settlement {
                 recorded: turn.recorded,
@@ -437,16 +477,11 @@ impl Queue {
         }
     }
 
-    /// Fails the requests whose bound is earlier than their expected departure.
-    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, woken: &mut Woken) {
+    /// Fails the requests whose bound is earlier than their expected departure, behind so many units that depart.
+    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: u64, woken: &mut Woken) {
         let points: Vec<u64> = sent.demand.points.iter().map(|point| point.units).collect();
         let known = points.len().saturating_sub(answer.expected.len());
-        let granted: u64 = answer
-            .turns
-            .iter()
-            .map(|(_, requests)| u64::from(*requests))
-            .sum();
-        let mut units = sent.demand.units_of(granted);
+        let mut units = used;
         let mut refused = Vec::new();
         for (&place, &id) in &self.waiting {
             let request = &self.requests.0[id];
@@ -470,91 +505,100 @@ impl Queue {
         }
     }
 
-    /// Fails the requests of a call that would not wait.
-    fn refuse_sent_tries(&mut self, sent: &Sent, woken: &mut Woken) {
-        let is_sent = |id: &&usize| self.requests.0[**id].place <= sent.last_place;
-        let refused: Vec<usize> = self.tries.iter().filter(is_sent).copied().collect();
-        for id in refused {
-            self.fail(id, Refusal::Limited(self.latest), woken);
+    /// Fails the requests of a call that would not wait. If all that its demand described were granted, the others
+    /// were not asked for yet.
+    fn refuse_sent_tries(&mut self, sent: &Sent, granted: u32, now: Instant, woken: &mut Woken) {
+        if u64::from(granted) < sent.demand.requests() || self.is_paused(now) {
+            let refused: Vec<usize> = self
+                .tries
+                .range(..=sent.last_place)
+                .map(|(_, &id)| id)
+                .collect();
+            for id in refused {
+                self.fail(id, Refusal::Limited(self.latest), woken);
+            }
         }
     }
 
     /// Fails the requests that do not wait, while others do.
     fn refuse_tries(&mut self, woken: &mut Woken) {
         if !self.waiting.is_empty() {
-            for id in std::mem::take(&mut self.tries) {
-                self.fail(id, Refusal::Limited(self.latest), woken);
-            }
+            self.fail_tries(&Refusal::Limited(self.latest), woken);
+        }
+    }
+
+    fn fail_tries(&mut self, refusal: &Refusal, woken: &mut Woken) {
+        while let Some((_, &id)) = self.tries.first_key_value() {
+            self.fail(id, refusal.clone(), woken);
         }
     }
 
     /// Decides when the next call is due, after an answer.
-    fn schedule(&mut self, sent: &Sent, answer: &Answer, now: Instant) {
-        let is_new = |(_, &id): (&u64, &usize)| self.requests.0[id].bound.is_some();
-        let has_new_bound = self.waiting.range(sent.last_place + 1..).any(is_new);
-        match answer.next_call {
-            Some(next)
-                if !self.waiting.is_empty()
-                    && !has_new_bound
-                    && self.settlements.is_empty()
-                    && self.tries.is_empty() =>
-            {
-                self.call_at(next);
-            }
+    fn schedule(&mut self, next_call: Option<Instant>, now: Instant) {
+        let only_waits = self.tries.is_empty() && self.settlements.is_empty();
+        match next_call {
+            Some(next) if only_waits && !self.waiting.is_empty() => self.call_at(next),
             _ => self.reschedule(now),
         }
     }
 
-    /// Calls now if anything is left to ask or to send, or later during a pause.
+    /// Calls now if anything is left to ask or to send. During a pause of this process, it asks later.
     fn reschedule(&mut self, now: Instant) {
         let has_to_ask = !self.waiting.is_empty() || !self.tries.is_empty();
-        if has_to_ask || self.is_announced || self.lost.is_some() || !self.settlements.is_empty() {
-            let paused_until = self
-                .paused_until
-                .map_or(now, |until| until.min(now + PAUSED));
-            self.call_at(now.max(paused_until));
+        let has_to_send = self.is_announced || self.lost.is_some() || !self.settlements.is_empty();
+        if has_to_ask && let Some(until) = self.paused_until {
+            self.call_at(now.max(until.min(now + PAUSED)));
+        } else if has_to_ask || has_to_send {
+            self.call_at(now);
         }
     }
 
-    /// A call has failed. If it may have been executed, its grants are taken back by the next one.
-    pub(crate) fn failed(&mut self, number: u64, is_outcome_unknown: bool) -> bool {
+    /// A call has failed, and is repeated at `retry`. If the store may have executed it, the next call takes its
+    /// grants back.
+    pub(crate) fn failed(&mut self, number: u64, is_outcome_unknown: bool, retry: Instant) {
         let Some(sent) = self.end_call(number) else {
-            return false;
+            return;
         };
         if is_outcome_unknown {
             self.lost.get_or_insert(sent.number);
         }
-        true
+        self.stage = Stage::Idle;
+        self.reschedule(retry);
     }
 
-    /// The next call is due then, if there is anything to ask.
-    pub(crate) fn retry(&mut self, at: Instant) {
-        self.reschedule(at);
+    /// The store refuses a call for this key.
+    pub(crate) fn refused(&mut self, number: u64, error: &StoreError, woken: &mut Woken) {
+        if self.end_call(number).is_some() {
+            self.abandon(error, woken);
+        }
+    }
+
+    /// Fails all requests. The store is not called again until another request joins.
+    pub(crate) fn abandon(&mut self, error: &StoreError, woken: &mut Woken) {
+        self.fail_where(|_| true, &Refusal::Store(error.clone()), woken);
+        self.forget();
+    }
+
+    /// Sends nothing more. The store drops the demand after a while, and keeps what it has charged.
+    fn forget(&mut self) {
+        (self.lost, self.is_announced) = (None, false);
+        self.settlements.clear();
+        self.stage = Stage::Idle;
     }
 
     /// The store is out. Requests without an earlier bound fail after a while.
     pub(crate) fn out(&mut self, error: &StoreError, now: Instant, woken: &mut Woken) {
+        self.fail_tries(&Refusal::Store(error.clone()), woken);
         if self.waiting.is_empty() {
-            // The store forgets the demand, and keeps what it has charged.
-            (self.lost, self.is_announced) = (None, false);
-            self.settlements.clear();
+            self.forget();
         }
         self.stage = Stage::Idle;
         if self.out.is_none() {
-            self.out = Some(Out {
-                since: now,
-                error: error.clone(),
-            });
+            let error = error.clone();
+            self.out = Some(Out { since: now, error });
+            // They may wait for the store only so long.
+            self.wake_all(woken);
         }
-        for id in std::mem::take(&mut self.tries) {
-            self.fail(id, Refusal::Store(error.clone()), woken);
-        }
-        self.wake_all(woken);
-    }
-
-    /// Fails all requests that wait.
-    pub(crate) fn fail_all(&mut self, error: &StoreError, woken: &mut Woken) {
-        self.fail_where(|_| true, &Refusal::Store(error.clone()), woken);
     }
 
     /// Fails the requests that cost more than the quotas allow while the store is out.
@@ -572,7 +616,7 @@ impl Queue {
         refusal: &Refusal,
         woken: &mut Woken,
     ) {
-        let all = self.waiting.values().chain(&self.tries).copied();
+        let all = self.waiting.values().chain(self.tries.values()).copied();
         let failing: Vec<usize> = all.filter(|&id| fails(&self.requests.0[id])).collect();
         for id in failing {
             self.fail(id, refusal.clone(), woken);
@@ -583,10 +627,8 @@ impl Queue {
         let request = &mut self.requests.0[id];
         request.fate = Fate::Fails(refusal);
         woken.extend(request.waker.0.take());
-        let place = request.place;
-        if self.waiting.remove(&place).is_none() {
-            self.tries.retain(|&other| other != id);
-        }
+        let (mode, place) = (request.mode, request.place);
+        self.without_turn(mode).remove(&place);
     }
 
     /// The next step of a request.
@@ -618,32 +660,29 @@ impl Queue {
                 self.leave(id, now, woken);
                 Step::Fail(refusal)
             }
-            Fate::Departs(turn)
-                if now < turn.from && !self.blocked.contains_key(&request.place) =>
-            {
+            Fate::Departs(turn) if now <= turn.until && self.stall.blocks(request.place) => {
+                request.waker.0 = Some(waker.clone());
+                Step::Wait(None)
+            }
+            Fate::Departs(turn) if now < turn.from => {
                 let from = turn.from;
                 request.waker.0 = Some(waker.clone());
                 Step::Sleep(from)
             }
-            Fate::Departs(turn) if now < turn.until => {
+            Fate::Departs(turn) if now <= turn.until => {
                 let turn = *turn;
-                let place = request.place;
-                if self.blocked.contains_key(&place) {
-                    request.waker.0 = Some(waker.clone());
-                    return Step::Wait(None);
-                }
-                self.requests.0.remove(id);
-                self.ready.remove(&place);
+                let place = self.requests.0.remove(id).place;
+                self.departing.remove(&place);
                 (self.stall.has_departed, self.stall.times) = (true, 0);
                 self.release(now, woken);
                 Step::Depart(turn, self.latest)
             }
             Fate::Departs(turn) => {
                 let turn = *turn;
-                request.waker.0 = Some(waker.clone());
                 self.requeue(id, &turn);
-                self.call_again(turn.until - turn.from, now);
-                Step::Forfeit(turn)
+                self.call_again(turn.guard, now);
+                self.release(now, woken);
+                Step::Missed(turn)
             }
             Fate::Fails(_) => match self.requests.0.remove(id).fate {
                 Fate::Fails(refusal) => Step::Fail(refusal),
@@ -652,46 +691,97 @@ impl Queue {
         }
     }
 
-    /// Lets the next requests depart in their turns, so many at a time. The others keep the order of arrival.
-    pub(crate) fn release(&mut self, now: Instant, woken: &mut Woken) {
-        let is_valid = |id: &&usize| {
-            self.requests.0[**id]
+    /// A request whose turn was not used waits again at its old place.
+    fn requeue(&mut self, id: usize, turn: &Turn) {
+        self.give_back(turn);
+        let request = &mut self.requests.0[id];
+        request.fate = Fate::Waiting;
+        let (mode, place) = (request.mode, request.place);
+        self.departing.remove(&place);
+        self.without_turn(mode).insert(place, id);
+    }
+
+    /// Calls for requests that have missed their turns. If others of the same batch are not back yet, this waits for
+    /// them, for at most a guard, so that they keep their places.
+    fn call_again(&mut self, guard: Duration, now: Instant) {
+        let mut turns = self
+            .departing
+            .values()
+            .filter_map(|&id| self.requests.0[id].turn());
+        let others_return = turns.any(|turn| turn.until < now && now < turn.until + guard);
+        self.call_at(if others_return { now + guard } else { now });
+    }
+
+    /// Lets the next requests depart in their turns.
+    fn release(&mut self, now: Instant, woken: &mut Woken) {
+        let Some(from) = self.stall.blocked_from else {
+            return;
+        };
+        let is_valid = |id: &usize| {
+            self.requests.0[*id]
                 .turn()
                 .is_some_and(|turn| now < turn.until)
         };
         let most = NEIGHBOURS << self.stall.times.min(MOST_STALLS);
-        let ready = self.ready.values().filter(is_valid).count();
-        for _ in ready..most {
-            let Some((place, id)) = self.blocked.pop_first() else {
+        let mut ready = self
+            .departing
+            .range(..from)
+            .filter(|(_, id)| is_valid(id))
+            .take(most)
+            .count();
+        self.stall.blocked_from = None;
+        for (&place, &id) in self.departing.range(from..) {
+            if ready == most {
+                self.stall.blocked_from = Some(place);
                 break;
-            };
-            self.ready.insert(place, id);
+            }
+            ready += 1;
             woken.extend(self.requests.0[id].waker.0.take());
         }
         self.watch(now);
     }
 
+    /// Sets when to look after the requests that are blocked.
+    fn watch(&mut self, now: Instant) {
+        let Some(next) = self.first_blocked() else {
+            self.stall.check = None;
+            return;
+        };
+        if self.stall.check.is_none() {
+            let first = self
+                .departing
+                .values()
+                .next()
+                .and_then(|&id| self.requests.0[id].turn());
+            let first = first.map_or(now, |turn| turn.from.max(now));
+            let stall = (next.guard / STALLS).max(SHORTEST_STALL);
+            self.stall.check = Some(next.until.min(first + stall));
+        }
+    }
+
+    fn first_blocked(&self) -> Option<Turn> {
+        let (_, &id) = self.departing.range(self.stall.blocked_from?..).next()?;
+        self.requests.0[id].turn()
+    }
+
     /// When to look whether requests that may depart do so, as others wait for them.
     fn check_due(&self) -> Option<Instant> {
-        if self.blocked.is_empty() {
-            None
-        } else {
-            self.stall.check
-        }
+        self.first_blocked().and(self.stall.check)
     }
 
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
     /// wait again; yields the guard that was too short for them.
     pub(crate) fn check(&mut self, now: Instant, woken: &mut Woken) -> Option<Duration> {
         let mut guard = None;
-        while let Some((_, &id)) = self.blocked.first_key_value()
+        while let Some(from) = self.stall.blocked_from
+            && let Some((&place, &id)) = self.departing.range(from..).next()
             && let Some(turn) = self.requests.0[id].turn()
-            && turn.until <= now
+            && turn.until < now
         {
-            let missed = turn.until - turn.from;
-            guard = Some(missed);
+            guard = Some(turn.guard);
             self.requeue(id, &turn);
-            self.call_again(missed, now);
+            self.call_again(turn.guard, now);
+            self.stall.blocked_from = Some(place + 1);
         }
         if self.check_due().is_some_and(|due| due <= now) {
             self.stall.times += u32::from(!self.stall.has_departed);
@@ -701,59 +791,16 @@ impl Queue {
         guard
     }
 
-    /// Sets when to look after the requests that are blocked.
-    fn watch(&mut self, now: Instant) {
-        let Some((_, &id)) = self.blocked.first_key_value() else {
-            self.stall.check = None;
-            return;
-        };
-        if let (None, Some(next)) = (self.stall.check, self.requests.0[id].turn()) {
-            let ready = self
-                .ready
-                .values()
-                .filter_map(|&id| self.requests.0[id].turn());
-            let first = ready.map(|turn| turn.from).min().unwrap_or(now);
-            let stall = ((next.until - next.from) / STALLS).max(SHORTEST_STALL);
-            self.stall.check = Some(next.until.min(now.max(first) + stall));
-        }
-    }
-
-    /// A request whose turn was not used waits again at its old place.
-    fn requeue(&mut self, id: usize, turn: &Turn) {
-        self.give_back(turn);
-        let request = &mut self.requests.0[id];
-        request.fate = Fate::Waiting;
-        self.waiting.insert(request.place, id);
-        self.ready.remove(&request.place);
-        self.blocked.remove(&request.place);
-    }
-
-    /// Calls for requests that have missed their turns. If others of the same batch are not back yet, this waits for
-    /// them, for at most a guard, so that they keep their places.
-    fn call_again(&mut self, guard: Duration, now: Instant) {
-        let mut ready = self
-            .ready
-            .values()
-            .filter_map(|&id| self.requests.0[id].turn());
-        let others_return = ready.any(|turn| turn.until <= now && now < turn.until + guard);
-        self.call_at(if others_return { now + guard } else { now });
-    }
-
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store.
     pub(crate) fn leave(&mut self, id: usize, now: Instant, woken: &mut Woken) {
         let request = self.requests.0.remove(id);
         match request.fate {
             Fate::Waiting => {
-                if self.waiting.remove(&request.place).is_none() {
-                    self.tries.retain(|&other| other != id);
-                }
-                if self.waiting.is_empty() && self.is_announced {
-                    self.call_at(now);
-                }
+                self.without_turn(request.mode).remove(&request.place);
+                self.withdraw(now);
             }
             Fate::Departs(turn) => {
-                self.ready.remove(&request.place);
-                self.blocked.remove(&request.place);
+                self.departing.remove(&request.place);
                 self.pass_on(turn, now, woken);
             }
             Fate::Fails(_) => {}
@@ -762,27 +809,62 @@ impl Queue {
 
     /// A turn is not used: the next request takes it, or it goes back to the store.
     pub(crate) fn pass_on(&mut self, turn: Turn, now: Instant, woken: &mut Woken) {
-        if !self.assign(Mode::Wait, turn, now) {
+        let unused = if turn.is_useful(now) {
+            self.assign(Mode::Wait, turn, now, woken)
+        } else {
+            Some(turn)
+        };
+        if let Some(turn) = unused {
             self.give_back(&turn);
             self.call_at(now);
         }
         self.release(now, woken);
+        self.withdraw(now);
     }
 
-    /// Nothing departs until then. Requests that have a turn wait again.
-    pub(crate) fn pause(&mut self, until: Instant, now: Instant, woken: &mut Woken) {
-        self.paused_until = self.paused_until.max(Some(until));
-        let ready = std::mem::take(&mut self.ready).into_values();
-        let departing: Vec<usize> = ready
-            .chain(std::mem::take(&mut self.blocked).into_values())
+    /// Other processes do not wait for a demand that is left in the store.
+    fn withdraw(&mut self, now: Instant) {
+        if self.waiting.is_empty() && self.is_announced {
+            self.call_at(now);
+        }
+    }
+
+    /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
+    /// Returns the turn that is left.
+    fn move_up(&mut self, mut free: Turn, woken: &mut Woken) -> Turn {
+        let turn_of = |id: usize| match self.requests.0[id].fate {
+            Fate::Departs(turn) if turn.units == free.units => Some((id, turn.from)),
+            _ => None,
+        };
+        let alike = self.departing.values().rev().copied().filter_map(turn_of);
+        let later: Vec<usize> = alike
+            .take_while(|(_, from)| *from > free.from)
+            .map(|(id, _)| id)
             .collect();
-        for id in departing {
-            if let Fate::Departs(turn) = self.requests.0[id].fate {
-                self.requeue(id, &turn);
-                self.call_at(now);
+        for id in later.into_iter().rev() {
+            let request = &mut self.requests.0[id];
+            if let Fate::Departs(turn) = &mut request.fate
+                && turn.from > free.from
+            {
+                std::mem::swap(turn, &mut free);
+                woken.extend(request.waker.0.take());
             }
         }
-        self.wake_all(woken);
+        free
+    }
+
+    /// Nothing departs until then. Requests that have an earlier turn wait again.
+    pub(crate) fn pause(&mut self, until: Instant, now: Instant, woken: &mut Woken) {
+        self.paused_until = self.paused_until.max(Some(until));
+        for id in self.departing.values().copied().collect::<Vec<_>>() {
+            if let Fate::Departs(turn) = self.requests.0[id].fate
+                && turn.from < until
+            {
+                self.requeue(id, &turn);
+                self.call_at(now);
+                woken.extend(self.requests.0[id].waker.0.take());
+            }
+        }
     }
 
     /// Pauses of this process have ended.
@@ -804,6 +886,12 @@ impl Queue {
                 .iter_mut()
                 .filter_map(|(_, request)| request.waker.0.take()),
         );
+    }
+}
+
+impl Stall {
+    fn blocks(&self, place: u64) -> bool {
+        self.blocked_from.is_some_and(|from| place >= from)
     }
 }
 
@@ -873,3 +961,8 @@ impl Hash for Out {
         self.since.hash(state);
     }
 }
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

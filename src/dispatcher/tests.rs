@@ -10,7 +10,12 @@ use crate::Quota;
 use crate::key::Key;
 use crate::policy::{Plan, PolicyParts};
 use crate::queue::Refusal;
+use crate::recovery::Recovery;
 use crate::telemetry::Settings;
+
+mod failures;
+mod load;
+mod runtimes;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -145,7 +150,20 @@ enum Fault {
     Out,
     /// The server's clock was set forward by this.
     Clock(Duration),
+    /// The store answers, but not for this key.
+    Refuses,
+    /// The answers are lost, as the process sees at once.
+    Fails,
+    /// No reply comes.
+    Silent,
+    /// The store panics.
+    Panics,
+    /// The store leaves out the answers.
+    Short,
 }
+
+/// So many calls in one test are a loop: the store works from then on, so that the test ends.
+const LOOP: u64 = 2_000;
 
 impl Remote {
     fn new(round_trip: Duration) -> Arc<Self> {
@@ -163,9 +181,26 @@ impl Remote {
     }
 
     fn reply(&self, answered: impl FnOnce() -> Answered) -> Reply<Answered> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         let (sent, half) = (Instant::now(), self.round_trip / 2);
-        let fault = *self.fault.lock();
+        let fault = if calls < LOOP {
+            *self.fault.lock()
+        } else {
+            Fault::None
+        };
+        match fault {
+            Fault::Panics => panic!("the store panics, as this test expects"),
+            Fault::Silent => return Reply::pending(std::future::pending()),
+            Fault::Refuses => {
+                let error = StoreError::new("the value is unrecognized").no_outage();
+                return Reply::ready(Err(error));
+            }
+            Fault::Fails => {
+                let error = StoreError::new("the answer was lost").no_outage();
+                return Reply::ready(Err(error.outcome_unknown()));
+            }
+            _ => {}
+        }
         if fault == Fault::Out {
             let error = StoreError::new("the store is out");
             return Reply::pending(async move {
@@ -177,6 +212,9 @@ impl Remote {
         let mut answered = answered();
         if let Fault::Clock(ahead) = fault {
             answered.now += ahead.as_micros() as u64;
+        }
+        if fault == Fault::Short {
+            answered.answers.clear();
         }
         Reply::pending(async move {
             tokio::time::sleep(2 * half).await;

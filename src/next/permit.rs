@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::handle::{Current, Handle};
 use crate::key::Key;
 use crate::outage::Outage;
-use crate::queue::{Source, Standing, Turn};
+use crate::queue::{Standing, Turn};
 
 /// The right to depart now.
 ///
@@ -78,7 +78,7 @@ impl Permit {
     /// Whether the departure counts. It does not where [`Outage::Allow`] lets it depart while the store is out.
     #[must_use]
     pub fn is_counted(&self) -> bool {
-        self.turn.source == Source::Store || self.current.policy.outage() != Outage::Allow
+        self.turn.recorded > 0 || self.current.policy.outage() != Outage::Allow
     }
 
     /// The key.

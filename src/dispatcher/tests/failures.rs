@@ -1,0 +1,347 @@
+//! Stores that refuse, panic, or do not reply, and what is left after an outage.
+
+use super::*;
+use crate::state::{Command, Demand, Mode, Taken};
+
+fn key() -> Key {
+    Key::new("key")
+}
+
+/// A policy under strict recovery.
+fn strict(quota: Quota) -> Plan {
+    let parts = PolicyParts {
+        quotas: smallvec![quota],
+        recovery: Recovery::Strict,
+        ..PolicyParts::default()
+    };
+    let fallback = parts.clone().build().expect("a policy");
+    Plan {
+        stand_in: Some(Arc::new(fallback)),
+        ..parts.plan().expect("a policy")
+    }
+}
+
+impl Remote {
+    fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Another process applies an operation.
+    fn apply(&self, handle: &Handle, operation: &Operation) -> Taken {
+        let (key, policy) = (key(), handle.policy());
+        let call = Call {
+            key: &key,
+            policy: &policy,
+            operation,
+        };
+        self.memory.apply(&call, Instant::now()).1.unwrap()
+    }
+
+    fn remaining(&self, handle: &Handle) -> u32 {
+        let peek = Take {
+            process: 0,
+            number: 0,
+            lost: 0,
+            mode: Mode::Peek,
+            round_trip: 0,
+            guard: 0,
+            horizon: 0,
+            strict: None,
+            demand: Demand::default(),
+        };
+        self.apply(handle, &Operation::Take(peek)).remaining
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_a_key_is_not_called_again() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(10), None);
+    for is_measured in [false, true] {
+        store.set(Fault::Refuses);
+        let before = store.calls();
+        let refusal = depart(&handle, 1).await.expect_err("refused");
+        assert!(matches!(refusal, Refusal::Store(_)), "{refusal:?}");
+        tokio::time::sleep(SECOND).await;
+        let calls = store.calls() - before;
+        assert!(calls <= 2, "{calls} calls, {is_measured}");
+        store.set(Fault::None);
+        depart(&handle, 1).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_at_once_is_repeated_after_a_pause() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(10), None);
+    depart(&handle, 1).await.unwrap();
+    store.set(Fault::Fails);
+    let before = store.calls();
+    let waits = timeout(SECOND, depart(&handle, 1)).await;
+    assert!(waits.is_err(), "it waits");
+    let calls = store.calls() - before;
+    assert!(calls <= 50, "{calls} calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_join_during_the_first_ping_send_no_other() {
+    let store = Remote::new(Duration::from_millis(150));
+    let handle = remote(&store, Quota::per_second(1_000), None);
+    let mut waiting = Vec::new();
+    for _ in 0..100 {
+        let joined = handle.join(&key(), 1, Instant::now(), None).unwrap();
+        waiting.push(tokio::spawn(joined));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    assert!(store.calls() <= 4, "{} calls", store.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_is_out() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(10), None);
+    depart(&handle, 1).await.unwrap();
+    store.set(Fault::Panics);
+    let waiting = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let waiting = tokio::spawn(waiting);
+    tokio::time::sleep(SECOND).await;
+    assert!(!waiting.is_finished());
+    assert!(store.calls() < 50, "{} calls", store.calls());
+    store.set(Fault::None);
+    timeout(2 * SECOND, waiting)
+        .await
+        .expect("in time")
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_reply_is_out() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(10), None);
+    for _ in 0..2 {
+        store.set(Fault::Silent);
+        let refused = timeout(20 * SECOND, depart(&handle, 1)).await;
+        let refusal = refused.expect("in time").expect_err("refused");
+        assert!(matches!(refusal, Refusal::Store(_)), "{refusal:?}");
+        store.set(Fault::None);
+        tokio::time::sleep(10 * SECOND).await;
+        depart(&handle, 1).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_answer_is_an_error() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(10), None);
+    depart(&handle, 1).await.unwrap();
+    store.set(Fault::Short);
+    let refused = timeout(20 * SECOND, depart(&handle, 1)).await;
+    refused.expect("in time").expect_err("refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_joins_as_an_outage_ends_is_served() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(10), None);
+    depart(&handle, 1).await.unwrap();
+    let start = Instant::now();
+    let waiting = tokio::spawn(handle.join(&key(), 1, start, None).unwrap());
+    // The outage ends after the dispatcher has looked, and before it reports it to the queue.
+    let error = StoreError::new("the store is out");
+    let mut queues = Vec::new();
+    Handle::each_queue(handle.dispatcher(), |queue| queues.push(queue.clone()));
+    handle.dispatcher().call_fallback(queues, &error);
+    waiting.await.unwrap().unwrap();
+    assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_failure_does_not_lengthen_the_pause_before_a_probe() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(10), None);
+    depart(&handle, 1).await.unwrap();
+    store.set(Fault::Out);
+    let start = Instant::now();
+    let keys = (0..20).map(|nth| Key::new(format!("key {nth}")));
+    let waiting = keys.map(|key| tokio::spawn(handle.join(&key, 1, start, None).unwrap()));
+    let waiting: Vec<_> = waiting.collect();
+    let error = StoreError::new("the store is out");
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        handle.dispatcher().out(0, &error, false);
+    }
+    store.set(Fault::None);
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_millis(300), "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
+    let store = Remote::new(Duration::from_millis(2));
+    // Departures within some seconds are recorded at the same time.
+    let quota = Quota::new(2_000, 3_600 * SECOND);
+    let handle = remote(&store, quota, Some(quota));
+    for _ in 0..5 {
+        depart(&handle, 1).await.unwrap();
+    }
+    let remaining = store.remaining(&handle);
+    store.set(Fault::Out);
+    let waiting = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let (turn, _) = waiting.await.unwrap();
+    store.set(Fault::None);
+    tokio::time::sleep(2 * SECOND).await;
+    handle.forfeit(&key(), turn);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(store.remaining(&handle), remaining);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after_it() {
+    let store = Remote::new(Duration::from_millis(2));
+    let dispatcher = Dispatcher::new(store.clone(), None);
+    let quota = Quota::new(10, 60 * SECOND);
+    let handle = Handle::new(&dispatcher, strict(quota), Settings::default(), 100);
+    // The store may have lost what was there before: its key is in quarantine.
+    let waiting = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    waiting.await.unwrap();
+    store.set(Fault::Out);
+    let start = Instant::now();
+    depart(&handle, 1).await.unwrap();
+    assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
+    store.set(Fault::None);
+    tokio::time::sleep(2 * SECOND).await;
+    let start = Instant::now();
+    depart(&handle, 1).await.unwrap();
+    assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
+    let store = Remote::new(Duration::from_millis(100));
+    let handle = remote(&store, Quota::per_second(10), None);
+    depart(&handle, 1).await.unwrap();
+    let pause = Command::Pause {
+        span: 3_600_000_000,
+        evidence: u64::MAX,
+    };
+    store.apply(&handle, &Operation::Control(pause));
+    let start = Instant::now();
+    let waiting = tokio::spawn(handle.join(&key(), 1, start, None).unwrap());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    store.apply(&handle, &Operation::Control(Command::Resume));
+    handle.command(&key(), &Command::Resume, Instant::now());
+    waiting.await.unwrap().unwrap();
+    assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forfeited_permit_is_not_used_during_a_pause() {
+    let handle = embedded(Quota::new(1, 100 * SECOND));
+    let first = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let (turn, _) = first.await.unwrap();
+    let start = Instant::now();
+    let second = tokio::spawn(handle.join(&key(), 1, start, None).unwrap());
+    tokio::task::yield_now().await;
+    let pause = Command::Pause {
+        span: 5_000_000,
+        evidence: u64::MAX,
+    };
+    handle.command(&key(), &pause, start);
+    handle.forfeit(&key(), turn);
+    second.await.unwrap().unwrap();
+    let waited = start.elapsed();
+    assert!(waited >= 5 * SECOND && waited < 6 * SECOND, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::per_second(100), None);
+    let now = Instant::now();
+    let tries = (0..30).map(|nth| handle.attempt(&key(), 1 + nth % 2, now).unwrap());
+    for attempt in tries.map(tokio::spawn).collect::<Vec<_>>() {
+        attempt.await.unwrap().unwrap();
+    }
+    let refusal = handle.attempt(&key(), 56, now).unwrap().await;
+    assert!(matches!(refusal, Err(Refusal::Limited(_))), "{refusal:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_waits_for_no_departure() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::new(1, SECOND / 10), None);
+    depart(&handle, 1).await.unwrap();
+    let start = Instant::now();
+    tokio::time::sleep(SECOND / 20).await;
+    let refusal = handle.attempt(&key(), 1, start).unwrap().await;
+    assert!(matches!(refusal, Err(Refusal::Limited(_))), "{refusal:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_guard_doubles_once_for_all_requests_that_are_late() {
+    let handle = embedded(Quota::per_second(50));
+    let guard = handle.guard().current();
+    let start = Instant::now();
+    let waiting = (0..100).map(|_| tokio::spawn(handle.join(&key(), 1, start, None).unwrap()));
+    let waiting: Vec<_> = waiting.collect();
+    tokio::time::sleep(Duration::from_millis(980)).await;
+    tokio::time::advance(Duration::from_millis(200)).await;
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    let elapsed = start.elapsed();
+    assert!(
+        elapsed >= Duration::from_millis(1_180),
+        "they were late: {elapsed:?}"
+    );
+    assert!(handle.guard().current() <= 2 * guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limiters_that_share_a_dispatcher_do_not_displace_each_other() {
+    let store = Remote::new(Duration::from_millis(2));
+    let dispatcher = Dispatcher::new(store, None);
+    let new = || {
+        Handle::new(
+            &dispatcher,
+            plan(Quota::per_second(10), None),
+            Settings::default(),
+            0,
+        )
+    };
+    let handles = [(); 3].map(|()| new());
+    let now = Instant::now();
+    let waiting = handles.map(|handle| tokio::spawn(handle.join(&key(), 1, now, None).unwrap()));
+    for waiting in waiting {
+        timeout(SECOND, waiting)
+            .await
+            .expect("in time")
+            .unwrap()
+            .unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_depart_under_the_current_quota() {
+    let store = Remote::new(Duration::from_millis(100));
+    let handle = remote(&store, Quota::new(5, 3_600 * SECOND), None);
+    depart(&handle, 5).await.unwrap();
+    let start = Instant::now();
+    let costs = [5, 1];
+    let [costly, cheap] =
+        costs.map(|cost| tokio::spawn(handle.join(&key(), cost, start, None).unwrap()));
+    // The call is under way when the quota changes.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    handle.set_plan(plan(Quota::new(4, 2 * SECOND), None));
+    let refusal = costly.await.unwrap();
+    assert!(matches!(refusal, Err(Refusal::TooCostly)), "{refusal:?}");
+    cheap.await.unwrap().unwrap();
+    assert!(start.elapsed() < 3 * SECOND, "{:?}", start.elapsed());
+}

@@ -1,0 +1,147 @@
+//! Runtimes that shut down, that have no timer, or that have several threads.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+/// Longer than any of these tests takes on a loaded machine.
+const LONG: Duration = Duration::from_secs(60);
+
+fn new_runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap()
+}
+
+/// Fails if a function does not return.
+fn returns(function: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        function();
+        done.send(()).unwrap();
+    });
+    if is_done.recv_timeout(LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("it does not return");
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_runtime_with_waiting_requests_shuts_down() {
+    returns(|| {
+        for _ in 0..20 {
+            let store = Remote::new(Duration::from_millis(2));
+            let handle = remote(&store, Quota::new(1, 100 * SECOND), None);
+            let runtime = new_runtime();
+            runtime.block_on(async {
+                for _ in 0..20 {
+                    let joined = handle.join(&Key::new("key"), 1, Instant::now(), None);
+                    tokio::spawn(joined.unwrap());
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            });
+            drop(runtime);
+        }
+    });
+}
+
+#[test]
+fn a_runtime_without_a_timer_is_refused_at_once() {
+    returns(|| {
+        let store = Remote::new(Duration::from_millis(2));
+        let handle = remote(&store, Quota::per_second(1), None);
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().unwrap();
+        let joined = runtime.block_on(async {
+            let join = || {
+                handle
+                    .join(&Key::new("key"), 1, Instant::now(), None)
+                    .map(drop)
+            };
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(join))
+        });
+        assert!(!matches!(joined, Ok(Ok(()))), "it cannot wait");
+        assert!(handle.dispatcher().schedule.lock().tasks.is_empty());
+        // Other runtimes are served.
+        new_runtime().block_on(async { depart(&handle, 1).await.unwrap() });
+    });
+}
+
+#[test]
+fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
+    returns(|| {
+        let store = Remote::new(Duration::from_millis(2));
+        let handle = remote(&store, Quota::per_second(10), None);
+        store.set(Fault::Out);
+        let (first, second) = (new_runtime(), new_runtime());
+        first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
+        let waiting = second.block_on(async {
+            let joined = handle.join(&Key::new("key"), 1, Instant::now(), None);
+            let mut waiting = Box::pin(joined.unwrap());
+            assert!(timeout(SECOND / 10, &mut waiting).await.is_err());
+            waiting
+        });
+        drop(first);
+        store.set(Fault::None);
+        // Without a probe, it fails after five seconds.
+        second.block_on(waiting).unwrap();
+    });
+}
+
+/// The leader's runtime is not polled any more: the task of another runtime does not watch it for ever.
+#[test]
+fn the_task_that_watches_an_idle_leader_ends() {
+    returns(|| {
+        let store = Remote::new(Duration::from_millis(2));
+        let handle = remote(&store, Quota::per_second(10), None);
+        let (idle, busy) = (new_runtime(), new_runtime());
+        idle.block_on(async { depart(&handle, 1).await.unwrap() });
+        busy.block_on(async {
+            depart(&handle, 1).await.unwrap();
+            let id = Runtime::current().id();
+            let is_watching = || handle.dispatcher().schedule.lock().tasks.contains(&id);
+            assert!(is_watching());
+            while is_watching() {
+                tokio::time::sleep(SECOND / 10).await;
+            }
+        });
+    });
+}
+
+/// Requests join, are cancelled and depart on all threads at once: none is forgotten.
+#[test]
+fn no_request_is_forgotten_on_several_threads() {
+    returns(|| {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(4).enable_all().build().unwrap();
+        let store = Remote::new(Duration::from_millis(1));
+        let handles = [
+            remote(&store, Quota::new(20, SECOND / 50), None),
+            embedded(Quota::new(20, SECOND / 50)),
+        ];
+        runtime.block_on(async {
+            let mut tasks = Vec::new();
+            for nth in 0..4_000_u32 {
+                let handle = handles[nth as usize % 2].clone();
+                tasks.push(tokio::spawn(async move {
+                    let key = Key::new(format!("key {}", nth % 7));
+                    let waiting = handle.join(&key, 1, Instant::now(), None).unwrap();
+                    if nth % 3 == 0 {
+                        let until = Duration::from_micros(u64::from(nth) * 7 % 20_000);
+                        if let Ok(departed) = timeout(until, waiting).await {
+                            handle.forfeit(&key, departed.unwrap().0);
+                        }
+                    } else {
+                        waiting.await.unwrap();
+                    }
+                }));
+                if nth % 50 == 0 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+    });
+}

@@ -1,0 +1,589 @@
+//! The steps of the model: [`Step`].
+
+use std::cell::RefCell;
+use std::sync::{Arc, LazyLock};
+use std::task::{Wake, Waker};
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::world::{
+    Call, Claim, EPOCH, Fault, GUARD, Kind, Reply, Request, START, Setup, TICK, World, known, take,
+};
+use crate::queue::{self, Answer, Ask, Fate, Stage, Standing, Turn, Woken};
+use crate::state::{Command, Origin, Strict, Take};
+
+/// How long a process is stopped, and how long a pause lasts, in ticks.
+const STOPPED: u64 = 4;
+const PAUSED: u32 = 3;
+
+/// After so many ticks without a reply, a call counts as lost.
+const TIMEOUT: u64 = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Tick {
+        is_punctual: bool,
+    },
+    Join(usize),
+    /// The task of a request runs.
+    Poll(usize),
+    /// The request is cancelled.
+    Cancel(usize),
+    /// The request does not use its permit.
+    Forfeit(usize),
+    /// A process sends a call.
+    Send(usize),
+    /// A call of a process reaches the store, by its place among those in flight.
+    Execute(usize, usize),
+    /// A reply reaches its process.
+    Answer(usize, usize),
+    LoseCall(usize),
+    LoseReply(usize),
+    /// A process finds that a call is lost.
+    GiveUp(usize),
+    Crash(usize),
+    Stop(usize),
+    Pause(usize),
+    Resume(usize),
+    /// The store loses its state.
+    LoseState,
+}
+
+thread_local! {
+    /// The requests that were woken in this step.
+    static WOKEN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Wakes the request of this place.
+struct Bell(usize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        WOKEN.with_borrow_mut(|woken| woken.push(self.0));
+    }
+}
+
+static WAKERS: LazyLock<Vec<Waker>> =
+    LazyLock::new(|| (0..8).map(|nth| Arc::new(Bell(nth)).into()).collect());
+
+fn instant(micros: u64) -> Instant {
+    *START + std::time::Duration::from_micros(micros.saturating_sub(EPOCH))
+}
+
+fn micros(at: Instant) -> u64 {
+    EPOCH + at.saturating_duration_since(*START).as_micros() as u64
+}
+
+impl World {
+    /// Whether a process is able to do something.
+    fn runs(&self, process: usize) -> bool {
+        let it = &self.processes[process];
+        !it.has_crashed && it.stopped_until <= self.tick
+    }
+
+    /// The steps that are to happen before time passes.
+    pub(super) fn due_steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
+        let now = self.now();
+        for (p, process) in self.processes.iter().enumerate() {
+            for (nth, call) in process.calls.iter().enumerate() {
+                if !call.is_late {
+                    steps.push(Step::Execute(p, nth));
+                }
+            }
+            if !self.runs(p) {
+                continue;
+            }
+            if process.queue.due().is_some_and(|due| due <= now) {
+                steps.push(Step::Send(p));
+            }
+            for (nth, reply) in process.replies.iter().enumerate() {
+                if !reply.is_late {
+                    steps.push(Step::Answer(p, nth));
+                }
+            }
+            if process.lost.is_some_and(|(_, at)| at <= self.tick) {
+                steps.push(Step::GiveUp(p));
+            }
+        }
+        for (nth, (request, &(p, _))) in self.requests.iter().zip(&setup.requests).enumerate() {
+            match request {
+                _ if !self.runs(p) => {}
+                Request::New => {
+                    let before = self.requests[..nth].iter().zip(&setup.requests);
+                    let is_next = before
+                        .filter(|(_, (owner, _))| *owner == p)
+                        .all(|(it, _)| *it != Request::New);
+                    if is_next {
+                        steps.push(Step::Join(nth));
+                    }
+                }
+                Request::Joined {
+                    is_awake, timer, ..
+                } => {
+                    if *is_awake || timer.is_some_and(|at| at <= now) {
+                        steps.push(Step::Poll(nth));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The other steps that are possible.
+    pub(super) fn possible_steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
+        let now = self.now();
+        for (p, process) in self.processes.iter().enumerate() {
+            for (nth, call) in process.calls.iter().enumerate() {
+                if call.is_late {
+                    steps.push(Step::Execute(p, nth));
+                }
+            }
+            if !self.runs(p) {
+                continue;
+            }
+            for (nth, reply) in process.replies.iter().enumerate() {
+                if reply.is_late && process.lost.is_none() {
+                    steps.push(Step::Answer(p, nth));
+                }
+            }
+            if self.left.lost > 0 && process.lost.is_none() {
+                if process.calls.iter().any(|call| !call.is_late) {
+                    steps.push(Step::LoseCall(p));
+                }
+                if process.replies.iter().any(|reply| !reply.is_late) {
+                    steps.push(Step::LoseReply(p));
+                }
+            }
+            let is_active = self.is_waiting(setup, p);
+            if self.left.crashed > 0 && is_active {
+                steps.push(Step::Crash(p));
+            }
+            if self.left.stopped > 0 && is_active {
+                steps.push(Step::Stop(p));
+            }
+            if self.left.paused > 0 && is_active {
+                steps.push(Step::Pause(p));
+            }
+            if process.paused_until > self.tick {
+                steps.push(Step::Resume(p));
+            }
+        }
+        for (nth, (request, &(p, _))) in self.requests.iter().zip(&setup.requests).enumerate() {
+            if let Request::Joined { id, .. } = request
+                && self.runs(p)
+            {
+                if self.left.cancelled > 0 {
+                    steps.push(Step::Cancel(nth));
+                }
+                let fate = &self.processes[p].queue.requests.0[*id].fate;
+                let may_depart =
+                    matches!(fate, Fate::Departs(turn) if turn.from <= now && now <= turn.until);
+                if self.left.forfeited > 0 && may_depart {
+                    steps.push(Step::Forfeit(nth));
+                }
+            }
+        }
+        if self.left.lost_state > 0 && !self.departed.is_empty() {
+            steps.push(Step::LoseState);
+        }
+    }
+
+    pub(super) fn apply(&mut self, setup: &Setup, step: Step) {
+        let now = self.now();
+        let waiting = self.waiting(setup);
+        let mut woken = Woken::new();
+        match step {
+            Step::Tick { is_punctual } => {
+                self.left.late -= u8::from(!is_punctual);
+                self.tick += 1;
+                for process in &mut self.processes {
+                    process.calls_in_tick = 0;
+                }
+            }
+            Step::Join(nth) => self.join(setup, nth),
+            Step::Poll(nth) => self.poll(setup, nth, false, &mut woken),
+            Step::Forfeit(nth) => {
+                self.left.forfeited -= 1;
+                self.poll(setup, nth, true, &mut woken);
+            }
+            Step::Cancel(nth) => {
+                self.left.cancelled -= 1;
+                woken = self.cancel(setup, nth);
+            }
+            Step::Send(p) => self.send(setup, p, &mut woken),
+            Step::Execute(p, nth) => self.execute(setup, p, nth),
+            Step::Answer(p, nth) => self.answer(setup, p, nth, &mut woken),
+            Step::LoseCall(p) => {
+                self.left.lost -= 1;
+                let process = &mut self.processes[p];
+                if let Some(call) = process.calls.iter_mut().find(|call| !call.is_late) {
+                    call.is_late = true;
+                    process.lost = Some((call.take.number, self.tick + TIMEOUT));
+                    self.is_leak_excused |= !call.settlements.is_empty();
+                }
+            }
+            Step::LoseReply(p) => {
+                self.left.lost -= 1;
+                let process = &mut self.processes[p];
+                if let Some(reply) = process.replies.iter_mut().find(|reply| !reply.is_late) {
+                    reply.is_late = true;
+                    process.lost = Some((reply.number, self.tick + TIMEOUT));
+                }
+            }
+            Step::GiveUp(p) => {
+                let process = &mut self.processes[p];
+                if let Some((number, _)) = process.lost.take() {
+                    process.queue.failed(number, true, now);
+                    if setup.fault == Some(Fault::RepeatsNoFailedCall) {
+                        process.queue.stage = Stage::Idle;
+                    }
+                }
+            }
+            Step::Crash(p) => {
+                self.left.crashed -= 1;
+                let process = &mut self.processes[p];
+                process.has_crashed = true;
+                process.replies.clear();
+                process.lost = None;
+            }
+            Step::Stop(p) => {
+                self.left.stopped -= 1;
+                self.processes[p].stopped_until = self.tick + STOPPED;
+            }
+            Step::Pause(p) => self.pause(setup, p, &mut woken),
+            Step::Resume(p) => {
+                self.store.control(Command::Resume, self.store_now());
+                for process in &mut self.processes {
+                    process.paused_until = 0;
+                }
+                self.processes[p].queue.resume(now);
+            }
+            Step::LoseState => {
+                self.left.lost_state -= 1;
+                self.store = setup.empty_store();
+                self.since = self.store_now();
+                self.is_leak_excused = true;
+            }
+        }
+        if setup.fault != Some(Fault::WakesNobody) {
+            self.wake(woken);
+        }
+        self.check_order(setup, &waiting);
+    }
+
+    /// The requests without a turn, of each process.
+    fn waiting(&self, setup: &Setup) -> Vec<usize> {
+        let joined = self.requests.iter().zip(&setup.requests).enumerate();
+        let waiting = joined.filter(|(_, (request, (p, kind)))| match request {
+            Request::Joined { id, .. } => {
+                *kind != Kind::Tries
+                    && self.processes[*p].queue.requests.0[*id].fate == Fate::Waiting
+            }
+            _ => false,
+        });
+        waiting.map(|(nth, _)| nth).collect()
+    }
+
+    /// A request that got a turn in this step has left none behind that joined earlier.
+    fn check_order(&mut self, setup: &Setup, before: &[usize]) {
+        let waiting = self.waiting(setup);
+        let has_turn = |nth: usize| match self.requests[nth] {
+            Request::Joined { id, .. } => {
+                let queue = &self.processes[setup.requests[nth].0].queue;
+                matches!(queue.requests.0[id].fate, Fate::Departs(_))
+            }
+            _ => false,
+        };
+        let mut new_turns = before.iter().filter(|&&nth| has_turn(nth));
+        let is_overtaken = new_turns.any(|&nth| {
+            let (p, _) = setup.requests[nth];
+            waiting
+                .iter()
+                .any(|&other| other < nth && setup.requests[other].0 == p)
+        });
+        if is_overtaken {
+            self.broken = Some(Claim::InOrder);
+        }
+    }
+
+    fn wake(&mut self, woken: Woken) {
+        woken.into_iter().for_each(Waker::wake);
+        for nth in WOKEN.with_borrow_mut(std::mem::take) {
+            if let Request::Joined { is_awake, .. } = &mut self.requests[nth] {
+                *is_awake = true;
+            }
+        }
+    }
+
+    fn join(&mut self, setup: &Setup, nth: usize) {
+        let (now, (p, kind)) = (self.now(), setup.requests[nth]);
+        let queue = &mut self.processes[p].queue;
+        let place = nth as u64 + 1;
+        let id = match kind {
+            Kind::Waits => queue.join(place, 1, now, None),
+            Kind::Bounded(ticks) => queue.join(place, 1, now, Some(now + TICK * ticks)),
+            Kind::Tries => queue.attempt(place, 1, now),
+        };
+        self.requests[nth] = Request::Joined {
+            id,
+            is_awake: true,
+            timer: None,
+        };
+    }
+
+    fn poll(&mut self, setup: &Setup, nth: usize, is_forfeited: bool, woken: &mut Woken) {
+        let (now, (p, _)) = (self.now(), setup.requests[nth]);
+        let Request::Joined { id, .. } = self.requests[nth] else {
+            return;
+        };
+        let queue = &mut self.processes[p].queue;
+        let bound = queue.requests.0[id].bound;
+        if let Fate::Departs(turn) = &mut queue.requests.0[id].fate
+            && setup.fault == Some(Fault::DepartsBeforeTurn)
+        {
+            turn.from = now;
+        }
+        let step = loop {
+            match queue.poll(id, now, &WAKERS[nth], woken) {
+                queue::Step::Missed(_) => {
+                    if setup.fault == Some(Fault::RequeuesBehindOthers) {
+                        let place = queue.requests.0[id].place;
+                        queue.waiting.remove(&place);
+                        queue.requests.0[id].place = place + 10;
+                        queue.waiting.insert(place + 10, id);
+                    }
+                }
+                step => break step,
+            }
+        };
+        let joined = |timer| Request::Joined {
+            id,
+            is_awake: false,
+            timer,
+        };
+        self.requests[nth] = match step {
+            queue::Step::Wait(until) => joined(until),
+            queue::Step::Sleep(until) => joined(Some(until)),
+            queue::Step::Fail(_) => Request::Failed,
+            queue::Step::Depart(turn, _) if is_forfeited => {
+                queue.pass_on(turn, now, woken);
+                Request::Cancelled
+            }
+            queue::Step::Depart(turn, _) => {
+                self.depart(setup, p, bound, &turn);
+                Request::Departed
+            }
+            queue::Step::Missed(_) => unreachable!("it was polled again"),
+        };
+    }
+
+    fn depart(&mut self, setup: &Setup, p: usize, bound: Option<Instant>, turn: &Turn) {
+        let at = self.store_now();
+        let is_granted =
+            |&(process, recorded): &(usize, u64)| process == p && recorded == turn.recorded;
+        let within = turn.recorded - GUARD..=turn.recorded;
+        match self.granted.iter().position(is_granted) {
+            Some(place) if within.contains(&at) || setup.fault == Some(Fault::RecordsNoGuard) => {
+                self.granted.swap_remove(place);
+            }
+            _ => self.broken = Some(Claim::InTurn),
+        }
+        if self.processes[p].paused_until > self.tick {
+            self.broken = Some(Claim::PausesHold);
+        }
+        if bound.is_some_and(|bound| bound < turn.from) {
+            self.broken = Some(Claim::EveryRequestEnds);
+        }
+        self.departed.push(self.tick);
+        self.used.push(turn.recorded);
+    }
+
+    fn cancel(&mut self, setup: &Setup, nth: usize) -> Woken {
+        let (now, (p, _)) = (self.now(), setup.requests[nth]);
+        let Request::Joined { id, .. } = self.requests[nth] else {
+            return Woken::new();
+        };
+        self.requests[nth] = Request::Cancelled;
+        let queue = &mut self.processes[p].queue;
+        let turn = match queue.requests.0[id].fate {
+            Fate::Departs(turn) => Some(turn),
+            _ => None,
+        };
+        match (setup.fault, turn) {
+            (Some(Fault::KeepsTurnsOfCancelled), Some(_)) => {
+                let request = queue.requests.0.remove(id);
+                queue.departing.remove(&request.place);
+                Woken::new()
+            }
+            (Some(Fault::PassesTurnsOnOutOfOrder), Some(turn)) => {
+                let request = queue.requests.0.remove(id);
+                queue.departing.remove(&request.place);
+                if let Some((_, id)) = queue.waiting.pop_last() {
+                    let request = &mut queue.requests.0[id];
+                    request.fate = Fate::Departs(turn);
+                    queue.departing.insert(request.place, id);
+                    return request.waker.0.take().into_iter().collect();
+                }
+                queue.give_back(&turn);
+                queue.call_at(now);
+                Woken::new()
+            }
+            _ => {
+                if setup.fault == Some(Fault::KeepsDemandOfCancelled) {
+                    queue.is_announced = false;
+                }
+                let mut woken = Woken::new();
+                queue.leave(id, now, &mut woken);
+                woken
+            }
+        }
+    }
+
+    fn send(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {
+        let process = &mut self.processes[p];
+        process.number += 1;
+        process.calls_in_tick += 1;
+        let number = process.number;
+        let ask = process.queue.begin(number, setup.limit, micros, woken);
+        let Ask {
+            settlements,
+            mode,
+            demand,
+            lost,
+        } = ask;
+        let strict = setup.is_strict.then(|| Strict {
+            known: process.known.map(known),
+            clock_was_set: false,
+        });
+        let take = Take {
+            process: p as u64 + 1,
+            number,
+            lost,
+            strict,
+            demand,
+            ..take(mode)
+        };
+        process.calls.push(Call {
+            settlements,
+            take,
+            is_late: false,
+        });
+    }
+
+    fn execute(&mut self, setup: &Setup, p: usize, nth: usize) {
+        let now = self.store_now();
+        let Call {
+            settlements,
+            mut take,
+            is_late,
+        } = self.processes[p].calls.remove(nth);
+        let mut times = 1;
+        match setup.fault {
+            Some(Fault::SettlesTwice) => times = 2,
+            Some(Fault::TakesNothingBack) => take.lost = 0,
+            Some(Fault::RecordsNoGuard) => take.guard = 0,
+            Some(Fault::IgnoresNumbers) => {
+                self.store.announced.iter_mut().for_each(|it| it.number = 0);
+            }
+            _ => {}
+        }
+        if !settlements.is_empty() {
+            for _ in 0..times {
+                self.store.settle(&settlements, now);
+            }
+        }
+        let is_first = self
+            .store
+            .announced
+            .iter()
+            .all(|it| it.process != take.process);
+        let origin = Origin {
+            server: self.since,
+            since: self.since,
+        };
+        self.store.verify(0, &take, origin, now);
+        let taken = self.store.take(0, &take, now);
+        // A late call that the store cannot know to be late strands what it grants.
+        let is_newest = take.number == self.processes[p].number;
+        self.is_leak_excused |= is_late && is_first && !is_newest;
+        for grant in &taken.grants {
+            let grants = std::iter::repeat_n((p, grant.recorded), grant.requests as usize);
+            self.granted.extend(grants);
+        }
+        if !self.processes[p].has_crashed {
+            let is_given_up = is_late
+                && self.processes[p]
+                    .lost
+                    .is_none_or(|(it, _)| it != take.number);
+            self.processes[p].replies.push(Reply {
+                number: take.number,
+                taken,
+                is_late: is_late || is_given_up,
+            });
+        }
+    }
+
+    fn answer(&mut self, setup: &Setup, p: usize, nth: usize, woken: &mut Woken) {
+        let now = self.now();
+        let process = &mut self.processes[p];
+        let Reply { number, taken, .. } = process.replies.remove(nth);
+        let current = match &process.queue.stage {
+            Stage::Calling(sent) => Some(sent.number),
+            _ => None,
+        };
+        let number = match (setup.fault, current) {
+            (Some(Fault::AppliesLostReplies), Some(current)) => current,
+            _ => number,
+        };
+        if taken.is_outdated {
+            process.queue.failed(number, true, now);
+            return;
+        }
+        if current == Some(number) {
+            process.known = taken.known.map(|it| (it.generation, it.version));
+        }
+        let turns = taken.grants.iter().map(|grant| {
+            let late = match setup.fault {
+                Some(Fault::IgnoresUntil) => 20 * TICK,
+                Some(Fault::RecordsNoGuard) => TICK,
+                _ => std::time::Duration::ZERO,
+            };
+            let turn = Turn {
+                from: instant(grant.at),
+                until: instant(grant.recorded) + late,
+                recorded: grant.recorded,
+                units: 0,
+                guard: TICK,
+            };
+            (turn, grant.requests)
+        });
+        let answer = Answer {
+            turns: turns.collect::<SmallVec<[_; 1]>>(),
+            expected: taken.expected.iter().map(|&at| instant(at)).collect(),
+            uncertainty: std::time::Duration::ZERO,
+            next_call: (taken.next_call > 0).then(|| instant(taken.next_call)),
+            standing: Standing::default(),
+        };
+        process.queue.answer(number, &answer, now, woken);
+        if setup.fault == Some(Fault::SkipsRequestsThatJoinedLater) && taken.next_call == 0 {
+            process.queue.stage = Stage::Idle;
+        }
+    }
+
+    fn pause(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {
+        let now = self.now();
+        self.left.paused -= 1;
+        let span = TICK * PAUSED;
+        let command = Command::Pause {
+            span: span.as_micros() as u64,
+            evidence: u64::MAX,
+        };
+        self.store.control(command, self.store_now());
+        let process = &mut self.processes[p];
+        process.paused_until = self.tick + u64::from(PAUSED);
+        if setup.fault != Some(Fault::KeepsTurnsInPause) {
+            process.queue.pause(now + span, now, woken);
+        }
+    }
+}

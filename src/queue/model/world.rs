@@ -1,0 +1,484 @@
+//! The state of the model, the claims about it, and the planted mistakes: [`Setup`], [`World`], [`Claim`] and [`Fault`].
+
+use std::hash::{Hash, Hasher};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use stateright::{Model, Property};
+use tokio::time::Instant;
+
+use super::steps::Step;
+use crate::queue::Queue;
+use crate::quota::Quota;
+use crate::state::{Counter, Demand, Known, Mode, Settlement, State, Take, Taken};
+
+/// A tick is half of the horizon: the store's constants are 20 ms, 100 ms and 250 ms.
+pub(super) const TICK: Duration = Duration::from_millis(50);
+pub(super) const MICROS: u64 = 50_000;
+pub(super) const HORIZON: u64 = 2 * MICROS;
+pub(super) const GUARD: u64 = MICROS;
+
+/// All requests of live processes have ended by then.
+const END: u64 = 40;
+
+/// Requests join until then.
+const JOINED: u64 = 1;
+
+pub(super) static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+pub(super) const EPOCH: u64 = 1_763_000_000_000_000;
+
+/// How often each may happen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct May {
+    pub(super) cancelled: u8,
+    pub(super) forfeited: u8,
+    /// A tick passes while something is due.
+    pub(super) late: u8,
+    /// A call or a reply is lost, or comes late.
+    pub(super) lost: u8,
+    pub(super) crashed: u8,
+    /// A process is stopped for some ticks.
+    pub(super) stopped: u8,
+    pub(super) paused: u8,
+    pub(super) lost_state: u8,
+}
+
+pub(super) const NOTHING: May = May {
+    cancelled: 0,
+    forfeited: 0,
+    late: 0,
+    lost: 0,
+    crashed: 0,
+    stopped: 0,
+    paused: 0,
+    lost_state: 0,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Waits,
+    /// It waits for at most so many ticks.
+    Bounded(u32),
+    /// It departs at once or not at all.
+    Tries,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Setup {
+    pub(super) name: &'static str,
+    pub(super) limit: u32,
+    /// In ticks.
+    pub(super) window: u64,
+    /// The process of each request, and how it asks.
+    pub(super) requests: Vec<(usize, Kind)>,
+    /// As many requests as the quota allows have just departed.
+    pub(super) is_exhausted: bool,
+    pub(super) is_strict: bool,
+    pub(super) may: May,
+    pub(super) fault: Option<Fault>,
+}
+
+/// A claim about every state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Claim {
+    /// Never more requests depart in a window than the quota allows.
+    NeverMore,
+    /// A request departs only within a turn that the store has granted to its process, and each turn is used once.
+    InTurn,
+    /// The first request of a process that waits gets the next turn.
+    InOrder,
+    /// A request that waits is woken for its next step, or a call for it is due or in flight.
+    NothingIsStuck,
+    /// Every request of a live process departs or fails in time.
+    EveryRequestEnds,
+    /// Once no request waits, the store has charged what departed, and knows of no demand.
+    NothingLeaks,
+    /// Nothing departs from a process that has paused the key.
+    PausesHold,
+    /// A process sends at most a few calls in one tick.
+    FewCalls,
+}
+
+/// A mistake that the model must find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The store records a departure at its earliest time.
+    RecordsNoGuard,
+    /// A request departs however late it is polled.
+    IgnoresUntil,
+    /// A request departs as soon as it has a turn.
+    DepartsBeforeTurn,
+    /// The grants of a reply that counts as lost are used.
+    AppliesLostReplies,
+    /// The store executes calls that were overtaken.
+    IgnoresNumbers,
+    /// The grants of lost replies are not taken back.
+    TakesNothingBack,
+    /// A call that has failed is not repeated.
+    RepeatsNoFailedCall,
+    /// The turn of a cancelled request is neither passed on nor returned.
+    KeepsTurnsOfCancelled,
+    /// A queue that is empty does not withdraw its demand.
+    KeepsDemandOfCancelled,
+    /// The turn of a cancelled request goes to the last request.
+    PassesTurnsOnOutOfOrder,
+    /// A request that has missed its turn waits behind the others.
+    RequeuesBehindOthers,
+    /// A settlement is sent twice.
+    SettlesTwice,
+    /// A pause leaves requests their turns.
+    KeepsTurnsInPause,
+    /// No task is woken.
+    WakesNobody,
+    /// After an answer, no call is due for requests that joined during the call.
+    SkipsRequestsThatJoinedLater,
+    /// The store loses its state, without strict recovery.
+    ForgetsState,
+}
+
+impl Fault {
+    pub(super) const ALL: [Self; 16] = [
+        Self::RecordsNoGuard,
+        Self::IgnoresUntil,
+        Self::DepartsBeforeTurn,
+        Self::AppliesLostReplies,
+        Self::IgnoresNumbers,
+        Self::TakesNothingBack,
+        Self::RepeatsNoFailedCall,
+        Self::KeepsTurnsOfCancelled,
+        Self::KeepsDemandOfCancelled,
+        Self::PassesTurnsOnOutOfOrder,
+        Self::RequeuesBehindOthers,
+        Self::SettlesTwice,
+        Self::KeepsTurnsInPause,
+        Self::WakesNobody,
+        Self::SkipsRequestsThatJoinedLater,
+        Self::ForgetsState,
+    ];
+
+    /// The claims of which it breaks one first.
+    pub(super) fn breaks(self) -> &'static [Claim] {
+        match self {
+            Self::RecordsNoGuard | Self::ForgetsState => &[Claim::NeverMore],
+            Self::IgnoresUntil | Self::DepartsBeforeTurn => &[Claim::InTurn],
+            // The store no longer charges what departed.
+            Self::AppliesLostReplies | Self::SettlesTwice => {
+                &[Claim::NeverMore, Claim::NothingLeaks]
+            }
+            Self::IgnoresNumbers
+            | Self::TakesNothingBack
+            | Self::KeepsTurnsOfCancelled
+            | Self::KeepsDemandOfCancelled => &[Claim::NothingLeaks],
+            Self::PassesTurnsOnOutOfOrder | Self::RequeuesBehindOthers => &[Claim::InOrder],
+            Self::KeepsTurnsInPause => &[Claim::PausesHold],
+            Self::RepeatsNoFailedCall | Self::WakesNobody | Self::SkipsRequestsThatJoinedLater => {
+                &[Claim::NothingIsStuck]
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct World {
+    pub(super) tick: u64,
+    pub(super) store: State,
+    /// The time at which the server started.
+    pub(super) since: u64,
+    pub(super) processes: [Process; 2],
+    pub(super) requests: Vec<Request>,
+    pub(super) left: May,
+    /// When requests departed.
+    pub(super) departed: Vec<u64>,
+    /// Grants of the store that are not used yet, by process.
+    pub(super) granted: Vec<(usize, u64)>,
+    /// The recorded times of the departures.
+    pub(super) used: Vec<u64>,
+    /// A settlement was lost, or a late call was executed: some capacity may be charged in vain.
+    pub(super) is_leak_excused: bool,
+    pub(super) broken: Option<Claim>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pub(super) queue: Queue,
+    /// The number of its latest call.
+    pub(super) number: u64,
+    pub(super) calls_in_tick: u8,
+    pub(super) calls: Vec<Call>,
+    pub(super) replies: Vec<Reply>,
+    /// The call that counts as lost from a tick on.
+    pub(super) lost: Option<(u64, u64)>,
+    pub(super) has_crashed: bool,
+    pub(super) stopped_until: u64,
+    pub(super) paused_until: u64,
+    pub(super) known: Option<(u64, u64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) settlements: Vec<Settlement>,
+    pub(super) take: Take,
+    pub(super) is_late: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) number: u64,
+    pub(super) taken: Taken,
+    pub(super) is_late: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Request {
+    New,
+    /// It waits in its queue, and is polled if it is awake or its timer has passed.
+    Joined {
+        id: usize,
+        is_awake: bool,
+        timer: Option<Instant>,
+    },
+    Departed,
+    Failed,
+    Cancelled,
+}
+
+impl Process {
+    /// Whether a call is in flight, or was lost and not given up yet.
+    fn is_calling(&self) -> bool {
+        self.calls.iter().any(|call| !call.is_late)
+            || self.replies.iter().any(|reply| !reply.is_late)
+            || self.lost.is_some()
+    }
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.tick, self.since, self.is_leak_excused, self.broken).hash(state);
+        self.store.encode().hash(state);
+        (&self.processes, &self.requests, self.left).hash(state);
+        (&self.departed, &self.granted, &self.used).hash(state);
+    }
+}
+
+impl Hash for Call {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.take.number, self.is_late, &self.settlements).hash(state);
+    }
+}
+
+impl Hash for Reply {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.number, self.is_late).hash(state);
+    }
+}
+
+impl Setup {
+    pub(super) fn empty_store(&self) -> State {
+        let quota = Quota::new(self.limit, TICK * self.window as u32);
+        State::new(&[Counter::new(&quota)])
+    }
+}
+
+impl World {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let mut this = Self {
+            tick: 0,
+            store: setup.empty_store(),
+            since: 0,
+            processes: Default::default(),
+            requests: vec![Request::New; setup.requests.len()],
+            left: setup.may,
+            departed: Vec::new(),
+            granted: Vec::new(),
+            used: Vec::new(),
+            is_leak_excused: false,
+            broken: None,
+        };
+        if setup.is_exhausted {
+            let all = vec![(0, 1); setup.limit as usize];
+            let take = Take {
+                process: u64::MAX,
+                number: 0,
+                mode: Mode::Try,
+                demand: Demand::new(all.into_iter()),
+                ..take(Mode::Try)
+            };
+            let taken = this.store.take(0, &take, EPOCH);
+            this.departed = vec![0; setup.limit as usize];
+            this.used = vec![taken.grants[0].recorded; setup.limit as usize];
+        }
+        this
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        *START + TICK * self.tick as u32
+    }
+
+    pub(super) fn store_now(&self) -> u64 {
+        EPOCH + self.tick * MICROS
+    }
+
+    /// Sets which claim is broken, if any.
+    pub(super) fn check(&mut self, setup: &Setup) {
+        let claims = [
+            (Claim::NeverMore, self.is_never_more(setup)),
+            (Claim::NothingIsStuck, self.is_nothing_stuck(setup)),
+            (Claim::EveryRequestEnds, self.has_ended(setup)),
+            (Claim::NothingLeaks, self.leaks_nothing(setup)),
+            (
+                Claim::FewCalls,
+                self.processes.iter().all(|it| it.calls_in_tick <= 4),
+            ),
+        ];
+        let broken = claims.into_iter().find(|(_, holds)| !holds);
+        self.broken = self.broken.or(broken.map(|(claim, _)| claim));
+    }
+
+    fn is_never_more(&self, setup: &Setup) -> bool {
+        let is_near = |&&at: &&u64| at + setup.window > self.tick;
+        self.departed.iter().filter(is_near).count() <= setup.limit as usize
+    }
+
+    pub(super) fn is_waiting(&self, setup: &Setup, process: usize) -> bool {
+        let of_process = self.requests.iter().zip(&setup.requests);
+        of_process
+            .filter(|(_, (owner, _))| *owner == process)
+            .any(|(request, _)| matches!(request, Request::Joined { .. }))
+    }
+
+    fn is_nothing_stuck(&self, setup: &Setup) -> bool {
+        let requests = self.requests.iter().zip(&setup.requests);
+        requests
+            .filter(|(_, (owner, _))| !self.processes[*owner].has_crashed)
+            .all(|(request, (owner, _))| match request {
+                Request::Joined {
+                    is_awake, timer, ..
+                } => {
+                    let process = &self.processes[*owner];
+                    *is_awake
+                        || timer.is_some()
+                        || process.queue.due().is_some()
+                        || process.is_calling()
+                }
+                _ => true,
+            })
+    }
+
+    fn is_quiet(&self, setup: &Setup) -> bool {
+        (0..2).all(|p| {
+            let process = &self.processes[p];
+            process.has_crashed
+                || (!self.is_waiting(setup, p)
+                    && process.queue.is_idle()
+                    && process.lost.is_none()
+                    && process.calls.iter().all(|call| call.is_late))
+        })
+    }
+
+    fn has_ended(&self, setup: &Setup) -> bool {
+        self.tick < END || self.is_quiet(setup)
+    }
+
+    /// Whether a process without requests has a call due or in flight, if the store has its demand.
+    fn is_demand_withdrawn(&self, setup: &Setup) -> bool {
+        let processes = self.processes.iter().enumerate();
+        self.is_leak_excused
+            || processes
+                .filter(|(p, process)| !process.has_crashed && !self.is_waiting(setup, *p))
+                .all(|(p, process)| {
+                    let mut announced = self.store.announced.iter();
+                    let is_announced =
+                        announced.any(|it| it.process == p as u64 + 1 && !it.demand.is_empty());
+                    let due = process.queue.due();
+                    !is_announced
+                        || process.is_calling()
+                        || due.is_some_and(|due| due <= self.now())
+                })
+    }
+
+    fn leaks_nothing(&self, setup: &Setup) -> bool {
+        if !self.is_demand_withdrawn(setup) {
+            return false;
+        }
+        let is_crash = self.processes.iter().any(|process| process.has_crashed);
+        if is_crash || self.is_leak_excused || !self.is_quiet(setup) {
+            return true;
+        }
+        let now = self.store_now();
+        let counts = |&&recorded: &&u64| recorded + setup.window * MICROS > now;
+        let used = self.used.iter().filter(counts).count();
+        let has_no_demand = self.store.announced.iter().all(|it| it.demand.is_empty());
+        let remaining = self.store.clone().take(0, &take(Mode::Peek), now).remaining;
+        let is_closed = self.store.paused_until() > now
+            || self
+                .store
+                .life
+                .as_ref()
+                .is_some_and(|life| life.quarantined_until > now);
+        has_no_demand && (is_closed || remaining as usize + used == setup.limit as usize)
+    }
+
+    /// Whether a tick may pass while nothing is late.
+    pub(super) fn is_punctual(&self, setup: &Setup) -> bool {
+        let mut steps = Vec::new();
+        self.due_steps(setup, &mut steps);
+        let may_wait = |step: &Step| matches!(step, Step::Join(_)) && self.tick < JOINED;
+        steps.iter().all(may_wait)
+    }
+}
+
+/// A call that asks in this way.
+pub(super) fn take(mode: Mode) -> Take {
+    Take {
+        process: 0,
+        number: 0,
+        lost: 0,
+        mode,
+        round_trip: 0,
+        guard: GUARD,
+        horizon: if mode == Mode::Wait { HORIZON } else { 0 },
+        strict: None,
+        demand: Demand::default(),
+    }
+}
+
+pub(super) fn known((generation, version): (u64, u64)) -> Known {
+    Known {
+        generation,
+        version,
+    }
+}
+
+impl Model for Setup {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self)]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        if world.broken.is_some() || world.tick >= END {
+            return;
+        }
+        world.due_steps(self, steps);
+        world.possible_steps(self, steps);
+        let is_punctual = world.is_punctual(self);
+        if is_punctual || world.left.late > 0 {
+            steps.push(Step::Tick { is_punctual });
+        }
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        let mut next = world.clone();
+        next.apply(self, step);
+        next.check(self);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always("the claims", |_, world: &World| {
+            world.broken.is_none()
+        })]
+    }
+}

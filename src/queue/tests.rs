@@ -1,0 +1,450 @@
+//! Properties of a queue under any order of operations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MILLI: Duration = Duration::from_millis(1);
+const GUARD: Duration = Duration::from_millis(10);
+const LARGEST_COST: u32 = 2;
+
+#[derive(Debug, Clone)]
+enum Operation {
+    /// A request of this cost joins, with a bound in milliseconds.
+    Join(u32, Option<u64>),
+    Attempt(u32),
+    /// The task of a request is polled, though nothing may have woken it.
+    Poll(usize),
+    /// All tasks are polled that were woken or whose timers have passed.
+    PollWoken,
+    Cancel(usize),
+    /// A permit is not used.
+    Forfeit(usize),
+    /// So many milliseconds pass.
+    Pass(u64),
+    /// The call that is due is sent.
+    Begin,
+    /// The store grants turns to the first requests, so many milliseconds apart.
+    Answer(u32, u64),
+    /// The call fails; the store may have executed it.
+    Fail(bool),
+    /// An answer to an earlier call arrives.
+    AnswerLate,
+    Refuse,
+    Out,
+    Pause(u64),
+    Resume,
+    Nudge,
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let bound = prop::option::weighted(0.3, 0_u64..300);
+    prop_oneof![
+        6 => (1..=3_u32, bound).prop_map(|(cost, bound)| Operation::Join(cost.min(2), bound)),
+        2 => (1..=2_u32).prop_map(Operation::Attempt),
+        3 => (0..20_usize).prop_map(Operation::Poll),
+        4 => Just(Operation::PollWoken),
+        3 => (0..20_usize).prop_map(Operation::Cancel),
+        2 => (0..20_usize).prop_map(Operation::Forfeit),
+        5 => (0_u64..60).prop_map(Operation::Pass),
+        6 => Just(Operation::Begin),
+        6 => (0..5_u32, 0_u64..40).prop_map(|(grants, apart)| Operation::Answer(grants, apart)),
+        1 => any::<bool>().prop_map(Operation::Fail),
+        1 => Just(Operation::AnswerLate),
+        1 => Just(Operation::Refuse),
+        1 => Just(Operation::Out),
+        1 => (1_u64..100).prop_map(Operation::Pause),
+        1 => Just(Operation::Resume),
+        1 => Just(Operation::Nudge),
+    ]
+}
+
+/// The task of a request.
+#[derive(Debug, Default)]
+struct Task {
+    is_woken: AtomicBool,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Joined {
+    id: usize,
+    place: u64,
+    task: Arc<Task>,
+    /// The result of the latest poll: until when the task sleeps, and whether it has a turn.
+    sleeps: Option<(Option<Instant>, bool)>,
+}
+
+/// A queue, with what its dispatcher and its store know.
+#[derive(Debug)]
+struct Bench {
+    queue: Queue,
+    now: Instant,
+    joined: Vec<Joined>,
+    permits: Vec<Turn>,
+    places: u64,
+    number: u64,
+    in_flight: Option<(u64, Ask)>,
+    late: Option<u64>,
+    /// The units of each grant that are neither used nor returned, by its time.
+    open: BTreeMap<u64, i64>,
+    /// The requests that have lost a turn, so that others may have overtaken them.
+    requeued: BTreeSet<u64>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            queue: Queue::default(),
+            now: Instant::now(),
+            joined: Vec::new(),
+            permits: Vec::new(),
+            places: 0,
+            number: 0,
+            in_flight: None,
+            late: None,
+            open: BTreeMap::new(),
+            requeued: BTreeSet::new(),
+        }
+    }
+
+    fn apply(&mut self, operation: &Operation) {
+        let mut woken = Woken::new();
+        let now = self.now;
+        match *operation {
+            Operation::Join(cost, bound) => {
+                self.places += 1;
+                let bound = bound.map(|bound| now + MILLI * bound as u32);
+                let id = self.queue.join(self.places, cost, now, bound);
+                self.joined(id);
+            }
+            Operation::Attempt(cost) => {
+                self.places += 1;
+                let id = self.queue.attempt(self.places, cost, now);
+                self.joined(id);
+            }
+            Operation::Poll(nth) if nth < self.joined.len() => self.poll(nth),
+            Operation::PollWoken => {
+                for nth in (0..self.joined.len()).rev() {
+                    let joined = &self.joined[nth];
+                    let is_due = match joined.sleeps {
+                        None => true,
+                        Some((until, _)) => until.is_some_and(|until| until <= now),
+                    };
+                    if is_due || joined.task.is_woken.load(Ordering::Relaxed) {
+                        self.poll(nth);
+                    }
+                }
+            }
+            Operation::Cancel(nth) if nth < self.joined.len() => {
+                let joined = self.joined.remove(nth);
+                self.queue.leave(joined.id, now, &mut woken);
+            }
+            Operation::Forfeit(nth) if nth < self.permits.len() => {
+                let turn = self.permits.remove(nth);
+                *self.open.entry(turn.recorded).or_default() += i64::from(turn.units);
+                self.queue.pass_on(turn, now, &mut woken);
+            }
+            Operation::Pass(millis) => self.now += MILLI * millis as u32,
+            Operation::Begin => self.begin(&mut woken),
+            Operation::Answer(grants, apart) => self.answer(grants, apart, &mut woken),
+            Operation::Fail(is_outcome_unknown) => {
+                if let Some((number, _)) = self.in_flight.take() {
+                    self.late = Some(number);
+                    self.queue.failed(number, is_outcome_unknown, now);
+                }
+            }
+            Operation::AnswerLate => {
+                if let Some(number) = self.late.take() {
+                    let turn = (self.turn(0), 1);
+                    let answer = Answer {
+                        turns: std::iter::once(turn).collect(),
+                        ..Answer::default()
+                    };
+                    let before = self.queue.clone();
+                    self.queue.answer(number, &answer, now, &mut woken);
+                    assert_eq!(self.queue, before, "a late answer is ignored");
+                }
+            }
+            Operation::Refuse => {
+                if let Some((number, _)) = self.in_flight.take() {
+                    self.drop_settlements();
+                    let error = StoreError::new("refused").no_outage();
+                    self.queue.refused(number, &error, &mut woken);
+                }
+            }
+            Operation::Out if self.in_flight.is_none() => {
+                let settlements = self.queue.settlements.clone();
+                self.queue.out(&StoreError::new("out"), now, &mut woken);
+                if self.queue.settlements.is_empty() {
+                    self.returned(&settlements);
+                }
+            }
+            Operation::Pause(millis) => {
+                let turns = self.queue.departing.keys();
+                self.requeued.extend(turns);
+                self.queue
+                    .pause(now + MILLI * millis as u32, now, &mut woken);
+            }
+            Operation::Resume => self.queue.resume(now),
+            Operation::Nudge => self.queue.nudge(now),
+            _ => {}
+        }
+        woken.into_iter().for_each(Waker::wake);
+        self.check();
+    }
+
+    fn joined(&mut self, id: usize) {
+        self.joined.push(Joined {
+            id,
+            place: self.places,
+            task: Arc::default(),
+            sleeps: None,
+        });
+    }
+
+    fn turn(&self, nth: u64) -> Turn {
+        let from = self.now + MILLI * nth as u32;
+        Turn {
+            from,
+            until: from + GUARD,
+            recorded: self.number * 1_000 + nth + 1,
+            units: 0,
+            guard: GUARD,
+        }
+    }
+
+    fn poll(&mut self, nth: usize) {
+        let joined = &mut self.joined[nth];
+        joined.task.is_woken.store(false, Ordering::Relaxed);
+        let waker = Waker::from(joined.task.clone());
+        let mut woken = Woken::new();
+        let step = loop {
+            match self.queue.poll(joined.id, self.now, &waker, &mut woken) {
+                Step::Missed(turn) => {
+                    assert!(turn.until < self.now, "it was polled in time");
+                    self.requeued.insert(joined.place);
+                }
+                step => break step,
+            }
+        };
+        match step {
+            Step::Wait(until) => joined.sleeps = Some((until, false)),
+            Step::Sleep(until) => joined.sleeps = Some((Some(until), true)),
+            Step::Depart(turn, _) => {
+                assert!(turn.from <= self.now && self.now <= turn.until, "{turn:?}");
+                *self.open.entry(turn.recorded).or_default() -= i64::from(turn.units);
+                self.permits.push(turn);
+                self.joined.remove(nth);
+            }
+            Step::Fail(_) => drop(self.joined.remove(nth)),
+            Step::Missed(_) => unreachable!("it was polled again"),
+        }
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn begin(&mut self, woken: &mut Woken) {
+        self.queue.check(self.now, woken);
+        if self.in_flight.is_none() && self.queue.call_due().is_some_and(|due| due <= self.now) {
+            self.number += 1;
+            let arrived = |at: Instant| (at - self.now.min(at)).as_micros() as u64;
+            let ask = self.queue.begin(self.number, LARGEST_COST, arrived, woken);
+            assert!(ask.settlements.len() <= MOST_SETTLEMENTS);
+            self.returned(&ask.settlements);
+            self.in_flight = Some((self.number, ask));
+        }
+    }
+
+    fn returned(&mut self, settlements: &[Settlement]) {
+        for settlement in settlements {
+            *self.open.entry(settlement.recorded).or_default() += settlement.difference;
+        }
+    }
+
+    fn drop_settlements(&mut self) {
+        let settlements = self.queue.settlements.clone();
+        self.returned(&settlements);
+    }
+
+    fn answer(&mut self, grants: u32, apart: u64, woken: &mut Woken) {
+        let Some((number, ask)) = self.in_flight.take() else {
+            return;
+        };
+        let grants = u64::from(grants).min(ask.demand.requests());
+        let turns: SmallVec<[(Turn, u32); 1]> =
+            (0..grants).map(|nth| (self.turn(nth * apart), 1)).collect();
+        for (nth, (turn, _)) in (0..).zip(&turns) {
+            let units = ask.demand.units_of(nth + 1) - ask.demand.units_of(nth);
+            *self.open.entry(turn.recorded).or_default() += units as i64;
+        }
+        let granted = ask.demand.units_of(grants);
+        let points = ask.demand.points_from(granted);
+        let expected = points.map(|(point, _)| self.now + MILLI * (100 + 20 * point.units as u32));
+        let is_left = ask.mode == Mode::Wait && granted < ask.demand.units();
+        let answer = Answer {
+            turns,
+            expected: expected.collect(),
+            uncertainty: Duration::ZERO,
+            next_call: is_left.then(|| self.now + 50 * MILLI),
+            standing: Standing::default(),
+        };
+        self.queue.answer(number, &answer, self.now, woken);
+    }
+
+    fn check(&self) {
+        self.check_units();
+        self.check_tasks();
+        self.check_order();
+        let queue = &self.queue;
+        assert_eq!(queue.requests.0.len(), self.joined.len(), "a request leaks");
+        let is_asking = !queue.waiting.is_empty() || !queue.tries.is_empty();
+        let has_to_send =
+            queue.is_announced || queue.lost.is_some() || !queue.settlements.is_empty();
+        if queue.is_idle() {
+            assert!(
+                self.joined.is_empty() && !is_asking && !has_to_send,
+                "{queue:?}"
+            );
+        }
+        if matches!(queue.stage, Stage::Idle) && queue.out.is_none() {
+            assert!(!is_asking && !has_to_send, "no call is due: {queue:?}");
+            assert_eq!(queue.is_idle(), self.joined.is_empty(), "{queue:?}");
+        }
+    }
+
+    /// Each granted unit is used by a request, held by one, or on its way back to the store.
+    fn check_units(&self) {
+        let mut open = self.open.clone();
+        for (_, request) in &self.queue.requests.0 {
+            if let Fate::Departs(turn) = request.fate {
+                *open.entry(turn.recorded).or_default() -= i64::from(turn.units);
+            }
+        }
+        for settlement in &self.queue.settlements {
+            *open.entry(settlement.recorded).or_default() += settlement.difference;
+        }
+        assert!(open.values().all(|&units| units == 0), "{open:?}");
+    }
+
+    /// A task that sleeps would be woken for the next step of its request.
+    fn check_tasks(&self) {
+        for joined in &self.joined {
+            let Some((until, had_turn)) = joined.sleeps else {
+                continue;
+            };
+            if joined.task.is_woken.load(Ordering::Relaxed) {
+                continue;
+            }
+            let request = &self.queue.requests.0[joined.id];
+            let is_in_time = |at: Instant| until.is_some_and(|until| until <= at);
+            match &request.fate {
+                Fate::Departs(turn) => assert!(had_turn && is_in_time(turn.from), "{joined:?}"),
+                Fate::Fails(_) => panic!("it has failed: {joined:?}"),
+                Fate::Waiting => {
+                    let out = self.queue.out.as_ref();
+                    let out = out.map(|out| out.since.max(request.arrival) + OUTAGE_WAIT);
+                    let bounds = request.bound.into_iter().chain(out);
+                    assert!(bounds.min().is_none_or(is_in_time), "{joined:?}");
+                }
+            }
+        }
+    }
+
+    /// Requests of equal cost get turns in their order, unless one has lost its turn.
+    fn check_order(&self) {
+        let requests = self.queue.requests.0.iter().map(|(_, request)| request);
+        let waits = |request: &&Request| {
+            request.mode == Mode::Wait && !self.requeued.contains(&request.place)
+        };
+        let mut requests: Vec<&Request> = requests.filter(waits).collect();
+        requests.sort_by_key(|request| (request.cost, request.place));
+        for pair in requests.windows(2) {
+            if pair[0].cost == pair[1].cost
+                && let Fate::Departs(later) = pair[1].fate
+            {
+                match &pair[0].fate {
+                    Fate::Departs(turn) => assert!(turn.from <= later.from, "{pair:?}"),
+                    Fate::Waiting => panic!("it was overtaken: {pair:?}"),
+                    Fate::Fails(_) => {}
+                }
+            }
+        }
+    }
+
+    /// The store works, and grants what is asked: all requests end, and nothing is left.
+    fn finish(&mut self) {
+        for _ in 0..200 {
+            for operation in [
+                Operation::Begin,
+                Operation::Answer(8, 5),
+                Operation::PollWoken,
+                Operation::Nudge,
+                Operation::Pass(5),
+            ] {
+                self.apply(&operation);
+            }
+            if self.joined.is_empty() && self.queue.is_idle() && self.in_flight.is_none() {
+                return;
+            }
+        }
+        panic!("a request never ends: {self:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_unit_waker_or_request_is_lost(operations in prop::collection::vec(operation(), 1..80)) {
+        let mut bench = Bench::new();
+        for operation in &operations {
+            bench.apply(operation);
+        }
+        bench.finish();
+    }
+}
+
+#[test]
+fn a_try_that_misses_its_turn_does_not_wait() {
+    let mut bench = Bench::new();
+    for operation in [
+        Operation::Attempt(1),
+        Operation::Begin,
+        Operation::Answer(1, 0),
+        Operation::Pass(20),
+        Operation::PollWoken,
+        Operation::Begin,
+        Operation::Answer(0, 0),
+        Operation::PollWoken,
+    ] {
+        bench.apply(&operation);
+    }
+    assert!(bench.joined.is_empty(), "it has failed: {bench:?}");
+}
+
+#[test]
+fn a_pause_makes_no_estimate_late() {
+    let mut bench = Bench::new();
+    for operation in [
+        Operation::Join(1, Some(125)),
+        Operation::Join(1, None),
+        Operation::Begin,
+        Operation::Pause(10),
+        // The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
+        Operation::Answer(1, 0),
+        Operation::PollWoken,
+    ] {
+        bench.apply(&operation);
+    }
+    assert_eq!(bench.joined.len(), 2, "none has failed: {bench:?}");
+}
