@@ -348,6 +348,9 @@ impl Bench {
             let request = &self.queue.requests.0[joined.id];
             let is_in_time = |at: Instant| until.is_some_and(|until| until <= at);
             match &request.fate {
+                Fate::Departs(_) if self.queue.stall.blocks(request.place) => {
+                    assert!(self.queue.check_due().is_some(), "{joined:?}");
+                }
                 Fate::Departs(turn) => assert!(had_turn && is_in_time(turn.from), "{joined:?}"),
                 Fate::Fails(_) => panic!("it has failed: {joined:?}"),
                 Fate::Waiting => {
