@@ -176,7 +176,7 @@ struct Wakes(Option<Waker>);
 pub(crate) type Woken = SmallVec<[Waker; 4]>;
 
 impl Turn {
-    /// Whether at least half of its time is left, as another request is polled a little later.
+    /// Another request can use the turn if at least half of its time is left.
     fn is_useful(&self, now: Instant) -> bool {
         let soonest = self.from.max(now);
         self.until
