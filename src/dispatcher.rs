@@ -682,7 +682,7 @@ impl Schedule {
         self.due.is_empty() && self.probes.is_empty() && self.flights.is_empty()
     }
 
-    /// Whether no task is needed. A leader is, as it may be about to call while the schedule is empty.
+    /// No task is needed any more. A leader may be about to call while the schedule is empty.
     fn has_ended(&self) -> bool {
         self.is_idle() && self.leader.is_none()
     }

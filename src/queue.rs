@@ -204,7 +204,7 @@ struct Wakes(Option<Waker>);
 pub(crate) type Woken = SmallVec<[Waker; 4]>;
 
 impl Turn {
-    /// Whether at least half of its time is left, as another request is polled a little later.
+    /// Another request can use the turn if at least half of its time is left.
     fn is_useful(&self, now: Instant) -> bool {
         let soonest = self.from.max(now);
         self.until
@@ -822,9 +822,10 @@ impl Queue {
         self.withdraw(now);
     }
 
-    /// Other processes do not wait for a demand that is left in the store.
+    /// Other processes do not wait for a demand that is left in the store. A queue that has become empty in an outage
+    /// is not kept for what it has to send.
     fn withdraw(&mut self, now: Instant) {
-        if self.waiting.is_empty() && self.is_announced {
+        if self.waiting.is_empty() && (self.is_announced || self.out.is_some()) {
             self.call_at(now);
         }
     }
@@ -832,9 +833,14 @@ impl Queue {
     /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
     /// Returns the turn that is left.
     fn move_up(&mut self, mut free: Turn, woken: &mut Woken) -> Turn {
-        let turn_of = |id: usize| match self.requests.0[id].fate {
-            Fate::Departs(turn) if turn.units == free.units => Some((id, turn.from)),
-            _ => None,
+        let turn_of = |id: usize| {
+            let request = &self.requests.0[id];
+            match request.fate {
+                Fate::Departs(turn) if request.mode == Mode::Wait && turn.units == free.units => {
+                    Some((id, turn.from))
+                }
+                _ => None,
+            }
         };
         let alike = self.departing.values().rev().copied().filter_map(turn_of);
         let later: Vec<usize> = alike
