@@ -106,8 +106,6 @@ pub mod faults {}
 pub mod feedback;
 mod guard;
 pub mod guide;
-#[allow(dead_code, reason = "the next core, which replaces `epoch`")]
-mod handle;
 #[cfg(feature = "tower")]
 mod headers;
 pub mod key;

@@ -723,20 +723,16 @@ impl Queue {
                 .is_some_and(|turn| now < turn.until)
         };
         let most = NEIGHBOURS << self.stall.times.min(MOST_STALLS);
-        let mut ready = self
-            .departing
-            .range(..from)
-            .filter(|(_, id)| is_valid(id))
-            .take(most)
-            .count();
-        self.stall.blocked_from = None;
-        for (&place, &id) in self.departing.range(from..) {
-            if ready == most {
-                self.stall.blocked_from = Some(place);
-                break;
-            }
-            ready += 1;
-            woken.extend(self.requests.0[id].waker.0.take());
+        let before = self.departing.range(..from);
+        let ready = before.filter(|(_, id)| is_valid(id)).take(most).count();
+        let blocked: SmallVec<[(u64, usize); NEIGHBOURS]> = {
+            let next = self.departing.range(from..).take(most - ready + 1);
+            next.map(|(&place, &id)| (place, id)).collect()
+        };
+        let (released, rest) = blocked.split_at(blocked.len().min(most - ready));
+        self.stall.blocked_from = rest.first().map(|(place, _)| *place);
+        for (_, id) in released {
+            woken.extend(self.requests.0[*id].waker.0.take());
         }
         self.watch(now);
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::permit::{Decision, Limited, Permit};
+use crate::dispatcher::{Handle, Waiting};
 use crate::error::Error;
-use crate::handle::{Handle, Waiting};
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::queue::{Refusal, Standing, Turn};

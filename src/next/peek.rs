@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::acquire::check;
+use crate::dispatcher::Handle;
 use crate::error::Error;
-use crate::handle::Handle;
 use crate::key::Key;
 use crate::state::Mode;
 use crate::store::{Reply, StoreError};

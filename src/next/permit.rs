@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::handle::{Current, Handle};
+use crate::dispatcher::{Current, Handle};
 use crate::key::Key;
 use crate::outage::Outage;
 use crate::queue::{Standing, Turn};

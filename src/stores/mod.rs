@@ -63,6 +63,10 @@ pub struct Call<'a> {
 }
 
 /// What is done to the state of a key.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most operations are of this variant"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Grants departures and keeps the rest of the demand.

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::*;
-use crate::handle::Waiting;
+use crate::dispatcher::Waiting;
 
 const MANY: usize = 10_000;
 

@@ -14,8 +14,9 @@ use quick_cache::sync::Cache;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::Dispatcher;
+
 use crate::clock::Offset;
-use crate::dispatcher::Dispatcher;
 use crate::guard::Guard;
 use crate::key::Key;
 use crate::policy::{Plan, Policy, PolicyParts};

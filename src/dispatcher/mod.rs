@@ -17,15 +17,18 @@ use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+pub(crate) use self::handle::{Current, Handle, KeyQueue, REMEMBERED_KEYS, Waiting};
+
 use crate::backoff;
 use crate::clock::{Reading, StoreClock};
-use crate::handle::{Handle, KeyQueue};
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::queue::{Ask, Woken};
 use crate::state::{Mode, Take};
 use crate::store::{Reply, StoreError};
 use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
+
+mod handle;
 
 /// A leader is late if a call is overdue by so long.
 const LATE: Duration = Duration::from_millis(50);

@@ -1,0 +1,152 @@
+//! The next limiter on a real Redis: several limiters share quotas as several processes do.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep, timeout};
+use tower_throttle::next::{Limiter, LimiterBuilder, RedisStore};
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Quota, Recovery};
+
+mod support;
+
+use support::redis_server::RedisServer;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Limiters that share nothing but the server.
+fn limiters(
+    server: &RedisServer,
+    count: usize,
+    set: impl Fn(LimiterBuilder) -> LimiterBuilder,
+) -> Vec<Limiter> {
+    let limiter = || {
+        let store = RedisStore::at(&server.url()).expect("a URL");
+        set(Limiter::builder().store(store))
+            .build()
+            .expect("a limiter")
+    };
+    std::iter::repeat_with(limiter).take(count).collect()
+}
+
+/// Sends so many requests by each limiter, and returns when they departed after `start`.
+async fn depart(limiters: &[Limiter], requests: usize, start: Instant) -> History {
+    let departs = limiters
+        .iter()
+        .flat_map(|limiter| std::iter::repeat_n(limiter, requests))
+        .map(|limiter| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                limiter.acquire("key").await.expect("a permit");
+                start.elapsed()
+            })
+        });
+    join_all(departs)
+        .await
+        .into_iter()
+        .map(|departed| departed.expect("no panic"))
+        .collect()
+}
+
+#[tokio::test]
+async fn no_window_holds_more_than_the_limit() {
+    let server = RedisServer::start();
+    let limiters = limiters(&server, 3, |builder| builder.quota(Quota::per_second(20)));
+    let start = Instant::now();
+    let history = depart(&limiters, 40, start).await;
+    history.assert_at_most(20, SECOND);
+    let span = history.span().expect("departures");
+    assert!(span >= 5 * SECOND && span < 8 * SECOND, "{span:?}");
+}
+
+#[tokio::test]
+async fn strict_recovery_lets_requests_depart_after_its_quarantine() {
+    let server = RedisServer::start();
+    let strict = |builder: LimiterBuilder| {
+        builder
+            .quota(Quota::per_second(10))
+            .recovery(Recovery::Strict)
+    };
+    let limiters = limiters(&server, 2, strict);
+    let start = Instant::now();
+    let history = depart(&limiters, 10, start).await;
+    history.assert_at_most(10, SECOND);
+    assert!(
+        start.elapsed() >= 2 * SECOND,
+        "the server may have lost departures of the second before"
+    );
+    assert!(start.elapsed() < 10 * SECOND, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_pause_and_its_end_reach_every_limiter() {
+    let server = RedisServer::start();
+    let limiters = limiters(&server, 2, |builder| builder.quota(Quota::per_second(100)));
+    let [one, other] = &limiters[..] else {
+        unreachable!()
+    };
+    one.acquire("key").await.expect("a permit");
+    one.pause("key", Instant::now() + 60 * SECOND)
+        .await
+        .expect("a pause");
+    // Departures that were granted before the pause are over by then.
+    sleep(SECOND / 2).await;
+    let waiting = other.acquire("key");
+    tokio::pin!(waiting);
+    timeout(SECOND, &mut waiting)
+        .await
+        .expect_err("it is paused");
+    one.resume("key").await.expect("the end of the pause");
+    // Without a nudge, within a quarter of the expected wait.
+    timeout(20 * SECOND, waiting)
+        .await
+        .expect("in time")
+        .expect("a permit");
+}
+
+#[tokio::test]
+async fn a_changed_quota_keeps_its_history() {
+    let server = RedisServer::start();
+    let limiters = limiters(&server, 2, |builder| {
+        builder.quota(Quota::new(10, 3 * SECOND))
+    });
+    let start = Instant::now();
+    let before = depart(&limiters, 5, start).await;
+    for limiter in &limiters {
+        limiter
+            .set_quotas([Quota::new(6, 3 * SECOND)])
+            .expect("a quota");
+    }
+    let after = depart(&limiters, 6, start).await;
+    after.assert_at_most(6, 3 * SECOND);
+    let first = after.times().next().expect("a departure");
+    assert!(
+        first >= 3 * SECOND,
+        "the window is full until then: {before:?}, {after:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_forfeited_permit_is_available_to_all_at_once() {
+    let server = RedisServer::start();
+    let limiters = limiters(&server, 2, |builder| {
+        builder.quota(Quota::new(1, 60 * SECOND))
+    });
+    let [one, other] = &limiters[..] else {
+        unreachable!()
+    };
+    let permit = one.acquire("key").await.expect("a permit");
+    assert!(
+        !other
+            .try_acquire("key")
+            .await
+            .expect("a decision")
+            .is_granted()
+    );
+    permit.forfeit();
+    let granted = other.acquire("key").max_wait(30 * SECOND);
+    timeout(10 * SECOND, granted)
+        .await
+        .expect("in time")
+        .expect("a permit");
+}
