@@ -61,6 +61,10 @@ pub struct Call<'a> {
 }
 
 /// What is done to the state of a key.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all operations are the large one"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Grants departures and keeps the rest of the demand.
