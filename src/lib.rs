@@ -154,6 +154,9 @@ pub mod store;
     reason = "the next core, which replaces `store`"
 )]
 mod stores;
+#[cfg(all(test, feature = "redis"))]
+#[path = "../tests/support/mod.rs"]
+mod support;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/telemetry.md")]
 pub mod telemetry;

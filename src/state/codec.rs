@@ -144,8 +144,8 @@ impl Counter {
         quota.0[0]
     }
 
-    /// What the scripts need to know of the quota: as in the value; the grain (7) and the least room (2) of a sliding
-    /// window.
+    /// The terms of the quota for the scripts: its kind and numbers as in the value, and for a sliding window the grain
+    /// (7) and the least room (2).
     #[cfg(feature = "redis")]
     pub(crate) fn encode_terms(&self, out: &mut Vec<u8>) {
         let mut terms = Writer(std::mem::take(out));

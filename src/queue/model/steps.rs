@@ -120,10 +120,8 @@ impl World {
                 }
                 Request::Joined {
                     is_awake, timer, ..
-                } => {
-                    if *is_awake || timer.is_some_and(|at| at <= now) {
-                        steps.push(Step::Poll(nth));
-                    }
+                } if *is_awake || timer.is_some_and(|at| at <= now) => {
+                    steps.push(Step::Poll(nth));
                 }
                 _ => {}
             }

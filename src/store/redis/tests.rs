@@ -16,8 +16,7 @@ use crate::algorithm::simulation::{
 };
 use crate::store::Reserved;
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
+use crate::support;
 
 use support::redis_server::RedisServer;
 

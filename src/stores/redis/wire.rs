@@ -12,7 +12,7 @@ use super::script::CALL_HEAD;
 /// The longest number in a call: doubles hold it exactly.
 const LONGEST: u64 = (1 << 53) - 1;
 
-/// What a script has answered.
+/// The answer of a script.
 #[derive(Debug)]
 pub(super) enum Answer {
     Done(Taken),
@@ -141,7 +141,7 @@ impl Reader<'_> {
     }
 }
 
-/// The answer of a script and its time; `None` if it is none.
+/// Reads the answer of a script, and its time. Returns `None` for other values.
 pub(super) fn answer(value: &Value) -> Option<(Answer, u64)> {
     let Value::BulkString(bytes) = value else {
         return None;

@@ -13,12 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Answered, OnMessage, Servers, refused};
 use crate::store::StoreError;
 
-#[allow(
-    clippy::duplicate_mod,
-    reason = "the tests of the old core include it, too"
-)]
-#[path = "../../../../tests/support/mod.rs"]
-mod support;
+use crate::support;
 
 use support::errors::everything;
 use support::proxy::Proxy;

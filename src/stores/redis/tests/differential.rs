@@ -49,7 +49,7 @@ struct History {
     policy: usize,
     value: Option<Vec<u8>>,
     /// Earlier values of both sides.
-    saved: Option<(Option<Vec<u8>>, Option<Vec<u8>>)>,
+    saved: Option<[Option<Vec<u8>>; 2]>,
     mark: Option<u64>,
     processes: Vec<Process>,
     now: u64,
@@ -110,9 +110,9 @@ impl History {
     /// Loses or rolls back the value, or restarts the server.
     fn lose(&mut self) {
         match self.random.random_range(0..100) {
-            0 => self.saved = Some((self.value.clone(), self.lua.value())),
+            0 => self.saved = Some([self.value.clone(), self.lua.value()]),
             1 => {
-                if let Some((value, in_lua)) = self.saved.clone() {
+                if let Some([value, in_lua]) = self.saved.clone() {
                     self.value = value;
                     self.lua.set(in_lua.as_deref());
                 }

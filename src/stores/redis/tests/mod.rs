@@ -10,8 +10,7 @@ use crate::state::{Origin, Taken};
 use crate::store::StoreError;
 use crate::stores::{Call, Operation};
 
-#[path = "../../../../tests/support/mod.rs"]
-mod support;
+use crate::support;
 
 use support::redis_server::RedisServer;
 
