@@ -57,7 +57,7 @@ pub(crate) struct Queue {
     latest: Standing,
     /// Nothing departs earlier, as a command of this process says.
     paused_until: Option<Instant>,
-    /// Since when the store has been out, if requests wait for it.
+    /// The outage of the store, if requests wait for its end.
     out: Option<Out>,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Turn {
     pub(crate) guard: Duration,
 }
 
-/// What the latest answer says of the quotas.
+/// The state of the quotas at the latest answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Standing {
     pub(crate) remaining: u32,
@@ -273,7 +273,7 @@ impl Queue {
         }
     }
 
-    /// Whether no request waits, and nothing has to be sent.
+    /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
         self.requests.0.is_empty() && matches!(self.stage, Stage::Idle) && self.lost.is_none()
     }

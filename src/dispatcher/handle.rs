@@ -406,7 +406,7 @@ impl Handle {
             && self.dispatcher.embedded().is_none()
     }
 
-    /// What a call under strict recovery has to say of this key.
+    /// The knowledge of this key that a call under strict recovery carries.
     pub(crate) fn strict(&self, key: &Key, clock_sets: u64) -> Option<Strict> {
         if !self.is_strict() {
             return None;

@@ -59,7 +59,7 @@ const LONGEST_CALL: Duration = Duration::from_secs(5);
 /// Calls the store for all queues of a limiter.
 pub(crate) struct Dispatcher {
     store: Arc<dyn Store>,
-    /// The same store, if it is the embedded one.
+    /// The store again, if it is the embedded one.
     embedded: Option<MemoryStore>,
     /// Serves requests while the store is out.
     fallback: MemoryStore,
@@ -123,7 +123,7 @@ struct Sent {
     clock_sets: u64,
 }
 
-/// What a task does next.
+/// The next step of a task.
 enum Next {
     End,
     Watch(Instant),

@@ -58,7 +58,7 @@ impl Acquire {
     ///
     /// # Errors
     ///
-    /// As for [`Limiter::acquire`](super::Limiter::acquire); then the function was not called.
+    /// Fails as [`Limiter::acquire`](super::Limiter::acquire) does; then the function was not called.
     pub async fn run<F, R>(self, function: F) -> Result<R::Output, Error>
     where
         F: FnOnce() -> R,
@@ -304,7 +304,7 @@ impl Request {
     }
 }
 
-/// Whether such a request can ever depart.
+/// Fails if no such request can ever depart.
 pub(super) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Error> {
     let most = policy.largest_cost();
     if key.as_str().is_empty() {

@@ -59,7 +59,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire); then the function was not called.
+    /// Fails as [`acquire`](Self::acquire) does; then the function was not called.
     pub async fn run<F, R>(&self, key: impl Into<Key>, function: F) -> Result<R::Output, Error>
     where
         F: FnOnce() -> R,

@@ -44,7 +44,7 @@ impl Permit {
         }
     }
 
-    /// Whether there is still time to depart: for the [guard](super::LimiterBuilder::guard), less the round trip to
+    /// Returns true while there is time to depart: for the [guard](super::LimiterBuilder::guard), less the round trip to
     /// the store.
     #[must_use]
     pub fn is_valid(&self) -> bool {

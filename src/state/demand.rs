@@ -1,4 +1,4 @@
-//! What a process announces of its waiting requests, and how the capacity is divided by arrival.
+//! The demand that processes announce, and the division of capacity by arrival.
 
 use smallvec::SmallVec;
 
@@ -210,7 +210,7 @@ impl Announcement {
         due + LATE.max(2 * round_trip)
     }
 
-    /// Whether its demand counts against capacity that is due later.
+    /// Returns true while its demand counts against capacity that is due later.
     pub(crate) fn is_live(&self, now: u64) -> bool {
         now <= self.deadline + OVERDUE
     }
@@ -273,7 +273,7 @@ impl<'a> Others<'a> {
             .sum()
     }
 
-    /// The same, of the processes that are not overdue.
+    /// The units ahead, of the processes that are not overdue.
     pub(crate) fn ahead_on_time(&self, arrival: u64) -> u64 {
         let on_time = self
             .announced

@@ -59,7 +59,7 @@ pub(crate) trait Algorithm {
     /// When all units are available again.
     fn resets(&self) -> u64;
 
-    /// From when on the counter is as good as a new one.
+    /// The time at which the counter is as good as a new one.
     fn expires(&self) -> u64;
 
     /// Forgets all departures.
@@ -133,7 +133,7 @@ impl Counter {
     }
 }
 
-/// What holds for one call.
+/// The terms of one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) now: u64,
@@ -207,7 +207,7 @@ pub struct Take {
     pub guard: u64,
     /// How far ahead departures are granted, in microseconds.
     pub horizon: u64,
-    /// What the process knows of the state, if recovery is strict.
+    /// The process's knowledge of the state, if recovery is strict.
     pub strict: Option<Strict>,
     /// The requests.
     pub demand: Demand,
@@ -235,13 +235,13 @@ pub struct Taken {
     /// The estimated departure of each [point](Demand) of the demand that was not granted, on the store's clock.
     /// It may be early, never late.
     pub expected: SmallVec<[u64; 8]>,
-    /// Until when the key is paused, on the store's clock.
+    /// The end of the key's pause, on the store's clock.
     pub paused_until: u64,
     /// A later call of this process has arrived already. Nothing was done.
     pub is_outdated: bool,
     /// The state as it is now, if recovery is strict.
     pub known: Option<Known>,
-    /// Until when the key is in quarantine, as its state was lost.
+    /// The end of the key's quarantine after its state was lost.
     pub quarantined_until: u64,
 }
 
@@ -291,7 +291,7 @@ pub struct State {
     pub(crate) life: Option<Box<Life>>,
 }
 
-/// What strict recovery keeps to find out that state was lost.
+/// The part of the state by which strict recovery finds a loss.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Life {
     /// When this state began. It begins again after a loss.
@@ -315,7 +315,7 @@ pub struct Known {
     pub version: u64,
 }
 
-/// What a call under strict recovery knows.
+/// The knowledge that a call under strict recovery carries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Strict {
     /// The state that the process has seen last, if it has not expired since.
@@ -329,7 +329,7 @@ pub struct Strict {
 pub struct Origin {
     /// A number of the server process.
     pub server: u64,
-    /// Since when the server has known of every call. Earlier departures may be lost.
+    /// The time since which the server has seen every call. Earlier departures may be lost.
     pub since: u64,
 }
 
@@ -348,7 +348,7 @@ impl State {
     }
 
     /// Continues under other quotas. Each takes over the next departures that were counted by the same algorithm, or
-    /// starts anew.
+    /// starts from zero.
     pub(crate) fn continue_as(&mut self, quotas: &[Counter]) {
         let is_same = self.counters.len() == quotas.len()
             && self
@@ -569,12 +569,12 @@ impl State {
         self.answer(&terms, 0, &Demand::default(), 0)
     }
 
-    /// Until when the key is paused; 0 if it is not.
+    /// The end of the pause; 0 if there is none.
     pub(crate) fn paused_until(&self) -> u64 {
         self.hold.as_ref().map_or(0, |hold| hold.paused_until)
     }
 
-    /// From when on the state is as good as none.
+    /// The time at which the state is as good as none.
     pub(crate) fn expires(&self) -> u64 {
         let counters = self.counters.iter().map(|counter| counter.get().expires());
         let announced = self.announced.iter().map(Announcement::expires);

@@ -21,7 +21,7 @@ if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
--- Whether departures may have to be corrected or forgotten, which takes further functions.
+-- True if departures may have to be corrected or forgotten, which takes further functions.
 local is_rare = operation > 2 or lost > 0 or strict > 0
 local LONGEST, FORGOTTEN, HEAD, REST = 315360000000000, 10000000, @head, @rest
 local raw = call('GET', key) or '' --whole

@@ -142,7 +142,7 @@ impl Call<'_> {
         })
     }
 
-    /// The same, on a decoded state.
+    /// Applies the operation to a decoded state.
     pub(crate) fn apply_to(
         &self,
         state: &mut State,

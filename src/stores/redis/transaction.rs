@@ -74,7 +74,7 @@ impl Inner {
         Err(StoreError::new("other processes changed the same key too often").no_outage())
     }
 
-    /// Tries once. Returns `None` if another process changed the value meanwhile.
+    /// Tries once. Returns `None` if another process has changed the value.
     async fn attempt(&self, call: &Owned, deadline: Instant) -> Result<Option<Done>, StoreError> {
         let mut connection = self.servers.exclusive(&call.name, deadline).await?;
         let snapshot = match self.snapshot(&mut connection, call, deadline).await {
