@@ -139,6 +139,8 @@ struct Stall {
     has_departed: bool,
     /// How often others were let past since one departed.
     times: u32,
+    /// How many have departed before the first of those that may.
+    passed: usize,
 }
 
 /// A request, until its future has got the result.
@@ -493,6 +495,8 @@ impl Queue {
                 && let (Some(bound), Some(expected)) = (request.bound, expected)
                 && expected > bound + answer.uncertainty
             {
+                // The requests behind it move up.
+                units -= u64::from(request.cost);
                 refused.push((id, expected));
             }
         }
@@ -673,6 +677,9 @@ impl Queue {
                 let turn = *turn;
                 let place = self.requests.0.remove(id).place;
                 self.departing.remove(&place);
+                let mut before = self.departing.range(..place);
+                let is_first = !before.any(|(_, &id)| self.is_valid(id, now));
+                self.stall.passed = if is_first { 0 } else { self.stall.passed + 1 };
                 (self.stall.has_departed, self.stall.times) = (true, 0);
                 self.release(now, woken);
                 Step::Depart(turn, self.latest)
@@ -717,14 +724,14 @@ impl Queue {
         let Some(from) = self.stall.blocked_from else {
             return;
         };
-        let is_valid = |id: &usize| {
-            self.requests.0[*id]
-                .turn()
-                .is_some_and(|turn| now < turn.until)
-        };
         let most = NEIGHBOURS << self.stall.times.min(MOST_STALLS);
         let before = self.departing.range(..from);
-        let ready = before.filter(|(_, id)| is_valid(id)).take(most).count();
+        let valid = before.filter(|(_, id)| self.is_valid(**id, now));
+        let ready = valid.take(most).count();
+        if ready == 0 {
+            self.stall.passed = 0;
+        }
+        let most = most.saturating_sub(self.stall.passed).max(ready);
         let blocked: SmallVec<[(u64, usize); NEIGHBOURS]> = {
             let next = self.departing.range(from..).take(most - ready + 1);
             next.map(|(&place, &id)| (place, id)).collect()
@@ -735,6 +742,13 @@ impl Queue {
             woken.extend(self.requests.0[*id].waker.0.take());
         }
         self.watch(now);
+    }
+
+    /// Returns true if the request can still depart in its turn.
+    fn is_valid(&self, id: usize, now: Instant) -> bool {
+        self.requests.0[id]
+            .turn()
+            .is_some_and(|turn| now < turn.until)
     }
 
     /// Sets when to look after the requests that are blocked.
@@ -776,6 +790,8 @@ impl Queue {
         {
             guard = Some(turn.guard);
             self.requeue(id, &turn);
+            // It has no timer for its bound yet.
+            woken.extend(self.requests.0[id].waker.0.take());
             self.call_again(turn.guard, now);
             self.stall.blocked_from = Some(place + 1);
         }

@@ -254,7 +254,10 @@ impl Bench {
     }
 
     fn begin(&mut self, woken: &mut Woken) {
+        let before: Vec<u64> = self.queue.departing.keys().copied().collect();
         self.queue.check(self.now, woken);
+        let missed = |place: &u64| !self.queue.departing.contains_key(place);
+        self.requeued.extend(before.into_iter().filter(missed));
         if self.in_flight.is_none() && self.queue.call_due().is_some_and(|due| due <= self.now) {
             self.number += 1;
             let arrived = |at: Instant| (at - self.now.min(at)).as_micros() as u64;
