@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -72,8 +72,6 @@ struct Remembered {
     expires: Instant,
     /// How often the store's clock had been set.
     clock_sets: u64,
-    /// A request of this cost or more is refused until then.
-    refused: Option<(u32, Instant, Standing)>,
 }
 
 impl Handle {
@@ -131,9 +129,6 @@ impl Handle {
             .telemetry
             .successor(self.settings, &plan.policy);
         self.current.store(Arc::new(Current::new(plan, telemetry)));
-        if let Some(remembered) = &self.remembered {
-            remembered.clear();
-        }
         for queue in self.each() {
             queue.update(|queue, _| queue.nudge(Instant::now()));
         }
@@ -287,7 +282,6 @@ impl Handle {
 
     /// A key may have become available early.
     pub(crate) fn nudge(&self, key: &Key) {
-        self.forget(key);
         let queue = self.queues.lock().get(key).cloned();
         if let Some(queue) = queue {
             queue.update(|queue, _| queue.nudge(Instant::now()));
@@ -296,7 +290,6 @@ impl Handle {
 
     /// A permit was not used: the next request departs in its place, or the store takes it back.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, turn: Turn) {
-        self.forget(key);
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
@@ -338,23 +331,25 @@ impl Handle {
             .try_for_each(|answer| answer.map(drop))
     }
 
-    /// Asks for one request without its queue. Corrections that were not sent yet go first.
-    pub(crate) fn look(&self, key: &Key, cost: u32, mode: Mode) -> Reply<Answered> {
-        let settlements = self.take_settlements(key);
-        let settle = (!settlements.is_empty()).then_some(Operation::Settle(settlements));
-        let take = Operation::Take(self.take_one(cost, mode));
+    /// Looks at a key without its queue. Corrections that were not sent yet go first.
+    pub(crate) fn look(&self, key: &Key, cost: u32) -> Reply<Answered> {
+        let take = Operation::Take(self.take_one(cost, Mode::Peek));
         let current = self.current();
-        let is_out = self
-            .dispatcher
-            .outage(self.dispatcher.store().shard(key))
-            .is_some();
-        if let (true, Some(policy)) = (is_out, &current.fallback) {
-            return self.dispatcher.fallback().call(&[Call {
+        let store = self.dispatcher.store();
+        if let Some(policy) = &current.fallback
+            && self.dispatcher.outage(store.shard(key)).is_some()
+        {
+            // Corrections stay in the queue: they are for the store.
+            let operation = &take;
+            let call = Call {
                 key,
                 policy,
-                operation: &take,
-            }]);
+                operation,
+            };
+            return self.dispatcher.fallback().call(&[call]);
         }
+        let settlements = self.take_settlements(key);
+        let settle = (!settlements.is_empty()).then_some(Operation::Settle(settlements));
         let operations: Vec<Operation> = settle.into_iter().chain([take]).collect();
         let policy = &*current.policy;
         let calls = operations.iter().map(|operation| Call {
@@ -362,7 +357,7 @@ impl Handle {
             policy,
             operation,
         });
-        self.dispatcher.store().call(&calls.collect::<Vec<_>>())
+        store.call(&calls.collect::<Vec<_>>())
     }
 
     fn take_one(&self, cost: u32, mode: Mode) -> Take {
@@ -381,7 +376,6 @@ impl Handle {
 
     /// Applies a command to the requests of a key in this process.
     pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
-        self.forget(key);
         let Some(queue) = self.queues.lock().get(key).cloned() else {
             return;
         };
@@ -430,25 +424,8 @@ impl Handle {
                 known: taken.known,
                 expires,
                 clock_sets,
-                refused: None,
             };
             remembered.insert(key.clone(), known);
-        }
-    }
-
-    /// A refusal of this key no longer holds.
-    fn forget(&self, key: &Key) {
-        if let Some(cache) = &self.remembered
-            && let Some(remembered) = cache.get(key)
-            && remembered.refused.is_some()
-        {
-            cache.insert(
-                key.clone(),
-                Remembered {
-                    refused: None,
-                    ..remembered
-                },
-            );
         }
     }
 
@@ -523,7 +500,7 @@ impl KeyQueue {
         if due != *self.scheduled.lock() {
             self.handle.dispatcher.touch(self);
         }
-        woken.into_iter().for_each(Waker::wake);
+        super::wake(woken);
         if is_idle {
             self.handle.drop_idle(&self.key);
         }

@@ -10,7 +10,6 @@ use super::acquire::check;
 use crate::dispatcher::Handle;
 use crate::error::Error;
 use crate::key::Key;
-use crate::state::Mode;
 use crate::store::{Reply, StoreError};
 use crate::stores::Answered;
 
@@ -50,7 +49,7 @@ impl Future for Peek {
             Some(reply) => reply,
             None => {
                 check(&self.handle.policy(), &self.key, self.cost)?;
-                self.handle.look(&self.key, self.cost, Mode::Peek)
+                self.handle.look(&self.key, self.cost)
             }
         };
         let Poll::Ready(answer) = Pin::new(&mut reply).poll(cx) else {
