@@ -1,93 +1,67 @@
 //! Waiting for a permit: the futures [`Acquire`] and [`TryAcquire`].
 
-use std::convert::identity;
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::wait::Wait;
-use crate::epoch::Epochs;
+use crate::dispatcher::{Granted, Handle, Waiting};
 use crate::error::Error;
 use crate::key::Key;
-use crate::patience::Patience;
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
-
-mod start;
-mod wait;
+use crate::queue::Refusal;
+use crate::telemetry::{Entered, Outcome, Span};
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
 ///
 /// Defaults: a cost of 1, and the policy's [`max_wait`](crate::LimiterBuilder::max_wait).
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Acquire {
-    wait: Wait,
-    patience: Patience,
+    request: Request,
+    max_wait: Option<Duration>,
+    deadline: Option<Instant>,
 }
 
 impl Acquire {
-    #[inline]
-    pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
         Self {
-            patience: Patience::ALL,
-            wait: Wait::new(epochs, key),
+            request: Request::new(handle, key),
+            max_wait: None,
+            deadline: None,
         }
     }
 
-    /// Sets whether it is neither refused by what was refused before, nor remembered itself.
+    /// Waits once more, in the place that the request had when it got this permit.
     #[cfg(feature = "tower")]
-    pub(crate) fn forgetful(mut self, is_forgetful: bool) -> Self {
-        self.wait.is_forgetful = is_forgetful;
-        self
-    }
-
-    /// Keeps its place in the line for when it waits [again](Self::again), also if it does not wait at
-    /// first.
-    #[cfg_attr(
-        not(feature = "tower"),
-        expect(dead_code, reason = "only a service makes it wait")
-    )]
-    pub(crate) fn keep_place(mut self) -> Self {
-        self.wait.keeps_place = true;
-        self
-    }
-
-    /// Waits once more, from the place in the line that the expired permit had, under the quotas
-    /// that it had: under others, the request might cost more than they hold.
-    #[cfg_attr(
-        not(feature = "tower"),
-        expect(dead_code, reason = "only a service makes it wait")
-    )]
     pub(crate) fn again(&mut self, expired: Permit) {
-        self.wait.again(expired);
+        self.request.stage = Stage::Start(Some(expired.place()));
+        expired.forfeit();
     }
 
-    /// Sets what the request costs, from 1 to what the quotas hold.
-    ///
-    /// All of it departs at once.
+    /// Sets the cost of the request, from 1 to what the quotas allow at once. All of it departs at once.
     pub fn cost(mut self, cost: u32) -> Self {
-        self.wait.cost = cost;
+        self.request.cost = cost;
         self
     }
 
-    /// Refuses the request at once if it would have to wait longer, unless the policy is stricter.
+    /// Fails at once if the request would have to wait longer, unless the policy is stricter.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.patience.max_wait(max_wait);
+        self.max_wait = Some(self.max_wait.map_or(max_wait, |it| it.min(max_wait)));
         self
     }
 
-    /// Refuses the request at once if it could not depart by then. What may depart now does, even if
-    /// the deadline has passed.
+    /// Fails at once if the request could not depart by then. A request that may depart now does so even if the
+    /// deadline has passed.
     pub fn deadline(mut self, deadline: Instant) -> Self {
-        self.patience.deadline(deadline);
+        self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
         self
     }
 
-    /// Runs a function once it may depart, as [`Limiter::run`](crate::Limiter::run) does, at this cost and within
-    /// these bounds.
+    /// Runs a function once it may depart.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -95,19 +69,15 @@ impl Acquire {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
-    /// let dear = limiter.acquire("oracle").cost(5).max_wait(Duration::from_secs(30));
-    /// assert_eq!(dear.run(|| async { 42 }).await?, 42);
+    /// let expensive = limiter.acquire("oracle").cost(5).max_wait(Duration::from_secs(30));
+    /// assert_eq!(expensive.run(|| async { 42 }).await?, 42);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// As for [`Limiter::acquire`](crate::Limiter::acquire); then the function was not called.
-    ///
-    /// # Panics
-    ///
-    /// As for [`Limiter::acquire`](crate::Limiter::acquire), and as the function does.
+    /// Fails as [`Limiter::acquire`](crate::Limiter::acquire) does; then the function was not called.
     pub async fn run<F, R>(self, function: F) -> Result<R::Output, Error>
     where
         F: FnOnce() -> R,
@@ -121,20 +91,30 @@ impl Acquire {
 impl Future for Acquire {
     type Output = Result<Permit, Error>;
 
-    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { wait, patience } = self.get_mut();
-        let limited = |limited: Limited, wait: &Wait| {
-            let error = Error::too_long(wait.waited(), limited);
-            Err(wait.refused_by.iter().fold(error, |error, it| error.by(it)))
+        let Self {
+            request,
+            max_wait,
+            deadline,
+        } = self.get_mut();
+        let bound = |policy: &Policy, guard: Duration, since: Instant| {
+            let longest = max_wait
+                .iter()
+                .copied()
+                .chain(policy.max_wait())
+                .chain(policy.leaky_wait(guard))
+                .min();
+            let until = longest.and_then(|longest| since.checked_add(longest));
+            until.into_iter().chain(*deadline).min()
         };
-        wait.poll(cx, patience, identity, limited)
-    }
-}
-
-impl fmt::Debug for Acquire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.wait.debug(f, "Acquire")
+        Poll::Ready(match ready!(request.poll(cx, bound)) {
+            Ok(permit) => Ok(permit),
+            Err(Refused::Failed(error)) => Err(error),
+            Err(Refused::Limited(limited, waited)) => {
+                let policy = request.handle.policy();
+                Err(Error::too_long(waited, limited).by(&policy))
+            }
+        })
     }
 }
 
@@ -143,27 +123,19 @@ impl fmt::Debug for Acquire {
 /// Default: a cost of 1.
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct TryAcquire {
-    wait: Wait,
+    request: Request,
 }
 
 impl TryAcquire {
-    #[inline]
-    pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
         Self {
-            wait: Wait::new(epochs, key),
+            request: Request::new(handle, key),
         }
     }
 
-    /// Sets what the request costs, from 1 to what the quotas hold.
+    /// Sets the cost of the request, from 1 to what the quotas allow at once.
     pub fn cost(mut self, cost: u32) -> Self {
-        self.wait.cost = cost;
-        self
-    }
-
-    /// Sets whether it is neither refused by what was refused before, nor remembered itself.
-    #[cfg(feature = "tower")]
-    pub(crate) fn forgetful(mut self, is_forgetful: bool) -> Self {
-        self.wait.is_forgetful = is_forgetful;
+        self.request.cost = cost;
         self
     }
 }
@@ -171,22 +143,186 @@ impl TryAcquire {
 impl Future for TryAcquire {
     type Output = Result<Decision, Error>;
 
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let limited = |limited, _: &Wait| Ok(Decision::Limited(limited));
-        let wait = &mut self.get_mut().wait;
-        wait.poll(cx, &Patience::NONE, Decision::Granted, limited)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let at_once = |_: &Policy, _, since| Some(since);
+        Poll::Ready(match ready!(self.request.poll(cx, at_once)) {
+            Ok(permit) => Ok(Decision::Granted(permit)),
+            Err(Refused::Limited(limited, _)) => Ok(Decision::Limited(limited)),
+            Err(Refused::Failed(error)) => Err(error),
+        })
+    }
+}
+
+/// A request on its way to a permit.
+struct Request {
+    handle: Arc<Handle>,
+    key: Key,
+    cost: u32,
+    stage: Stage,
+    span: Span,
+}
+
+enum Stage {
+    /// With its place in the queue, if it has one already.
+    Start(Option<u64>),
+    Waiting(Waiting, Instant),
+    Done,
+}
+
+enum Refused {
+    Limited(Limited, Duration),
+    Failed(Error),
+}
+
+impl Request {
+    fn new(handle: Arc<Handle>, key: Key) -> Self {
+        Self {
+            handle,
+            key,
+            cost: 1,
+            stage: Stage::Start(None),
+            span: Span::NONE,
+        }
+    }
+
+    /// `bound` is the time by which the request has to depart.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        bound: impl Fn(&Policy, Duration, Instant) -> Option<Instant>,
+    ) -> Poll<Result<Permit, Refused>> {
+        if let Stage::Start(place) = self.stage
+            && let Some(result) = self.start(place, bound)
+        {
+            self.stage = Stage::Done;
+            return Poll::Ready(result);
+        }
+        let Stage::Waiting(waiting, since) = &mut self.stage else {
+            panic!("polled after it was ready");
+        };
+        let entered = self.span.enter();
+        let result = ready!(Pin::new(waiting).poll(cx));
+        let waited = since.elapsed();
+        self.handle.current().telemetry.left(&self.key);
+        self.stage = Stage::Done;
+        Poll::Ready(match result {
+            Ok(granted) => Ok(self.granted(granted, waited, &entered)),
+            Err(refusal) => Err(self.refused(refusal, waited, &entered)),
+        })
+    }
+
+    /// Yields the result if it is known at once, or joins the queue.
+    fn start(
+        &mut self,
+        place: Option<u64>,
+        bound: impl Fn(&Policy, Duration, Instant) -> Option<Instant>,
+    ) -> Option<Result<Permit, Refused>> {
+        let now = Instant::now();
+        let current = self.handle.current();
+        let entered = current.telemetry.begin(&self.key, self.cost);
+        if let Err(error) = check(&current.policy, &self.key, self.cost) {
+            self.ended(Outcome::Invalid, Duration::ZERO, &entered);
+            return Some(Err(Refused::Failed(error.by(&current.policy))));
+        }
+        let until = bound(&current.policy, self.handle.guard().current(), now);
+        let waits = until.is_none_or(|until| now < until);
+        match self.handle.depart_at_once(&self.key, self.cost, now) {
+            Some(Ok(granted)) => {
+                return Some(Ok(self.granted(granted, Duration::ZERO, &entered)));
+            }
+            Some(Err(standing)) if !waits => {
+                let refusal = Refusal::Limited(standing);
+                return Some(Err(self.refused(refusal, Duration::ZERO, &entered)));
+            }
+            _ => {}
+        }
+        if let Some(standing) = self.handle.denied(&self.key, self.cost, until, now) {
+            current.telemetry.remembered();
+            let refusal = Refusal::Limited(standing);
+            return Some(Err(self.refused(refusal, Duration::ZERO, &entered)));
+        }
+        let joined = if waits {
+            (self.handle).join(&self.key, self.cost, now, until, place)
+        } else {
+            self.handle.attempt(&self.key, self.cost, now)
+        };
+        match joined {
+            Ok(waiting) => {
+                current.telemetry.joined(&self.key);
+                self.span.keep(&entered);
+                self.stage = Stage::Waiting(waiting, now);
+                None
+            }
+            Err(refusal) => Some(Err(self.refused(refusal, Duration::ZERO, &entered))),
+        }
+    }
+
+    fn granted(&self, granted: Granted, waited: Duration, entered: &Entered) -> Permit {
+        let outcome = match granted.turn.is_counted() {
+            true => Outcome::Granted,
+            false => Outcome::Fallback,
+        };
+        self.ended(outcome, waited, entered);
+        Permit::new(self.handle.clone(), self.key.clone(), granted, waited)
+    }
+
+    fn refused(&self, refusal: Refusal, waited: Duration, entered: &Entered) -> Refused {
+        let policy = self.handle.policy();
+        let (outcome, error) = match refusal {
+            Refusal::Limited(standing) => {
+                self.ended(Outcome::Limited, waited, entered);
+                return Refused::Limited(Limited::new(&standing), waited);
+            }
+            Refusal::Full(waiting) => (Outcome::QueueFull, Error::queue_full(waiting)),
+            Refusal::TooCostly => (
+                Outcome::Invalid,
+                Error::too_costly(self.cost, policy.largest_cost()),
+            ),
+            Refusal::Store(error) => (Outcome::from(&error), Error::store(error)),
+        };
+        self.ended(outcome, waited, entered);
+        Refused::Failed(error.by(&policy))
+    }
+
+    fn ended(&self, outcome: Outcome, waited: Duration, entered: &Entered) {
+        let request = (&self.key, self.cost);
+        let current = self.handle.current();
+        current.telemetry.ended(entered, request, outcome, waited);
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Stage::Waiting(_, since) = &self.stage {
+            let (waited, entered) = (since.elapsed(), self.span.enter());
+            self.handle.current().telemetry.left(&self.key);
+            self.ended(Outcome::Cancelled, waited, &entered);
+        }
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.debug(f, "Acquire")
     }
 }
 
 impl fmt::Debug for TryAcquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.wait.debug(f, "TryAcquire")
+        self.request.debug(f, "TryAcquire")
     }
 }
 
-/// Whether such a request can ever depart.
-#[inline]
+impl Request {
+    fn debug(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        f.debug_struct(name)
+            .field("key", &self.key)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Fails if no such request can ever depart.
 pub(crate) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Error> {
     let most = policy.largest_cost();
     if key.as_str().is_empty() {

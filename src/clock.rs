@@ -6,7 +6,9 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::store::DRIFT;
+/// A store's and a host's clock may drift apart by one part in this many, half of it either way: 10 parts per million,
+/// ten times what hosts that keep time by NTP show.
+const DRIFT: u64 = 50_000;
 
 /// By what part of the time a clock may be slewed, 500 parts per million at the utmost: then nobody has set it.
 const SLEWING: i64 = 2_000;

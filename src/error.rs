@@ -27,10 +27,9 @@ impl BuildError {
         }
     }
 
-    /// A limiter that goes by rules cannot be told otherwise.
-    pub(crate) fn said_by_rules() -> Self {
-        let problem = "the limiter goes by rules, which say it: see `reload`";
-        Self::new("quota", problem)
+    /// The rules of a limiter set this field.
+    pub(crate) fn set_by_rules(field: &'static str) -> Self {
+        Self::new(field, "the limiter has rules, which set it: see `reload`")
     }
 
     /// What is wrong, with the value and without the name of the field, unless that holds the value.
@@ -73,7 +72,7 @@ struct Inner {
 #[derive(Debug)]
 enum Kind {
     TooLong { waited: Duration, limited: Limited },
-    LineFull { waiting: usize },
+    QueueFull { waiting: usize },
     TooCostly { cost: u32, most: u32 },
     ZeroCost,
     EmptyKey,
@@ -87,8 +86,8 @@ impl Error {
         Self::from(Kind::TooLong { waited, limited })
     }
 
-    pub(crate) fn line_full(waiting: usize) -> Self {
-        Self::from(Kind::LineFull { waiting })
+    pub(crate) fn queue_full(waiting: usize) -> Self {
+        Self::from(Kind::QueueFull { waiting })
     }
 
     pub(crate) fn too_costly(cost: u32, most: u32) -> Self {
@@ -134,8 +133,8 @@ impl Error {
 
     /// Whether the line of the key was as long as `max_waiting` allows.
     #[must_use]
-    pub fn is_line_full(&self) -> bool {
-        matches!(self.inner.kind, Kind::LineFull { .. })
+    pub fn is_queue_full(&self) -> bool {
+        matches!(self.inner.kind, Kind::QueueFull { .. })
     }
 
     /// Whether the request can never depart, because it costs 0 or more than its quotas hold.
@@ -205,7 +204,7 @@ impl fmt::Display for Error {
                 "rate limited: a wait of {:.3?} is longer than allowed",
                 *waited + limited.delay()
             ),
-            Kind::LineFull { waiting } => {
+            Kind::QueueFull { waiting } => {
                 write!(f, "rate limited: {waiting} requests are waiting already")
             }
             Kind::TooCostly { cost, most } => {

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::algorithm::micros;
-
 /// No forfeit lengthens the guard beyond this: a process that wakes later than that makes no use of
 /// its slots.
 pub(crate) const LONGEST: Duration = Duration::from_secs(2);
@@ -38,18 +36,6 @@ impl Guard {
             round_trip: AtomicU64::new(0),
             uncertainty: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
-        }
-    }
-
-    /// A guard that is never below another floor, and knows what this one has learnt.
-    pub(crate) fn with_floor(&self, floor: Duration) -> Self {
-        let copy = |it: &AtomicU64| AtomicU64::new(it.load(Ordering::Relaxed));
-        Self {
-            floor: AtomicU64::new(micros(floor)),
-            measured: AtomicBool::new(self.is_measured()),
-            round_trip: copy(&self.round_trip),
-            uncertainty: copy(&self.uncertainty),
-            wanted: copy(&self.wanted),
         }
     }
 
@@ -123,19 +109,6 @@ impl Guard {
         Duration::from_micros(measured + measured.min(LONGEST_DELAY))
     }
 
-    #[cfg(test)]
-    pub(crate) fn floor(&self) -> Duration {
-        Duration::from_micros(self.floor_micros())
-    }
-
-    /// All that it has learnt.
-    #[cfg(test)]
-    pub(crate) fn learnt(&self) -> [u64; 4] {
-        let known = [&self.round_trip, &self.uncertainty, &self.wanted];
-        let [round_trip, uncertainty, wanted] = known.map(|it| it.load(Ordering::Relaxed));
-        [self.is_measured().into(), round_trip, uncertainty, wanted]
-    }
-
     /// What is left of the guard beyond what is uncertain is at least a quarter of the floor: most
     /// often more, as the clock becomes known better until the slot comes.
     fn base(&self) -> u64 {
@@ -145,6 +118,10 @@ impl Guard {
     fn floor_micros(&self) -> u64 {
         self.floor.load(Ordering::Relaxed)
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -194,19 +171,6 @@ mod tests {
             guard.departed();
         }
         assert_eq!(guard.current(), FLOOR);
-    }
-
-    #[test]
-    fn keeps_what_it_has_learnt_with_another_floor() {
-        let guard = Guard::new(FLOOR);
-        guard.measured(Duration::from_millis(40), Duration::from_millis(30));
-        let other = guard.with_floor(FLOOR / 4);
-        assert!(other.is_measured());
-        assert_eq!(other.round_trip(), guard.round_trip());
-        assert_eq!(other.current(), Duration::from_millis(31));
-        guard.forfeited(FLOOR * 2);
-        assert_eq!(guard.with_floor(FLOOR / 4).current(), FLOOR * 4);
-        assert_eq!(guard.with_floor(FLOOR * 5).current(), FLOOR * 5);
     }
 
     #[test]

@@ -80,24 +80,19 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
-mod algorithm;
 // The first definition of a link wins: here, those of this crate's items and of pictures in data
 // URIs, before those at the end of the page, which suit whoever reads it as a file.
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/plots/data-uris.md")]
 #[doc = include_str!("docs/algorithms.md")]
 pub mod algorithms {}
-mod alone;
 mod backoff;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/cli.md")]
 pub mod cli {}
 mod clock;
-mod denial;
 mod departure;
-#[allow(dead_code, reason = "the next core, which replaces `line`")]
 mod dispatcher;
-mod epoch;
 mod error;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/faults.md")]
@@ -110,16 +105,11 @@ pub mod guide;
 mod headers;
 pub mod key;
 mod limiter;
-mod line;
 mod listed;
-#[doc(hidden)]
-pub mod next;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/migrating.md")]
 pub mod migrating {}
 mod outage;
-mod patience;
-mod pauses;
 mod peek;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/plots/growth-data-uris.md")]
@@ -129,7 +119,6 @@ mod permit;
 mod policy;
 #[doc = include_str!("docs/protocol.md")]
 pub mod protocol {}
-#[allow(dead_code, reason = "the next core, which replaces `line`")]
 mod queue;
 mod quota;
 mod recovery;
@@ -140,19 +129,8 @@ pub mod redis {}
 #[cfg(feature = "reqwest")]
 mod reqwest;
 pub mod rules;
-mod said;
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the next core, which replaces `line` and `algorithm`"
-)]
 mod state;
 pub mod store;
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the next core, which replaces `store`"
-)]
 mod stores;
 #[cfg(all(test, feature = "redis"))]
 #[path = "../tests/support/mod.rs"]
@@ -160,8 +138,6 @@ mod support;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/telemetry.md")]
 pub mod telemetry;
-#[cfg(any(feature = "tower", feature = "reqwest"))]
-mod telling;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 #[cfg(feature = "test-util")]

@@ -1,33 +1,34 @@
-//! What a request asks for its departure: [`Limiter`].
+//! The limiter: [`Limiter`] and [`LimiterBuilder`].
 
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::acquire::{Acquire, TryAcquire};
-use crate::epoch::Epochs;
+use crate::dispatcher::Handle;
 use crate::error::{BuildError, Error};
 use crate::key::Key;
 use crate::outage::Health;
 use crate::peek::Peek;
-use crate::policy::Policy;
+use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
 use crate::rules::Live;
-use crate::said::Said;
 
 mod builder;
-mod pause;
-mod ruled;
+mod control;
+mod rules;
 
 pub use self::builder::LimiterBuilder;
 
-/// Delays requests so that no key departs more often than its quotas allow, in this process and all
-/// others that use the same store.
+/// Delays requests so that no key departs more often than its quotas allow, in this process and all others that use
+/// the same store.
 ///
-/// Clones are cheap and share everything, so one limiter can serve a reqwest client, a tower
-/// service and plain functions at once, and [change its quotas](Self::set_quotas) for all of them.
+/// Clones are cheap and share everything: one limiter can serve a reqwest client, a tower service and plain functions
+/// at once, and [change its quotas](Self::set_quotas) for all of them.
 ///
-/// Where it goes by [rules](crate::rules), those say which policy a request has. Whatever takes a key alone here, goes by the
-/// last of them: for another see [`rule`](Self::rule).
+/// A limiter with [rules](crate::rules) chooses the policy by the request. The methods that take only a key use the
+/// last rule; [`rule`](Self::rule) chooses another one.
 ///
 /// ```
 /// use tower_throttle::{Limiter, Quota};
@@ -49,25 +50,24 @@ pub struct Limiter {
 
 #[derive(Clone)]
 enum Kind {
-    /// It goes by one policy, for whatever request.
-    Plain(Epochs),
-    /// It goes by rules.
+    /// One policy for all requests.
+    Plain(Arc<Handle>),
     Ruled(Arc<Live>),
 }
 
 impl Limiter {
     /// Starts a limiter.
     ///
-    /// Defaults: an embedded [`MemoryStore`](crate::store::MemoryStore), no buffer, any wait and any length of line; at least
-    /// one quota has to be given.
+    /// Defaults: an embedded [`MemoryStore`](crate::store::MemoryStore), no buffer, any wait and any number of waiting
+    /// requests. At least one quota is required.
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder::new()
     }
 
     /// Waits until a request may depart, behind all that came before it.
     ///
-    /// The future is lazy and safe to drop at any time: a slot that was reserved for it goes to the
-    /// next in line or back to the store. Its [cost](Acquire::cost) and the longest wait can be set.
+    /// The future is lazy and safe to drop at any time: a departure that was granted to it goes to the next request in
+    /// the queue or back to the store. See [`Acquire`] for its cost and its bounds.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -86,22 +86,19 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// See [`Error`]: the wait would exceed its bound, the line is too long, the cost is more than
-    /// the quotas hold, the key is empty, or the store does not answer.
+    /// See [`Error`]: the wait would exceed its bound, too many requests wait, the cost is more than the quotas allow,
+    /// the key is empty, the store does not answer, or the request would have to wait outside of a tokio runtime.
     ///
     /// # Panics
     ///
-    /// The future panics if it has to wait outside of a tokio runtime with its timer enabled. All
-    /// runtimes that wait on one limiter at the same time have to be running, as one of them serves
-    /// the line of a key for all.
+    /// The future panics if it has to wait on a runtime without a timer.
     pub fn acquire(&self, key: impl Into<Key>) -> Acquire {
-        Acquire::new(self.epochs(), key.into())
+        Acquire::new(self.handle(), key.into())
     }
 
-    /// Decides at once whether a request may depart, without waiting for a slot.
+    /// Decides at once whether a request may depart. It never overtakes requests that wait.
     ///
-    /// It never overtakes those who wait. A key that is known to be over its limit is refused without
-    /// asking the store, until the moment that the store named: see
+    /// A key that is known to be over its limit is refused without a call to the store: see
     /// [`denial_cache`](LimiterBuilder::denial_cache).
     ///
     /// ```
@@ -119,18 +116,16 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// See [`Error`]: the cost is more than the quotas hold, the key is empty, or the store does not
-    /// answer.
+    /// See [`Error`]: the cost is more than the quotas allow, the key is empty, or the store does not answer.
     ///
     /// # Panics
     ///
-    /// The future panics if it has to ask the store outside of a tokio runtime with its timer enabled.
+    /// As [`acquire`](Self::acquire) does, if the store has to be called.
     pub fn try_acquire(&self, key: impl Into<Key>) -> TryAcquire {
-        TryAcquire::new(self.epochs(), key.into())
+        TryAcquire::new(self.handle(), key.into())
     }
 
-    /// Runs a function once it may depart: any function, with any result. At another cost, or within a bound:
-    /// [`Acquire::run`].
+    /// Runs a function once it may depart. [`Acquire::run`] does the same with a cost and bounds.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -145,7 +140,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire); then the function was not called.
+    /// Fails as [`acquire`](Self::acquire) does; then the function was not called.
     pub async fn run<F, R>(&self, key: impl Into<Key>, function: F) -> Result<R::Output, Error>
     where
         F: FnOnce() -> R,
@@ -154,12 +149,8 @@ impl Limiter {
         self.acquire(key).run(function).await
     }
 
-    /// Looks at how a key stands, without spending anything: when a request could depart, how many
-    /// more could now, and when all may.
-    ///
-    /// It is how the store knows it, at that moment. Those who wait in this process without a slot yet
-    /// are not counted: that is for as long as one call to the store takes. Nor does the delay tell
-    /// the place in this process's line, where all move up when one leaves.
+    /// Looks at a key without recording anything: when a request could depart, how many more could depart now, and when
+    /// all units are available.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -178,92 +169,25 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As for [`try_acquire`](Self::try_acquire).
-    ///
-    /// # Panics
-    ///
-    /// As for [`try_acquire`](Self::try_acquire).
+    /// Fails as [`try_acquire`](Self::try_acquire) does.
     pub fn peek(&self, key: impl Into<Key>) -> Peek {
-        Peek::new(self.epochs(), key.into())
+        Peek::new(self.handle(), key.into())
     }
 
-    /// Forgets all departures of a key, for all replicas: as many may follow as the quotas allow. A
-    /// [pause](Self::pause) is forgotten, too.
-    ///
-    /// Requests that hold a slot already, here or in other processes, keep it and depart besides, or give
-    /// it to others; where [recovery](crate::Recovery::Strict) is strict, they ask anew. Only the quotas that are
-    /// set now start anew, see [`set_quotas`](Self::set_quotas).
-    ///
-    /// ```
-    /// # use tower_throttle::{Limiter, Quota};
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = Limiter::builder().quota(Quota::per_hour(1)).build()?;
-    /// limiter.acquire("reports").await?;
-    /// limiter.reset("reports").await?;
-    /// assert!(limiter.try_acquire("reports").await?.is_granted());
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Changes the quota, for all clones of this limiter at once; see [`set_quotas`](Self::set_quotas).
     ///
     /// # Errors
     ///
-    /// Fails if the key is empty or the store does not answer.
-    ///
-    /// # Panics
-    ///
-    /// As for [`try_acquire`](Self::try_acquire).
-    pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
-        let (key, epoch) = (key.into(), self.epochs().current());
-        // Others have heard of a pause, too.
-        epoch.heed(&key, Said::Resume).await?;
-        if let Some(stand_in) = &epoch.stand_in {
-            let reply = stand_in.store.reset(&key, &stand_in.policy).await;
-            reply.map_err(Error::store)?;
-        }
-        let reply = epoch.forget(&key).await;
-        epoch.forget_denial(&key);
-        reply.map_err(Error::store)
-    }
-
-    /// Changes the quota, for all clones of this limiter at once.
-    ///
-    /// As [`set_quotas`](Self::set_quotas) with this one alone: it takes the place of all that held
-    /// jointly.
-    ///
-    /// ```
-    /// # use tower_throttle::{BuildError, Limiter, Quota};
-    /// # fn main() -> Result<(), BuildError> {
-    /// # let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
-    /// limiter.set_quota(Quota::per_second(20))?;
-    /// assert_eq!(limiter.policy().quotas(), [Quota::per_second(20)]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`set_quotas`](Self::set_quotas); then nothing has changed.
+    /// Fails as [`set_quotas`](Self::set_quotas) does.
     pub fn set_quota(&self, quota: Quota) -> Result<(), BuildError> {
         self.set_quotas([quota])
     }
 
-    /// Changes the quotas, which hold jointly, for all clones of this limiter at once.
+    /// Changes the quotas, for all clones of this limiter at once. The rest of the policy stays.
     ///
-    /// For when an API announces another limit, or a configuration is read anew: requests made from
-    /// then on depart by the new quotas. The rest of the policy stays as it was built, the guard too if
-    /// one was set; else it becomes the new quotas' default.
-    ///
-    /// A request is made when its future is first polled, and keeps the quotas that are set then until
-    /// it departs, even if it has to reserve another slot. So those who wait stay in their line and
-    /// keep their slots, and what they give back returns to the quotas it came from.
-    ///
-    /// Each set of quotas has a state of its own, named by [`Policy::id`]. Changed quotas start
-    /// clean, and quotas that are set once more find what is left of their state and their line. So
-    /// until the last of the old line has departed, and for one window more, requests depart by the
-    /// old quotas beside those by the new, up to the sum of both;
-    /// [`max_wait`](LimiterBuilder::max_wait) bounds how long the line is. Other processes keep their
-    /// quotas until they are told, and count separately until then.
+    /// Recorded departures still count, and requests that wait depart under the new quotas. Departures that were granted
+    /// within the horizon of 100 ms stay granted. A quota that is counted by another
+    /// [algorithm](crate::Algorithm) than before starts from zero.
     ///
     /// ```
     /// use tower_throttle::{Limiter, Quota};
@@ -286,30 +210,34 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Fails as [`build`](LimiterBuilder::build) does, with the name of what is wrong and its value;
-    /// then nothing has changed.
+    /// Fails as [`build`](LimiterBuilder::build) does, and if the limiter has [rules](crate::rules); then nothing has
+    /// changed.
     pub fn set_quotas(&self, quotas: impl IntoIterator<Item = Quota>) -> Result<(), BuildError> {
-        match &self.kind {
-            Kind::Plain(epochs) => epochs.set_quotas(quotas.into_iter().collect()),
-            Kind::Ruled(_) => Err(BuildError::said_by_rules()),
-        }
+        let Kind::Plain(handle) = &self.kind else {
+            return Err(BuildError::set_by_rules("quota"));
+        };
+        let quotas: SmallVec<[Quota; 2]> = quotas.into_iter().collect();
+        let parts = PolicyParts {
+            quotas,
+            ..handle.current().parts.clone()
+        };
+        handle.set_plan(parts.plan()?);
+        Ok(())
     }
 
-    /// The quotas that are set, and the bounds on waiting.
+    /// The policy: the quotas, and the bounds on waiting.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
-        self.epochs().current().policy.clone()
+        self.handle().policy()
     }
 
-    /// How this limiter stands with its store: whether it is out, since when and why.
+    /// Whether the store is out, since when and why. An embedded store is never out.
     ///
-    /// An embedded store is never out. It is what the last calls have shown. While the store is out, this has it
-    /// asked for a sign of life, as a request would, where there is a runtime: so a readiness check that asks for
-    /// nothing else, and lets no requests through until the store is back, learns of that by the next time or the one
-    /// after.
+    /// It is known from the last calls. While the store is out it is probed, at least once per second.
     ///
     /// ```
-    /// # use tower_throttle::{Limiter, Quota};
+    /// use tower_throttle::{Limiter, Quota};
+    ///
     /// # let limiter = Limiter::builder().quota(Quota::per_second(1)).build()?;
     /// let health = limiter.health();
     /// if let Some(error) = health.error() {
@@ -320,25 +248,31 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn health(&self) -> Health {
+        self.handle().dispatcher().health()
+    }
+
+    /// The number of keys for which requests wait in this process.
+    #[must_use]
+    pub fn queues(&self) -> usize {
         match &self.kind {
-            Kind::Plain(epochs) => epochs.health(),
-            Kind::Ruled(live) => live.health(),
+            Kind::Plain(handle) => handle.queues(),
+            Kind::Ruled(live) => live.queues(),
         }
     }
 
-    /// For how many keys somebody waits, in this process; those who wait by quotas that have
-    /// [changed](Self::set_quotas) since count apart.
-    #[must_use]
-    pub fn lines(&self) -> usize {
+    /// The handle of requests that have only a key.
+    pub(crate) fn handle(&self) -> Arc<Handle> {
         match &self.kind {
-            Kind::Plain(epochs) => epochs.lines(),
-            Kind::Ruled(live) => live.lines(),
+            Kind::Plain(handle) => handle.clone(),
+            Kind::Ruled(live) => live.last(),
         }
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.epochs().current().fmt(f)
+        f.debug_struct("Limiter")
+            .field("policy", &self.policy().label())
+            .finish_non_exhaustive()
     }
 }

@@ -1,33 +1,25 @@
-//! What becomes of requests while the store cannot answer: [`Outage`].
+//! What happens to requests while the store is out: [`Outage`].
 
 use std::time::Duration;
 
 use crate::error::BuildError;
-use crate::policy::{Policy, PolicyParts};
+use crate::policy::{Plan, Policy, PolicyParts};
 use crate::quota::{Algorithm, HORIZON, Quota};
 
-mod circuit;
 mod health;
-mod probe;
 
-pub(crate) use self::circuit::{Circuit, LONGEST_PAUSE};
 pub use self::health::Health;
 
-/// What becomes of requests while the store cannot answer.
+/// What happens to requests while the store is out.
 ///
-/// Set by [`LimiterBuilder::outage`](crate::LimiterBuilder::outage). The store is out once a call fails with
-/// an error that [says so](crate::store::StoreError::is_outage). From then on, nobody asks it for slots:
-/// while there are requests, one task asks for a [sign of life](crate::store::Store::check), at first at
-/// once and then after pauses that double from 50 ms to a second, each shortened at random by up to a half.
-/// With the first sign, all who wait go on. [`Limiter::health`](crate::Limiter::health) tells how it stands, and
-/// has the store asked as a request would.
+/// Set by [`LimiterBuilder::outage`](crate::LimiterBuilder::outage). The store is out once a call fails with an error that
+/// [says so](crate::store::StoreError::is_outage). From then on it is probed: after 50 ms at first, then after pauses that
+/// double up to a second, each shortened at random by up to a half. When a probe succeeds, all requests go on.
+/// [`Limiter::health`](crate::Limiter::health) tells whether the store is out.
 ///
-/// In a cluster, all that holds for each server and the keys that it holds: one that is out concerns no others, and
-/// has a task of its own. Who waits for a key that moves to another server goes on there: at once where all move, as
-/// in a failover, and within a second otherwise.
+/// In a cluster, this holds for each server and the keys that it holds: one that is out does not concern the others.
 ///
-/// Who holds a slot already departs in its time, whatever is set here; where
-/// [recovery](crate::Recovery::Strict) is strict, for 3 s.
+/// Requests that were granted already depart in their time, at most 100 ms or one and a half round trips later.
 ///
 /// ```
 /// use tower_throttle::{Limiter, Outage, Quota};
@@ -44,32 +36,28 @@ pub use self::health::Health;
 pub enum Outage {
     /// Nothing departs: never more than the quotas allow. The default.
     ///
-    /// Requests wait for the store within their own bounds, those without for 5 s from when it is known to be out.
-    /// Then, and at once where they do not wait at all, they fail with an error that [says](crate::Error::is_store)
-    /// so.
+    /// Requests wait for the store until their bounds, or for 5 s if they have none. Then they fail with an error that
+    /// [says](crate::Error::is_store) so. Requests that do not wait fail at once.
     #[default]
     Deny,
     /// Everything departs at once, uncounted: for those who would rather exceed a limit than fail.
     ///
-    /// A [pause](crate::Limiter::pause) that is set meanwhile holds in this process. What departs is not
-    /// counted once the store is back.
+    /// A [pause](crate::Limiter::pause) that is set meanwhile holds in this process. Departures are not counted once the
+    /// store is back.
     Allow,
     /// This process counts by itself, with its share of the quotas.
     ///
-    /// Each limit is the share of it, rounded down, or one per so much longer a window where that would be
-    /// none; of bursts and capacities likewise, one at least, and by spacing and rates the gaps are so much longer.
+    /// Each limit is multiplied by the share and rounded down; if that is less than one, the limit is one and the window
+    /// longer. Bursts and capacities are at least one. For spacing and rates, the interval is longer.
     ///
-    /// No replica knows of the others. Where the share of each is one request or more, of the limit or else of the
-    /// burst or capacity, replicas whose shares make 1 together keep to the quotas during the outage. Where it is
-    /// less, one request of each may depart in the same moment: R replicas let R depart where the limit, burst or
-    /// capacity is less than that, and by spacing always. What departs over a longer time is by the rate of the
-    /// quota all the same, and no more than R in addition.
+    /// No replica knows of the others. If the share of each is at least one request (of the limit, the burst or the
+    /// capacity), replicas whose shares add up to 1 keep the quotas during the outage. If it is less, one request of each
+    /// may depart at the same moment: R replicas let R depart where the limit, burst or capacity is less than that, and
+    /// with spacing always. Over a longer time, departures keep to the rate of the quota, and to at most R more.
     ///
-    /// While those still depart who hold slots of the store, and for a window after the store is back, a window
-    /// holds what departs by the store's count and what departs by this one: at most the quota, and the shares in
-    /// addition. When the store is back, those who wait here go back to its line, in their order of arrival. A
-    /// request that costs more than the share allows is treated as by [`Deny`](Self::Deny), but for the wait: it
-    /// fails at once.
+    /// Around the beginning and the end of an outage, a window holds departures that the store has counted and others
+    /// that this process has: at most the quota and the shares together. When the store is back, requests that wait
+    /// depart by the store again, in their order. A request that costs more than the share allows fails at once.
     Local {
         /// This process's part of the quotas, above 0 and up to 1: with R replicas, `1.0 / R`.
         share: f64,
@@ -78,7 +66,7 @@ pub enum Outage {
 
 impl Outage {
     /// What a policy is made of that holds in place of this one while the store is out, if any does.
-    pub(crate) fn stand_in(self, parts: &PolicyParts) -> Result<Option<PolicyParts>, BuildError> {
+    pub(crate) fn fallback(self, parts: &PolicyParts) -> Result<Option<PolicyParts>, BuildError> {
         let share = match self {
             Self::Deny => return Ok(None),
             Self::Allow => None,
@@ -111,16 +99,17 @@ impl Outage {
 
 impl Policy {
     /// Lets everything depart at once.
-    pub(crate) fn unlimited() -> Self {
+    pub(crate) fn unlimited() -> Plan {
         let parts = PolicyParts {
+            name: Some("exempt".to_owned()),
             quotas: [unlimited()].into_iter().collect(),
             ..PolicyParts::default()
         };
-        parts.build().expect("it holds some billions")
+        parts.plan().expect("the quota is valid")
     }
 }
 
-/// A quota that nobody exhausts: some billions at once, and a million per second beyond.
+/// A quota that is never exhausted: some billions at once, and a million per second after that.
 fn unlimited() -> Quota {
     Quota::new(1, Duration::from_micros(1)).algorithm(Algorithm::Gcra { burst: u32::MAX })
 }
@@ -166,19 +155,19 @@ fn scaled(quota: &Quota, share: f64) -> Quota {
 mod tests {
     use super::*;
 
-    fn stand_in(outage: Outage, quotas: &[&str]) -> Vec<String> {
+    fn fallback(outage: Outage, quotas: &[&str]) -> Vec<String> {
         let parts = PolicyParts {
             quotas: quotas.iter().map(|it| it.parse().unwrap()).collect(),
             ..PolicyParts::default()
         };
-        let parts = outage.stand_in(&parts).unwrap().unwrap();
+        let parts = outage.fallback(&parts).unwrap().unwrap();
         parts.clone().build().unwrap();
         parts.quotas.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_share_is_rounded_down_and_never_to_nothing() {
-        let third = |quota| stand_in(Outage::Local { share: 1.0 / 3.0 }, &[quota]).remove(0);
+        let third = |quota| fallback(Outage::Local { share: 1.0 / 3.0 }, &[quota]).remove(0);
         assert_eq!(third("3/s"), "1/s");
         assert_eq!(third("100/m"), "33/m");
         assert_eq!(third("2/s"), "1/1s500ms");
@@ -199,12 +188,12 @@ mod tests {
     #[test]
     fn quotas_that_come_to_the_same_are_one() {
         let share = Outage::Local { share: 0.3 };
-        assert_eq!(stand_in(share, &["10/s", "11/s", "100/m"]), ["3/s", "30/m"]);
+        assert_eq!(fallback(share, &["10/s", "11/s", "100/m"]), ["3/s", "30/m"]);
     }
 
     #[test]
     fn who_allows_everything_counts_by_a_quota_that_nobody_exhausts() {
-        let [quota] = &stand_in(Outage::Allow, &["1/d"])[..] else {
+        let [quota] = &fallback(Outage::Allow, &["1/d"])[..] else {
             panic!("one is enough");
         };
         assert_eq!(quota.parse::<Quota>().unwrap().largest_cost(), u32::MAX);
@@ -213,13 +202,13 @@ mod tests {
     #[test]
     fn a_share_is_above_none_and_up_to_all() {
         for share in [0.0, -0.5, 1.01, f64::NAN, f64::INFINITY] {
-            let refused = Outage::Local { share }.stand_in(&PolicyParts::default());
+            let refused = Outage::Local { share }.fallback(&PolicyParts::default());
             let message = refused.err().unwrap().to_string();
             assert!(message.starts_with("outage: a share of"), "{message}");
         }
         assert!(
             Outage::Local { share: 1.0 }
-                .stand_in(&PolicyParts::default())
+                .fallback(&PolicyParts::default())
                 .is_ok()
         );
     }

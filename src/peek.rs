@@ -1,91 +1,82 @@
-//! How a key stands, without spending anything: [`Peek`] and [`Snapshot`].
+//! The state of a key, without recording anything: [`Peek`] and [`Snapshot`].
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::acquire::check;
-use crate::epoch::Epochs;
+use crate::dispatcher::Handle;
 use crate::error::Error;
 use crate::key::Key;
-use crate::store::{Ask, Outcome, Reply, Reserve, Reserved, StoreError};
+use crate::store::{Reply, StoreError};
+use crate::stores::Answered;
 
-/// Looks at how a key stands; see [`Limiter::peek`](crate::Limiter::peek).
+/// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).
 ///
 /// Default: a cost of 1.
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Peek {
-    epochs: Epochs,
+    handle: Arc<Handle>,
     key: Key,
     cost: u32,
-    reply: Option<Reply<Reserved>>,
+    reply: Option<Reply<Answered>>,
 }
 
 impl Peek {
-    pub(crate) fn new(epochs: Epochs, key: Key) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
         Self {
-            epochs,
+            handle,
             key,
             cost: 1,
             reply: None,
         }
     }
 
-    /// Sets what the request would cost whose [delay](Snapshot::delay) is told.
+    /// Sets the cost of the request whose [delay](Snapshot::delay) is asked for.
     pub fn cost(mut self, cost: u32) -> Self {
         self.cost = cost;
         self
-    }
-
-    fn ask(&self) -> Result<Reply<Reserved>, Error> {
-        let mut epoch = self.epochs.clone().current();
-        check(&epoch.policy, &self.key, self.cost)?;
-        if let Some(error) = epoch.outage(&self.key) {
-            let stand_in = epoch.stand_in_for(self.cost);
-            epoch = stand_in.ok_or_else(|| Error::store(error))?;
-        }
-        let ask = Ask {
-            count: 1,
-            cost: self.cost,
-            max_wait: 0,
-        };
-        Ok(epoch.store.peek(&Reserve {
-            guard: epoch.guard.current(),
-            least_guard: epoch.guard.least(),
-            round_trip: epoch.guard.round_trip(),
-            asks: &[ask],
-            ..Reserve::new(&self.key, &epoch.policy)
-        }))
     }
 }
 
 impl Future for Peek {
     type Output = Result<Snapshot, Error>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let mut reply = match this.reply.take() {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut reply = match self.reply.take() {
             Some(reply) => reply,
-            None => this.ask()?,
+            None => {
+                check(&self.handle.policy(), &self.key, self.cost)?;
+                self.handle.look(&self.key, self.cost)
+            }
         };
         let Poll::Ready(answer) = Pin::new(&mut reply).poll(cx) else {
-            this.reply = Some(reply);
+            self.reply = Some(reply);
             return Poll::Pending;
         };
         Poll::Ready(answer.and_then(snapshot).map_err(Error::store))
     }
 }
 
-fn snapshot(answer: Reserved) -> Result<Snapshot, StoreError> {
-    match answer.outcomes[..] {
-        [Outcome::Refused { wait }] => Ok(Snapshot {
-            delay: Duration::from_micros(wait),
-            remaining: answer.remaining,
-            reset: answer.reset,
-        }),
-        _ => Err(StoreError::new("the store has not answered what was asked")),
-    }
+fn snapshot(answered: Answered) -> Result<Snapshot, StoreError> {
+    let now = answered.now;
+    let none = || StoreError::new("the store did not answer what was asked").no_outage();
+    let taken = answered
+        .answers
+        .into_iter()
+        .next_back()
+        .ok_or_else(none)??;
+    let from_now = |at: u64| Duration::from_micros(at.saturating_sub(now));
+    Ok(Snapshot {
+        delay: taken
+            .expected
+            .first()
+            .map_or(Duration::ZERO, |&at| from_now(at)),
+        remaining: taken.remaining,
+        reset: from_now(taken.reset),
+    })
 }
 
 impl fmt::Debug for Peek {
@@ -97,7 +88,7 @@ impl fmt::Debug for Peek {
     }
 }
 
-/// How a key stands at one moment, as the store knows it.
+/// The state of a key at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     delay: Duration,
@@ -106,8 +97,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// How long a request made now would have to wait, if no other comes before it; to the
-    /// microsecond. Zero if it could depart at once.
+    /// How long a request made now would have to wait, if no other came before it. Zero if it could depart at once.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
@@ -119,7 +109,7 @@ impl Snapshot {
         self.remaining
     }
 
-    /// How long until as many requests may depart at once as the quotas allow.
+    /// How long until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
         self.reset

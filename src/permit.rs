@@ -1,4 +1,4 @@
-//! The right to depart now, or the word that it is not there yet: [`Permit`], [`Decision`].
+//! The right to depart now, or the reason why not: [`Permit`], [`Decision`], [`Limited`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,118 +6,110 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::algorithm::micros;
-use crate::epoch::Epoch;
+use crate::dispatcher::{Current, Granted, Handle};
 use crate::key::Key;
-use crate::line::Departing;
-#[cfg(any(feature = "tower", feature = "reqwest"))]
-use crate::telling::Departed;
+use crate::outage::Outage;
+use crate::policy::Policy;
+use crate::queue::Standing;
 
 /// The right to depart now.
 ///
-/// Send the request at once, or call [`forfeit`](Self::forfeit). Dropping a permit counts as a
-/// departure: there is nothing to be done after the request. A permit that [is not
-/// valid](Self::is_valid) any more must not be used, as its slot may be another's by then; [`run`]
-/// and the adapters see to that.
-///
-/// [`run`]: crate::Limiter::run
+/// Send the request at once, or call [`forfeit`](Self::forfeit). Dropping a permit counts as a departure. A permit that
+/// [is no longer valid](Self::is_valid) must not be used: other requests may depart in its place by then.
+/// [`run`](crate::Limiter::run) and the adapters take care of that.
 pub struct Permit {
-    epoch: Arc<Epoch>,
+    handle: Arc<Handle>,
+    current: Arc<Current>,
     key: Key,
-    departing: Departing,
-    /// In nanoseconds.
-    waited: u64,
+    granted: Granted,
+    waited: Duration,
 }
 
 impl Permit {
-    #[inline]
-    pub(crate) fn new(epoch: Arc<Epoch>, key: Key, departing: Departing, waited: Duration) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, key: Key, granted: Granted, waited: Duration) -> Self {
         Self {
-            epoch,
+            current: handle.current(),
+            handle,
             key,
-            departing,
-            waited: u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX),
+            granted,
+            waited,
         }
     }
 
-    /// Whether there is still time to depart.
-    ///
-    /// A permit is valid for the [guard](crate::LimiterBuilder::guard), less the round trip to the
-    /// store: for some milliseconds.
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    /// The policy under which it was granted.
+    #[cfg(feature = "tower")]
+    pub(crate) fn policy(&self) -> &Arc<Policy> {
+        &self.current.policy
+    }
+
+    #[cfg(feature = "tower")]
+    pub(crate) fn expires(&self) -> Instant {
+        self.granted.turn.until
+    }
+
+    /// Its place in the queue.
+    #[cfg(feature = "tower")]
+    pub(crate) fn place(&self) -> u64 {
+        self.granted.place
+    }
+
+    /// When the store has recorded the departure.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn recorded(&self) -> u64 {
+        self.granted.turn.recorded
+    }
+
+    /// Returns true while there is time to depart: for the [guard](crate::LimiterBuilder::guard), less the round trip to
+    /// the store.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        Instant::now() < self.departing.expires()
+        Instant::now() < self.granted.turn.until
     }
 
-    pub(crate) fn epoch(&self) -> &Arc<Epoch> {
-        &self.epoch
-    }
-
-    #[cfg_attr(
-        not(feature = "tower"),
-        expect(dead_code, reason = "only a service makes a permit wait")
-    )]
-    pub(crate) fn expires(&self) -> Instant {
-        self.departing.expires()
-    }
-
-    /// It has departed, and will be answered.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
-    pub(crate) fn depart(self) -> Departed {
-        Departed::new(
-            self.epoch,
-            self.key,
-            self.departing.slot.at,
-            self.departing.remaining,
-        )
-    }
-
-    /// Gives the slot back, unused: to the next in line, or to the store for any replica to take.
-    ///
-    /// Outside of a tokio runtime, only the embedded store takes it back; elsewhere it stays
-    /// reserved until its time has passed.
+    /// Gives the departure back, unused: the next request in the queue takes it, or the store makes it available to
+    /// all processes.
     pub fn forfeit(self) {
-        self.epoch.forget_denial(&self.key);
-        let held = self.departing.held(self.epoch.guard.current());
-        self.epoch.lines.give(&self.epoch, &self.key, held);
+        self.handle.forfeit(&self.key, self.granted.turn);
     }
 
     /// How long the request waited.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        Duration::from_nanos(self.waited)
+        self.waited
     }
 
-    /// How many more requests of cost 1 could have departed at once when the slot was reserved.
+    /// How many more requests of cost 1 could have departed at once when this one was granted.
     #[must_use]
     pub fn remaining(&self) -> u32 {
-        self.departing.remaining
+        self.granted.standing.remaining
     }
 
-    /// How long, from when the slot was reserved, until nothing recorded counts any more and as
-    /// many requests may depart at once as the quotas allow.
+    /// How long until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        Duration::from_micros(self.departing.reset)
+        until(self.granted.standing.reset)
     }
 
-    /// Whether the departure counts: always, but for what [`Outage::Allow`](crate::Outage::Allow) lets depart
-    /// while the store is out. How many more may depart, then, says nothing.
+    /// Whether the departure counts. It does not where [`Outage::Allow`] lets it depart while the store is out.
     #[must_use]
     pub fn is_counted(&self) -> bool {
-        self.epoch.is_counted
+        self.granted.turn.is_counted() || self.current.policy.outage() != Outage::Allow
     }
 
-    /// Whose quota the request spends.
+    /// The key.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// What the request costs.
+    /// The cost of the request.
     #[must_use]
     pub fn cost(&self) -> u32 {
-        self.departing.slot.cost
+        self.granted.turn.units
     }
 }
 
@@ -126,17 +118,17 @@ impl fmt::Debug for Permit {
         f.debug_struct("Permit")
             .field("key", &self.key)
             .field("cost", &self.cost())
-            .field("waited", &self.waited())
+            .field("waited", &self.waited)
             .finish_non_exhaustive()
     }
 }
 
-/// What [`try_acquire`](crate::Limiter::try_acquire) says.
+/// The answer of [`try_acquire`](crate::Limiter::try_acquire).
 #[derive(Debug)]
 pub enum Decision {
     /// The request may depart now.
     Granted(Permit),
-    /// It may not, and nothing was consumed.
+    /// It may not, and nothing was recorded.
     Limited(Limited),
 }
 
@@ -156,50 +148,46 @@ impl Decision {
     }
 }
 
-/// Why a request may not depart now: how long it would have to wait.
+/// Why a request may not depart now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limited {
-    /// In nanoseconds.
-    delay: u64,
-    remaining: u64,
-    /// In microseconds.
-    reset: u64,
+    delay: Duration,
+    remaining: u32,
+    reset: Duration,
 }
 
 impl Limited {
-    pub(crate) fn new(delay: Duration, remaining: u32, reset: Duration) -> Self {
+    pub(crate) fn new(standing: &Standing) -> Self {
         Self {
-            delay: u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX),
-            remaining: remaining.into(),
-            reset: micros(reset),
+            delay: until(standing.last),
+            remaining: standing.remaining,
+            reset: until(standing.reset),
         }
     }
 
-    /// Of times in microseconds.
-    #[inline]
-    pub(crate) fn of_micros(delay: u64, remaining: u64, reset: u64) -> Self {
-        Self {
-            delay: delay.saturating_mul(1_000),
-            remaining,
-            reset,
-        }
-    }
-
-    /// How long until this request could depart, if no other comes before it; to the microsecond.
+    /// How long until the request could depart, if no other came before it.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        Duration::from_nanos(self.delay)
+        self.delay
     }
 
     /// How many requests of cost 1 could depart now.
     #[must_use]
     pub fn remaining(&self) -> u32 {
-        u32::try_from(self.remaining).unwrap_or(u32::MAX)
+        self.remaining
     }
 
-    /// How long until as many requests may depart at once as the quotas allow.
+    /// How long until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        Duration::from_micros(self.reset)
+        self.reset
     }
+}
+
+/// The time from now until then, in whole microseconds, rounded up.
+pub(crate) fn until(at: Option<Instant>) -> Duration {
+    let left = at.map_or(Duration::ZERO, |at| {
+        at.saturating_duration_since(Instant::now())
+    });
+    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Rule, ledger::Terms};
 use crate::outage::Outage;
 use crate::quota::{Algorithm, Quota};
 use crate::recovery::Recovery;
 use crate::state::Counter;
 
-mod id;
+mod label;
 mod parts;
 
 pub(crate) use self::parts::{Flaw, Part, Plan, PolicyParts, check_name};
@@ -23,19 +22,15 @@ pub(crate) use self::parts::{Flaw, Part, Plan, PolicyParts, check_name};
 pub struct Policy {
     name: Option<Box<str>>,
     quotas: SmallVec<[Quota; 2]>,
-    rules: SmallVec<[Rule; 2]>,
     buffer: Duration,
     guard: Duration,
     max_wait: Option<Duration>,
     max_waiting: Option<usize>,
     outage: Outage,
     recovery: Recovery,
-    id: Arc<str>,
-    /// The same, hashed, for stores that hash it together with each key.
-    id_hash: u64,
+    label: Arc<str>,
     largest_cost: u32,
     buffer_micros: u64,
-    terms: Terms,
     /// The quotas, with nothing recorded.
     counters: SmallVec<[Counter; 1]>,
 }
@@ -95,44 +90,30 @@ impl Policy {
         self.largest_cost
     }
 
-    /// The text that names the state of this policy in a store: the name, if any, and every quota.
+    /// The name, or the quotas as text if it has none, such as `10/s+5000/h`.
     ///
-    /// Two limiters share state exactly if this text, the key and the store are the same. So a
-    /// changed quota starts clean and never mixes with the old one's state; the buffer, the guard
-    /// and the bounds on waiting are no part of it. ASCII without white space or braces.
+    /// Metrics, events and header fields call the policy so. ASCII without white space.
     #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
+    pub fn label(&self) -> &str {
+        &self.label
     }
 
-    pub(crate) fn shared_id(&self) -> &Arc<str> {
-        &self.id
+    pub(crate) fn shared_label(&self) -> &Arc<str> {
+        &self.label
     }
 
     pub(crate) fn buffer_micros(&self) -> u64 {
         self.buffer_micros
     }
 
-    pub(crate) fn id_hash(&self) -> u64 {
-        self.id_hash
-    }
-
-    /// What holds for a request that departs at once, with no more of a guard than there has to be.
-    pub(crate) fn terms(&self) -> Terms {
-        self.terms
-    }
-
     /// How long the leaky buckets let a request wait: as long as the last of their capacity.
-    #[allow(dead_code, reason = "the next core uses it")]
     pub(crate) fn leaky_wait(&self, guard: Duration) -> Option<Duration> {
         let waits = self
             .quotas
             .iter()
             .filter_map(|quota| match quota.counted_by() {
                 Algorithm::LeakyBucket { capacity } => {
-                    let interval =
-                        (quota.window().as_micros() as u64).div_ceil(quota.limit().into());
-                    let step = Duration::from_micros(interval) + guard + self.buffer;
+                    let step = quota.interval() + guard + self.buffer;
                     Some(step.saturating_mul(capacity))
                 }
                 _ => None,
@@ -141,12 +122,7 @@ impl Policy {
     }
 
     /// The quotas, with nothing recorded.
-    #[allow(dead_code, reason = "the next core uses it")]
     pub(crate) fn counters(&self) -> &[Counter] {
         &self.counters
-    }
-
-    pub(crate) fn rules(&self) -> &[Rule] {
-        &self.rules
     }
 }

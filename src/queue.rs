@@ -206,6 +206,11 @@ struct Wakes(Option<Waker>);
 pub(crate) type Woken = SmallVec<[Waker; 4]>;
 
 impl Turn {
+    /// Whether the store has recorded the departure.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.recorded > 0
+    }
+
     /// Another request can use the turn if at least half of its time is left.
     fn is_useful(&self, now: Instant) -> bool {
         let soonest = self.from.max(now);

@@ -1,5 +1,6 @@
 //! How much, per how long, counted how: [`Quota`] and [`Algorithm`].
 
+mod check;
 #[cfg(feature = "serde")]
 mod serde;
 mod text;

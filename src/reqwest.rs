@@ -9,7 +9,7 @@ use reqwest_middleware::{Middleware, Next, Result};
 
 use crate::departure::Departure;
 use crate::error::Error;
-use crate::feedback::{Feedback, Headers, Unheeded};
+use crate::feedback::{Departed, Feedback, Headers, Unheeded};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
 use crate::rules::by_rules;
@@ -167,16 +167,16 @@ impl Middleware for ThrottleMiddleware {
             return next.run(request, extensions).await;
         };
         let permit = acquire.await.map_err(refused)?;
-        let (departure, departed) = (Departure::from(&permit), permit.depart());
+        let (departure, departed) = (Departure::from(&permit), Departed::new(&permit));
         let origin = request.url().origin();
         let mut response = next.run(request, extensions).await?;
         response.extensions_mut().insert(departure);
-        // What another host says, to which the client was redirected, is no matter of this key. The store knows
-        // before the response is out, lest it be followed by another attempt at once.
+        // The response of another host, to which the client was redirected, says nothing of this key. The store learns
+        // of the limits before the caller gets the response, as the next attempt may follow at once.
         if response.url().origin() == origin
-            && let Some(telling) = departed.tell(self.feedback.read(&response))
+            && let Some(applying) = departed.apply(&self.feedback.read(&response))
         {
-            telling.await;
+            applying.await;
         }
         Ok(response)
     }

@@ -1,18 +1,13 @@
-// What users have to know of this stands in docs/telemetry.md.
+// Users read docs/telemetry.md.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::guard::Guard;
 use crate::key::Key;
-use crate::pauses::News;
 use crate::policy::Policy;
-use crate::store::{Notice, Store, StoreError};
+use crate::state::Command;
+use crate::store::StoreError;
 
-#[cfg(feature = "metrics")]
-mod calls;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
-mod forfeits;
 #[cfg(feature = "metrics")]
 mod meters;
 mod outcome;
@@ -23,10 +18,7 @@ mod tests;
 #[cfg(feature = "tracing")]
 mod trace;
 
-// Where a feature is off, a twin of no size takes the place of what it is for.
-#[cfg(not(any(feature = "metrics", feature = "tracing")))]
-#[path = "telemetry/no_forfeits.rs"]
-mod forfeits;
+// Where a feature is off, a module of the same functions takes its place, which do nothing.
 #[cfg(not(feature = "metrics"))]
 #[path = "telemetry/no_meters.rs"]
 mod meters;
@@ -34,50 +26,21 @@ mod meters;
 #[path = "telemetry/no_trace.rs"]
 mod trace;
 
-#[cfg(feature = "metrics")]
-pub(crate) use self::calls::Watch;
 use self::meters::Meters;
-#[cfg(not(feature = "metrics"))]
-pub(crate) use self::meters::Watch;
 use self::trace::Tracer;
 pub(crate) use self::{
-    forfeits::Forfeits,
     meters::Settings,
     outcome::Outcome,
-    trace::{Entered, Saying, Span},
+    trace::{Entered, Span},
 };
 
-/// What the policies of a limiter by rules are called together, where something concerns all.
-const RULES: &str = "rules";
-
-/// What is told of one epoch: spans and events, and what is counted.
+/// The spans, events and metrics of the requests of one policy.
 ///
-/// Nobody holds a lock who calls this, but where something is only counted.
+/// It is called without any lock, except where something is only counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Telemetry {
     tracer: Tracer,
     meters: Meters,
-}
-
-/// How a part of the store stands now, and did not before.
-#[derive(Debug, Clone, Copy)]
-#[cfg_attr(
-    not(feature = "tracing"),
-    expect(dead_code, reason = "only events tell of it in detail")
-)]
-pub(crate) enum Turn<'a> {
-    /// It is out, and no other was.
-    Out { error: &'a StoreError, part: u64 },
-    /// It is out, as others were already.
-    AnotherOut { error: &'a StoreError, part: u64 },
-    /// It had given a sign of life, and fails all the same.
-    OutAgain { error: &'a StoreError, part: u64 },
-    /// It gives a sign of life.
-    Alive { part: u64 },
-    /// It answers calls again, and was out until its last sign of life.
-    AnotherBack { part: u64, lasted: Duration },
-    /// The same, and no other is out.
-    Back { part: u64, lasted: Duration },
 }
 
 impl Telemetry {
@@ -90,42 +53,13 @@ impl Telemetry {
         this
     }
 
-    /// Of what is not limited: nothing.
-    pub(crate) fn none() -> Self {
-        Self {
-            tracer: Tracer::none(),
-            meters: Meters::none(),
-        }
-    }
-
-    /// The same, of what stands in for the store.
-    pub(crate) fn stand_in(&self) -> Self {
-        Self {
-            tracer: self.tracer.stand_in(),
-            meters: self.meters.stand_in(),
-        }
-    }
-
-    /// The same, of other quotas.
-    pub(crate) fn successor(&self, settings: Settings, policy: &Policy) -> Self {
-        Self {
-            tracer: self.tracer.successor(policy),
-            ..Self::new(settings, policy)
-        }
-    }
-
-    /// The same store, whose calls are counted.
-    pub(crate) fn watch(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
-        self.meters.watch(store)
-    }
-
     /// A request has begun, and is being polled.
     #[inline]
     pub(crate) fn begin(&self, key: &Key, cost: u32) -> Entered {
         self.tracer.begin(key, cost)
     }
 
-    /// That is what has become of a request.
+    /// A request has ended.
     #[inline]
     pub(crate) fn ended(
         &self,
@@ -138,174 +72,133 @@ impl Telemetry {
         self.meters.ended(key, cost, outcome, waited);
     }
 
-    /// The store need not be asked whether a request is refused.
+    /// A request was refused without a call to the store.
     #[inline]
     pub(crate) fn remembered(&self) {
         self.meters.remembered();
     }
 
-    /// A request waits in line.
+    /// A request waits.
     #[inline]
     pub(crate) fn joined(&self, key: &Key) {
         self.meters.waiting(key, 1.0);
     }
 
-    /// It does no more.
+    /// A request no longer waits.
     #[inline]
     pub(crate) fn left(&self, key: &Key) {
         self.meters.waiting(key, -1.0);
     }
 
-    /// There is one line more.
+    /// There are so many more queues, or fewer.
     #[inline]
-    pub(crate) fn opened(&self) {
-        self.meters.lines(1.0);
+    pub(crate) fn queues(&self, more: f64) {
+        self.meters.queues(more);
     }
 
-    /// There is one line less.
-    #[inline]
-    pub(crate) fn closed(&self) {
-        self.meters.lines(-1.0);
+    /// A grant was missed by so much.
+    pub(crate) fn missed(&self, key: &Key, late: Duration, guard: Duration) {
+        self.tracer.missed(key, late, guard);
+        self.meters.missed(guard);
     }
 
-    /// Permits came too late, or none did.
-    #[inline]
-    pub(crate) fn forfeited(&self, key: &Key, forfeits: Forfeits, guard: &Guard) {
-        let guard = guard.current();
-        self.tracer.forfeited(key, forfeits, guard);
-        self.meters.forfeited(forfeits, guard);
+    /// The guard follows the round trips.
+    pub(crate) fn guard(&self, guard: Duration) {
+        self.meters.guard(guard);
     }
 
-    /// The store has answered, by which the guard is known.
-    pub(crate) fn measured(&self, guard: &Guard) {
-        self.meters.guard(guard.current());
-    }
-
-    /// Whatever is news of this key is said by this limiter, as long as that is kept.
-    pub(crate) fn saying(&self, key: &Key) -> Saying {
-        self.tracer.saying(key)
-    }
-
-    pub(crate) fn paused(&self, key: &Key, news: News, notice: &Notice) {
-        if news != News::None {
-            self.tracer.paused(key, news, notice);
-            self.meters.paused(news);
+    /// This process has applied a command to a key.
+    pub(crate) fn commanded(&self, key: &Key, command: &Command) {
+        match command {
+            Command::Pause { span, .. } => {
+                self.tracer.paused(key, Duration::from_micros(*span));
+                self.meters.paused();
+            }
+            Command::Resume => self.tracer.resumed(key),
+            Command::Reset => self.tracer.reset(key),
+            Command::Allow { .. } => {}
         }
     }
 
     /// The store has lost the state of a key, which rests for so long.
-    pub(crate) fn lost(&self, key: &Key, rests: Duration) {
-        self.tracer.lost(key, rests);
-        self.meters.quarantined(1);
-    }
-
-    /// Others say that the state of a key is no more.
-    pub(crate) fn voided(&self, key: &Key) {
-        self.tracer.voided(key);
-    }
-
-    /// The store's clock is so many seconds ahead of what it was, or, below 0, behind that.
-    pub(crate) fn clock_set(&self, ahead: f64) {
-        self.tracer.clock_set(ahead);
-    }
-
-    /// So many keys rest as the store's clock was set.
-    pub(crate) fn quarantined(&self, keys: usize) {
-        self.meters.quarantined(keys);
+    pub(crate) fn quarantined(&self, key: &Key, rests: Duration) {
+        self.tracer.quarantined(key, rests);
+        self.meters.quarantined();
     }
 }
 
-/// What is told of a store, under whatever policies of a limiter.
+/// An operation on the store.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(
+    not(feature = "metrics"),
+    expect(dead_code, reason = "only metrics tell them apart")
+)]
+pub(crate) enum Operation {
+    Take,
+    Control,
+    Peek,
+    Ping,
+}
+
+/// The events and metrics of a limiter's store.
 #[derive(Debug)]
-pub(crate) struct OfStore {
-    tracer: trace::OfStore,
+pub(crate) struct StoreTelemetry {
+    limiter: Arc<str>,
     meters: meters::OfStore,
 }
 
-impl OfStore {
-    /// By the policy that its limiter has at first.
-    pub(crate) fn of(policy: &Policy) -> Self {
+impl StoreTelemetry {
+    /// `limiter` is the label of the limiter's policy, or `rules`.
+    pub(crate) fn new(limiter: Arc<str>) -> Self {
         Self {
-            tracer: trace::OfStore::of(policy),
-            meters: meters::OfStore::new(label(policy)),
+            meters: meters::OfStore::new(limiter.clone()),
+            limiter,
         }
     }
 
-    /// Of a limiter that goes by rules.
-    pub(crate) fn of_rules() -> Self {
-        Self {
-            tracer: trace::OfStore::of_rules(),
-            meters: meters::OfStore::new(Arc::from(RULES)),
-        }
+    /// A shard is out, beside so many others.
+    pub(crate) fn out(&self, shard: u64, error: &StoreError, others: usize) {
+        trace::out(&self.limiter, shard, error, others);
+        self.meters.out(others);
     }
 
-    /// Nothing, of a store that is never out.
-    pub(crate) fn none() -> Self {
-        Self {
-            tracer: trace::OfStore::none(),
-            meters: meters::OfStore::none(),
-        }
+    /// A shard is back after so long, and so many others are out.
+    pub(crate) fn back(&self, shard: u64, lasted: Duration, others: usize) {
+        trace::back(&self.limiter, shard, lasted, others);
+        self.meters.back();
     }
 
-    pub(crate) fn turned(&self, turn: Turn<'_>) {
-        self.meters.turned(&turn);
-        self.tracer.turned(turn);
+    /// The store's clock was set forward by so many seconds, or back if that is below 0.
+    pub(crate) fn clock_set(&self, ahead: f64) {
+        trace::clock_set(&self.limiter, ahead);
+    }
+
+    /// A call for so many keys has ended after so long.
+    pub(crate) fn called<T>(
+        &self,
+        operation: Operation,
+        keys: usize,
+        result: &Result<T, StoreError>,
+        took: Duration,
+    ) {
+        self.meters.called(operation, keys, result, took);
+    }
+
+    /// A call asks for so many requests, and gives so many departures back.
+    pub(crate) fn asked(&self, requests: u64, returned: usize) {
+        self.meters.asked(requests, returned);
     }
 }
 
-/// What is told of connections to Redis, whoever uses them.
+/// A connection to Redis has taken the place of another.
 #[cfg(feature = "redis")]
-#[derive(Debug)]
-pub(crate) struct OfRedis {
-    meters: meters::OfRedis,
+pub(crate) fn reconnected() {
+    trace::reconnected();
+    meters::reconnected();
 }
 
+/// Whether nudges arrive on this channel from now on.
 #[cfg(feature = "redis")]
-impl OfRedis {
-    pub(crate) fn new() -> Self {
-        let meters = meters::OfRedis::new();
-        Self { meters }
-    }
-
-    /// A script is called for so many keys.
-    pub(crate) fn called_for(&self, keys: usize) {
-        self.meters.called_for(keys);
-    }
-
-    /// A connection has taken the place of another.
-    pub(crate) fn reconnected(&self) {
-        trace::reconnected();
-        self.meters.reconnected();
-    }
-}
-
-/// A server did not know the scripts.
-#[cfg(feature = "redis")]
-pub(crate) fn scripts_loaded() {
-    trace::scripts_loaded();
-}
-
-/// Whether what is said on this channel is heard from now on.
-#[cfg(feature = "redis")]
-pub(crate) fn listens(channel: &str, is_heard: bool) {
-    trace::listens(channel, is_heard);
-}
-
-/// What a policy is called: by its name, or else by its quotas.
-fn label(policy: &Policy) -> Arc<str> {
-    policy
-        .name()
-        .map_or_else(|| policy.shared_id().clone(), Arc::from)
-}
-
-#[cfg(test)]
-impl Default for Telemetry {
-    /// Of some policy.
-    fn default() -> Self {
-        let parts = crate::policy::PolicyParts {
-            quotas: [crate::Quota::per_second(1)].into_iter().collect(),
-            ..Default::default()
-        };
-        Self::new(Settings::default(), &parts.build().unwrap())
-    }
+pub(crate) fn subscribed(channel: &str, is_subscribed: bool) {
+    trace::subscribed(channel, is_subscribed);
 }

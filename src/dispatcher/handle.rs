@@ -4,28 +4,26 @@ use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use quick_cache::sync::Cache;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Dispatcher;
-
+use super::known::{Announced, Denials, Denied, Seen, SeenState};
 use crate::clock::Offset;
 use crate::guard::Guard;
 use crate::key::Key;
 use crate::policy::{Plan, Policy, PolicyParts};
 use crate::queue::{Answer, Queue, Refusal, Standing, Step, Turn, Woken};
 use crate::recovery::Recovery;
-use crate::state::{Command, Demand, Known, Mode, Settlement, Strict, Take, Taken};
+use crate::state::{Command, Demand, Mode, Settlement, Strict, Take, Taken};
 use crate::store::{Reply, StoreError};
 use crate::stores::{Answered, Call, Operation, Store as _};
-use crate::telemetry::{Settings, Telemetry};
+use crate::telemetry::{self, Outcome, Settings, Telemetry};
 
 /// The current policy of a limiter or of a rule, and the requests that wait under it.
 ///
@@ -35,11 +33,17 @@ pub(crate) struct Handle {
     current: ArcSwap<Current>,
     settings: Settings,
     guard: Guard,
-    queues: Mutex<HashMap<Key, Arc<KeyQueue>>>,
-    /// The number of the latest request: the place in its queue.
-    places: AtomicU64,
-    /// What is known of keys without a call, for the keys that were used last.
-    remembered: Option<Cache<Key, Remembered>>,
+    queues: Mutex<Queues>,
+    denials: Option<Denials>,
+    seen: Seen,
+    announced: Announced,
+}
+
+#[derive(Default)]
+struct Queues {
+    by_key: HashMap<Key, Arc<KeyQueue>>,
+    /// The place of the latest request in its queue.
+    last_place: u64,
 }
 
 /// The policy that holds now.
@@ -51,9 +55,6 @@ pub(crate) struct Current {
     pub(crate) telemetry: Telemetry,
 }
 
-/// The usual number of keys of which something is known without a call.
-pub(crate) const REMEMBERED_KEYS: usize = 10_000;
-
 /// The queue of one key.
 pub(crate) struct KeyQueue {
     handle: Arc<Handle>,
@@ -64,26 +65,24 @@ pub(crate) struct KeyQueue {
     scheduled: Mutex<Option<Instant>>,
 }
 
-/// What is known of a key.
-#[derive(Clone, Copy)]
-struct Remembered {
-    known: Option<Known>,
-    /// From then on, nothing that is known counts any more.
-    expires: Instant,
-    /// How often the store's clock had been set.
-    clock_sets: u64,
+/// A request may depart.
+pub(crate) struct Granted {
+    pub(crate) turn: Turn,
+    pub(crate) standing: Standing,
+    /// Its place in the queue.
+    pub(crate) place: u64,
 }
 
 impl Handle {
     /// A clock that is off by more than this was set.
     pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_millis(5);
 
-    /// `remembered` is the number of keys of which something is known without a call.
+    /// `denials` is the number of keys that are remembered to be over their limit.
     pub(crate) fn new(
         dispatcher: &Arc<Dispatcher>,
         plan: Plan,
         settings: Settings,
-        remembered: usize,
+        denials: usize,
     ) -> Arc<Self> {
         let is_remote = dispatcher.embedded().is_none();
         let telemetry = Telemetry::new(settings, &plan.policy);
@@ -93,8 +92,9 @@ impl Handle {
             current: ArcSwap::from_pointee(Current::new(plan, telemetry)),
             settings,
             queues: Mutex::default(),
-            places: AtomicU64::new(0),
-            remembered: (is_remote && remembered > 0).then(|| Cache::new(remembered)),
+            denials: (is_remote && denials > 0).then(|| Denials::new(denials)),
+            seen: Seen::default(),
+            announced: Announced::default(),
         });
         dispatcher.add(&this);
         this
@@ -106,6 +106,12 @@ impl Handle {
 
     pub(crate) fn guard(&self) -> &Guard {
         &self.guard
+    }
+
+    /// A call to the store took so long, and its clock is known as closely as that.
+    pub(super) fn measured(&self, took: Duration, uncertainty: Duration) {
+        self.guard.measured(took, uncertainty);
+        self.current.load().telemetry.guard(self.guard.current());
     }
 
     pub(crate) fn current(&self) -> Arc<Current> {
@@ -122,13 +128,13 @@ impl Handle {
 
     /// Replaces the policy, also for the requests that wait.
     pub(crate) fn set_plan(&self, plan: Plan) {
+        if plan.parts == self.current.load().parts {
+            return;
+        }
         self.guard.set_floor(plan.policy.guard());
-        let telemetry = self
-            .current
-            .load()
-            .telemetry
-            .successor(self.settings, &plan.policy);
+        let telemetry = Telemetry::new(self.settings, &plan.policy);
         self.current.store(Arc::new(Current::new(plan, telemetry)));
+        self.forget_denials(None);
         for queue in self.each() {
             queue.update(|queue, _| queue.nudge(Instant::now()));
         }
@@ -136,11 +142,11 @@ impl Handle {
 
     /// The number of keys for which requests wait.
     pub(crate) fn queues(&self) -> usize {
-        self.queues.lock().len()
+        self.queues.lock().by_key.len()
     }
 
     fn each(&self) -> Vec<Arc<KeyQueue>> {
-        self.queues.lock().values().cloned().collect()
+        self.queues.lock().by_key.values().cloned().collect()
     }
 
     /// Departs at once if the embedded store allows it and no request of this key waits; `None` if that has to be
@@ -150,11 +156,15 @@ impl Handle {
         key: &Key,
         cost: u32,
         now: Instant,
-    ) -> Option<Result<(Turn, Standing), Standing>> {
+    ) -> Option<Result<Granted, Standing>> {
         let store = self.dispatcher.embedded()?;
-        if self.queues.lock().contains_key(key) {
-            return None;
-        }
+        let place = {
+            let mut queues = self.queues.lock();
+            if queues.by_key.contains_key(key) {
+                return None;
+            }
+            queues.next_place()
+        };
         let policy = &self.current.load().policy;
         let take = self.take_one(cost, Mode::Try);
         let call = Call {
@@ -175,19 +185,21 @@ impl Handle {
             return Some(Err(Standing { last, ..standing }));
         };
         let until = local(grant.recorded - policy.buffer_micros());
-        Some(Ok((
-            Turn {
-                from: now,
-                until,
-                recorded: grant.recorded,
-                units: cost,
-                guard: self.guard.current(),
-            },
+        let turn = Turn {
+            from: now,
+            until,
+            recorded: grant.recorded,
+            units: cost,
+            guard: self.guard.current(),
+        };
+        Some(Ok(Granted {
+            turn,
             standing,
-        )))
+            place,
+        }))
     }
 
-    /// A request waits in the queue of its key.
+    /// A request waits in the queue of its key, in its place if it had one already.
     ///
     /// # Errors
     ///
@@ -202,9 +214,11 @@ impl Handle {
         cost: u32,
         arrival: Instant,
         bound: Option<Instant>,
+        place: Option<u64>,
     ) -> Result<Waiting, Refusal> {
         let most = self.current.load().policy.max_waiting();
-        self.enter(key, |queue, place| {
+        let most = most.filter(|_| place.is_none());
+        self.enter(key, place, |queue, place| {
             if most.is_some_and(|most| queue.len() >= most) {
                 return Err(Refusal::Full(queue.len()));
             }
@@ -223,12 +237,15 @@ impl Handle {
         cost: u32,
         arrival: Instant,
     ) -> Result<Waiting, Refusal> {
-        self.enter(key, |queue, place| Ok(queue.attempt(place, cost, arrival)))
+        self.enter(key, None, |queue, place| {
+            Ok(queue.attempt(place, cost, arrival))
+        })
     }
 
     fn enter(
         self: &Arc<Self>,
         key: &Key,
+        place: Option<u64>,
         enter: impl FnOnce(&mut Queue, u64) -> Result<usize, Refusal>,
     ) -> Result<Waiting, Refusal> {
         if Runtime::try_current().is_err() {
@@ -237,14 +254,12 @@ impl Handle {
         }
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         drop(sleep_until(Instant::now()));
-        let place = self.places.fetch_add(1, Ordering::Relaxed) + 1;
-        let (queue, id) = {
+        let (queue, id, place) = {
             let mut queues = self.queues.lock();
-            let queue = queues
-                .entry(key.clone())
-                .or_insert_with(|| Arc::new(self.queue_of(key)));
+            let place = place.unwrap_or_else(|| queues.next_place());
+            let queue = self.queue_of(&mut queues, key);
             let id = enter(&mut queue.lock(), place)?;
-            (queue.clone(), id)
+            (queue, id, place)
         };
         self.dispatcher.touch(&queue);
         Ok(Waiting {
@@ -255,21 +270,29 @@ impl Handle {
         })
     }
 
-    fn queue_of(self: &Arc<Self>, key: &Key) -> KeyQueue {
-        KeyQueue {
+    fn queue_of(self: &Arc<Self>, queues: &mut Queues, key: &Key) -> Arc<KeyQueue> {
+        if let Some(queue) = queues.by_key.get(key) {
+            return queue.clone();
+        }
+        let queue = Arc::new(KeyQueue {
             handle: self.clone(),
             key: key.clone(),
             serial: self.dispatcher.next_number(),
             queue: Mutex::default(),
             scheduled: Mutex::default(),
-        }
+        });
+        queues.by_key.insert(key.clone(), queue.clone());
+        self.current.load().telemetry.queues(1.0);
+        queue
     }
 
     /// Drops the queue of a key if it has nothing to do.
     pub(crate) fn drop_idle(&self, key: &Key) {
         let mut queues = self.queues.lock();
-        if queues.get(key).is_some_and(|queue| queue.lock().is_idle()) {
-            queues.remove(key);
+        let queue = queues.by_key.get(key);
+        if queue.is_some_and(|queue| queue.lock().is_idle()) {
+            queues.by_key.remove(key);
+            self.current.load().telemetry.queues(-1.0);
         }
     }
 
@@ -282,31 +305,31 @@ impl Handle {
 
     /// A key may have become available early.
     pub(crate) fn nudge(&self, key: &Key) {
-        let queue = self.queues.lock().get(key).cloned();
-        if let Some(queue) = queue {
+        self.forget_denials(Some(key));
+        if let Some(queue) = self.known_queue(key) {
             queue.update(|queue, _| queue.nudge(Instant::now()));
         }
     }
 
     /// A permit was not used: the next request departs in its place, or the store takes it back.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, turn: Turn) {
+        self.forget_denials(Some(key));
         let mut woken = Woken::new();
         let queue = {
-            let mut queues = self.queues.lock();
-            let queue = queues
-                .entry(key.clone())
-                .or_insert_with(|| Arc::new(self.queue_of(key)));
+            let queue = self.queue_of(&mut self.queues.lock(), key);
             queue.lock().pass_on(turn, Instant::now(), &mut woken);
-            queue.clone()
+            queue
         };
         queue.update(|_, all| all.append(&mut woken));
     }
 
     /// Applies a command to a key, in this process and in the store. It is sent again if the answer was lost.
     pub(crate) async fn control(&self, key: &Key, command: Command) -> Result<(), StoreError> {
-        self.command(key, &command, Instant::now());
+        let (current, begun) = (self.current(), Instant::now());
+        self.command(key, &command, begun);
+        self.forget_denials(Some(key));
+        current.telemetry.commanded(key, &command);
         let operation = Operation::Control(command);
-        let current = self.current();
         if let Some(policy) = &current.fallback {
             let call = Call {
                 key,
@@ -325,6 +348,8 @@ impl Handle {
             Err(error) if error.is_outcome_unknown() => store.call(&calls).await,
             answered => answered,
         };
+        self.dispatcher
+            .called(telemetry::Operation::Control, key, begun, &answered);
         answered?
             .answers
             .into_iter()
@@ -376,7 +401,7 @@ impl Handle {
 
     /// Applies a command to the requests of a key in this process.
     pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
-        let Some(queue) = self.queues.lock().get(key).cloned() else {
+        let Some(queue) = self.known_queue(key) else {
             return;
         };
         queue.update(|queue, woken| match command {
@@ -391,8 +416,55 @@ impl Handle {
 
     /// The corrections of a key that were not sent yet: a look at its state has to see them.
     pub(crate) fn take_settlements(&self, key: &Key) -> Vec<Settlement> {
-        let queue = self.queues.lock().get(key).cloned();
+        let queue = self.known_queue(key);
         queue.map_or_else(Vec::new, |queue| queue.lock().take_settlements())
+    }
+
+    fn known_queue(&self, key: &Key) -> Option<Arc<KeyQueue>> {
+        self.queues.lock().by_key.get(key).cloned()
+    }
+
+    /// The standing of a key if it is known, without a call, that a request cannot depart by `bound`.
+    pub(crate) fn denied(
+        &self,
+        key: &Key,
+        cost: u32,
+        bound: Option<Instant>,
+        now: Instant,
+    ) -> Option<Standing> {
+        self.denials.as_ref()?.find(key, cost, bound?, now)
+    }
+
+    /// Remembers until when an answer refuses further requests.
+    pub(super) fn note_denial(&self, key: &Key, denied: Denied) {
+        if let Some(denials) = &self.denials {
+            denials.note(key, denied);
+        }
+    }
+
+    /// A key, or any of them, may have become available.
+    fn forget_denials(&self, key: Option<&Key>) {
+        match (&self.denials, key) {
+            (Some(denials), Some(key)) => denials.forget(key),
+            (Some(denials), None) => denials.forget_all(),
+            (None, _) => {}
+        }
+    }
+
+    /// An upstream announces a pause of a key, or else an allowance; false if it did so at `since` or later.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn announces(&self, key: &Key, is_pause: bool, since: Instant) -> bool {
+        self.announced.note(key, is_pause, since)
+    }
+
+    /// Counts a request that has no key, and returns the policy.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
+        let current = self.current();
+        let request = (&Key::from(""), 1);
+        let entered = current.telemetry.begin(request.0, request.1);
+        (current.telemetry).ended(&entered, request, Outcome::Invalid, Duration::ZERO);
+        current.policy.clone()
     }
 
     pub(crate) fn is_strict(&self) -> bool {
@@ -405,28 +477,32 @@ impl Handle {
         if !self.is_strict() {
             return None;
         }
-        let remembered = self.remembered.as_ref().and_then(|it| it.get(key));
-        let counts = remembered.filter(|it| Instant::now() < it.expires);
+        let seen = self.seen.get(key);
         Some(Strict {
-            known: counts.and_then(|it| it.known),
-            clock_was_set: counts.is_some_and(|it| it.clock_sets != clock_sets),
+            known: seen.map(|seen| seen.known),
+            clock_was_set: seen.is_some_and(|seen| seen.clock_sets != clock_sets),
         })
     }
 
     /// Remembers what an answer says of a key.
     pub(crate) fn remember(&self, key: &Key, taken: &Taken, offset: &Offset, clock_sets: u64) {
-        let Some(remembered) = &self.remembered else {
+        let Some(known) = taken.known else {
             return;
         };
-        if taken.known.is_some() {
-            let expires = offset.latest(taken.reset.max(taken.quarantined_until));
-            let known = Remembered {
-                known: taken.known,
-                expires,
-                clock_sets,
-            };
-            remembered.insert(key.clone(), known);
+        let quarantined_until = taken.quarantined_until;
+        let until = offset.latest(quarantined_until);
+        let rests = until.saturating_duration_since(Instant::now());
+        let seen = self.seen.get(key);
+        if !rests.is_zero() && seen.is_none_or(|seen| seen.quarantined_until < quarantined_until) {
+            self.current.load().telemetry.quarantined(key, rests);
         }
+        let state = SeenState {
+            known,
+            quarantined_until,
+            expires: offset.latest(taken.reset.max(quarantined_until)),
+            clock_sets,
+        };
+        self.seen.note(key, state);
     }
 
     /// An answer in local time. The next call is sent earlier by `lead`, so that it arrives in time.
@@ -470,11 +546,18 @@ impl Handle {
     }
 }
 
+impl Queues {
+    fn next_place(&mut self) -> u64 {
+        self.last_place += 1;
+        self.last_place
+    }
+}
+
 impl Current {
     fn new(plan: Plan, telemetry: Telemetry) -> Self {
         Self {
             policy: plan.policy,
-            fallback: plan.stand_in,
+            fallback: plan.fallback,
             parts: plan.parts,
             telemetry,
         }
@@ -511,6 +594,14 @@ impl KeyQueue {
         &self.handle
     }
 
+    /// A request was polled too late for its turn, by `late`.
+    pub(super) fn missed(&self, guard: Duration, late: Duration) {
+        let handle = &self.handle;
+        handle.guard.forfeited(guard);
+        let telemetry = &handle.current.load().telemetry;
+        telemetry.missed(&self.key, late, handle.guard.current());
+    }
+
     pub(crate) fn key(&self) -> &Key {
         &self.key
     }
@@ -534,11 +625,6 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Its place in the queue.
-    pub(crate) fn place(&self) -> u64 {
-        self.place
-    }
-
     /// Wakes the task then; ready if that has passed.
     fn sleep(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
         // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
@@ -548,7 +634,7 @@ impl Waiting {
 }
 
 impl Future for Waiting {
-    type Output = Result<(Turn, Standing), Refusal>;
+    type Output = Result<Granted, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let id = self.id.expect("polled after it was ready");
@@ -561,13 +647,17 @@ impl Future for Waiting {
                 Step::Depart(turn, standing) => {
                     self.id = None;
                     queue.handle.guard.departed();
-                    return Poll::Ready(Ok((turn, standing)));
+                    return Poll::Ready(Ok(Granted {
+                        turn,
+                        standing,
+                        place: self.place,
+                    }));
                 }
                 Step::Fail(refusal) => {
                     self.id = None;
                     return Poll::Ready(Err(refusal));
                 }
-                Step::Missed(turn) => queue.handle.guard.forfeited(turn.guard),
+                Step::Missed(turn) => queue.missed(turn.guard, now - turn.until),
                 Step::Wait(None) => {
                     dispatcher.ensure_task();
                     return Poll::Pending;
@@ -596,7 +686,7 @@ impl Drop for Waiting {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle")
-            .field("policy", &self.policy().id())
+            .field("policy", &self.policy().label())
             .finish_non_exhaustive()
     }
 }

@@ -17,18 +17,25 @@ use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-pub(crate) use self::handle::{Current, Handle, KeyQueue, REMEMBERED_KEYS, Waiting};
+use self::known::Denied;
+pub(crate) use self::{
+    handle::{Current, Granted, Handle, KeyQueue, Waiting},
+    known::REMEMBERED_DENIALS,
+};
 
 use crate::backoff;
 use crate::clock::{Reading, StoreClock};
 use crate::key::Key;
+use crate::outage::Health;
 use crate::policy::Policy;
-use crate::queue::{Ask, Woken};
-use crate::state::{Mode, Take};
+use crate::queue::{Ask, Standing, Woken};
+use crate::state::{Mode, Take, Taken};
 use crate::store::{Reply, StoreError};
 use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
+use crate::telemetry::{self, StoreTelemetry};
 
 mod handle;
+mod known;
 
 /// A leader is late if a call is overdue by so long.
 const LATE: Duration = Duration::from_millis(50);
@@ -75,11 +82,13 @@ pub(crate) struct Dispatcher {
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
+    telemetry: StoreTelemetry,
 }
 
 /// A shard that is out.
 struct Breaker {
     error: StoreError,
+    since: Instant,
     probes: u32,
 }
 
@@ -123,6 +132,20 @@ struct Sent {
     clock_sets: u64,
 }
 
+impl Sent {
+    /// The cost of the first request that was not granted, and its expected departure on the store's clock.
+    fn first_refused(&self, taken: &Taken) -> Option<(u64, u64)> {
+        let Some(Operation::Take(take)) = self.operations.last() else {
+            return None;
+        };
+        let granted = taken.grants.iter().map(|grant| u64::from(grant.requests));
+        let granted = take.demand.units_of(granted.sum());
+        let (point, cost) = take.demand.points_from(granted).next()?;
+        let is_next = point.units == granted + cost;
+        Some((cost, *taken.expected.first()?)).filter(|_| is_next)
+    }
+}
+
 /// The next step of a task.
 enum Next {
     End,
@@ -131,7 +154,12 @@ enum Next {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(store: Arc<dyn Store>, embedded: Option<MemoryStore>) -> Arc<Self> {
+    /// `label` names the limiter in events and metrics.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        embedded: Option<MemoryStore>,
+        label: Arc<str>,
+    ) -> Arc<Self> {
         let random = std::collections::hash_map::RandomState::new();
         let this = Arc::new(Self {
             store,
@@ -147,6 +175,7 @@ impl Dispatcher {
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
+            telemetry: StoreTelemetry::new(label),
         });
         let nudged: Weak<Self> = Arc::downgrade(&this);
         this.store.subscribe(nudged);
@@ -203,6 +232,30 @@ impl Dispatcher {
             .lock()
             .get(&shard)
             .map(|breaker| breaker.error.clone())
+    }
+
+    /// Whether shards are out.
+    pub(crate) fn health(&self) -> Health {
+        let outages = self.outages.lock();
+        let first = outages.values().min_by_key(|breaker| breaker.since);
+        let first = first.map(|breaker| (breaker.since, breaker.error.clone()));
+        Health::new(outages.len(), first)
+    }
+
+    /// A call for one key has ended that was not sent by the task.
+    pub(crate) fn called<T>(
+        self: &Arc<Self>,
+        operation: telemetry::Operation,
+        key: &Key,
+        begun: Instant,
+        result: &Result<T, StoreError>,
+    ) {
+        self.telemetry.called(operation, 1, result, begun.elapsed());
+        if let Err(error) = result
+            && error.is_outage()
+        {
+            self.out(self.store.shard(key), error, false);
+        }
     }
 
     /// The next call of a queue may have changed.
@@ -345,7 +398,7 @@ impl Dispatcher {
         let is_due = locked.call_due().is_some_and(|due| due <= now);
         drop(locked);
         if let Some(guard) = guard {
-            queue.handle().guard().forfeited(guard);
+            queue.missed(guard, Duration::ZERO);
         }
         wake(woken);
         is_due
@@ -360,6 +413,15 @@ impl Dispatcher {
         let sent: Vec<Sent> = begun.collect();
         wake(woken);
         if !sent.is_empty() {
+            let (mut requests, mut returned) = (0, 0);
+            for operation in sent.iter().flat_map(|sent| &sent.operations) {
+                match operation {
+                    Operation::Take(take) => requests += take.demand.requests(),
+                    Operation::Settle(settlements) => returned += settlements.len(),
+                    Operation::Control(_) => {}
+                }
+            }
+            self.telemetry.asked(requests, returned);
             self.send(Flight::Call(shard, sent));
         }
     }
@@ -455,21 +517,23 @@ impl Dispatcher {
 
     /// Calls the store, and awaits the reply in a task of its own.
     fn send(self: &Arc<Self>, flight: Flight) {
+        let begun = Instant::now();
         let called = catch_unwind(AssertUnwindSafe(|| match &flight {
             Flight::Ping(shard) | Flight::Probe(shard) => self.store.ping(*shard),
             Flight::Call(_, sent) => call(&*self.store, sent),
         }));
         let Ok(mut reply) = called else {
-            return self.finish(flight, Err(panicked()));
+            return self.finish(flight, begun, Err(panicked()));
         };
         if let Some(answer) = reply.take_ready() {
-            return self.finish(flight, answer);
+            return self.finish(flight, begun, answer);
         }
         let number = self.next_number();
         self.schedule.lock().flights.insert(number, flight);
         let landing = Landing {
             dispatcher: self.clone(),
             number,
+            begun,
         };
         match Runtime::try_current() {
             Ok(runtime) => drop(runtime.spawn(async move {
@@ -482,12 +546,29 @@ impl Dispatcher {
         }
     }
 
-    fn finish(self: &Arc<Self>, flight: Flight, answer: Result<Answered, StoreError>) {
+    fn finish(
+        self: &Arc<Self>,
+        flight: Flight,
+        begun: Instant,
+        answer: Result<Answered, StoreError>,
+    ) {
+        let (operation, keys) = match &flight {
+            Flight::Ping(_) | Flight::Probe(_) => (telemetry::Operation::Ping, 0),
+            Flight::Call(_, sent) => (telemetry::Operation::Take, sent.len()),
+        };
+        let took = begun.elapsed();
+        self.telemetry.called(operation, keys, &answer, took);
         match flight {
             Flight::Probe(shard) => match answer {
                 Ok(answered) => {
                     self.observe(&self.clock, &answered);
-                    self.outages.lock().remove(&shard);
+                    let (ended, others) = {
+                        let mut outages = self.outages.lock();
+                        (outages.remove(&shard), outages.len())
+                    };
+                    if let Some(breaker) = ended {
+                        self.telemetry.back(shard, breaker.since.elapsed(), others);
+                    }
                     Handle::each_queue(self, |queue| {
                         if self.store.shard(queue.key()) == shard {
                             queue.update(|queue, _| queue.nudge(Instant::now()));
@@ -502,7 +583,7 @@ impl Dispatcher {
                         let offset = self.observe(&self.clock, &answered);
                         let took = answered.received - answered.sent;
                         for handle in self.handles() {
-                            handle.guard().measured(took, offset.uncertainty());
+                            handle.measured(took, offset.uncertainty());
                         }
                         None
                     }
@@ -572,7 +653,7 @@ impl Dispatcher {
         for sent in sent {
             let handle = sent.queue.handle();
             if shard.is_some() && self.embedded.is_none() {
-                handle.guard().measured(took, offset.uncertainty());
+                handle.measured(took, offset.uncertainty());
             }
             let of_queue = answers.by_ref().take(sent.operations.len());
             let taken = match of_queue.last() {
@@ -597,6 +678,18 @@ impl Dispatcher {
             let mut answer = handle.in_local_time(&taken, &offset, &sent.policy, guard, lead);
             if shard.is_some() {
                 handle.remember(sent.queue.key(), &taken, &offset, sent.clock_sets);
+                if let Some((cost, expected)) = sent.first_refused(&taken) {
+                    let denied = Denied {
+                        cost,
+                        earliest: offset.earliest(expected),
+                        standing: Standing {
+                            last: Some(offset.latest(expected)),
+                            ..answer.standing
+                        },
+                        sent: answered.sent,
+                    };
+                    handle.note_denial(sent.queue.key(), denied);
+                }
             } else {
                 // Nothing that the fallback store has granted is returned to the store.
                 answer
@@ -618,6 +711,7 @@ impl Dispatcher {
         let read = clock.observe(answered.sent, answered.received, answered.now, reading);
         if read.gap > Handle::CLOCK_TOLERANCE {
             self.clock_sets.fetch_add(1, Ordering::Relaxed);
+            self.telemetry.clock_set(read.ahead);
         }
         read.offset
     }
@@ -639,19 +733,24 @@ impl Dispatcher {
 
     /// A shard does not answer: it is probed until it does.
     fn out(self: &Arc<Self>, shard: u64, error: &StoreError, is_probe: bool) {
-        let probes = {
+        let (probes, others) = {
             let mut outages = self.outages.lock();
             if !is_probe && outages.contains_key(&shard) {
                 return;
             }
+            let others = outages.len();
             let breaker = outages.entry(shard).or_insert_with(|| Breaker {
                 error: error.clone(),
+                since: Instant::now(),
                 probes: 0,
             });
             breaker.error = error.clone();
             breaker.probes += 1;
-            breaker.probes
+            (breaker.probes, others)
         };
+        if probes == 1 {
+            self.telemetry.out(shard, error, others);
+        }
         let pause = backoff::half_before(probes, FIRST_PAUSE, LONGEST_PAUSE);
         let probe = (Instant::now() + pause, shard);
         self.schedule.lock().probes.insert(probe, ());
@@ -802,13 +901,14 @@ impl Drop for Task {
 struct Landing {
     dispatcher: Arc<Dispatcher>,
     number: u64,
+    begun: Instant,
 }
 
 impl Landing {
     fn land(self, answer: Result<Answered, StoreError>) {
         let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
         if let Some(flight) = flight {
-            self.dispatcher.finish(flight, answer);
+            self.dispatcher.finish(flight, self.begun, answer);
         }
     }
 }
@@ -818,7 +918,7 @@ impl Drop for Landing {
         let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
         match flight {
             Some(flight) if std::thread::panicking() => {
-                self.dispatcher.finish(flight, Err(panicked()));
+                self.dispatcher.finish(flight, self.begun, Err(panicked()));
             }
             Some(flight) => self.dispatcher.lost(flight),
             None => {}

@@ -23,6 +23,7 @@
 use std::sync::Arc;
 
 mod advice;
+mod apply;
 mod head;
 mod headers;
 mod limits;
@@ -30,6 +31,7 @@ mod lines;
 mod number;
 mod origin;
 
+pub(crate) use self::apply::{Applying, Departed};
 pub use self::{advice::Advice, head::ResponseHead, headers::Headers};
 
 /// Reads from a response what the upstream says of its limits.

@@ -23,5 +23,5 @@ const X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-rese
 
 /// What both fields call the policy as a whole.
 pub(crate) fn policy_name(policy: &Policy) -> &str {
-    policy.name().unwrap_or(policy.id())
+    policy.label()
 }

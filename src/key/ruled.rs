@@ -5,20 +5,28 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Key;
-use crate::epoch::Epochs;
+use crate::dispatcher::Handle;
 use crate::policy::Policy;
 
 /// A request that a rule limits; see [`Extracted::Ruled`](super::Extracted::Ruled).
 #[derive(Clone)]
 pub struct Ruled {
-    epochs: Epochs,
+    handle: Arc<Handle>,
+    /// As it was when the rule was found.
+    policy: Arc<Policy>,
     key: Result<Key, Cow<'static, str>>,
     cost: u32,
 }
 
 impl Ruled {
-    pub(crate) fn new(epochs: Epochs, key: Result<Key, Cow<'static, str>>, cost: u32) -> Self {
-        Self { epochs, key, cost }
+    pub(crate) fn new(handle: Arc<Handle>, key: Result<Key, Cow<'static, str>>, cost: u32) -> Self {
+        let policy = handle.policy();
+        Self {
+            handle,
+            policy,
+            key,
+            cost,
+        }
     }
 
     /// The rule's name.
@@ -28,7 +36,7 @@ impl Ruled {
 
     /// The rule's policy.
     pub fn policy(&self) -> &Arc<Policy> {
-        self.epochs.policy()
+        &self.policy
     }
 
     /// The key whose quota the request spends; `None` if it [has no key](Self::refusal).
@@ -54,11 +62,15 @@ impl Ruled {
     }
 
     /// The policy handle, the key and the cost; without a key, the handle and the reason.
-    pub(crate) fn into_parts(self) -> Result<(Epochs, Key, u32), (Epochs, Cow<'static, str>)> {
-        let Self { epochs, key, cost } = self;
+    pub(crate) fn into_parts(
+        self,
+    ) -> Result<(Arc<Handle>, Key, u32), (Arc<Handle>, Cow<'static, str>)> {
+        let Self {
+            handle, key, cost, ..
+        } = self;
         match key {
-            Ok(key) => Ok((epochs, key, cost)),
-            Err(reason) => Err((epochs, reason)),
+            Ok(key) => Ok((handle, key, cost)),
+            Err(reason) => Err((handle, reason)),
         }
     }
 }
@@ -66,8 +78,13 @@ impl Ruled {
 /// Equal by policy, key and cost.
 impl PartialEq for Ruled {
     fn eq(&self, other: &Self) -> bool {
-        let same_policy = self.policy().id() == other.policy().id();
-        same_policy && (&self.key, self.cost) == (&other.key, other.cost)
+        let of = |it: &Self| {
+            (
+                it.policy.name().map(str::to_owned),
+                it.policy.quotas().to_vec(),
+            )
+        };
+        of(self) == of(other) && (&self.key, self.cost) == (&other.key, other.cost)
     }
 }
 

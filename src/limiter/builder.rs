@@ -1,18 +1,18 @@
-//! What a limiter is made of: [`LimiterBuilder`].
+//! The settings of a limiter: [`LimiterBuilder`].
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Kind, Limiter};
-use crate::denial;
-use crate::epoch::Epochs;
+use crate::dispatcher::{Dispatcher, Handle, REMEMBERED_DENIALS};
 use crate::error::BuildError;
 use crate::outage::Outage;
 use crate::policy::PolicyParts;
 use crate::quota::Quota;
 use crate::recovery::Recovery;
 use crate::rules::{Live, Rules};
-use crate::store::{MemoryStore, Store};
+use crate::stores::{MemoryStore, Store};
 use crate::telemetry::Settings;
 
 /// Builds a [`Limiter`].
@@ -20,6 +20,8 @@ use crate::telemetry::Settings;
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
     store: Option<Arc<dyn Store>>,
+    /// The store again, if it is the embedded one.
+    embedded: Option<MemoryStore>,
     parts: PolicyParts,
     denials: usize,
     telemetry: Settings,
@@ -30,25 +32,26 @@ impl LimiterBuilder {
     pub(super) fn new() -> Self {
         Self {
             store: None,
+            embedded: None,
             parts: PolicyParts::default(),
-            denials: denial::USUAL,
+            denials: REMEMBERED_DENIALS,
             telemetry: Settings::default(),
             rules: None,
         }
     }
 
-    /// Adds a quota; all hold jointly, so a request departs once every one allows it.
+    /// Adds a quota. A request departs when all quotas allow it.
     pub fn quota(mut self, quota: Quota) -> Self {
         self.parts.quotas.push(quota);
         self
     }
 
-    /// Goes by these rules, each with a policy of its own, in place of one for all requests.
+    /// Sets rules, each with a policy of its own, instead of one policy for all requests.
     ///
-    /// Quotas, bounds and names stand in the rules then: only the [store](Self::store) and the
-    /// [denial cache](Self::denial_cache) are set here. The adapters ask which rule each request falls under. Whoever has
-    /// no request but a key alone, as for [`acquire`](Limiter::acquire), goes by the last rule, or by
-    /// [any](Limiter::rule) that it names; if the last rule is exempt, everything departs at once, uncounted.
+    /// Quotas, bounds and names are part of the rules: only the [store](Self::store) and the
+    /// [denial cache](Self::denial_cache) are set here. The adapters find the rule of each request. A method that takes
+    /// only a key, such as [`acquire`](Limiter::acquire), uses the last rule, or the one that
+    /// [`rule`](Limiter::rule) names; if the last rule is exempt, everything departs at once, uncounted.
     ///
     /// ```
     /// use tower_throttle::rules::{Rule, Rules};
@@ -69,14 +72,16 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets where slots are reserved. Default: a [`MemoryStore`] of its own.
+    /// Sets the store. Default: a [`MemoryStore`] of its own.
     pub fn store(mut self, store: impl Store) -> Self {
+        let any: &dyn Any = &store;
+        self.embedded = any.downcast_ref::<MemoryStore>().cloned();
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Names the policy, so that limiters of the same quotas on one store can be kept apart.
-    /// Default: none. 1 to 128 visible ASCII characters without braces.
+    /// Names the policy. Limiters whose policies have the same name share the departures of a key; those without a name
+    /// share them, too. Default: none. 1 to 128 visible ASCII characters without braces.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.parts.name = Some(name.into());
         self
@@ -84,81 +89,75 @@ impl LimiterBuilder {
 
     /// Keeps requests this much further apart, for the jitter between departure and arrival.
     ///
-    /// The limit holds exactly where requests depart. For it to hold where they arrive too, this has
-    /// to be as long as one may be under way longer than another: connecting, queueing in the client,
-    /// the network. The rate sinks to N / (W + guard + buffer). Default: none; at most 1 h.
+    /// The limit holds exactly where requests depart. It holds where they arrive, too, if the buffer is as long as one
+    /// request may take longer than another: connecting, queueing in the client, the network. The rate falls to
+    /// N / (W + guard + buffer). Default: none; at most 1 h.
     pub fn buffer(mut self, buffer: Duration) -> Self {
         self.parts.buffer = buffer;
         self
     }
 
-    /// Sets how late after its slot a request may still depart; later, it gets another slot.
+    /// Sets how much later than granted a request may depart; a request that is later than that waits for another grant.
     ///
-    /// The next slot counts from the end of the guard, so a long one costs rate, and a short one
-    /// slots that are forfeited when the process is busy. The limiter lengthens the guard by itself
-    /// for slow round trips and after a forfeit. Default: 2% of the shortest window (for
-    /// [`Spacing`](crate::Algorithm::Spacing) of the gap, for [`Gcra`](crate::Algorithm::Gcra) of what
-    /// the burst is worth), but from 5 ms to 12 ms; at most 1 h.
+    /// A departure counts from the end of its guard: a long guard costs rate, a short one costs grants in a busy
+    /// process. The limiter lengthens the guard by itself for slow round trips and after a grant that was missed.
+    /// Default: 2% of the shortest window (of the interval for [`Spacing`](crate::Algorithm::Spacing), of the time that
+    /// the burst takes for [`Gcra`](crate::Algorithm::Gcra)), from 5 ms to 12 ms; at most 1 h.
     pub fn guard(mut self, guard: Duration) -> Self {
         self.parts.guard = Some(guard);
         self
     }
 
-    /// Refuses requests at once that would have to wait longer. Default: any wait.
+    /// Fails requests at once that would have to wait longer. Default: any wait.
     ///
-    /// A call to the store that is under way is not cut short: where it does not answer, a request waits for its
-    /// timeout, a second in Redis unless set, if that is longer.
+    /// A call to the store that is under way is not cut short. If the store does not answer, a request waits for the
+    /// store's timeout, 1 s by default for Redis, if that is longer.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.parts.max_wait = Some(max_wait);
         self
     }
 
-    /// Refuses requests at once when so many wait already, per key in this process. Default: any
-    /// number may.
+    /// Sets the most requests that wait for one key in this process; more fail at once. Default: any number.
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.parts.max_waiting = Some(max_waiting);
         self
     }
 
-    /// Sets what becomes of requests while the store cannot answer. Default: [`Outage::Deny`], they wait for it,
-    /// those without a bound for 5 s.
+    /// Sets what happens to requests while the store is out. Default: [`Outage::Deny`]: they wait for the store, for at
+    /// most 5 s if they have no bound.
     pub fn outage(mut self, outage: Outage) -> Self {
         self.parts.outage = outage;
         self
     }
 
-    /// Sets what becomes of a key whose state the store has lost. Default: [`Recovery::Immediate`], it starts
-    /// anew at once. An embedded store loses nothing while the process lives.
+    /// Sets what is done when the store has lost the state of a key. Default: [`Recovery::Immediate`]: the key starts
+    /// from zero at once. An embedded store loses nothing while the process lives.
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.parts.recovery = recovery;
         self
     }
 
-    /// Remembers of so many keys that they are over their limit, so that the store need not be asked.
+    /// Sets how many keys are remembered that are over their limit, so that the store is not called for them.
     ///
-    /// A store that refuses a request names the moment from which on there may be a slot. Until then,
-    /// [`try_acquire`](Limiter::try_acquire) of the same key is refused without a call, if it costs as much
-    /// or more; so is [`acquire`](Limiter::acquire) of the same cost whose bound on waiting ends before
-    /// that moment, or for half a second where the store [does not tell](Store::is_listening) that a
-    /// [pause](Limiter::pause) is over. That is at most what the store would refuse, but for two things that
-    /// it may learn sooner: slots that other processes or other limiters of the same policy give back, or gave back for
-    /// requests of another cost; and room in a window of its own for which a guard was too long that has
-    /// become shorter since. What this limiter gives back, [`reset`](Limiter::reset) and other quotas count
-    /// at once. Keys of more than 256 bytes are not remembered.
+    /// A store that refuses a request names the time at which it could depart. Until then,
+    /// [`try_acquire`](Limiter::try_acquire) for the same key fails without a call if it costs as much or more;
+    /// [`acquire`](Limiter::acquire) does if its bound is earlier. An entry holds for at most the larger of 1 s and a
+    /// quarter of the wait, as other processes may give departures back or end a pause meanwhile. What this limiter
+    /// gives back, [`resume`](Limiter::resume), [`reset`](Limiter::reset) and other quotas count at once. Keys of more
+    /// than 256 bytes are not remembered.
     ///
-    /// Default: 10,000 keys for each set of quotas in use, some 150 bytes each; the least asked for
-    /// make way. 0 remembers none. An embedded store needs none, and is always asked.
+    /// Default: 10,000 keys for each policy, of about 150 bytes; the least used are forgotten first. 0 remembers none.
+    /// An embedded store is always asked.
     pub fn denial_cache(mut self, keys: usize) -> Self {
         self.denials = keys;
         self
     }
 
-    /// Sets whether the metrics of requests have the key for a label, too.
+    /// Sets whether the metrics of requests have the key as a label, too.
     ///
-    /// That is a series for each key: of users or addresses there may be any number, and most systems of
-    /// monitoring fail long before the limiter does. It costs a look-up for each request besides, of the
-    /// recorder of the thread on which it is polled. For a few hosts, it shows which one is slow. See
-    /// [`telemetry`](crate::telemetry#metrics). Default: `false`.
+    /// This makes a time series for each key: with users or addresses as keys, most monitoring systems fail long before
+    /// the limiter does. It also costs a look-up for each request, in the recorder of the thread that polls it. For a few
+    /// hosts, it shows which one is slow. See [`telemetry`](crate::telemetry#metrics). Default: `false`.
     #[cfg(feature = "metrics")]
     pub fn key_labels(mut self, key_labels: bool) -> Self {
         self.telemetry.key_labels = key_labels;
@@ -169,40 +168,29 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// Fails, with the name of what is wrong and its value, if there is no quota or more than eight,
-    /// one twice, a limit or a window of zero, a window longer than ten years or not in whole
-    /// microseconds, or a name, buffer, guard or share out of bounds; or if there are [rules](Self::rules) and
-    /// anything is set that they say.
+    /// Fails, with the field and its value, if there is no quota or more than eight, one twice, a limit or a window of
+    /// zero, a window longer than ten years or not in whole microseconds, or a name, buffer, guard or share out of
+    /// bounds; or if there are [rules](Self::rules) and a field is set that belongs to them.
     pub fn build(self) -> Result<Limiter, BuildError> {
-        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let (denials, telemetry) = (self.denials, self.telemetry);
-        let kind = match self.rules {
+        let this = match self.store {
+            Some(_) => self,
+            None => self.store(MemoryStore::new()),
+        };
+        let (store, embedded) = (this.store.expect("a store is set"), this.embedded);
+        let (denials, telemetry) = (this.denials, this.telemetry);
+        let kind = match this.rules {
             Some(rules) => {
-                if let Some(error) = said_besides(&self.parts) {
-                    return Err(error);
-                }
-                Kind::Ruled(Arc::new(Live::new(rules, store, denials, telemetry)))
+                this.parts.check_empty()?;
+                let dispatcher = Dispatcher::new(store, embedded, "rules".into());
+                Kind::Ruled(Arc::new(Live::new(rules, &dispatcher, denials, telemetry)))
             }
-            None => Kind::Plain(Epochs::new(self.parts, store, denials, telemetry)?),
+            None => {
+                let plan = this.parts.plan()?;
+                let label = plan.policy.shared_label().clone();
+                let dispatcher = Dispatcher::new(store, embedded, label);
+                Kind::Plain(Handle::new(&dispatcher, plan, telemetry, denials))
+            }
         };
         Ok(Limiter { kind })
     }
-}
-
-/// What was set that is for rules to say.
-fn said_besides(parts: &PolicyParts) -> Option<BuildError> {
-    let none = PolicyParts::default();
-    let said = [
-        ("quota", parts.quotas != none.quotas),
-        ("name", parts.name != none.name),
-        ("buffer", parts.buffer != none.buffer),
-        ("guard", parts.guard != none.guard),
-        ("max_wait", parts.max_wait != none.max_wait),
-        ("max_waiting", parts.max_waiting != none.max_waiting),
-        ("outage", parts.outage != none.outage),
-        ("recovery", parts.recovery != none.recovery),
-    ];
-    let (field, _) = said.into_iter().find(|(_, is_said)| *is_said)?;
-    let problem = "there are rules, each of which says it for itself";
-    Some(BuildError::new(field, problem))
 }

@@ -1,13 +1,11 @@
 //! What a policy is made of, and whether that can hold: [`PolicyParts`].
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Policy, id};
-use crate::algorithm::{Rule, ledger::Terms, micros};
+use super::{Policy, label};
 use crate::error::BuildError;
 use crate::outage::Outage;
 use crate::quota::Quota;
@@ -36,7 +34,7 @@ pub(crate) struct PolicyParts {
 pub(crate) struct Plan {
     pub(crate) parts: PolicyParts,
     pub(crate) policy: Arc<Policy>,
-    pub(crate) stand_in: Option<Arc<Policy>>,
+    pub(crate) fallback: Option<Arc<Policy>>,
 }
 
 /// What cannot hold, and in which part of a policy.
@@ -64,12 +62,31 @@ impl PolicyParts {
     pub(crate) fn plan(self) -> Result<Plan, BuildError> {
         Ok(Plan {
             policy: Arc::new(self.clone().build()?),
-            stand_in: match self.outage.stand_in(&self)? {
-                Some(parts) => Some(Arc::new(parts.build_stand_in()?)),
+            fallback: match self.outage.fallback(&self)? {
+                Some(parts) => Some(Arc::new(parts.build_fallback()?)),
                 None => None,
             },
             parts: self,
         })
+    }
+
+    /// Fails if a field is set, as the rules of the limiter set them all.
+    pub(crate) fn check_empty(&self) -> Result<(), BuildError> {
+        let none = Self::default();
+        let set = [
+            ("quota", self.quotas != none.quotas),
+            ("name", self.name != none.name),
+            ("buffer", self.buffer != none.buffer),
+            ("guard", self.guard != none.guard),
+            ("max_wait", self.max_wait != none.max_wait),
+            ("max_waiting", self.max_waiting != none.max_waiting),
+            ("outage", self.outage != none.outage),
+            ("recovery", self.recovery != none.recovery),
+        ];
+        match set.into_iter().find(|(_, is_set)| *is_set) {
+            Some((field, _)) => Err(BuildError::set_by_rules(field)),
+            None => Ok(()),
+        }
     }
 
     /// All that cannot hold.
@@ -89,7 +106,7 @@ impl PolicyParts {
             if self.quotas[..place].contains(quota) {
                 let problem = format!("`{quota}` is given twice");
                 found(Part::Quota(place), BuildError::new("quota", problem));
-            } else if let Err(error) = Rule::new(quota) {
+            } else if let Err(error) = quota.check() {
                 found(Part::Quota(place), error);
             }
         }
@@ -108,11 +125,11 @@ impl PolicyParts {
         }
         let is_sound = flaws.is_empty();
         let part = Part::Outage;
-        match self.outage.stand_in(self) {
+        match self.outage.fallback(self) {
             Err(error) => flaws.push(Flaw { part, error }),
             // What is wrong with the quotas is wrong with their shares, too.
             Ok(Some(parts)) if is_sound => {
-                let error = parts.build_stand_in().err();
+                let error = parts.build_fallback().err();
                 flaws.extend(error.map(|error| Flaw { part, error }));
             }
             Ok(_) => {}
@@ -120,7 +137,7 @@ impl PolicyParts {
         flaws
     }
 
-    fn build_stand_in(self) -> Result<Policy, BuildError> {
+    fn build_fallback(self) -> Result<Policy, BuildError> {
         let policy = self.build();
         policy.map_err(|error| BuildError::new("outage", error.to_string()))
     }
@@ -129,38 +146,29 @@ impl PolicyParts {
         if let Some(flaw) = self.flaws().into_iter().next() {
             return Err(flaw.error);
         }
-        let mut rules = SmallVec::<[_; 2]>::new();
-        for quota in &self.quotas {
-            rules.push((id::of_quota(quota), Rule::new(quota)?));
-        }
-        // In whatever order they are given, they are the same policy.
-        rules.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let (ids, rules): (Vec<String>, SmallVec<[Rule; 2]>) = rules.into_iter().unzip();
-        let guard = self.guard.unwrap_or_else(|| default_guard(&rules));
-        let name = self.name.as_ref();
-        let id = name.map_or_else(String::new, |name| format!("{name}:")) + &ids.join("+");
-        let margin = micros(guard + self.buffer);
-        let terms = Terms {
-            stagger: rules.iter().filter_map(Rule::stagger).min().unwrap_or(0),
-            ..Terms::of_margin(margin)
+        let guard = self.guard.unwrap_or_else(|| default_guard(&self.quotas));
+        // The quotas of several processes count the same departures, whatever their order.
+        let mut sorted = self.quotas.clone();
+        sorted.sort_unstable_by_key(|quota| (quota.window(), quota.limit()));
+        let counters = sorted.iter().map(Counter::new).collect();
+        let label = match &self.name {
+            Some(name) => name.as_str().into(),
+            None => label::of(&self.quotas).into(),
         };
         let largest_costs = self.quotas.iter().map(Quota::largest_cost);
         Ok(Policy {
             name: self.name.map(String::into_boxed_str),
             largest_cost: largest_costs.min().unwrap_or(u32::MAX),
-            terms,
-            buffer_micros: micros(self.buffer),
-            counters: self.quotas.iter().map(Counter::new).collect(),
+            buffer_micros: self.buffer.as_micros() as u64,
+            counters,
             quotas: self.quotas,
-            rules,
             buffer: self.buffer,
             guard,
             max_wait: self.max_wait,
             max_waiting: self.max_waiting,
             outage: self.outage,
             recovery: self.recovery,
-            id_hash: hash(&id),
-            id: id.into(),
+            label,
         })
     }
 }
@@ -195,17 +203,12 @@ fn check_guard(guard: Duration) -> Result<(), BuildError> {
     Ok(())
 }
 
-fn hash(id: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// 2% of the shortest span that a quota enforces, from 5 ms (less, and ordinary wake-ups come too
 /// late) to 12 ms (enough for them, and within 2% of the rate at one second).
-fn default_guard(rules: &[Rule]) -> Duration {
-    let shortest = rules.iter().map(Rule::span).min().unwrap_or(0);
-    Duration::from_micros((shortest / 50).clamp(5_000, 12_000))
+fn default_guard(quotas: &[Quota]) -> Duration {
+    let shortest = quotas.iter().map(Quota::span).min().unwrap_or_default();
+    let (least, most) = (Duration::from_millis(5), Duration::from_millis(12));
+    (shortest / 50).clamp(least, most)
 }
 
 #[cfg(test)]
@@ -238,7 +241,6 @@ mod tests {
         );
         assert!(problem(Quota::new(1, Duration::from_nanos(1_500))).contains("whole microseconds"));
         assert!(problem(Quota::new(1, Duration::MAX)).contains("longer than"));
-        assert!(problem(Quota::per_second(u32::MAX)).contains("at most"));
         let spaced = Quota::new(11, Duration::from_micros(10)).algorithm(Algorithm::Spacing);
         assert!(problem(spaced).contains("less than a microsecond"));
         let gcra = |burst| Quota::per_day(1).algorithm(Algorithm::Gcra { burst });
@@ -260,11 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn the_id_names_every_quota_and_nothing_else() {
-        let policy = build(&[Quota::per_second(10), Quota::per_hour(5_000)]).unwrap();
-        assert_eq!(policy.id(), "10/s+5000/h");
+    fn a_policy_without_a_name_is_labelled_by_its_quotas() {
         let texts = [
-            "5_000/1h30m",
+            "10/s",
             "5_000/1h30m sliding-buckets buckets=1_000",
             "5_000/1h30m spacing",
             "5_000/1h30m leaky-bucket capacity=20",
@@ -273,26 +273,25 @@ mod tests {
             "5_000/1h30m fixed-window start=first-request",
         ];
         let policy = build(&texts.map(|text| text.parse().unwrap())).unwrap();
-        let each = policy.id().split('+').map(|id| &id["5000/1h30m".len()..]);
+        let labels: Vec<_> = policy.label().split('+').collect();
         let expected = [
-            "",
-            "-buckets-1000",
-            "-fixed",
-            "-fixed-first",
-            "-gcra-20",
-            "-leaky-20",
-            "-spacing",
+            "10/s",
+            "5000/1h30m-buckets-1000",
+            "5000/1h30m-spacing",
+            "5000/1h30m-leaky-20",
+            "5000/1h30m-gcra-20",
+            "5000/1h30m-fixed",
+            "5000/1h30m-fixed-first",
         ];
-        assert_eq!(each.collect::<Vec<_>>(), expected);
+        assert_eq!(labels, expected);
     }
 
     #[test]
-    fn the_order_of_quotas_makes_no_other_policy() {
+    fn the_order_of_quotas_makes_no_difference_to_the_state() {
         let (second, hour) = (Quota::per_second(10), Quota::per_hour(5_000));
         let one = build(&[second, hour]).unwrap();
         let other = build(&[hour, second]).unwrap();
-        assert_eq!(one.id(), other.id());
-        assert_eq!(one.rules(), other.rules());
+        assert_eq!(one.counters(), other.counters());
     }
 
     #[test]

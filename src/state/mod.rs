@@ -253,7 +253,7 @@ pub enum Command {
         /// How long.
         span: u64,
         /// If the pause answers a request, when that request was [recorded](Grant::recorded), else [`u64::MAX`].
-        /// An answer to a request that is older than the last command is ignored.
+        /// An answer to a request that is older than the last pause, resume or reset is ignored.
         evidence: u64,
     },
     /// At most so many units depart for so long.
@@ -278,7 +278,7 @@ pub(crate) struct Hold {
     /// At most this many units depart until then.
     pub(crate) allowed: u32,
     pub(crate) allowed_until: u64,
-    /// When the last command was applied.
+    /// When the last pause, resume or reset was applied.
     pub(crate) commanded: u64,
 }
 
@@ -553,7 +553,9 @@ impl State {
                 self.clear();
             }
         }
-        hold.commanded = now;
+        if !matches!(command, Command::Allow { .. }) {
+            hold.commanded = now;
+        }
         self.hold = Some(Box::new(hold));
         self.written(now);
         self.summary(now)

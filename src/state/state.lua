@@ -329,7 +329,8 @@ else
         clear$()
       end
     end
-    commanded, is_held = now, true
+    if operation ~= 5 then commanded = now end
+    is_held = true
   end
 end
 

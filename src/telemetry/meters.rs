@@ -6,126 +6,108 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, NoopRecorder, Recorder, SharedString, with_recorder};
+use metrics::{Counter, Gauge, Histogram, SharedString, with_recorder};
 
-use super::calls::Calls;
-use super::table::{
-    FORFEITS, GUARD, LINES, OUT, OUTAGES, PAUSES, QUARANTINES, REMEMBERED, REQUESTS, SPENT, WAIT,
-    WAITING, describe,
-};
 #[cfg(feature = "redis")]
-use super::table::{KEYS_PER_CALL, RECONNECTS};
-use super::{Forfeits, Outcome, Turn, label};
+use super::table::RECONNECTS;
+use super::table::{
+    CALLS, GUARD, KEYS_PER_CALL, LATENCY, MISSED, OUT, OUTAGES, PAUSES, QUARANTINES, QUEUES,
+    REMEMBERED, REQUESTS, REQUESTS_PER_CALL, RETURNED, SPENT, WAIT, WAITING, describe,
+};
+use super::{Operation, Outcome};
 use crate::key::Key;
-use crate::pauses::News;
 use crate::policy::Policy;
-use crate::store::Store;
+use crate::store::StoreError;
 
-/// What a user has set.
+/// The settings of a user.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Settings {
     pub(crate) key_labels: bool,
 }
 
-/// What one epoch counts.
+/// The metrics of one policy.
 ///
-/// All are looked up once, as that takes longer than to find a slot, and belong to the recorder of that moment.
+/// All are looked up once, in the recorder of that moment, as that takes longer than a permit.
 #[derive(Clone)]
-pub(super) struct Meters {
-    all: Arc<Handles>,
-    /// Whether it serves requests while the store is out.
-    stands_in: bool,
-    granted: Counter,
-}
+pub(super) struct Meters(Arc<Handles>);
 
 struct Handles {
-    settings: Settings,
+    key_labels: bool,
     policy: SharedString,
     outcomes: [Counter; Outcome::ALL.len()],
-    stood_in: Counter,
     spent: Counter,
     wait: Histogram,
     remembered: Counter,
     waiting: Gauge,
-    lines: Gauge,
-    forfeits: Counter,
+    queues: Gauge,
+    missed: Counter,
     guard: Gauge,
     pauses: Counter,
     quarantines: Counter,
-    calls: Arc<Calls>,
-}
-
-/// What is counted of a store, under whatever policies.
-pub(super) struct OfStore {
-    outages: Counter,
-    out: Share,
-}
-
-/// What somebody has added to a gauge that others share, and takes away in the end.
-struct Share {
-    gauge: Gauge,
-    added: AtomicU32,
 }
 
 impl Meters {
     pub(super) fn new(settings: Settings, policy: &Policy) -> Self {
-        let policy = SharedString::from_shared(label(policy));
-        let handles = with_recorder(|recorder| {
+        let policy = SharedString::from_shared(policy.shared_label().clone());
+        let values = slice::from_ref(&policy);
+        Self(Arc::new(with_recorder(|recorder| {
             describe(recorder);
-            Handles::new(settings, policy, recorder)
-        });
-        Self {
-            stands_in: false,
-            granted: handles.outcomes[Outcome::Granted.place()].clone(),
-            all: Arc::new(handles),
-        }
-    }
-
-    pub(super) fn stand_in(&self) -> Self {
-        Self {
-            stands_in: true,
-            granted: self.all.stood_in.clone(),
-            all: self.all.clone(),
-        }
-    }
-
-    /// Counts nothing.
-    pub(super) fn none() -> Self {
-        let policy = SharedString::const_str("");
-        let handles = Handles::new(Settings::default(), policy, &NoopRecorder);
-        Self {
-            stands_in: false,
-            granted: Counter::noop(),
-            all: Arc::new(handles),
-        }
-    }
-
-    pub(super) fn watch(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
-        Calls::watch(&self.all.calls, store)
+            // With the key as a label, some are looked up for each request.
+            let key_labels = settings.key_labels;
+            let outcome = |outcome: Outcome| match key_labels {
+                true => Counter::noop(),
+                false => {
+                    let name = SharedString::const_str(outcome.name());
+                    REQUESTS.counter(recorder, &[policy.clone(), name])
+                }
+            };
+            Handles {
+                key_labels,
+                outcomes: Outcome::ALL.map(outcome),
+                spent: match key_labels {
+                    true => Counter::noop(),
+                    false => SPENT.counter(recorder, values),
+                },
+                wait: match key_labels {
+                    true => Histogram::noop(),
+                    false => WAIT.histogram(recorder, values),
+                },
+                waiting: match key_labels {
+                    true => Gauge::noop(),
+                    false => WAITING.gauge(recorder, values),
+                },
+                remembered: REMEMBERED.counter(recorder, values),
+                queues: QUEUES.gauge(recorder, values),
+                missed: MISSED.counter(recorder, values),
+                guard: GUARD.gauge(recorder, values),
+                pauses: PAUSES.counter(recorder, values),
+                quarantines: QUARANTINES.counter(recorder, values),
+                policy: policy.clone(),
+            }
+        })))
     }
 
     #[inline]
     pub(super) fn ended(&self, key: &Key, cost: u32, outcome: Outcome, waited: Duration) {
-        if self.all.settings.key_labels {
-            self.ended_of(key, cost, outcome, waited);
-        } else if outcome == Outcome::Granted {
-            self.granted.increment(1);
-            self.all.spent.increment(cost.into());
-            self.all.wait.record(waited);
-        } else {
-            self.all.outcomes[outcome.place()].increment(1);
+        if self.0.key_labels {
+            return self.ended_of(key, cost, outcome, waited);
+        }
+        self.0.outcomes[outcome.place()].increment(1);
+        if outcome.departs() {
+            self.0.spent.increment(cost.into());
+            self.0.wait.record(waited);
         }
     }
 
-    /// The same, with the key for a label.
+    /// The same, with the key as a label.
     #[cold]
     fn ended_of(&self, key: &Key, cost: u32, outcome: Outcome, waited: Duration) {
-        let name = SharedString::const_str(outcome.name(self.stands_in));
+        let name = SharedString::const_str(outcome.name());
         let [policy, key] = self.of_key(key);
         with_recorder(|recorder| {
             let requests = [policy.clone(), name, key.clone()];
             REQUESTS.counter(recorder, &requests).increment(1);
-            if outcome == Outcome::Granted {
+            if outcome.departs() {
                 let values = [policy, key];
                 SPENT.counter(recorder, &values).increment(cost.into());
                 WAIT.histogram(recorder, &values).record(waited);
@@ -134,138 +116,153 @@ impl Meters {
     }
 
     pub(super) fn remembered(&self) {
-        self.all.remembered.increment(1);
+        self.0.remembered.increment(1);
     }
 
-    /// So many more wait, or fewer.
+    /// So many more requests wait, or fewer.
     pub(super) fn waiting(&self, key: &Key, more: f64) {
-        if self.all.settings.key_labels {
+        if self.0.key_labels {
             let values = self.of_key(key);
             with_recorder(|recorder| WAITING.gauge(recorder, &values).increment(more));
         } else {
-            self.all.waiting.increment(more);
+            self.0.waiting.increment(more);
         }
     }
 
-    /// There are so many more lines, or fewer.
-    pub(super) fn lines(&self, more: f64) {
-        self.all.lines.increment(more);
+    pub(super) fn queues(&self, more: f64) {
+        self.0.queues.increment(more);
     }
 
-    pub(super) fn forfeited(&self, forfeits: Forfeits, guard: Duration) {
-        self.all.forfeits.increment(forfeits.count);
+    pub(super) fn missed(&self, guard: Duration) {
+        self.0.missed.increment(1);
         self.guard(guard);
     }
 
     pub(super) fn guard(&self, guard: Duration) {
-        if !self.stands_in {
-            self.all.guard.set(guard);
-        }
+        self.0.guard.set(guard);
     }
 
-    pub(super) fn paused(&self, news: News) {
-        match news {
-            News::Begun | News::Extended if !self.stands_in => self.all.pauses.increment(1),
-            _ => {}
-        }
+    pub(super) fn paused(&self) {
+        self.0.pauses.increment(1);
     }
 
-    pub(super) fn quarantined(&self, keys: usize) {
-        self.all.quarantines.increment(keys as u64);
+    pub(super) fn quarantined(&self) {
+        self.0.quarantines.increment(1);
     }
 
     fn of_key(&self, key: &Key) -> [SharedString; 2] {
         let key = SharedString::from_owned(key.as_str().to_owned());
-        [self.all.policy.clone(), key]
+        [self.0.policy.clone(), key]
     }
 }
 
-impl Handles {
-    fn new(settings: Settings, policy: SharedString, recorder: &dyn Recorder) -> Self {
-        let values = slice::from_ref(&policy);
-        // With a label for keys, those of requests are looked up when there is a key.
-        let are_known = !settings.key_labels;
-        let outcome = |outcome: Outcome, stands_in| {
-            let name = SharedString::const_str(outcome.name(stands_in));
-            let requests = || REQUESTS.counter(recorder, &[policy.clone(), name]);
-            are_known.then(requests).unwrap_or_else(Counter::noop)
-        };
-        let spent = || SPENT.counter(recorder, values);
-        let wait = || WAIT.histogram(recorder, values);
-        let waiting = || WAITING.gauge(recorder, values);
-        Self {
-            settings,
-            outcomes: Outcome::ALL.map(|it| outcome(it, false)),
-            stood_in: outcome(Outcome::Granted, true),
-            spent: are_known.then(spent).unwrap_or_else(Counter::noop),
-            wait: are_known.then(wait).unwrap_or_else(Histogram::noop),
-            waiting: are_known.then(waiting).unwrap_or_else(Gauge::noop),
-            remembered: REMEMBERED.counter(recorder, values),
-            lines: LINES.gauge(recorder, values),
-            forfeits: FORFEITS.counter(recorder, values),
-            guard: GUARD.gauge(recorder, values),
-            pauses: PAUSES.counter(recorder, values),
-            quarantines: QUARANTINES.counter(recorder, values),
-            calls: Arc::new(Calls::new(&policy, recorder)),
-            policy,
+/// The metrics of a limiter's store.
+pub(super) struct OfStore {
+    outages: Counter,
+    shards_out: Gauge,
+    /// What this limiter has added to the gauge, which others share.
+    added: AtomicU32,
+    /// By operation, then by result.
+    calls: [[Counter; 3]; Operation::ALL.len()],
+    latency: [Histogram; Operation::ALL.len()],
+    requests_per_call: Histogram,
+    keys_per_call: Histogram,
+    returned: Counter,
+}
+
+impl Operation {
+    const ALL: [Self; 4] = [Self::Take, Self::Control, Self::Peek, Self::Ping];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Take => "take",
+            Self::Control => "control",
+            Self::Peek => "peek",
+            Self::Ping => "ping",
         }
     }
 }
 
 impl OfStore {
-    pub(super) fn new(policy: Arc<str>) -> Self {
+    pub(super) fn new(limiter: Arc<str>) -> Self {
+        let policy = SharedString::from_shared(limiter);
+        let values = slice::from_ref(&policy);
+        let text = SharedString::const_str;
         with_recorder(|recorder| {
             describe(recorder);
-            let values = [SharedString::from_shared(policy)];
             Self {
-                outages: OUTAGES.counter(recorder, &values),
-                out: Share::of(OUT.gauge(recorder, &values)),
+                outages: OUTAGES.counter(recorder, values),
+                shards_out: OUT.gauge(recorder, values),
+                added: AtomicU32::new(0),
+                calls: Operation::ALL.map(|operation| {
+                    ["ok", "out", "error"].map(|result| {
+                        let values = [policy.clone(), text(operation.name()), text(result)];
+                        CALLS.counter(recorder, &values)
+                    })
+                }),
+                latency: Operation::ALL.map(|operation| {
+                    LATENCY.histogram(recorder, &[policy.clone(), text(operation.name())])
+                }),
+                requests_per_call: REQUESTS_PER_CALL.histogram(recorder, values),
+                keys_per_call: KEYS_PER_CALL.histogram(recorder, values),
+                returned: RETURNED.counter(recorder, values),
             }
         })
     }
 
-    /// Counts nothing.
-    pub(super) fn none() -> Self {
-        Self {
-            outages: Counter::noop(),
-            out: Share::of(Gauge::noop()),
+    pub(super) fn out(&self, others: usize) {
+        if others == 0 {
+            self.outages.increment(1);
         }
-    }
-
-    pub(super) fn turned(&self, turn: &Turn<'_>) {
-        match turn {
-            Turn::Out { .. } => {
-                self.outages.increment(1);
-                self.out.add();
-            }
-            Turn::AnotherOut { .. } | Turn::OutAgain { .. } => self.out.add(),
-            Turn::Alive { .. } => self.out.subtract(),
-            Turn::AnotherBack { .. } | Turn::Back { .. } => {}
-        }
-    }
-}
-
-impl Share {
-    fn of(gauge: Gauge) -> Self {
-        let added = AtomicU32::new(0);
-        Self { gauge, added }
-    }
-
-    fn add(&self) {
         self.added.fetch_add(1, Ordering::Relaxed);
-        self.gauge.increment(1.0);
+        self.shards_out.increment(1.0);
     }
 
-    fn subtract(&self) {
+    pub(super) fn back(&self) {
         self.added.fetch_sub(1, Ordering::Relaxed);
-        self.gauge.decrement(1.0);
+        self.shards_out.decrement(1.0);
+    }
+
+    pub(super) fn called<T>(
+        &self,
+        operation: Operation,
+        keys: usize,
+        result: &Result<T, StoreError>,
+        took: Duration,
+    ) {
+        let nth = match result {
+            Ok(_) => 0,
+            Err(error) if error.is_outage() => 1,
+            Err(_) => 2,
+        };
+        let operation = operation as usize;
+        self.calls[operation][nth].increment(1);
+        self.latency[operation].record(took);
+        if keys > 0 {
+            self.keys_per_call.record(keys as f64);
+        }
+    }
+
+    pub(super) fn asked(&self, requests: u64, returned: usize) {
+        if requests > 0 {
+            self.requests_per_call.record(requests as f64);
+        }
+        self.returned.increment(returned as u64);
     }
 }
 
-impl Drop for Share {
+impl Drop for OfStore {
     fn drop(&mut self) {
-        self.gauge.decrement(f64::from(*self.added.get_mut()));
+        self.shards_out.decrement(f64::from(*self.added.get_mut()));
     }
+}
+
+#[cfg(feature = "redis")]
+pub(super) fn reconnected() {
+    with_recorder(|recorder| {
+        describe(recorder);
+        RECONNECTS.counter(recorder, &[]).increment(1);
+    });
 }
 
 impl fmt::Debug for OfStore {
@@ -277,34 +274,5 @@ impl fmt::Debug for OfStore {
 impl fmt::Debug for Meters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Meters").finish_non_exhaustive()
-    }
-}
-
-/// What is counted of connections to Redis, whoever uses them.
-#[cfg(feature = "redis")]
-#[derive(Debug)]
-pub(super) struct OfRedis {
-    keys_per_call: Histogram,
-    reconnects: Counter,
-}
-
-#[cfg(feature = "redis")]
-impl OfRedis {
-    pub(super) fn new() -> Self {
-        with_recorder(|recorder| {
-            describe(recorder);
-            Self {
-                keys_per_call: KEYS_PER_CALL.histogram(recorder, &[]),
-                reconnects: RECONNECTS.counter(recorder, &[]),
-            }
-        })
-    }
-
-    pub(super) fn called_for(&self, keys: usize) {
-        self.keys_per_call.record(keys as f64);
-    }
-
-    pub(super) fn reconnected(&self) {
-        self.reconnects.increment(1);
     }
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Forfeits, Outcome, Turn};
+use super::{Operation, Outcome};
 use crate::key::Key;
-use crate::pauses::News;
 use crate::policy::Policy;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Settings {}
@@ -15,24 +14,9 @@ pub(crate) struct Settings {}
 #[derive(Debug, Clone)]
 pub(super) struct Meters;
 
-#[derive(Debug, Default)]
-pub(crate) struct Watch {}
-
 impl Meters {
     pub(super) fn new(_settings: Settings, _policy: &Policy) -> Self {
         Self
-    }
-
-    pub(super) fn stand_in(&self) -> Self {
-        Self
-    }
-
-    pub(super) fn none() -> Self {
-        Self
-    }
-
-    pub(super) fn watch(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
-        store.clone()
     }
 
     #[inline(always)]
@@ -45,48 +29,40 @@ impl Meters {
     pub(super) fn waiting(&self, _key: &Key, _more: f64) {}
 
     #[inline(always)]
-    pub(super) fn lines(&self, _more: f64) {}
+    pub(super) fn queues(&self, _more: f64) {}
 
-    pub(super) fn forfeited(&self, _forfeits: Forfeits, _guard: Duration) {}
+    pub(super) fn missed(&self, _guard: Duration) {}
 
     pub(super) fn guard(&self, _guard: Duration) {}
 
-    pub(super) fn paused(&self, _news: News) {}
+    pub(super) fn paused(&self) {}
 
-    pub(super) fn quarantined(&self, _keys: usize) {}
+    pub(super) fn quarantined(&self) {}
 }
 
 #[derive(Debug)]
 pub(super) struct OfStore;
 
 impl OfStore {
-    pub(super) fn new(_policy: Arc<str>) -> Self {
+    pub(super) fn new(_limiter: Arc<str>) -> Self {
         Self
     }
 
-    pub(super) fn none() -> Self {
-        Self
+    pub(super) fn out(&self, _others: usize) {}
+
+    pub(super) fn back(&self) {}
+
+    pub(super) fn called<T>(
+        &self,
+        _operation: Operation,
+        _keys: usize,
+        _result: &Result<T, StoreError>,
+        _took: Duration,
+    ) {
     }
 
-    pub(super) fn turned(&self, _turn: &Turn<'_>) {}
-}
-
-impl Watch {
-    #[inline(always)]
-    pub(crate) fn answered<T>(&mut self, _answer: &Result<T, StoreError>) {}
+    pub(super) fn asked(&self, _requests: u64, _returned: usize) {}
 }
 
 #[cfg(feature = "redis")]
-#[derive(Debug)]
-pub(super) struct OfRedis;
-
-#[cfg(feature = "redis")]
-impl OfRedis {
-    pub(super) fn new() -> Self {
-        Self
-    }
-
-    pub(super) fn called_for(&self, _keys: usize) {}
-
-    pub(super) fn reconnected(&self) {}
-}
+pub(super) fn reconnected() {}

@@ -1,12 +1,11 @@
-//! Nobody wants spans or events.
+//! There are no spans and no events.
 
 use std::time::Duration;
 
-use super::{Forfeits, Outcome, Turn};
+use super::Outcome;
 use crate::key::Key;
-use crate::pauses::News;
 use crate::policy::Policy;
-use crate::store::Notice;
+use crate::store::StoreError;
 
 #[derive(Debug, Clone)]
 pub(super) struct Tracer;
@@ -16,22 +15,8 @@ pub(crate) struct Span;
 
 pub(crate) struct Entered;
 
-pub(crate) struct Saying;
-
 impl Tracer {
     pub(super) fn new(_policy: &Policy) -> Self {
-        Self
-    }
-
-    pub(super) fn none() -> Self {
-        Self
-    }
-
-    pub(super) fn stand_in(&self) -> Self {
-        Self
-    }
-
-    pub(super) fn successor(&self, _policy: &Policy) -> Self {
         Self
     }
 
@@ -43,48 +28,28 @@ impl Tracer {
     #[inline(always)]
     pub(super) fn ended(&self, _entered: &Entered, _outcome: Outcome, _waited: Duration) {}
 
-    pub(super) fn saying(&self, _key: &Key) -> Saying {
-        Saying
-    }
+    pub(super) fn missed(&self, _key: &Key, _late: Duration, _guard: Duration) {}
 
-    pub(super) fn paused(&self, _key: &Key, _news: News, _notice: &Notice) {}
+    pub(super) fn paused(&self, _key: &Key, _lasts: Duration) {}
 
-    pub(super) fn forfeited(&self, _key: &Key, _forfeits: Forfeits, _guard: Duration) {}
+    pub(super) fn resumed(&self, _key: &Key) {}
 
-    pub(super) fn lost(&self, _key: &Key, _rests: Duration) {}
+    pub(super) fn reset(&self, _key: &Key) {}
 
-    pub(super) fn voided(&self, _key: &Key) {}
-
-    pub(super) fn clock_set(&self, _ahead: f64) {}
+    pub(super) fn quarantined(&self, _key: &Key, _rests: Duration) {}
 }
 
-#[derive(Debug)]
-pub(super) struct OfStore;
+pub(super) fn out(_limiter: &str, _shard: u64, _error: &StoreError, _others: usize) {}
 
-impl OfStore {
-    pub(super) fn of(_policy: &Policy) -> Self {
-        Self
-    }
+pub(super) fn back(_limiter: &str, _shard: u64, _lasted: Duration, _others: usize) {}
 
-    pub(super) fn of_rules() -> Self {
-        Self
-    }
-
-    pub(super) fn none() -> Self {
-        Self
-    }
-
-    pub(super) fn turned(&self, _turn: Turn<'_>) {}
-}
+pub(super) fn clock_set(_limiter: &str, _ahead: f64) {}
 
 #[cfg(feature = "redis")]
 pub(super) fn reconnected() {}
 
 #[cfg(feature = "redis")]
-pub(super) fn scripts_loaded() {}
-
-#[cfg(feature = "redis")]
-pub(super) fn listens(_channel: &str, _is_heard: bool) {}
+pub(super) fn subscribed(_channel: &str, _is_subscribed: bool) {}
 
 impl Span {
     pub(crate) const NONE: Self = Self;

@@ -1,43 +1,49 @@
-//! What has become of a request: [`Outcome`].
+//! The end of a request: [`Outcome`].
 
 use crate::listed::listed;
 use crate::store::StoreError;
 
 listed! {
-    /// What has become of a request. Spans and metrics call it the same.
+    /// The end of a request. Spans and metrics name it the same.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Outcome {
         /// It departs.
         Granted,
-        /// It would have had to wait for longer than it would.
+        /// It departs while the store is out.
+        Fallback,
+        /// It would have had to wait for longer than its bound.
         Limited,
-        /// The line was as long as it may be.
-        LineFull,
+        /// As many requests waited as may.
+        QueueFull,
         /// The store was out for longer than it would wait.
         StoreOut,
         /// The store answered with an error that is no outage.
         StoreError,
-        /// It has no key, or costs what no quota holds.
+        /// It has no key, or costs more than the quotas allow.
         Invalid,
         /// Its future was dropped while it waited.
         Cancelled,
     }
 }
 
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 impl Outcome {
-    /// What it is called; what is granted where something stands in for the store has a name of its own.
-    pub(super) fn name(self, stands_in: bool) -> &'static str {
+    #[cfg(any(feature = "metrics", feature = "tracing"))]
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Granted if stands_in => "stand_in",
             Self::Granted => "granted",
+            Self::Fallback => "fallback",
             Self::Limited => "limited",
-            Self::LineFull => "line_full",
+            Self::QueueFull => "queue_full",
             Self::StoreOut => "store_out",
             Self::StoreError => "store_error",
             Self::Invalid => "invalid",
             Self::Cancelled => "cancelled",
         }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(super) fn departs(self) -> bool {
+        matches!(self, Self::Granted | Self::Fallback)
     }
 }
 

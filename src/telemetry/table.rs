@@ -1,4 +1,4 @@
-//! Every metric: its name, unit and labels. The table of the documentation is checked against this one.
+//! All metrics, with names, units and labels. A test compares the table in the documentation with this one.
 
 use metrics::{
     Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit,
@@ -7,7 +7,7 @@ use metrics::{
 static METADATA: Metadata<'static> =
     Metadata::new("tower_throttle", Level::INFO, Some(module_path!()));
 
-/// A metric, which has a series for each combination of labels.
+/// A metric. It has a series for each combination of labels.
 #[derive(Debug)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -41,40 +41,40 @@ macro_rules! metrics {
 
 metrics! {
     REQUESTS = Counter Count "tower_throttle_requests_total" ["policy", "outcome"]
-        "Requests, by what has become of them";
+        "Requests that ended, by outcome";
     SPENT = Counter Count "tower_throttle_spent_total" ["policy"]
-        "What the requests cost that departed";
+        "Units of the requests that departed";
     WAIT = Histogram Seconds "tower_throttle_wait_seconds" ["policy"]
-        "How long those requests waited that departed";
+        "How long the requests waited that departed";
     REMEMBERED = Counter Count "tower_throttle_remembered_total" ["policy"]
-        "Requests that were refused without asking the store";
+        "Requests that were refused without a call to the store";
     WAITING = Gauge Count "tower_throttle_waiting" ["policy"] "Requests that wait";
-    LINES = Gauge Count "tower_throttle_lines" ["policy"] "Keys for which requests wait";
-    FORFEITS = Counter Count "tower_throttle_forfeits_total" ["policy"]
-        "Slots that came too late to be used";
-    RELEASED = Counter Count "tower_throttle_released_total" ["policy"]
-        "Slots that were given back to the store";
+    QUEUES = Gauge Count "tower_throttle_queues" ["policy"] "Keys for which requests wait";
+    MISSED = Counter Count "tower_throttle_missed_total" ["policy"]
+        "Grants that requests were too late to use";
+    RETURNED = Counter Count "tower_throttle_returned_total" ["policy"]
+        "Departures that were given back to the store";
     GUARD = Gauge Seconds "tower_throttle_guard_seconds" ["policy"]
-        "How late after its slot a request may depart";
+        "How much later than granted a request may depart";
     PAUSES = Counter Count "tower_throttle_pauses_total" ["policy"]
-        "Pauses that began or were extended";
+        "Pauses that this process has applied";
     QUARANTINES = Counter Count "tower_throttle_quarantines_total" ["policy"]
-        "Keys that rest, as the store has lost their state";
+        "Keys that went into quarantine, as the store has lost their state";
     OUTAGES = Counter Count "tower_throttle_outages_total" ["policy"] "Outages of the store";
-    OUT = Gauge Count "tower_throttle_store_out" ["policy"] "Parts of the store that are out";
+    OUT = Gauge Count "tower_throttle_store_out" ["policy"] "Shards of the store that are out";
     CALLS = Counter Count "tower_throttle_store_calls_total" ["policy", "operation", "result"]
-        "Calls to the store, by what they answered";
+        "Calls to the store, by result";
     LATENCY = Histogram Seconds "tower_throttle_store_call_seconds" ["policy", "operation"]
         "How long calls to the store took";
     REQUESTS_PER_CALL = Histogram Count "tower_throttle_requests_per_call" ["policy"]
-        "Requests that share a call for slots";
-    KEYS_PER_CALL = Histogram Count "tower_throttle_keys_per_call" []
-        "Keys that share a call of a script";
+        "Requests for which a call asks";
+    KEYS_PER_CALL = Histogram Count "tower_throttle_keys_per_call" ["policy"]
+        "Keys that share a call";
     RECONNECTS = Counter Count "tower_throttle_reconnects_total" []
         "Connections to Redis that replaced another";
 }
 
-/// Tells the recorder what they all mean.
+/// Describes all metrics to a recorder.
 pub(super) fn describe(recorder: &dyn Recorder) {
     for metric in ALL {
         let name = KeyName::from_const_str(metric.name);
@@ -103,7 +103,7 @@ impl Metric {
         recorder.register_histogram(&self.series(values), &METADATA)
     }
 
-    /// One more value than there are labels is that of the key.
+    /// If there is one value more than labels, it is the key.
     fn series(&self, values: Values<'_>) -> Key {
         let names = self.labels.iter().copied().chain(["key"]);
         let labels = names.zip(values.iter().cloned());

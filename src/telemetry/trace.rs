@@ -1,96 +1,46 @@
 //! Spans and events, by the crate `tracing`.
 //!
-//! An event is told of without any lock: whoever hears of it may ask a limiter.
+//! Events are emitted without any lock: a subscriber may call a limiter.
 
 use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tracing::span::EnteredSpan;
 use tracing::{Level, level_enabled};
 
-use super::{Forfeits, Outcome, RULES, Turn, label};
+use super::Outcome;
 use crate::key::Key;
-use crate::outage::Outage;
-use crate::pauses::News;
 use crate::policy::Policy;
-use crate::store::{Notice, StoreError};
+use crate::store::StoreError;
 
-/// Of all spans and events.
+/// The target of all spans and events.
 const TARGET: &str = "tower_throttle";
 
-/// What one epoch tells of.
+/// The spans and events of one policy.
 #[derive(Debug, Clone)]
 pub(super) struct Tracer {
     policy: Arc<str>,
-    /// Whether it takes the store's place while that is out.
-    stands_in: bool,
-    /// Whether its requests have no spans.
-    is_silent: bool,
-    /// The keys of which something is being said through this limiter, rather than by others.
-    saying: Arc<Mutex<Vec<Key>>>,
 }
 
-/// What is told of a store, under whatever policies.
-#[derive(Debug)]
-pub(super) struct OfStore {
-    policy: Arc<str>,
-    /// What takes its place while it is out.
-    stand_in: &'static str,
-}
-
-/// The span of a request that waits, where anybody wants one. No more than a pointer, as requests are moved around.
+/// The span of a request that waits, if a subscriber wants it. It is a pointer, as requests are moved.
 #[derive(Debug)]
 pub(crate) struct Span(Option<Box<tracing::Span>>);
 
-/// In the span of a request, where anybody wants one, until this is dropped.
+/// Inside of the span of a request, if a subscriber wants it, until this is dropped.
 pub(crate) type Entered = Option<EnteredSpan>;
-
-/// Something is being said of a key, until this is dropped.
-pub(crate) struct Saying {
-    saying: Arc<Mutex<Vec<Key>>>,
-    key: Key,
-}
 
 impl Tracer {
     pub(super) fn new(policy: &Policy) -> Self {
         Self {
-            policy: label(policy),
-            stands_in: false,
-            is_silent: false,
-            saying: Arc::default(),
+            policy: policy.shared_label().clone(),
         }
     }
 
-    /// Of what is not limited.
-    pub(super) fn none() -> Self {
-        Self {
-            policy: Arc::from(""),
-            stands_in: false,
-            is_silent: true,
-            saying: Arc::default(),
-        }
-    }
-
-    pub(super) fn stand_in(&self) -> Self {
-        Self {
-            stands_in: true,
-            ..self.clone()
-        }
-    }
-
-    pub(super) fn successor(&self, policy: &Policy) -> Self {
-        Self {
-            saying: self.saying.clone(),
-            ..Self::new(policy)
-        }
-    }
-
-    /// Begins the span of a request. It costs one look at an atomic number where nobody wants it.
+    /// Begins the span of a request. If no subscriber wants it, this reads one atomic number.
     #[inline]
     pub(super) fn begin(&self, key: &Key, cost: u32) -> Entered {
-        if level_enabled!(Level::DEBUG) && !self.is_silent {
+        if level_enabled!(Level::DEBUG) {
             self.begin_span(key, cost)
         } else {
             None
@@ -114,137 +64,84 @@ impl Tracer {
     #[inline]
     pub(super) fn ended(&self, entered: &Entered, outcome: Outcome, waited: Duration) {
         if let Some(span) = entered {
-            self.record(span, outcome, waited);
+            record(span, outcome, waited);
         }
     }
 
-    #[cold]
-    fn record(&self, span: &tracing::Span, outcome: Outcome, waited: Duration) {
-        span.record("wait", waited.as_secs_f64());
-        span.record("outcome", outcome.name(self.stands_in));
-    }
-
-    pub(super) fn saying(&self, key: &Key) -> Saying {
-        self.saying.lock().push(key.clone());
-        Saying {
-            saying: self.saying.clone(),
-            key: key.clone(),
-        }
-    }
-
-    pub(super) fn paused(&self, key: &Key, news: News, notice: &Notice) {
-        if self.stands_in {
-            return;
-        }
-        let is_said_here = self.saying.lock().contains(key);
-        let by = if is_said_here { "here" } else { "elsewhere" };
-        let lasts = Duration::from_micros(notice.paused.saturating_sub(notice.now)).as_secs_f64();
-        let (policy, key) = (&*self.policy, key.as_str());
-        match news {
-            News::None => {}
-            News::Begun => paused(policy, key, lasts, by),
-            News::Extended => extended(policy, key, lasts, by),
-            News::Over => resumed(policy, key, by),
-        }
-    }
-
-    pub(super) fn forfeited(&self, key: &Key, forfeits: Forfeits, guard: Duration) {
-        let Forfeits { count, late } = forfeits;
+    pub(super) fn missed(&self, key: &Key, late: Duration, guard: Duration) {
         let (late, guard) = (late.as_secs_f64(), guard.as_secs_f64());
-        forfeited(&self.policy, key.as_str(), count, late, guard);
+        missed(&self.policy, key.as_str(), late, guard);
     }
 
-    pub(super) fn lost(&self, key: &Key, rests: Duration) {
-        lost(&self.policy, key.as_str(), rests.as_secs_f64());
+    pub(super) fn paused(&self, key: &Key, lasts: Duration) {
+        paused(&self.policy, key.as_str(), lasts.as_secs_f64());
     }
 
-    pub(super) fn voided(&self, key: &Key) {
-        voided(&self.policy, key.as_str());
+    pub(super) fn resumed(&self, key: &Key) {
+        resumed(&self.policy, key.as_str());
     }
 
-    pub(super) fn clock_set(&self, ahead: f64) {
-        clock_set(&self.policy, ahead);
+    pub(super) fn reset(&self, key: &Key) {
+        reset(&self.policy, key.as_str());
+    }
+
+    pub(super) fn quarantined(&self, key: &Key, rests: Duration) {
+        quarantined(&self.policy, key.as_str(), rests.as_secs_f64());
     }
 }
 
-impl OfStore {
-    pub(super) fn of(policy: &Policy) -> Self {
-        let stand_in = match policy.outage() {
-            Outage::Deny => "none",
-            Outage::Allow => "everything",
-            Outage::Local { .. } => "share",
-        };
-        let policy = label(policy);
-        Self { policy, stand_in }
-    }
+#[cold]
+fn record(span: &tracing::Span, outcome: Outcome, waited: Duration) {
+    span.record("wait", waited.as_secs_f64());
+    span.record("outcome", outcome.name());
+}
 
-    /// Of rules, each of which says what stands in.
-    pub(super) fn of_rules() -> Self {
-        Self {
-            policy: Arc::from(RULES),
-            stand_in: "by rule",
-        }
+pub(super) fn out(limiter: &str, shard: u64, error: &StoreError, others: usize) {
+    let cause = error.source().map(ToString::to_string);
+    let (error, cause) = (error.to_string(), cause.as_deref());
+    match others {
+        0 => store_out(limiter, shard, &error, cause),
+        _ => another_out(limiter, shard, &error, cause),
     }
+}
 
-    pub(super) fn none() -> Self {
-        Self {
-            policy: Arc::from(""),
-            stand_in: "none",
-        }
+pub(super) fn back(limiter: &str, shard: u64, lasted: Duration, others: usize) {
+    let lasted = lasted.as_secs_f64();
+    match others {
+        0 => store_back(limiter, shard, lasted),
+        _ => another_back(limiter, shard, lasted),
     }
+}
 
-    pub(super) fn turned(&self, turn: Turn<'_>) {
-        let policy = &*self.policy;
-        match turn {
-            Turn::Out { error, part } => {
-                let (error, cause) = explained(error);
-                out(policy, part, &error, cause.as_deref(), self.stand_in);
-            }
-            Turn::AnotherOut { error, part } => {
-                let (error, cause) = explained(error);
-                another_out(policy, part, &error, cause.as_deref());
-            }
-            Turn::OutAgain { error, part } => {
-                let (error, cause) = explained(error);
-                out_again(policy, part, &error, cause.as_deref());
-            }
-            Turn::Alive { part } => alive(policy, part),
-            Turn::AnotherBack { part, lasted } => another_back(policy, part, lasted.as_secs_f64()),
-            Turn::Back { part, lasted } => back(policy, part, lasted.as_secs_f64()),
-        }
-    }
+pub(super) fn clock_set(limiter: &str, ahead: f64) {
+    clock_was_set(limiter, ahead);
 }
 
 #[cfg(feature = "redis")]
 pub(super) fn reconnected() {
-    reconnected_to();
+    connection_replaced();
 }
 
 #[cfg(feature = "redis")]
-pub(super) fn scripts_loaded() {
-    loaded();
-}
-
-#[cfg(feature = "redis")]
-pub(super) fn listens(channel: &str, is_heard: bool) {
-    if is_heard {
-        heard(channel);
+pub(super) fn subscribed(channel: &str, is_subscribed: bool) {
+    if is_subscribed {
+        nudges_arrive(channel);
     } else {
-        unheard(channel);
+        no_nudges(channel);
     }
 }
 
 impl Span {
     pub(crate) const NONE: Self = Self(None);
 
-    /// Enters it, if there is one.
+    /// Enters the span, if there is one.
     #[inline]
     pub(crate) fn enter(&self) -> Entered {
         let span = self.0.as_ref()?;
         Some(tracing::Span::clone(span).entered())
     }
 
-    /// The request goes on to wait.
+    /// The request waits.
     #[inline]
     pub(crate) fn keep(&mut self, entered: &Entered) {
         if let Some(entered) = entered
@@ -253,20 +150,6 @@ impl Span {
             self.0 = Some(Box::new(tracing::Span::clone(entered)));
         }
     }
-}
-
-impl Drop for Saying {
-    fn drop(&mut self) {
-        let mut saying = self.saying.lock();
-        if let Some(place) = saying.iter().position(|key| *key == self.key) {
-            saying.swap_remove(place);
-        }
-    }
-}
-
-/// What the store said, and what it was caused by.
-fn explained(error: &StoreError) -> (String, Option<String>) {
-    (error.to_string(), error.source().map(ToString::to_string))
 }
 
 /// Defines a function for each event, and lists them all.
@@ -291,30 +174,23 @@ macro_rules! events {
 }
 
 events! {
-    WARN out(policy: &str, part: u64, error: &str, cause: Option<&str>, stand_in: &str)
-        = "the store is out";
-    DEBUG another_out(policy: &str, part: u64, error: &str, cause: Option<&str>)
-        = "another part of the store is out";
-    DEBUG out_again(policy: &str, part: u64, error: &str, cause: Option<&str>)
-        = "the store gives signs of life, and answers no calls";
-    DEBUG alive(policy: &str, part: u64) = "the store gives a sign of life";
-    DEBUG another_back(policy: &str, part: u64, lasted: f64)
-        = "a part of the store is back, and others are not";
-    INFO back(policy: &str, part: u64, lasted: f64) = "the store is back";
-    INFO paused(policy: &str, key: &str, lasts: f64, by: &str) = "a key is paused";
-    INFO extended(policy: &str, key: &str, lasts: f64, by: &str) = "a pause is extended";
-    INFO resumed(policy: &str, key: &str, by: &str) = "a pause is over before its time";
-    DEBUG forfeited(policy: &str, key: &str, count: u64, late: f64, guard: f64)
-        = "permits came too late and were forfeited";
-    WARN lost(policy: &str, key: &str, rests: f64) = "a key rests, as the store knows nothing of its state";
-    DEBUG voided(policy: &str, key: &str) = "slots of a key are void, as its state was lost or reset";
-    WARN clock_set(policy: &str, ahead: f64) = "somebody has set the store's clock";
+    WARN store_out(policy: &str, shard: u64, error: &str, cause: Option<&str>) = "the store is out";
+    DEBUG another_out(policy: &str, shard: u64, error: &str, cause: Option<&str>)
+        = "another shard of the store is out";
+    DEBUG another_back(policy: &str, shard: u64, lasted: f64)
+        = "a shard of the store is back, and others are out";
+    INFO store_back(policy: &str, shard: u64, lasted: f64) = "the store is back";
+    WARN clock_was_set(policy: &str, ahead: f64) = "the clock of the store was set";
+    INFO paused(policy: &str, key: &str, lasts: f64) = "a key was paused";
+    INFO resumed(policy: &str, key: &str) = "a key was resumed";
+    INFO reset(policy: &str, key: &str) = "a key was reset";
+    DEBUG missed(policy: &str, key: &str, late: f64, guard: f64) = "a grant was missed";
+    WARN quarantined(policy: &str, key: &str, rests: f64)
+        = "a key is in quarantine, as the store has lost its state";
     #[cfg(feature = "redis")]
-    INFO reconnected_to() = "a connection to redis was replaced";
+    INFO connection_replaced() = "a connection to redis was replaced";
     #[cfg(feature = "redis")]
-    INFO loaded() = "a redis did not know the scripts, and has loaded them";
+    WARN no_nudges(channel: &str) = "nudges no longer arrive";
     #[cfg(feature = "redis")]
-    WARN unheard(channel: &str) = "what others say is heard no more";
-    #[cfg(feature = "redis")]
-    INFO heard(channel: &str) = "what others say is heard";
+    INFO nudges_arrive(channel: &str) = "nudges arrive";
 }

@@ -6,8 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::algorithm::micros;
-
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// 2025-01-01 00:00 UTC: windows of the clock that divide a day begin there.
@@ -168,7 +166,7 @@ impl ManualClock {
 
     /// What it shows, in microseconds since 1970.
     pub(crate) fn micros(&self) -> u64 {
-        micros(self.0.lock().now())
+        self.0.lock().now().as_micros() as u64
     }
 }
 

@@ -13,9 +13,8 @@ use super::waiting::{Stopped, Waiting};
 use crate::acquire::Acquire;
 use crate::departure::Departure;
 use crate::error::Error;
-use crate::feedback::{Feedback, Headers};
+use crate::feedback::{Applying, Departed, Feedback, Headers};
 use crate::permit::Permit;
-use crate::telling::{Departed, Telling};
 
 pin_project! {
     /// Waits for a permit, then for the service to be ready, then for its response.
@@ -41,9 +40,10 @@ pin_project! {
             departed: Option<(Departure, Departed)>,
             ears: E,
         },
-        // The limiter is told what the response says, lest it be followed by another attempt at once.
-        Telling {
-            telling: Telling,
+        // The store learns of the limits in the response before the caller gets it, as the next attempt may follow at
+        // once.
+        Applying {
+            applying: Applying,
             response: Option<A>,
         },
         Refused {
@@ -89,7 +89,8 @@ where
             let next = match stage.as_mut().project() {
                 StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
                     Ok(()) => {
-                        let depart = |permit: Permit| (Departure::from(&permit), permit.depart());
+                        let depart =
+                            |permit: Permit| (Departure::from(&permit), Departed::new(&permit));
                         let departed = waiting.take_permit().map(depart);
                         let (response, ears) = waiting.call();
                         Stage::Calling {
@@ -117,16 +118,16 @@ where
                     };
                     let advice = feedback.read(&response);
                     report.report(departure, &mut response);
-                    let Some(telling) = departed.tell(advice) else {
+                    let Some(applying) = departed.apply(&advice) else {
                         return Poll::Ready(Ok(response));
                     };
-                    Stage::Telling {
-                        telling,
+                    Stage::Applying {
+                        applying,
                         response: Some(response),
                     }
                 }
-                StageProjection::Telling { telling, response } => {
-                    ready!(Pin::new(telling).poll(cx));
+                StageProjection::Applying { applying, response } => {
+                    ready!(Pin::new(applying).poll(cx));
                     let response = response.take().expect("polled after it was ready");
                     return Poll::Ready(Ok(response));
                 }

@@ -7,7 +7,6 @@ use tower_service::Service;
 use super::BoxError;
 use super::future::{Ears, ResponseFuture};
 use super::report::{InExtensions, Report};
-use crate::acquire::Acquire;
 use crate::feedback::{Feedback, Headers};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
@@ -77,7 +76,6 @@ where
         // A clone has not been polled ready, and it is not called before the future did so.
         match admitted {
             Ok(acquire) => {
-                let acquire = acquire.map(Acquire::keep_place);
                 ResponseFuture::new(self.inner.clone(), request, acquire, self.ears.clone())
             }
             Err(error) => ResponseFuture::refused(error),

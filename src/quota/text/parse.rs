@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::part::Part;
 use super::{ParseQuotaError, UNITS};
-use crate::algorithm::Rule;
 use crate::quota::{Algorithm, Quota, WindowStart};
 
 const QUOTA: &str = "LIMIT/WINDOW, such as 10/s";
@@ -233,7 +232,7 @@ fn check(
         (value, quota),
     ];
     for (part, trial) in trials {
-        if let Err(error) = Rule::new(&trial) {
+        if let Err(error) = trial.check() {
             return Err(part.refused(error.problem().to_owned()));
         }
     }

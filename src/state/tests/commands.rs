@@ -160,6 +160,23 @@ fn an_answer_older_than_the_last_command_is_ignored() {
 }
 
 #[test]
+fn a_pause_holds_though_an_allowance_came_between() {
+    let mut state = State::new(&counters()[..1]);
+    let evidence = START;
+    let (units, span) = (3, SECOND);
+    state.control(
+        Command::Allow {
+            units,
+            span,
+            evidence,
+        },
+        START + 1,
+    );
+    state.control(Command::Pause { span, evidence }, START + 2);
+    assert_eq!(state.paused_until(), START + 2 + SECOND);
+}
+
+#[test]
 fn an_allowance_bounds_departures_of_all_processes() {
     for quota in counters() {
         let mut state = State::new(&[quota]);

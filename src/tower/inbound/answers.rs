@@ -22,8 +22,6 @@ pub(super) struct Options {
     pub(super) retry_after: bool,
     pub(super) x_rate_limit_headers: bool,
     pub(super) observe_only: bool,
-    /// Whether what is granted may be given back.
-    pub(super) is_forgetful: bool,
     pub(super) on_refused: Option<OnRefused>,
 }
 
@@ -55,10 +53,6 @@ impl<F, C> Answers<F, C> {
         } else {
             self.options.max_wait
         }
-    }
-
-    pub(super) fn is_forgetful(&self) -> bool {
-        self.options.is_forgetful
     }
 
     /// Reports a request that is refused, or yields it where it passes nevertheless.
@@ -103,12 +97,11 @@ impl<F, C> Answers<F, C> {
         let standing = Standing {
             remaining: permit.remaining(),
             // Of joint quotas, what remains and when all does may be of different ones.
-            more: (permit.epoch().policy.quotas().len() == 1).then(|| permit.reset()),
+            more: (permit.policy().quotas().len() == 1).then(|| permit.reset()),
         };
         let counts = self.charge.counts(response);
         if permit.is_counted() {
-            let policy = &permit.epoch().policy;
-            self.write(response.headers_mut(), policy, Some(standing));
+            self.write(response.headers_mut(), permit.policy(), Some(standing));
         }
         response.extensions_mut().insert(Departure::from(&permit));
         if !counts {
@@ -144,7 +137,6 @@ impl Default for Options {
             retry_after: true,
             x_rate_limit_headers: false,
             observe_only: false,
-            is_forgetful: false,
             on_refused: None,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::refused::Refused;
 use crate::acquire::{Acquire, TryAcquire};
-use crate::epoch::Epochs;
+use crate::dispatcher::Handle;
 use crate::error::Error;
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
@@ -16,13 +16,11 @@ use crate::tower::waiting::Ask;
 
 /// Asks for a permit, at once or with a bounded wait.
 pub(super) struct Gate {
-    epochs: Epochs,
+    handle: Arc<Handle>,
     /// As it was when the request came, for whom it refuses.
     policy: Arc<Policy>,
     key: Key,
     cost: u32,
-    /// Whether what is refused may be had again before long, as what is granted may be given back.
-    is_forgetful: bool,
     /// Why it does not wait, though it would.
     full: Option<Error>,
     asks: Asks,
@@ -35,37 +33,29 @@ enum Asks {
 
 impl Gate {
     /// For a request of this key and cost.
-    pub(super) fn new(
-        (epochs, key, cost): (Epochs, Key, u32),
-        max_wait: Duration,
-        is_forgetful: bool,
-    ) -> Self {
-        let asks = if max_wait.is_zero() {
-            at_once(&epochs, &key, cost, is_forgetful)
-        } else {
-            let acquire = Acquire::new(epochs.clone(), key.clone()).cost(cost);
-            let acquire = acquire.keep_place().max_wait(max_wait);
-            Asks::Waits(acquire.forgetful(is_forgetful))
-        };
+    pub(super) fn new((handle, key, cost): (Arc<Handle>, Key, u32), max_wait: Duration) -> Self {
+        let acquire = Acquire::new(handle.clone(), key.clone()).cost(cost);
         Self {
-            policy: epochs.clone().current().policy.clone(),
-            epochs,
+            asks: if max_wait.is_zero() {
+                at_once(&handle, &key, cost)
+            } else {
+                Asks::Waits(acquire.max_wait(max_wait))
+            },
+            policy: handle.policy(),
+            handle,
             key,
             cost,
-            is_forgetful,
             full: None,
-            asks,
         }
     }
 
     fn at_once(&self) -> Asks {
-        at_once(&self.epochs, &self.key, self.cost, self.is_forgetful)
+        at_once(&self.handle, &self.key, self.cost)
     }
 }
 
-fn at_once(epochs: &Epochs, key: &Key, cost: u32, is_forgetful: bool) -> Asks {
-    let decision = TryAcquire::new(epochs.clone(), key.clone()).cost(cost);
-    Asks::AtOnce(decision.forgetful(is_forgetful))
+fn at_once(handle: &Arc<Handle>, key: &Key, cost: u32) -> Asks {
+    Asks::AtOnce(TryAcquire::new(handle.clone(), key.clone()).cost(cost))
 }
 
 impl Ask for Gate {
@@ -77,7 +67,7 @@ impl Ask for Gate {
                 Asks::AtOnce(decision) => break ready!(Pin::new(decision).poll(cx)),
                 Asks::Waits(permit) => match ready!(Pin::new(permit).poll(cx)) {
                     // How long it would take is known to the store, or was told to another.
-                    Err(error) if error.is_line_full() => {
+                    Err(error) if error.is_queue_full() => {
                         self.full = Some(error);
                         self.asks = self.at_once();
                     }

@@ -138,18 +138,13 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// # }
     /// ```
     ///
-    /// Each request takes a slot before it departs, so that attempts at the same time are no more than the
-    /// limit either, and gives it back if it does not count. So until its response is there, it counts;
-    /// and it does for good if there is none, because the client hung up or the service failed.
+    /// Each request takes its units before it departs, so that concurrent attempts keep to the limit, too, and gives them
+    /// back if it does not count. So it counts until its response arrives, and for good if there is none, because the
+    /// client hung up or the service failed. The header fields of the response are those from before.
     ///
-    /// Count by a log, by buckets or by fixed windows for that.
-    /// [`Spacing`](crate::Algorithm::Spacing), [`LeakyBucket`](crate::Algorithm::LeakyBucket) and
-    /// [`Gcra`](crate::Algorithm::Gcra) keep one number, from which a departure cannot be taken that
-    /// others have followed: it stays charged.
-    ///
-    /// To give a slot back takes a call to the store, and so does each refusal: what another process gives back
-    /// is to be had at once, so the [denial cache](crate::LimiterBuilder::denial_cache) is not asked. The
-    /// headers are those from before a slot is given back.
+    /// Use a sliding window or fixed windows for that: [`Spacing`](crate::Algorithm::Spacing),
+    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) and [`Gcra`](crate::Algorithm::Gcra) keep one time, from which only
+    /// a part of a departure can be taken back once others have followed it.
     #[must_use]
     pub fn charge_when<D>(self, charge: D) -> InboundLayer<K, F, D> {
         InboundLayer {
@@ -157,10 +152,7 @@ impl<K, F, C> InboundLayer<K, F, C> {
             key: self.key,
             refusal: self.refusal,
             charge,
-            options: Options {
-                is_forgetful: true,
-                ..self.options
-            },
+            options: self.options,
         }
     }
 

@@ -35,8 +35,8 @@ impl Refused {
 
     /// Whether as many wait already as the policy allows.
     #[must_use]
-    pub fn is_line_full(&self) -> bool {
-        self.error.is_line_full()
+    pub fn is_queue_full(&self) -> bool {
+        self.error.is_queue_full()
     }
 
     /// Whether the request has no key, or an empty one.
@@ -106,7 +106,7 @@ impl Refused {
     /// key, and 503 if the store does not answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        if self.is_limited() || self.is_line_full() {
+        if self.is_limited() || self.is_queue_full() {
             StatusCode::TOO_MANY_REQUESTS
         } else if self.is_missing_key() {
             StatusCode::BAD_REQUEST

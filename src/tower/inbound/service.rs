@@ -73,18 +73,18 @@ where
         // A clone has not been polled ready, and it is not called before the future did so.
         let (inner, answers) = (self.inner.clone(), self.answers.clone());
         let asked = match self.key.extract(&request) {
-            Extracted::Key(key) => Ok((self.limiter.epochs(), key, 1)),
+            Extracted::Key(key) => Ok((self.limiter.handle(), key, 1)),
             Extracted::Exempt => return ResponseFuture::new(inner, request, None, None, answers),
-            Extracted::Refused(reason) => Err((self.limiter.epochs(), reason)),
+            Extracted::Refused(reason) => Err((self.limiter.handle(), reason)),
             Extracted::Ruled(ruled) => ruled.into_parts(),
         };
         let (gate, refused) = match asked {
             Ok(asked) => {
-                let gate = Gate::new(asked, answers.max_wait(), answers.is_forgetful());
+                let gate = Gate::new(asked, answers.max_wait());
                 (Some(gate), None)
             }
-            Err((epochs, reason)) => {
-                let policy = epochs.refuse_without_key();
+            Err((handle, reason)) => {
+                let policy = handle.refuse_without_key();
                 (None, Some(Refused::no_key(policy, reason)))
             }
         };

@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::errors::{self, Failure};
 use super::target::Target;
 use crate::store::StoreError;
-use crate::telemetry::OfRedis;
+use crate::telemetry;
 
 /// The most connections that are kept while unused.
 const MOST_IDLE: usize = 64;
@@ -39,7 +39,6 @@ struct Inner {
     attempts: Attempts,
     idle: Mutex<Vec<Connection>>,
     has_connected: AtomicBool,
-    telemetry: OfRedis,
 }
 
 struct Shared {
@@ -64,7 +63,6 @@ impl Node {
             attempts: Attempts::new(Duration::ZERO),
             idle: Mutex::default(),
             has_connected: AtomicBool::new(false),
-            telemetry: OfRedis::new(),
         }))
     }
 
@@ -190,7 +188,7 @@ impl Node {
         let connection =
             opened.unwrap_or_else(|elapsed| Err(errors::unreachable().caused_by(elapsed)))?;
         if self.0.has_connected.swap(true, Ordering::Relaxed) {
-            self.0.telemetry.reconnected();
+            telemetry::reconnected();
         }
         *self.0.shared.lock() = Some(Shared {
             connection,

@@ -1,0 +1,239 @@
+//! What is known of keys without a call: [`Denials`], [`Seen`] and [`Announced`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use tokio::time::Instant;
+
+use crate::key::Key;
+use crate::queue::Standing;
+use crate::state::Known;
+
+/// The usual number of keys that are known to be over their limit.
+pub(crate) const REMEMBERED_DENIALS: usize = 10_000;
+
+/// An entry holds for at most so long: other processes may give departures back or end a pause.
+const LONGEST_DENIAL: Duration = Duration::from_secs(1);
+
+/// Longer keys are not remembered.
+const LONGEST_KEY: usize = 256;
+
+/// The most keys whose last announcement by an upstream is remembered.
+const ANNOUNCED: usize = 10_000;
+
+/// The least number of keys at which [`Seen`] drops those that have expired.
+const FEW: usize = 64;
+
+/// The keys that are over their limit.
+pub(super) struct Denials {
+    origin: Instant,
+    /// Answers to calls that were sent earlier are ignored, in nanoseconds from the origin.
+    forgotten: AtomicU64,
+    keys: Cache<Key, Denied>,
+}
+
+/// No request of this cost or more departs earlier.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Denied {
+    pub(super) cost: u64,
+    pub(super) earliest: Instant,
+    pub(super) standing: Standing,
+    pub(super) sent: Instant,
+}
+
+impl Denials {
+    pub(super) fn new(keys: usize) -> Self {
+        Self {
+            origin: Instant::now(),
+            forgotten: AtomicU64::new(0),
+            keys: Cache::new(keys),
+        }
+    }
+
+    /// The standing of a key if a request would be refused that has to depart by `bound`.
+    pub(super) fn find(
+        &self,
+        key: &Key,
+        cost: u32,
+        bound: Instant,
+        now: Instant,
+    ) -> Option<Standing> {
+        let denied = self.keys.get(key)?;
+        if now >= denied.earliest.min(denied.sent + LONGEST_DENIAL) {
+            self.keys.remove(key);
+            return None;
+        }
+        (u64::from(cost) >= denied.cost && bound < denied.earliest).then_some(denied.standing)
+    }
+
+    pub(super) fn note(&self, key: &Key, denied: Denied) {
+        if key.as_str().len() <= LONGEST_KEY
+            && self.forgotten.load(Ordering::SeqCst) <= self.nanos(denied.sent)
+        {
+            self.keys.insert(key.clone(), denied);
+        }
+    }
+
+    /// The key may have become available. The answers to calls that are under way do not know that.
+    pub(super) fn forget(&self, key: &Key) {
+        self.forget_calls();
+        self.keys.remove(key);
+    }
+
+    pub(super) fn forget_all(&self) {
+        self.forget_calls();
+        self.keys.clear();
+    }
+
+    fn forget_calls(&self) {
+        let now = self.nanos(Instant::now());
+        self.forgotten.fetch_max(now + 1, Ordering::SeqCst);
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.origin).as_nanos() as u64
+    }
+}
+
+/// The states that this process has seen, under strict recovery.
+#[derive(Default)]
+pub(super) struct Seen(Mutex<SeenKeys>);
+
+#[derive(Default)]
+struct SeenKeys {
+    states: HashMap<Key, SeenState>,
+    sweep_at: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SeenState {
+    pub(super) known: Known,
+    pub(super) quarantined_until: u64,
+    /// From then on, no departure counts any more.
+    pub(super) expires: Instant,
+    /// How often the store's clock had been set.
+    pub(super) clock_sets: u64,
+}
+
+impl Seen {
+    /// The state that was seen last, unless it has expired.
+    pub(super) fn get(&self, key: &Key) -> Option<SeenState> {
+        let keys = self.0.lock();
+        let state = keys.states.get(key).copied();
+        state.filter(|state| Instant::now() < state.expires)
+    }
+
+    pub(super) fn note(&self, key: &Key, state: SeenState) {
+        let mut keys = self.0.lock();
+        if keys.states.len() >= keys.sweep_at {
+            let now = Instant::now();
+            keys.states.retain(|_, state| now < state.expires);
+            keys.sweep_at = FEW.max(2 * keys.states.len());
+        }
+        keys.states.insert(key.clone(), state);
+    }
+}
+
+/// When the limits that an upstream announces were last passed on to the store.
+pub(super) struct Announced(Cache<(Key, bool), Instant>);
+
+impl Default for Announced {
+    fn default() -> Self {
+        Self(Cache::new(ANNOUNCED))
+    }
+}
+
+impl Announced {
+    /// Notes that a pause, or else an allowance, is passed on now; false if one was at `since` or later.
+    pub(super) fn note(&self, key: &Key, is_pause: bool, since: Instant) -> bool {
+        let of_key = (key.clone(), is_pause);
+        if self.0.get(&of_key).is_some_and(|at| since <= at) {
+            return false;
+        }
+        self.0.insert(of_key, Instant::now());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_millis(500);
+
+    fn denied(cost: u64, sent: Instant) -> Denied {
+        Denied {
+            cost,
+            earliest: sent + WAIT,
+            standing: Standing::default(),
+            sent,
+        }
+    }
+
+    #[test]
+    fn a_denial_holds_for_earlier_bounds_and_the_same_cost_or_more() {
+        let denials = Denials::new(10);
+        let (key, now) = (Key::new("a"), Instant::now());
+        denials.note(&key, denied(3, now));
+        let find = |cost, after| denials.find(&key, cost, now + after, now).is_some();
+        assert!(find(3, Duration::ZERO) && find(4, WAIT / 2));
+        assert!(!find(2, Duration::ZERO) && !find(3, WAIT));
+        assert!(denials.find(&key, 3, now, now + WAIT).is_none());
+    }
+
+    #[test]
+    fn a_denial_holds_for_a_second_at_most() {
+        let denials = Denials::new(10);
+        let (key, now) = (Key::new("a"), Instant::now());
+        let long = Denied {
+            earliest: now + 100 * WAIT,
+            ..denied(1, now)
+        };
+        denials.note(&key, long);
+        let find = |after| denials.find(&key, 1, now + after, now + after).is_some();
+        assert!(find(WAIT) && !find(2 * WAIT));
+    }
+
+    #[test]
+    fn an_answer_to_a_call_before_a_return_denies_nothing() {
+        let denials = Denials::new(10);
+        let (key, sent) = (Key::new("a"), Instant::now());
+        denials.forget(&key);
+        denials.note(&key, denied(1, sent));
+        assert!(denials.find(&key, 1, sent, sent).is_none());
+        let sent = Instant::now() + Duration::from_millis(1);
+        denials.note(&key, denied(1, sent));
+        assert!(denials.find(&key, 1, sent, sent).is_some());
+    }
+
+    #[test]
+    fn long_keys_are_not_remembered() {
+        let (denials, now) = (Denials::new(10), Instant::now());
+        for (length, is_known) in [(257, false), (256, true)] {
+            let key = Key::new("a".repeat(length));
+            denials.note(&key, denied(1, now));
+            assert_eq!(denials.find(&key, 1, now, now).is_some(), is_known);
+        }
+    }
+
+    #[test]
+    fn expired_states_are_dropped() {
+        let (seen, now) = (Seen::default(), Instant::now());
+        for number in 0..10_000 {
+            let state = SeenState {
+                known: Known {
+                    generation: 1,
+                    version: 1,
+                },
+                quarantined_until: 0,
+                expires: now,
+                clock_sets: 0,
+            };
+            seen.note(&Key::new(format!("{number}")), state);
+        }
+        assert!(seen.0.lock().states.len() <= FEW + 1);
+    }
+}

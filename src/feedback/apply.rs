@@ -1,0 +1,244 @@
+//! Applies the limits that an upstream announces in its responses: [`Departed`] and [`Applying`].
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle as Runtime;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::dispatcher::Handle;
+use crate::feedback::Advice;
+use crate::key::Key;
+use crate::permit::Permit;
+use crate::policy::Policy;
+use crate::state::Command;
+
+/// A response is held back until the store knows its contents, for at most this long: enough for a round trip.
+const LONGEST_DELAY: Duration = Duration::from_millis(100);
+
+/// Unless few requests remain, the store learns how many at most this often.
+const SELDOM: Duration = Duration::from_millis(100);
+
+/// The pause after a call that failed; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A request that has departed, until its response arrives.
+#[derive(Debug)]
+pub(crate) struct Departed {
+    handle: Arc<Handle>,
+    key: Key,
+    /// When the store has recorded it.
+    recorded: u64,
+    /// How many more could have departed then.
+    remaining: u32,
+    at: Instant,
+}
+
+impl Departed {
+    pub(crate) fn new(permit: &Permit) -> Self {
+        Self {
+            handle: permit.handle().clone(),
+            key: permit.key().clone(),
+            recorded: permit.recorded(),
+            remaining: permit.remaining(),
+            at: Instant::now(),
+        }
+    }
+
+    /// Applies the advice of the response, if it says more than the quotas do.
+    pub(crate) fn apply(self, advice: &Advice) -> Option<Applying> {
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let (evidence, begun) = (self.recorded, Instant::now());
+        let mut commands = SmallVec::<[Command; 2]>::new();
+        if let Some(wait) = advice.wait()
+            && self.handle.announces(&self.key, true, self.at)
+        {
+            let span = micros(wait);
+            commands.push(Command::Pause { span, evidence });
+        }
+        if let Some((units, time)) = advice.allowance()
+            && is_less(units, time, &self.handle.policy(), self.remaining)
+            && (units <= self.handle.policy().largest_cost() / 16
+                || self.handle.announces(&self.key, false, begun - SELDOM))
+        {
+            let span = micros(time);
+            commands.push(Command::Allow {
+                units,
+                span,
+                evidence,
+            });
+        }
+        if commands.is_empty() {
+            return None;
+        }
+        let Self { handle, key, .. } = self;
+        Some(Applying {
+            applying: Some(Box::pin(async move {
+                for command in commands {
+                    insist(&handle, &key, command, begun).await;
+                }
+            })),
+            delay: None,
+        })
+    }
+}
+
+/// Sends a command to the store; a pause again and again until the store has it, or until the pause is over.
+async fn insist(handle: &Arc<Handle>, key: &Key, command: Command, begun: Instant) {
+    let mut pause = FIRST_PAUSE;
+    let mut next = command;
+    while handle.control(key, next).await.is_err() {
+        let Command::Pause { span, evidence } = command else {
+            return;
+        };
+        sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+        let span = Duration::from_micros(span).saturating_sub(begun.elapsed());
+        if span.is_zero() {
+            return;
+        }
+        let span = span.as_micros() as u64;
+        next = Command::Pause { span, evidence };
+    }
+}
+
+/// Whether an upstream announces fewer requests than the quotas let depart in that time. An announcement with much to
+/// spare does not matter: every response repeats it, and a window's worth of requests may be under way.
+fn is_less(left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
+    if left / 2 >= policy.largest_cost() {
+        return false;
+    }
+    let expected = policy.quotas().iter().map(|quota| {
+        // `remaining` is what is left of the current window. Times are rounded up to seconds.
+        let more = time.as_micros().saturating_sub(1) / quota.window().as_micros().max(1);
+        more.saturating_mul(quota.limit().into())
+    });
+    let expected = expected.min().unwrap_or(0);
+    u128::from(left) < expected.saturating_add(remaining.into())
+}
+
+/// Sends commands to the store. If that takes long, or if this is dropped, it goes on in a task of its own.
+#[must_use = "futures do nothing unless they are awaited"]
+pub(crate) struct Applying {
+    applying: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    delay: Option<Pin<Box<Sleep>>>,
+}
+
+impl Future for Applying {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(applying) = &mut self.applying else {
+            return Poll::Ready(());
+        };
+        if applying.as_mut().poll(cx).is_ready() {
+            self.applying = None;
+            return Poll::Ready(());
+        }
+        let delay = self
+            .delay
+            .get_or_insert_with(|| Box::pin(sleep(LONGEST_DELAY)));
+        if delay.as_mut().poll(cx).is_ready() {
+            self.detach();
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+impl Applying {
+    fn detach(&mut self) {
+        if let Some(applying) = self.applying.take()
+            && let Ok(runtime) = Runtime::try_current()
+        {
+            runtime.spawn(applying);
+        }
+    }
+}
+
+impl Drop for Applying {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+impl std::fmt::Debug for Applying {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Applying")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limiter::Limiter;
+    use crate::policy::PolicyParts;
+    use crate::quota::Quota;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn delay(limiter: &Limiter) -> Duration {
+        limiter.peek("a").await.unwrap().delay()
+    }
+
+    async fn depart(limiter: &Limiter) -> Departed {
+        Departed::new(&limiter.acquire("a").await.unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_response_does_not_extend_a_newer_pause() {
+        let limiter = Limiter::builder().quota(Quota::per_second(9)).build();
+        let limiter = limiter.unwrap();
+        let (slow, quick) = (depart(&limiter).await, depart(&limiter).await);
+        tokio::time::advance(SECOND).await;
+        quick.apply(&Advice::pause(SECOND * 3)).unwrap().await;
+        tokio::time::advance(SECOND).await;
+        slow.apply(&Advice::pause(SECOND * 3)).unwrap().await;
+        assert_eq!(delay(&limiter).await, SECOND * 2);
+        // A request that departed since says something new.
+        let later = depart(&limiter).await;
+        later.apply(&Advice::pause(SECOND * 3)).unwrap().await;
+        assert_eq!(delay(&limiter).await, SECOND * 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_sent_even_if_its_future_is_dropped() {
+        let limiter = Limiter::builder().quota(Quota::per_second(9)).build();
+        let limiter = limiter.unwrap();
+        drop(depart(&limiter).await.apply(&Advice::pause(SECOND)));
+        tokio::task::yield_now().await;
+        assert_eq!(delay(&limiter).await, SECOND);
+    }
+
+    fn policy<const N: usize>(quotas: [Quota; N]) -> Policy {
+        let parts = PolicyParts {
+            quotas: quotas.into_iter().collect(),
+            ..PolicyParts::default()
+        };
+        parts.build().unwrap()
+    }
+
+    #[test]
+    fn what_the_quotas_say_as_well_is_no_news() {
+        let policy = policy([Quota::per_second(10)]);
+        assert!(!is_less(9, SECOND, &policy, 9));
+        assert!(!is_less(0, SECOND, &policy, 0));
+        assert!(is_less(8, SECOND, &policy, 9));
+    }
+
+    #[test]
+    fn fewer_than_the_quotas_let_depart_by_then_are_news() {
+        let policy = policy([Quota::per_second(10), Quota::per_minute(30)]);
+        assert!(!is_less(9, SECOND * 60, &policy, 9));
+        assert!(is_less(9, SECOND * 61, &policy, 0), "of the minute");
+        assert!(is_less(19, SECOND * 3600, &policy, 9));
+        assert!(
+            !is_less(20, SECOND * 3600, &policy, 9),
+            "with much to spare"
+        );
+    }
+}

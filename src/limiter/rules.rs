@@ -1,0 +1,106 @@
+//! A limiter with rules.
+
+use std::sync::Arc;
+
+use super::{Kind, Limiter};
+use crate::acquire::Acquire;
+use crate::error::{BuildError, Error};
+use crate::key::Extracted;
+use crate::rules::{Live, Reloaded, Rules};
+
+impl Limiter {
+    /// The rules, if it [has](crate::LimiterBuilder::rules) any.
+    #[must_use]
+    pub fn rules(&self) -> Option<Rules> {
+        self.live().map(|live| live.rules())
+    }
+
+    /// A limiter that uses the policy of this rule for all requests; `None` if there is no such rule, or if it is
+    /// exempt.
+    ///
+    /// It spends the same quotas as the adapters do by that rule, and is the way to [`peek`](Self::peek) at,
+    /// [`pause`](Self::pause) or [`reset`](Self::reset) a key of it. It follows the rule when rules are
+    /// [reloaded](Self::reload); if the rule is removed, its last policy stays.
+    ///
+    /// ```
+    /// use tower_throttle::rules::{Rule, Rules};
+    /// use tower_throttle::{Limiter, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = Rules::new([
+    ///     Rule::named("search").path("/search").quota(Quota::per_minute(30)),
+    ///     Rule::exempt(),
+    /// ])?;
+    /// let limiter = Limiter::builder().rules(rules).build()?;
+    ///
+    /// let search = limiter.rule("search").expect("a rule that limits");
+    /// search.acquire("api.example.com").await?;
+    /// assert_eq!(search.peek("api.example.com").await?.remaining(), 29);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn rule(&self, name: &str) -> Option<Self> {
+        let handle = self.live()?.rule(name)?;
+        Some(Self {
+            kind: Kind::Plain(handle),
+        })
+    }
+
+    /// Changes the rules, for all clones of this limiter at once.
+    ///
+    /// Rules are compared by their names. New requests fall under the new rules. Requests that wait keep their places and
+    /// depart under the new policy of their rule, as with [`set_quotas`](Self::set_quotas); under the last one if the
+    /// rule was removed. Recorded departures still count, also when a rule that was removed comes back.
+    ///
+    /// ```
+    /// use tower_throttle::rules::{Rule, Rules};
+    /// use tower_throttle::{Limiter, Quota};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let others = || Rule::named("others").quota(Quota::per_second(10));
+    /// let limiter = Limiter::builder().rules(Rules::new([others()])?).build()?;
+    ///
+    /// let search = Rule::named("search").path("/search").quota(Quota::per_minute(30));
+    /// let reloaded = limiter.reload(Rules::new([search, others()])?)?;
+    /// assert_eq!(reloaded.to_string(), "1 added (search), 1 as before");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if this limiter has no rules: [`set_quotas`](Self::set_quotas) changes its quotas.
+    pub fn reload(&self, rules: Rules) -> Result<Reloaded, BuildError> {
+        match self.live() {
+            Some(live) => Ok(live.reload(rules)),
+            None => {
+                let problem = "this limiter has one policy: see `set_quotas`";
+                Err(BuildError::new("rules", problem))
+            }
+        }
+    }
+
+    pub(crate) fn live(&self) -> Option<&Arc<Live>> {
+        match &self.kind {
+            Kind::Plain(_) => None,
+            Kind::Ruled(live) => Some(live),
+        }
+    }
+
+    /// Asks for the permit of a request; `None` if it needs none.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn admit(&self, extracted: Extracted) -> Result<Option<Acquire>, Error> {
+        let (handle, reason) = match extracted {
+            Extracted::Key(key) => return Ok(Some(self.acquire(key))),
+            Extracted::Exempt => return Ok(None),
+            Extracted::Refused(reason) => (self.handle(), reason),
+            Extracted::Ruled(ruled) => match ruled.into_parts() {
+                Ok((handle, key, cost)) => return Ok(Some(Acquire::new(handle, key).cost(cost))),
+                Err(refused) => refused,
+            },
+        };
+        Err(Error::no_key(reason).by(&handle.refuse_without_key()))
+    }
+}
