@@ -20,6 +20,7 @@ use self::given::Given;
 use self::host_clock::HostClock;
 use self::notices::{Ear, Notices, Subscription};
 use self::server::Server;
+use self::servers::tls;
 use self::transaction::Transactions;
 use super::listen::Listen;
 use super::{Ask, Notice, Release, Reply, Reserve, Reserved, Store, Terms, Word};
@@ -58,7 +59,6 @@ mod source;
 mod standalone;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod transaction;
 
 /// Reserves slots in a Redis or Valkey server of version 6.2 or later, or in a cluster of them, for all

@@ -18,7 +18,7 @@ fn store(server: &RedisServer, scripting: bool) -> RedisStore {
         timeout: Duration::from_secs(10),
         ..Options::default()
     };
-    RedisStore::new(Servers::at(&server.url()).unwrap(), options)
+    RedisStore::on(Servers::at(&server.url()).unwrap(), options)
 }
 
 fn take(process: u64, number: u64, count: usize) -> Take {
