@@ -127,7 +127,7 @@ impl RedisStore {
     /// them. Default: `true`.
     ///
     /// Each call then reads the value of its key, changes it in this process, and writes it in a transaction (`WATCH`,
-    /// `GET`, `TIME`; `MULTI`, `SET`, `EXEC`). If another process has changed the value meanwhile, the call starts
+    /// `GET`, `TIME`; `MULTI`, `SET`, `EXEC`). If another process has changed the value in between, the call starts
     /// again after a random pause. Limits hold exactly, and processes with and without scripts may share their quotas.
     /// A proxy has to keep `WATCH` and `EXEC` of a client on one connection to the server; otherwise limits are
     /// exceeded. The costs:

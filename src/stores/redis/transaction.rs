@@ -1,4 +1,4 @@
-//! Reads a value, changes it here, and writes it unless another process has changed it meanwhile.
+//! Reads a value, changes it here, and writes it unless another process has changed it in between.
 //!
 //! Without scripts, each call does so, in a transaction. With scripts, calls do so if the value was written under quotas
 //! of other kinds; a script then compares and writes it.

@@ -10,7 +10,7 @@ mod provider {
     /// if dependencies have enabled several.
     pub(super) fn install() {
         if CryptoProvider::get_default().is_none() {
-            // Another thread may have installed one meanwhile, which is as good.
+            // Another thread may have installed one by now, which is as good.
             let _ = ring::default_provider().install_default();
         }
     }
