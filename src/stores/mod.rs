@@ -15,7 +15,9 @@ use crate::store::{Reply, StoreError};
 
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
-pub use self::redis::RedisStore;
+pub use self::redis::{
+    Generation, KeyState, Keys, QuotaState, RedisStore, StoredKey, WaitingProcess,
+};
 
 mod memory;
 #[cfg(feature = "redis")]

@@ -3,6 +3,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `connect` | ways to connect |
+//! | `keys`, `look` | lists stored keys, and shows their state |
 //! | `names` | names of values |
 //! | `script` | assembles the scripts for a policy |
 //! | `wire` | calls and answers as bytes |
@@ -27,7 +28,12 @@ use crate::state::{Command, Taken};
 use crate::store::redis::servers::{Origin, Servers, Subscription};
 use crate::store::{Reply, StoreError};
 
+pub use self::keys::{Keys, StoredKey};
+pub use self::look::{Generation, KeyState, QuotaState, WaitingProcess};
+
 mod connect;
+mod keys;
+mod look;
 mod names;
 mod script;
 mod scripted;
