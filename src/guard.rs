@@ -92,16 +92,6 @@ impl Guard {
         }
     }
 
-    /// The least with which a slot to come is of any use: a quarter of the floor beyond what is
-    /// uncertain.
-    pub(crate) fn least(&self) -> Duration {
-        Duration::from_micros(self.least_micros())
-    }
-
-    pub(crate) fn least_micros(&self) -> u64 {
-        self.uncertainty.load(Ordering::Relaxed) + self.floor_micros() / 4
-    }
-
     /// How long an answer may take: twice as long as it took, but for slow stores, where that is
     /// more than a busy process explains.
     pub(crate) fn round_trip(&self) -> Duration {
@@ -109,10 +99,10 @@ impl Guard {
         Duration::from_micros(measured + measured.min(LONGEST_DELAY))
     }
 
-    /// What is left of the guard beyond what is uncertain is at least a quarter of the floor: most
-    /// often more, as the clock becomes known better until the slot comes.
+    /// Beyond the uncertainty of the clock, at least a quarter of the floor is left.
     fn base(&self) -> u64 {
-        self.floor_micros().max(self.least_micros())
+        let least = self.uncertainty.load(Ordering::Relaxed) + self.floor_micros() / 4;
+        self.floor_micros().max(least)
     }
 
     fn floor_micros(&self) -> u64 {

@@ -74,9 +74,6 @@ pub(crate) struct Granted {
 }
 
 impl Handle {
-    /// A clock that is off by more than this was set.
-    pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_millis(5);
-
     /// `denials` is the number of keys that are remembered to be over their limit.
     pub(crate) fn new(
         dispatcher: &Arc<Dispatcher>,

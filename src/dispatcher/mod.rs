@@ -24,7 +24,7 @@ pub(crate) use self::{
 };
 
 use crate::backoff;
-use crate::clock::{Reading, StoreClock};
+use crate::clock::{Offset, StoreClock};
 use crate::key::Key;
 use crate::outage::Health;
 use crate::policy::Policy;
@@ -39,6 +39,9 @@ mod known;
 
 /// A leader is late if a call is overdue by so long.
 const LATE: Duration = Duration::from_millis(50);
+
+/// A clock that is off by more than this was set.
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(5);
 
 /// How often a leader shows that it runs, while calls are under way.
 const BEAT: Duration = Duration::from_millis(50);
@@ -703,15 +706,18 @@ impl Dispatcher {
         }
     }
 
-    fn observe(&self, clock: &StoreClock, answered: &Answered) -> crate::clock::Offset {
-        let reading = Reading {
-            server: answered.server,
-            connection: 0,
-        };
-        let read = clock.observe(answered.sent, answered.received, answered.now, reading);
-        if read.gap > Handle::CLOCK_TOLERANCE {
+    fn observe(&self, clock: &StoreClock, answered: &Answered) -> Offset {
+        let Answered {
+            now,
+            server,
+            sent,
+            received,
+            ..
+        } = *answered;
+        let read = clock.observe(sent, received, now, server);
+        if let Some(ahead) = read.set_by(CLOCK_TOLERANCE) {
             self.clock_sets.fetch_add(1, Ordering::Relaxed);
-            self.telemetry.clock_set(read.ahead);
+            self.telemetry.clock_set(ahead);
         }
         read.offset
     }

@@ -67,7 +67,7 @@ impl From<Unreadable> for StoreError {
             Unreadable::Unrecognized => "the value was not written by tower-throttle",
             Unreadable::Version(_) => "the value was written by a later version of tower-throttle",
         };
-        Self::new(message).foreign_value()
+        Self::new(message).unrecognized_value()
     }
 }
 

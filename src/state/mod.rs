@@ -23,6 +23,7 @@ mod fixed;
 mod gcra;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod window;
 
 /// The longest span: ten years. Longer ones are cut, so that doubles hold all times exactly.

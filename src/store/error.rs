@@ -1,44 +1,41 @@
-//! Why a store did not answer: [`StoreError`].
+//! The errors of stores: [`StoreError`].
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a store did not answer, or not with sense.
+/// A store did not answer, or with an error.
 ///
-/// Clones are cheap, as all the requests that shared a call share its error.
+/// Clones are cheap: all requests that shared a call share its error.
 #[derive(Debug, Clone)]
 pub struct StoreError {
     message: &'static str,
     unknown: bool,
     kind: Kind,
-    /// Which part of the store was asked, if it is known.
-    part: Option<u64>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The store answers nobody.
+    /// The store answers no call.
     Outage,
-    /// It answers others.
+    /// The store answers other calls.
     Call,
-    /// What it holds of this key is not its own.
-    ForeignValue,
-    /// There is no store, as nothing says where.
+    /// This crate did not write the value of the key.
+    UnrecognizedValue,
+    /// The URL does not name a store.
     InvalidUrl,
 }
 
 impl StoreError {
-    /// An error that says so, of a call that recorded nothing. Unless told [otherwise](Self::no_outage), the
-    /// store is out, and the limiter's outage policy says what is to be done.
+    /// An error with this message, of a call that recorded nothing. Unless changed by [`no_outage`](Self::no_outage), the
+    /// store is out, and the limiter's [outage policy](crate::Outage) applies.
     #[must_use]
     pub fn new(message: &'static str) -> Self {
         Self {
             message,
             unknown: false,
             kind: Kind::Outage,
-            part: None,
             source: None,
         }
     }
@@ -50,69 +47,54 @@ impl StoreError {
         self
     }
 
-    /// The same error, of a call that may yet have recorded what was asked of it.
+    /// The same error, of a call that the store may have executed.
     #[must_use]
     pub fn outcome_unknown(mut self) -> Self {
         self.unknown = true;
         self
     }
 
-    /// The same error, of this call alone: the store answers others, and to ask for the same again is no
-    /// use.
+    /// The same error, of this call alone: the store answers other calls, and would refuse this one again.
     #[must_use]
     pub fn no_outage(mut self) -> Self {
         self.kind = Kind::Call;
         self
     }
 
-    /// The same error, as something else has written what stands there for the key: [no outage](Self::no_outage).
+    /// The same error, as this crate did not write the value of the key: [no outage](Self::no_outage).
     #[must_use]
-    pub fn foreign_value(mut self) -> Self {
-        self.kind = Kind::ForeignValue;
+    pub fn unrecognized_value(mut self) -> Self {
+        self.kind = Kind::UnrecognizedValue;
         self
     }
 
-    /// The same error, of a URL that no store is connected to: [no outage](Self::no_outage).
+    /// The same error, of an invalid URL: [no outage](Self::no_outage).
     #[cfg(feature = "redis")]
     pub(crate) fn invalid_url(mut self) -> Self {
         self.kind = Kind::InvalidUrl;
         self
     }
 
-    /// The same error, of a call to this [part](crate::store::Store::part) of the store, for one whose keys move.
-    #[must_use]
-    pub fn of_part(mut self, part: u64) -> Self {
-        self.part = Some(part);
-        self
-    }
-
-    pub(crate) fn part(&self) -> Option<u64> {
-        self.part
-    }
-
-    /// Whether the store cannot answer anybody at present, as far as this call shows.
+    /// Whether the store is out, as far as this call shows.
     #[must_use]
     pub fn is_outage(&self) -> bool {
         self.kind == Kind::Outage
     }
 
-    /// Whether something else has written what stands there for the key, be it by the same name or over it: it stays
-    /// so until somebody deletes that. Other keys are served.
+    /// Whether the value of the key was not written by this crate, or by a later version of it. It is never overwritten:
+    /// delete it by hand. Other keys work.
     #[must_use]
-    pub fn is_foreign_value(&self) -> bool {
-        self.kind == Kind::ForeignValue
+    pub fn is_unrecognized_value(&self) -> bool {
+        self.kind == Kind::UnrecognizedValue
     }
 
-    /// Whether what was to say where the store is does not: nothing was connected to.
+    /// Whether the URL is invalid.
     #[must_use]
     pub fn is_invalid_url(&self) -> bool {
         self.kind == Kind::InvalidUrl
     }
 
-    /// Whether slots may have been reserved that nobody will use, because the call was lost after
-    /// it had been sent. They stay reserved until their time has passed.
-    ///
-    /// If `false`, nothing was consumed.
+    /// Whether the store may have executed the call, as its answer was lost. If `false`, it recorded nothing.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         self.unknown

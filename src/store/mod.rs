@@ -9,9 +9,11 @@ mod error;
 pub(crate) mod redis;
 
 pub use self::error::StoreError;
-#[cfg(feature = "redis")]
-pub use crate::stores::RedisStore;
 pub use crate::stores::{Answered, Applied, Call, MemoryStore, Nudged, Operation, Store};
+#[cfg(feature = "redis")]
+pub use crate::stores::{
+    Generation, KeyState, Keys, QuotaState, RedisStore, StoredKey, WaitingProcess,
+};
 
 /// A store's answer: there already, or on its way.
 pub struct Reply<T>(Stage<T>);

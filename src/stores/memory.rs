@@ -189,7 +189,7 @@ impl Store for MemoryStore {
         let answers = answers.collect();
         Reply::ready(Ok(Answered {
             now,
-            server: 0,
+            server: 1,
             sent,
             received: sent,
             answers,

@@ -15,7 +15,9 @@ use crate::store::{Reply, StoreError};
 
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
-pub use self::redis::RedisStore;
+pub use self::redis::{
+    Generation, KeyState, Keys, QuotaState, RedisStore, StoredKey, WaitingProcess,
+};
 
 mod memory;
 #[cfg(feature = "redis")]
@@ -82,7 +84,7 @@ pub enum Operation {
 pub struct Answered {
     /// The store's clock, in microseconds since 1970: read after `sent` and before `received`.
     pub now: u64,
-    /// A number of the server process that answered.
+    /// A number of the server process that answered; 0 if it is unknown.
     pub server: u64,
     /// When the calls were sent.
     pub sent: Instant,

@@ -129,7 +129,7 @@ async fn leaves_foreign_values_alone(quota: Option<&str>, foreign: Vec<Foreign>)
                 let refused = error.to_string() == "redis refused the call";
                 let foreign = error.to_string() == "redis holds what no throttle wrote";
                 assert!(refused || foreign, "{what}: {all}");
-                assert!(error.is_foreign_value(), "{what}: {all}");
+                assert!(error.is_unrecognized_value(), "{what}: {all}");
                 assert_readable(&error);
             }
             assert_eq!(dump(&server, &names[place]), value, "{what} is changed");
@@ -226,7 +226,7 @@ async fn fails_until_it_is_gone(server: &RedisServer) {
             let error = bounded(limiter.acquire("a")).await;
             let error = error.expect_err("it is no log");
             assert!(!store_error(&error).is_outcome_unknown());
-            assert!(store_error(&error).is_foreign_value());
+            assert!(store_error(&error).is_unrecognized_value());
             let all = everything(&error);
             assert!(all.contains("WRONGTYPE"), "{all}");
             let error = bounded(limiter.try_acquire("a")).await;

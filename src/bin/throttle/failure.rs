@@ -121,7 +121,7 @@ fn whole(error: &dyn StdError) -> String {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        if error.is_foreign_value() {
+        if error.is_unrecognized_value() {
             Self::new(whole(&error))
         } else if error.is_invalid_url() {
             Self::usage(whole(&error))

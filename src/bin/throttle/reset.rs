@@ -69,7 +69,7 @@ impl Found {
         let life = match state {
             Ok(state) => state.life(),
             // Its names are those of this key, and whoever has a use for it was asked.
-            Err(error) if error.is_foreign_value() => {
+            Err(error) if error.is_unrecognized_value() => {
                 self.store.reset(key, policy).await?;
                 self.store.heed(key, policy, Word::Resume).await?;
                 return Ok(Reset { foreign: true });

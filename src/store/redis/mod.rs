@@ -1,5 +1,3 @@
-//! Connections to Redis, and the names of its keys.
+//! Connections to Redis.
 
-pub(crate) mod names;
 pub(crate) mod servers;
-mod tls;

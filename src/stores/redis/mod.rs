@@ -2,6 +2,9 @@
 //!
 //! | module | subject |
 //! | --- | --- |
+//! | `connect` | ways to connect |
+//! | `keys`, `look` | lists stored keys, and shows their state |
+//! | `names` | names of values |
 //! | `script` | assembles the scripts for a policy |
 //! | `wire` | calls and answers as bytes |
 //! | `scripted` | runs the scripts |
@@ -18,13 +21,20 @@ use tokio::time::Instant;
 
 use self::transaction::Turns;
 use super::{Answered, Call, Nudged, Operation, Store};
+use crate::error::BuildError;
 use crate::key::Key;
-use crate::policy::Policy;
+use crate::policy::{Policy, check_name};
 use crate::state::{Command, Taken};
-use crate::store::redis::names;
 use crate::store::redis::servers::{Origin, Servers, Subscription};
 use crate::store::{Reply, StoreError};
 
+pub use self::keys::{Keys, StoredKey};
+pub use self::look::{Generation, KeyState, QuotaState, WaitingProcess};
+
+mod connect;
+mod keys;
+mod look;
+mod names;
 mod script;
 mod scripted;
 #[cfg(test)]
@@ -32,25 +42,39 @@ mod tests;
 mod transaction;
 mod wire;
 
-const TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Keeps state in a Redis or Valkey server of version 6.2 or later, or in a cluster of them, for all processes that
 /// use it.
 ///
 /// A batch of calls is one pipeline with one script call for each key. Each script runs as one atomic step by the
-/// server's clock.
+/// server's clock. The store needs the [rights](mod@crate::redis#rights) of the guide.
+///
+/// The server must keep every key until it expires (`maxmemory-policy noeviction`), and its clock must not be set
+/// forward. Otherwise recorded departures are lost; see [`Recovery`](crate::Recovery).
+///
+/// # Names
 ///
 /// The value of a key and a policy is `PREFIX:{KEY}`, or `PREFIX:{KEY}:NAME` if the policy has a name. `KEY` is the
 /// key with everything but letters, digits and `.-_~:/@` percent-encoded, or its SHA-256 if that is longer than 64
-/// characters. Every value has an expiry.
+/// characters. Every value has an expiry. Any reader of the server can read the keys, so hash secrets, such as API
+/// tokens, before you use them as keys.
+///
+/// # Failures
+///
+/// A call without an answer within the [timeout](Self::timeout) fails, and is not repeated. If it was sent, it may have
+/// been executed: see [`StoreError::is_outcome_unknown`]. A broken connection is replaced by the next call that needs
+/// it, with backoff from 100 ms to 1 s. The store also replaces the connection to a server that has become a replica,
+/// or that answers neither a call nor a `PING` in time.
+///
+/// # Defaults
+///
+/// Prefix `throttle`, timeout 1 s, scripts, the server's clock. Settings apply to the store that they return, not to
+/// earlier clones.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     servers: Servers,
-    prefix: Box<str>,
-    timeout: Duration,
-    scripting: bool,
+    options: Options,
     host_clock: Option<HostClock>,
     turns: Turns,
     /// The number of the server of each shard, as it answered last.
@@ -70,18 +94,18 @@ struct Owned {
 
 /// How a store is used; see the methods of the same names.
 #[derive(Debug, Clone)]
-pub(crate) struct Options {
-    pub(crate) prefix: Box<str>,
-    pub(crate) timeout: Duration,
-    pub(crate) scripting: bool,
-    pub(crate) server_time: bool,
+struct Options {
+    prefix: Box<str>,
+    timeout: Duration,
+    scripting: bool,
+    server_time: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             prefix: "throttle".into(),
-            timeout: TIMEOUT,
+            timeout: Duration::from_secs(1),
             scripting: true,
             server_time: true,
         }
@@ -89,36 +113,79 @@ impl Default for Options {
 }
 
 impl RedisStore {
-    /// A store on the server of a URL such as `redis://localhost:6379`. It connects when it is used first.
-    ///
-    /// Defaults: the prefix `throttle` and a timeout of 1 s.
+    /// Sets the start of the names of all Redis keys. Default: `throttle`.
     ///
     /// # Errors
     ///
-    /// Fails if the URL is invalid.
-    pub fn at(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::new(Servers::at(url)?, Options::default()))
+    /// Fails unless the prefix is 1 to 128 visible ASCII characters without braces.
+    pub fn prefix(self, prefix: &str) -> Result<Self, BuildError> {
+        check_name("prefix", prefix)?;
+        Ok(self.with(|options| options.prefix = prefix.into()))
     }
 
-    /// A store on these servers.
-    pub(crate) fn new(servers: Servers, options: Options) -> Self {
-        let Options {
-            prefix,
-            timeout,
-            scripting,
-            server_time,
-        } = options;
+    /// Sets how long a call waits for its answer. Default: 1 s.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with(|options| options.timeout = timeout)
+    }
+
+    /// Set it to `false` for servers that allow no scripts: the user lacks the right to them, or a proxy does not know
+    /// them. Default: `true`.
+    ///
+    /// Each call then reads the value of its key, changes it in this process, and writes it in a transaction (`WATCH`,
+    /// `GET`, `TIME`; `MULTI`, `SET`, `EXEC`). If another process has changed the value in between, the call starts
+    /// again after a random pause. Limits hold exactly, and processes with and without scripts may share their quotas.
+    /// A proxy has to keep `WATCH` and `EXEC` of a client on one connection to the server; otherwise limits are
+    /// exceeded. The costs:
+    ///
+    /// - Two round trips for each attempt, instead of one.
+    /// - A call fails after 50 attempts, or if the timeout is over. Nothing is consumed then. This may happen to a
+    ///   process that is far from the server while many others use the same key.
+    /// - The whole value is read and written each time, up to about 12 kB for each quota.
+    /// - Each concurrent call needs a connection of its own. Up to 64 unused ones are kept open.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store was made from a connection, because it cannot open further ones.
+    pub fn scripting(self, scripting: bool) -> Result<Self, BuildError> {
+        if !scripting && !self.0.servers.makes_connections() {
+            let problem = "is false, which takes a store that makes its own connections";
+            return Err(BuildError::new("scripting", problem));
+        }
+        Ok(self.with(|options| options.scripting = scripting))
+    }
+
+    /// Set it to `false` to use the clocks of the hosts, for servers that do not tell the time: the user lacks the
+    /// right to `TIME`, or a proxy does not know it. Default: `true`.
+    ///
+    /// Quotas are then as exact as the clocks. If those of any two processes differ by at most D, at most N requests
+    /// depart in any window that is shorter by D. A [`buffer`](crate::LimiterBuilder::buffer) of D restores the whole
+    /// window. Synchronize the clocks by NTP, which makes D some milliseconds. All processes that share a quota need
+    /// the same setting.
+    ///
+    /// Within a process, the clock never goes back: if the host's clock is set back, it stands still until that has
+    /// caught up. If it is set forward, departures that still count are forgotten.
+    #[must_use]
+    pub fn server_time(self, server_time: bool) -> Self {
+        self.with(|options| options.server_time = server_time)
+    }
+
+    fn on(servers: Servers, options: Options) -> Self {
         Self(Arc::new(Inner {
             servers,
-            prefix,
-            timeout,
-            scripting,
-            host_clock: (!server_time).then(HostClock::default),
+            host_clock: (!options.server_time).then(HostClock::default),
+            options,
             turns: Turns::default(),
             known_servers: Mutex::default(),
             nudged: Arc::default(),
             subscription: OnceLock::new(),
         }))
+    }
+
+    fn with(self, change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = self.0.options.clone();
+        change(&mut options);
+        Self::on(self.0.servers.clone(), options)
     }
 }
 
@@ -132,20 +199,16 @@ impl Store for RedisStore {
     fn ping(&self, shard: u64) -> Reply<Answered> {
         let inner = self.0.clone();
         Reply::pending(async move {
-            let deadline = Instant::now() + inner.timeout;
-            let (now, origin) = inner
-                .ping(&format!("{}:ping", inner.prefix), deadline)
-                .await?;
+            let name = inner.ping_name();
+            let (now, origin) = inner.ping(&name, inner.deadline()).await?;
             inner.known_servers.lock().insert(shard, origin.server);
             Ok(answered(now, &[origin], Vec::new()))
         })
     }
 
     fn shard(&self, key: &Key) -> u64 {
-        let tag = names::tag(key.as_str());
-        self.0
-            .servers
-            .shard(&format!("{}:{{{tag}}}", self.0.prefix))
+        let name = names::of(&self.0.options.prefix, key, None);
+        self.0.servers.shard(&name)
     }
 
     fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
@@ -183,20 +246,20 @@ impl Inner {
             key: call.key.clone(),
             policy: call.policy.clone(),
             operation,
-            name: name(&self.prefix, call.policy, call.key),
+            name: names::of(&self.options.prefix, call.key, call.policy.name()),
         }
     }
 
     async fn call(&self, calls: &[Owned]) -> Result<Answered, StoreError> {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = self.deadline();
         let Some(first) = calls.first() else {
-            let name = format!("{}:ping", self.prefix);
+            let name = self.ping_name();
             let (now, origin) = self.ping(&name, deadline).await?;
             return Ok(answered(now, &[origin], Vec::new()));
         };
         let mut results = Vec::with_capacity(calls.len());
         let (mut now, mut origins) = (0, Vec::new());
-        if self.scripting {
+        if self.options.scripting {
             results = self.run_scripts(calls, deadline).await?;
         } else {
             results.resize_with(calls.len(), || None);
@@ -242,15 +305,26 @@ impl Inner {
         Ok((now, answer.origin))
     }
 
+    fn deadline(&self) -> Instant {
+        // An instant cannot be centuries ahead.
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        Instant::now() + self.options.timeout.min(LONGEST)
+    }
+
+    fn ping_name(&self) -> String {
+        format!("{}:ping", self.options.prefix)
+    }
+
     fn channel(&self) -> String {
-        format!("{}:nudges", self.prefix)
+        format!("{}:nudges", self.options.prefix)
     }
 
     /// The name of the mark that says since when a server, or a slot of a cluster, has known of every call.
     fn mark(&self, name: &str) -> String {
+        let prefix = &self.options.prefix;
         match self.servers.slot_tag(name) {
-            None => format!("{}:created", self.prefix),
-            Some(tag) => format!("{}:{{{tag}}}:created", self.prefix),
+            None => format!("{prefix}:created"),
+            Some(tag) => format!("{prefix}:created:{{{tag}}}"),
         }
     }
 }
@@ -285,15 +359,6 @@ impl Owned {
     }
 }
 
-/// The name of the value of a key under a policy.
-fn name(prefix: &str, policy: &Policy, key: &Key) -> String {
-    let tag = names::tag(key.as_str());
-    match policy.name() {
-        None => format!("{prefix}:{{{tag}}}"),
-        Some(name) => format!("{prefix}:{{{tag}}}:{name}"),
-    }
-}
-
 fn answered(now: u64, origins: &[Origin], answers: Vec<Result<Taken, StoreError>>) -> Answered {
     let sent = origins.iter().map(|origin| origin.sent).min();
     let received = origins.iter().map(|origin| origin.received).max();
@@ -318,7 +383,7 @@ fn strange() -> StoreError {
 fn unrecognized(name: &str) -> StoreError {
     let which = format!("the value of {name} was not written by this version of tower-throttle");
     let error = StoreError::new("redis holds a value that tower-throttle does not recognize");
-    error.caused_by(which).foreign_value()
+    error.caused_by(which).unrecognized_value()
 }
 
 /// Microseconds, from an answer to `TIME`.
@@ -348,7 +413,8 @@ impl HostClock {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.0.prefix)
+            .field("prefix", &self.0.options.prefix)
+            .field("timeout", &self.0.options.timeout)
             .finish_non_exhaustive()
     }
 }

@@ -96,7 +96,7 @@ impl Inner {
             // A value that was cut off.
             let is_cut = error.details().is_some_and(|it| it.contains("too short"));
             let explained = refused(error);
-            let is_unrecognized = is_cut || explained.is_foreign_value();
+            let is_unrecognized = is_cut || explained.is_unrecognized_value();
             return Some(Err(if is_unrecognized {
                 unrecognized(&call.name)
             } else {

@@ -31,6 +31,9 @@ const LEAST_AGE: Duration = Duration::from_millis(100);
 /// The time that one server gets to return the map.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The time that the servers get to return the first map.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// Servers that are asked at the same time, so that a few that do not answer delay nothing.
 const ASKED_AT_ONCE: usize = 3;
 
@@ -77,10 +80,15 @@ impl Cluster {
         if let Some(member) = self.known(slot) {
             return Ok(member);
         }
-        let update = || self.clone().update();
-        self.0.updates.join(deadline, update).await?;
+        self.updated(deadline).await?;
         let uncovered = || StoreError::new("no server of the cluster holds the key");
         self.known(slot).ok_or_else(uncovered)
+    }
+
+    /// Waits for an update of the map.
+    async fn updated(&self, deadline: Instant) -> Result<(), StoreError> {
+        let update = || self.clone().update();
+        self.0.updates.join(deadline, update).await
     }
 
     fn known(&self, slot: u16) -> Option<Arc<Member>> {
@@ -203,6 +211,10 @@ impl Topology for Cluster {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Node, StoreError>> {
         async move { Ok(self.member(slot_of(name), deadline).await?.node.clone()) }.boxed()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.updated(Instant::now() + CONNECT_TIMEOUT).boxed()
     }
 
     fn any_node(&self) -> Option<Node> {

@@ -32,7 +32,13 @@ impl Connection {
         let (mut redis, address) = target::connect(target).await?;
         let mut command = redis::cmd("INFO");
         let info = redis.send_packed_command(command.arg("server")).await;
-        let info = info.map_err(|error| of_attempt(error, &target.secrets()))?;
+        let explain = |error| of_attempt(error, &target.secrets());
+        let info = match info.map_err(explain)? {
+            Value::ServerError(error) if error.code() == "NOAUTH" => {
+                return Err(explain(error.into()));
+            }
+            info => info,
+        };
         let address = target.is_known_by_address().then_some(address);
         let (runtime, mut task) = watch::channel(());
         tokio::spawn(async move { while task.changed().await.is_ok() {} });

@@ -149,7 +149,7 @@ fn by_code(code: &str) -> StoreError {
     let refused = StoreError::new("redis refused the call");
     match code {
         _ if is_outage(code) => refused,
-        WRONG_TYPE => refused.foreign_value(),
+        WRONG_TYPE => refused.unrecognized_value(),
         _ => refused.no_outage(),
     }
 }

@@ -22,7 +22,6 @@ use tokio::time::Instant;
 use self::node::{Node, Pooled};
 use self::subscription::Subscriber;
 use self::target::Fixed;
-use super::tls;
 use crate::store::StoreError;
 
 pub(crate) use self::errors::refused;
@@ -44,6 +43,7 @@ mod subscription;
 mod target;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tls;
 mod user_connection;
 
 /// The servers behind one store: one server, the primary that sentinels name, or a cluster. Clones are cheap.
@@ -108,6 +108,9 @@ trait Topology: Send + Sync {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Node, StoreError>>;
 
+    /// Connects to any server, within the time that this takes at most.
+    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// Any server, to subscribe to. `None` if the connection was handed in.
     fn any_node(&self) -> Option<Node>;
 
@@ -131,6 +134,20 @@ impl Servers {
     pub(crate) fn of_client(client: Client) -> Self {
         tls::prepare([&client]);
         Self::on(Node::new(Fixed(client)))
+    }
+
+    /// Connects before the first call, so that a wrong address or password is found out.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server can be reached, or the server refuses the user.
+    pub(crate) async fn connect(&self) -> Result<(), StoreError> {
+        self.0.topology.connect().await
+    }
+
+    /// False for a connection that was handed in, which cannot be shared with [`exclusive`](Self::exclusive) calls.
+    pub(crate) fn makes_connections(&self) -> bool {
+        self.0.topology.any_node().is_some()
     }
 
     /// A number of the server that holds this Redis key, from what is known without a call. It is 0 where there is
@@ -253,6 +270,10 @@ impl Topology for Node {
         _deadline: Instant,
     ) -> BoxFuture<'a, Result<Node, StoreError>> {
         ready(Ok(self.clone())).boxed()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Self::connect(self).boxed()
     }
 
     fn any_node(&self) -> Option<Node> {

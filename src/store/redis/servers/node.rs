@@ -70,6 +70,11 @@ impl Node {
         &*self.0.target
     }
 
+    pub(super) async fn connect(&self) -> Result<(), StoreError> {
+        let deadline = Instant::now() + self.target().timeout();
+        self.connection(deadline).await.map(drop)
+    }
+
     /// Sends a pipeline on the shared connection.
     pub(super) async fn run(
         &self,

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Inner, target};
 use crate::backoff;
+use crate::telemetry;
 
 /// The pause before the next connection; the span doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -85,7 +86,11 @@ async fn listen(servers: Weak<Inner>, channel: String, on_message: OnMessage) {
         let subscribing = target::subscribe(node.target(), &channel);
         if let Ok(Ok(connection)) = timeout(node.target().timeout(), subscribing).await {
             failures = 0;
+            telemetry::subscribed(&channel, true);
             deliver(connection, &on_message).await;
+        }
+        if failures == 0 {
+            telemetry::subscribed(&channel, false);
         }
         failures += 1;
         sleep(backoff::half_before(failures, FIRST_PAUSE, LONGEST_PAUSE)).await;

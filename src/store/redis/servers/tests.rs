@@ -106,7 +106,7 @@ async fn one_refused_command_does_not_fail_the_others() {
     let answers = run(&servers, &commands).await.unwrap();
     assert_eq!(answers[3].value, Value::BulkString(b"text".to_vec()));
     assert!(!refusal(&answers[1]).is_outage());
-    assert!(refusal(&answers[2]).is_foreign_value());
+    assert!(refusal(&answers[2]).is_unrecognized_value());
     assert!(!refusal(&answers[2]).is_outcome_unknown());
 }
 

@@ -58,6 +58,10 @@ impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
         ready(Err(StoreError::new(none).no_outage())).boxed()
     }
 
+    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        ready(Ok(())).boxed()
+    }
+
     fn any_node(&self) -> Option<Node> {
         None
     }

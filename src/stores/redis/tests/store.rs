@@ -18,7 +18,7 @@ fn store(server: &RedisServer, scripting: bool) -> RedisStore {
         timeout: Duration::from_secs(10),
         ..Options::default()
     };
-    RedisStore::new(Servers::at(&server.url()).unwrap(), options)
+    RedisStore::on(Servers::at(&server.url()).unwrap(), options)
 }
 
 fn take(process: u64, number: u64, count: usize) -> Take {
@@ -94,7 +94,7 @@ async fn values_of_others_are_reported_and_never_overwritten() {
                 let error = call(&store, "key", &policy, Operation::Take(take(1, 1, 1))).await;
                 let error = error.expect_err("an error");
                 assert!(
-                    error.is_foreign_value() && !error.is_outage(),
+                    error.is_unrecognized_value() && !error.is_outage(),
                     "{value:?}: {error:?}"
                 );
                 assert!(format!("{error:?}").contains(name), "{error:?}");
@@ -106,7 +106,7 @@ async fn values_of_others_are_reported_and_never_overwritten() {
             let error = call(&store, "key", &policy, Operation::Take(take(1, 1, 1))).await;
             let error = error.expect_err("an error");
             assert!(
-                error.is_foreign_value() && format!("{error:?}").contains(name),
+                error.is_unrecognized_value() && format!("{error:?}").contains(name),
                 "{error:?}"
             );
             let _: () = server.command(&["DEL", name]);

@@ -180,7 +180,7 @@ fn errors_of_servers_are_told_apart() {
     ] {
         let error = refused(&server_error(text));
         assert_eq!(error.is_outage(), is_outage, "{text}");
-        assert_eq!(error.is_foreign_value(), is_unrecognized, "{text}");
+        assert_eq!(error.is_unrecognized_value(), is_unrecognized, "{text}");
         assert!(!error.is_outcome_unknown(), "{text}");
     }
     assert!(is_demoted(&server_error(&format!(

@@ -6,11 +6,11 @@ use redis::Client;
 mod provider {
     use rustls::crypto::{CryptoProvider, ring};
 
-    /// Makes *ring* do the cryptography of this process, unless something else does. Without that, rustls would
-    /// panic where several may, as dependencies have brought them in.
-    pub(super) fn settle() {
+    /// Makes *ring* the cryptography provider of this process, unless there is one. Without a default, rustls panics
+    /// if dependencies have enabled several.
+    pub(super) fn install() {
         if CryptoProvider::get_default().is_none() {
-            // Somebody else may have been faster, which is as good.
+            // Another thread may have installed one by now, which is as good.
             let _ = ring::default_provider().install_default();
         }
     }
@@ -18,22 +18,22 @@ mod provider {
 
 #[cfg(not(feature = "redis-tls"))]
 mod provider {
-    pub(super) fn settle() {}
+    pub(super) fn install() {}
 }
 
-/// Prepares for clients of which nobody can tell.
+/// Prepares for clients that do not show whether they use TLS.
 #[cfg(feature = "redis-sentinel")]
-pub(super) fn prepare_any() {
-    provider::settle();
+pub(crate) fn prepare_any() {
+    provider::install();
 }
 
 /// Prepares for these clients, if they use TLS.
-pub(super) fn prepare<'a>(clients: impl IntoIterator<Item = &'a Client>) {
+pub(crate) fn prepare<'a>(clients: impl IntoIterator<Item = &'a Client>) {
     let is_tls = |client: &Client| {
         let info = client.get_connection_info();
         matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. })
     };
     if clients.into_iter().any(is_tls) {
-        provider::settle();
+        provider::install();
     }
 }

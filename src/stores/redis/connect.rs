@@ -1,0 +1,173 @@
+//! Ways to connect a [`RedisStore`].
+
+use redis::Client;
+use redis::aio::{ConnectionManager, MultiplexedConnection};
+use tokio::runtime::Handle;
+
+use super::{Options, RedisStore};
+use crate::store::StoreError;
+use crate::store::redis::servers::Servers;
+
+impl RedisStore {
+    /// Connects to the server at this URL.
+    ///
+    /// | URL | for |
+    /// | --- | --- |
+    /// | `redis://127.0.0.1:6379/` | a server; the default port is 6379 |
+    /// | `redis://user:password@host/2` | a user, and database number 2 |
+    /// | `redis://:password@host` | the password of the default user |
+    /// | `rediss://host` | TLS, with the feature `redis-tls` |
+    /// | `unix:///run/redis.sock?db=2&user=USER&pass=PASSWORD` | a unix socket; also `redis+unix://` |
+    ///
+    /// All calls share one connection. A second one subscribes to nudges. Host names are resolved for each connection.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use tower_throttle::next::RedisStore;
+    ///
+    /// # async fn example() -> Result<(), tower_throttle::store::StoreError> {
+    /// let store = RedisStore::connect("redis://127.0.0.1/").await?;
+    /// let store = store.timeout(Duration::from_millis(500));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is invalid, if the server cannot be reached within 2 s, if it refuses the user, the password
+    /// or the database, and outside of a tokio runtime.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::open(Servers::at(url)?).await
+    }
+
+    /// Connects by a client, for settings that a URL does not have: your own certificates, TCP settings.
+    ///
+    /// ```no_run
+    /// use redis::{Client, TlsCertificates};
+    /// use tower_throttle::next::RedisStore;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let certificates = TlsCertificates {
+    ///     client_tls: None,
+    ///     root_cert: Some(std::fs::read("/etc/redis/ca.pem")?),
+    /// };
+    /// let client = Client::build_with_tls("rediss://redis.internal/", certificates)?;
+    /// let store = RedisStore::connect_with(client).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect).
+    pub async fn connect_with(client: Client) -> Result<Self, StoreError> {
+        Self::open(Servers::of_client(client)).await
+    }
+
+    /// Connects to the cluster that the servers at these URLs are part of.
+    ///
+    /// One server that answers is enough. The store connects to the others with the user, the password and the TLS
+    /// settings of the first URL. It follows redirections, and reads the map of the slots again when a call fails.
+    /// Each server is a shard: while it is down, keys of the others are served.
+    ///
+    /// ```no_run
+    /// use tower_throttle::next::RedisStore;
+    ///
+    /// # async fn example() -> Result<(), tower_throttle::store::StoreError> {
+    /// let nodes = ["redis://10.0.0.1:6379/", "redis://10.0.0.2:6379/", "redis://10.0.0.3:6379/"];
+    /// let store = RedisStore::connect_cluster(nodes).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if a URL is invalid, if no server answers within 4 s, if the servers are not a cluster or refuse the user
+    /// or the password, and outside of a tokio runtime.
+    #[cfg(feature = "redis-cluster")]
+    pub async fn connect_cluster<U: AsRef<str>>(
+        nodes: impl IntoIterator<Item = U>,
+    ) -> Result<Self, StoreError> {
+        Self::open(Servers::cluster(nodes)?).await
+    }
+
+    /// Connects to a cluster by clients, for your own certificates. Only the address is used of all but the first.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect_cluster`](Self::connect_cluster).
+    #[cfg(feature = "redis-cluster")]
+    pub async fn connect_cluster_with(
+        clients: impl IntoIterator<Item = Client>,
+    ) -> Result<Self, StoreError> {
+        Self::open(Servers::cluster_of_clients(clients)?).await
+    }
+
+    /// Connects to the primary that the sentinels at these URLs name.
+    ///
+    /// `primary` is its name, such as `mymaster`. If the servers need a password, a database number or TLS, it is a URL
+    /// with that name as its host, such as `redis://user:password@mymaster/2` or `rediss://mymaster`. The settings in
+    /// the sentinels' URLs apply to the sentinels only.
+    ///
+    /// The store asks the sentinels for each connection. So calls reach the new primary after a failover, and fail
+    /// until then.
+    ///
+    /// ```no_run
+    /// use tower_throttle::next::RedisStore;
+    ///
+    /// # async fn example() -> Result<(), tower_throttle::store::StoreError> {
+    /// let sentinels = ["redis://10.0.0.1:26379/", "redis://10.0.0.2:26379/", "redis://10.0.0.3:26379/"];
+    /// let store = RedisStore::connect_sentinel(sentinels, "mymaster").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if a URL is invalid, if no sentinel names a primary that can be reached within 5 s, if that refuses the
+    /// user, the password or the database, and outside of a tokio runtime.
+    #[cfg(feature = "redis-sentinel")]
+    pub async fn connect_sentinel<U: AsRef<str>>(
+        sentinels: impl IntoIterator<Item = U>,
+        primary: &str,
+    ) -> Result<Self, StoreError> {
+        Self::open(Servers::by_sentinels(sentinels, primary)?).await
+    }
+
+    /// Connects by a sentinel client, for your own certificates. It has to ask for the primary,
+    /// [`SentinelServerType::Master`](redis::sentinel::SentinelServerType::Master).
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect_sentinel`](Self::connect_sentinel). Errors do not quote the server's answers, because the client
+    /// does not show its passwords.
+    #[cfg(feature = "redis-sentinel")]
+    pub async fn connect_sentinel_with(
+        client: redis::sentinel::SentinelClient,
+    ) -> Result<Self, StoreError> {
+        Self::open(Servers::by_sentinel_client(client)).await
+    }
+
+    async fn open(servers: Servers) -> Result<Self, StoreError> {
+        let no_runtime = |_| StoreError::new("connecting takes a tokio runtime").no_outage();
+        Handle::try_current().map_err(no_runtime)?;
+        servers.connect().await?;
+        Ok(Self::on(servers, Options::default()))
+    }
+}
+
+impl From<ConnectionManager> for RedisStore {
+    /// A store on a connection of yours. The manager's own response timeout applies besides the store's. The store
+    /// receives no nudges, and needs scripts.
+    fn from(manager: ConnectionManager) -> Self {
+        Self::on(manager.into(), Options::default())
+    }
+}
+
+impl From<MultiplexedConnection> for RedisStore {
+    /// A store on a connection of yours, which is not replaced when it breaks. The store receives no nudges, and needs
+    /// scripts.
+    fn from(connection: MultiplexedConnection) -> Self {
+        Self::on(connection.into(), Options::default())
+    }
+}

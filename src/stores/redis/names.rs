@@ -1,0 +1,171 @@
+//! The names of values: `PREFIX:{KEY}` and `PREFIX:{KEY}:NAME`.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::key::Key;
+use crate::policy::check_name;
+
+/// Longer keys are hashed.
+const LONGEST: usize = 64;
+
+/// The name of the value of a key under a policy of this name.
+pub(super) fn of(prefix: &str, key: &Key, policy: Option<&str>) -> String {
+    of_tag(prefix, &tag(key.as_str()), policy)
+}
+
+pub(super) fn of_tag(prefix: &str, tag: &str, policy: Option<&str>) -> String {
+    match policy {
+        None => format!("{prefix}:{{{tag}}}"),
+        Some(policy) => format!("{prefix}:{{{tag}}}:{policy}"),
+    }
+}
+
+/// The tag and the name of the policy, from the name of a value; `None` for other names.
+pub(super) fn parse<'a>(prefix: &str, name: &'a str) -> Option<(&'a str, Option<&'a str>)> {
+    let rest = name.strip_prefix(prefix)?.strip_prefix(":{")?;
+    let (tag, rest) = rest.split_once('}')?;
+    let is_tag = !tag.is_empty() && tag.bytes().all(|byte| is_plain(byte) || byte == b'%');
+    let policy = match rest {
+        "" => None,
+        _ => Some(rest.strip_prefix(':')?),
+    };
+    let is_name = |name: &str| check_name("name", name).is_ok();
+    (is_tag && policy.is_none_or(is_name)).then_some((tag, policy))
+}
+
+/// A pattern that matches the names of all values, or of those with this tag.
+pub(super) fn pattern(prefix: &str, tag: Option<&str>) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + LONGEST);
+    for char in prefix.chars() {
+        if "*?[]^\\".contains(char) {
+            pattern.push('\\');
+        }
+        pattern.push(char);
+    }
+    pattern + ":{" + tag.unwrap_or("*") + "}*"
+}
+
+/// The key of a tag; `None` for a digest.
+pub(super) fn key_of(tag_of_key: &str) -> Option<Key> {
+    if tag_of_key == "%" {
+        return Some(Key::new(""));
+    }
+    let mut parts = tag_of_key.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, plain) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend(plain.as_bytes());
+    }
+    let key = String::from_utf8(bytes).ok()?;
+    (tag(&key) == tag_of_key).then(|| Key::new(key))
+}
+
+/// The text of a key between the braces. Different keys have different tags: a percent sign is followed by two digits
+/// of an encoded byte, by the digest of a long key, or by nothing for the empty key.
+pub(super) fn tag(key: &str) -> Cow<'_, str> {
+    if key.is_empty() {
+        // Empty braces are not a hash tag.
+        return Cow::Borrowed("%");
+    }
+    if key.len() <= LONGEST && key.bytes().all(is_plain) {
+        return Cow::Borrowed(key);
+    }
+    let mut tag = String::with_capacity(LONGEST);
+    for &byte in key.as_bytes() {
+        if tag.len() > LONGEST {
+            break;
+        }
+        if is_plain(byte) {
+            tag.push(char::from(byte));
+        } else {
+            push_hex(&mut tag, "%", &[byte]);
+        }
+    }
+    if tag.len() > LONGEST {
+        tag.clear();
+        push_hex(&mut tag, "%sha256:", &Sha256::digest(key.as_bytes()));
+    }
+    Cow::Owned(tag)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-_~:/@".contains(&byte)
+}
+
+fn push_hex(text: &mut String, before: &str, bytes: &[u8]) {
+    text.push_str(before);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02X}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_name_leads_back_to_its_key_and_policy(
+            key in "\\PC{0,40}|[a-z/]{60,70}|[{}%* \\r\\n]{1,5}",
+            prefix in "[!-z|~]{1,20}",
+            policy in option::of("[!-z|~]{1,20}"),
+        ) {
+            let name = of(&prefix, &Key::new(&key), policy.as_deref());
+            prop_assert!(name.is_ascii() && !name.contains([' ', '\r', '\n']));
+            let (found, named) = parse(&prefix, &name).expect("a name");
+            prop_assert_eq!(found, &*tag(&key));
+            prop_assert_eq!(named, policy.as_deref());
+            prop_assert!(found.starts_with("%sha256:") || key_of(found) == Some(Key::new(&key)));
+        }
+    }
+
+    #[test]
+    fn other_names_are_ignored() {
+        for name in [
+            "throttle:created",
+            "throttle:created:{1203}",
+            "throttle:{}",
+            "throttle:{a b}",
+            "throttle:{a}b",
+            "throttle:{a}:",
+            "throttle:{a}:{b}",
+            "throttles:{a}",
+            "{a}",
+        ] {
+            assert_eq!(parse("throttle", name), None, "{name}");
+        }
+        for tag in ["%2", "%zz", "%61", "a%FF", &format!("%sha256:{:064}", 0)] {
+            assert_eq!(key_of(tag), None, "{tag}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_matches_the_prefix_literally() {
+        assert_eq!(pattern("a[b]*?", None), r"a\[b\]\*\?:{*}*");
+        assert_eq!(pattern("throttle", Some("a/b")), "throttle:{a/b}*");
+    }
+
+    #[test]
+    fn ordinary_keys_stay_readable() {
+        assert_eq!(tag("api.example.com:8443"), "api.example.com:8443");
+        assert_eq!(tag("GET /repos/{owner}"), "GET%20/repos/%7Bowner%7D");
+    }
+
+    #[test]
+    fn long_keys_are_hashed_and_stay_apart() {
+        let long = "x".repeat(100 * 1024);
+        assert_eq!(tag(&long).len(), "%sha256:".len() + 64);
+        assert_ne!(tag(&long), tag(&format!("{long}x")));
+        assert_ne!(tag(&tag(&long)), tag(&long));
+        assert_eq!(tag(&"x".repeat(64)), "x".repeat(64));
+        assert!(tag(&"x".repeat(65)).starts_with("%sha256:"));
+    }
+}
