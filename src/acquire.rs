@@ -241,10 +241,12 @@ impl Request {
             let refusal = Refusal::Limited(standing);
             return Some(Err(self.refused(refusal, Duration::ZERO, &entered)));
         }
-        let joined = if waits {
-            (self.handle).join(&self.key, self.cost, now, until, place)
-        } else {
-            self.handle.attempt(&self.key, self.cost, now)
+        let handle = &self.handle;
+        let joined = match place {
+            #[cfg(feature = "tower")]
+            Some(place) if waits => handle.join_again(&self.key, self.cost, until, place),
+            _ if waits => handle.join(&self.key, self.cost, now, until),
+            _ => handle.attempt(&self.key, self.cost, now),
         };
         match joined {
             Ok(waiting) => {

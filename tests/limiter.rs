@@ -229,7 +229,7 @@ async fn keeps_the_line_as_short_as_it_is_told() {
         line.push(waiter);
     }
     let error = limiter.acquire("a").await.expect_err("the line is full");
-    assert!(error.is_line_full() && !error.is_limited());
+    assert!(error.is_queue_full() && !error.is_limited());
     assert!(
         !limiter
             .try_acquire("a")

@@ -93,7 +93,7 @@ async fn a_full_line_refuses() {
     let mut waiting = Box::pin(client.get(upstream.uri()).send());
     assert!(poll!(&mut waiting).is_pending());
     let error = refusal(&client, &upstream).await;
-    assert!(error.is_line_full() && !error.is_limited());
+    assert!(error.is_queue_full() && !error.is_limited());
     assert_eq!(upstream.arrivals().len(), 1);
 }
 

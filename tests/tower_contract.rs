@@ -567,7 +567,7 @@ async fn the_wait_it_would_have_been_comes_out_of_the_error() {
     assert_eq!(answer(&mut handle).await, "/first");
     let begun = Instant::now();
     let error = limiter_error(service.clone().oneshot(get("/refused")).await);
-    assert!(error.is_limited() && !error.is_line_full() && !error.is_missing_key());
+    assert!(error.is_limited() && !error.is_queue_full() && !error.is_missing_key());
     assert_eq!(error.wait(), Some(STEP));
     assert_eq!(begun.elapsed(), Duration::ZERO);
     assert!(handle.poll_request().is_pending(), "called in spite of it");
@@ -580,7 +580,7 @@ async fn a_full_line_refuses_and_those_in_it_are_served() {
     assert_eq!(answer(&mut handle).await, "/first");
     let _waiting = start(&service, "/waiting").await;
     let error = limiter_error(service.clone().oneshot(get("/refused")).await);
-    assert!(error.is_line_full() && !error.is_limited());
+    assert!(error.is_queue_full() && !error.is_limited());
     assert_eq!(error.wait(), None);
     assert_eq!(answer(&mut handle).await, "/waiting");
     sleep(STEP * 3).await;

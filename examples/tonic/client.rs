@@ -45,7 +45,7 @@ fn retry_info(response: &Response<Body>) -> Advice {
 /// What the limiter refuses: without this, callers see an `Unknown` error, with the limiter's as its source.
 fn status(error: BoxError) -> BoxError {
     match error.downcast_ref::<Error>() {
-        Some(error) if error.is_limited() || error.is_line_full() => {
+        Some(error) if error.is_limited() || error.is_queue_full() => {
             Status::resource_exhausted(error.to_string()).into()
         }
         Some(error) if error.is_store() => Status::unavailable(error.to_string()).into(),

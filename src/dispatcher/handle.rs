@@ -66,6 +66,7 @@ pub(crate) struct KeyQueue {
 }
 
 /// A request may depart.
+#[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) turn: Turn,
     pub(crate) standing: Standing,
@@ -196,7 +197,7 @@ impl Handle {
         }))
     }
 
-    /// A request waits in the queue of its key, in its place if it had one already.
+    /// A request waits in the queue of its key.
     ///
     /// # Errors
     ///
@@ -211,15 +212,31 @@ impl Handle {
         cost: u32,
         arrival: Instant,
         bound: Option<Instant>,
-        place: Option<u64>,
     ) -> Result<Waiting, Refusal> {
         let most = self.current.load().policy.max_waiting();
-        let most = most.filter(|_| place.is_none());
-        self.enter(key, place, |queue, place| {
+        self.enter(key, None, |queue, place| {
             if most.is_some_and(|most| queue.len() >= most) {
                 return Err(Refusal::Full(queue.len()));
             }
             Ok(queue.join(place, cost, arrival, bound))
+        })
+    }
+
+    /// A request waits again, in the place that it had.
+    ///
+    /// # Errors
+    ///
+    /// Fails and panics like [`join`](Self::join), but not if many requests wait.
+    #[cfg(feature = "tower")]
+    pub(crate) fn join_again(
+        self: &Arc<Self>,
+        key: &Key,
+        cost: u32,
+        bound: Option<Instant>,
+        place: u64,
+    ) -> Result<Waiting, Refusal> {
+        self.enter(key, Some(place), |queue, place| {
+            Ok(queue.join(place, cost, Instant::now(), bound))
         })
     }
 

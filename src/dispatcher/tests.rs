@@ -26,14 +26,14 @@ fn plan(quota: Quota, fallback: Option<Quota>) -> Plan {
     };
     let fallback = fallback.map(|quota| Arc::new(parts(quota).build().expect("a policy")));
     Plan {
-        stand_in: fallback,
+        fallback: fallback,
         ..parts(quota).plan().expect("a policy")
     }
 }
 
 fn embedded(quota: Quota) -> Arc<Handle> {
     let store = MemoryStore::new();
-    let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store));
+    let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
     Handle::new(&dispatcher, plan(quota, None), Settings::default(), 0)
 }
 
@@ -113,7 +113,7 @@ async fn a_forfeited_permit_wakes_the_queue() {
                 .unwrap()
                 .await
                 .unwrap()
-                .0,
+                .turn,
         );
     }
     for delay in [100, 800] {
@@ -122,7 +122,7 @@ async fn a_forfeited_permit_wakes_the_queue() {
         let waiter = tokio::spawn(waiter);
         tokio::time::sleep(Duration::from_millis(delay)).await;
         handle.forfeit(&key, turns.remove(0));
-        let (turn, _) = waiter.await.unwrap().unwrap();
+        let Granted { turn, .. } = waiter.await.unwrap().unwrap();
         assert!(
             start.elapsed() <= Duration::from_millis(delay + 5),
             "{:?}",
@@ -244,7 +244,7 @@ impl Store for Remote {
 }
 
 fn remote(store: &Arc<Remote>, quota: Quota, fallback: Option<Quota>) -> Arc<Handle> {
-    let dispatcher = Dispatcher::new(store.clone(), None);
+    let dispatcher = Dispatcher::new(store.clone(), None, "".into());
     Handle::new(&dispatcher, plan(quota, fallback), Settings::default(), 100)
 }
 

@@ -212,7 +212,7 @@ where
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     let is_full = |error: &&BoxError| {
         let error: Option<&Error> = error.downcast_ref();
-        error.is_some_and(Error::is_line_full)
+        error.is_some_and(Error::is_queue_full)
     };
     let shed = errors.iter().filter(|error| error.is::<Overloaded>());
     (shed.count(), errors.iter().filter(is_full).count())

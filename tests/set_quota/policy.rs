@@ -116,7 +116,7 @@ async fn the_rest_of_the_policy_stays() {
     assert_eq!(limited(&limiter).await.delay(), step);
     let _waits = waiter(&limiter).await;
     let error = limiter.acquire("a").await.expect_err("one waits already");
-    assert!(error.is_line_full());
+    assert!(error.is_queue_full());
     set(&limiter, Quota::per_hour(1));
     granted(&limiter).await;
     let error = limiter.acquire("a").await.expect_err("an hour is too long");

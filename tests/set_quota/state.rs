@@ -78,7 +78,7 @@ async fn quotas_set_back_find_their_state_and_their_line() {
     let second = waiter(&limiter).await;
     assert_eq!(limiter.lines(), 1);
     let error = limiter.acquire("a").await.expect_err("two wait already");
-    assert!(error.is_line_full());
+    assert!(error.is_queue_full());
     // Whoever came first gets what is given back.
     drop(first);
     let waited = second.await.expect("a permit").waited();

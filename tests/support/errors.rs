@@ -24,7 +24,7 @@ pub(crate) fn store_error(error: &Error) -> &StoreError {
     assert!(error.is_store(), "{error:?}");
     let others = [
         error.is_limited(),
-        error.is_line_full(),
+        error.is_queue_full(),
         error.is_invalid_cost(),
         error.is_invalid_key(),
         error.is_missing_key(),

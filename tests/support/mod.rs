@@ -6,7 +6,6 @@
 //! | [`command_stats`] | how many calls a server has counted, script calls above all |
 //! | [`errors`] | what errors and panics say, all the way down, and that they come in time |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
-//! | [`pass_on`] | the methods of a store that leave everything to another inside |
 //! | [`ports`] | ports of a process's own, for servers that come back where they were |
 //! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and lead elsewhere |
 //! | [`child`] | a test that runs in several operating system processes |
@@ -14,11 +13,7 @@
 //! | [`sentinel`] | a primary with two replicas, and three sentinels that watch it |
 //! | [`tls`] | a certificate, and a server that has it |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
-//! | [`rights`] | all that a store ever does, for users whose rights are limited |
-//! | [`slots`] | slots straight from a store, and what they were by another clock |
-//! | [`faulty`] | a store with one fault, to see whether it is found |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
-//! | [`switched`] | a store that can be switched off |
 //! | [`tally`] | what came of the requests of a process, told from one process to another |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |
 //!
@@ -37,18 +32,13 @@ pub(crate) mod child;
 pub(crate) mod cluster;
 pub(crate) mod command_stats;
 pub(crate) mod errors;
-pub(crate) mod faulty;
 pub(crate) mod keyspace;
 pub(crate) mod monitor;
-pub(crate) mod pass_on;
 pub(crate) mod ports;
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
-pub(crate) mod rights;
 pub(crate) mod sentinel;
 pub(crate) mod signal;
-pub(crate) mod slots;
-pub(crate) mod switched;
 pub(crate) mod tally;
 pub(crate) mod tls;
 pub(crate) mod upstream;

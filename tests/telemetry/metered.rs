@@ -31,7 +31,7 @@ async fn requests_are_counted_by_what_has_become_of_them() {
     {
         let mut waiting = pin!(join_all((0..2).map(|_| limiter.acquire("a"))));
         assert!(poll_immediate(waiting.as_mut()).await.is_none());
-        assert!(limiter.acquire("a").await.unwrap_err().is_line_full());
+        assert!(limiter.acquire("a").await.unwrap_err().is_queue_full());
     }
     limiter.acquire("").await.unwrap_err();
     limiter.acquire("a").cost(11).await.unwrap_err();

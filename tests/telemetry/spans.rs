@@ -130,7 +130,7 @@ async fn every_refusal_has_a_name() {
     assert_eq!(outcome(), "limited");
     let mut waiting = pin!(limiter.acquire("a"));
     assert!(poll_immediate(waiting.as_mut()).await.is_none());
-    assert!(limiter.acquire("a").await.unwrap_err().is_line_full());
+    assert!(limiter.acquire("a").await.unwrap_err().is_queue_full());
     assert_eq!(outcome(), "line_full");
     assert!(
         limiter

@@ -16,7 +16,7 @@ fn strict(quota: Quota) -> Plan {
     };
     let fallback = parts.clone().build().expect("a policy");
     Plan {
-        stand_in: Some(Arc::new(fallback)),
+        fallback: Some(Arc::new(fallback)),
         ..parts.plan().expect("a policy")
     }
 }
@@ -194,7 +194,7 @@ async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
     let remaining = store.remaining(&handle);
     store.set(Fault::Out);
     let waiting = handle.join(&key(), 1, Instant::now(), None).unwrap();
-    let (turn, _) = waiting.await.unwrap();
+    let Granted { turn, .. } = waiting.await.unwrap();
     store.set(Fault::None);
     tokio::time::sleep(2 * SECOND).await;
     handle.forfeit(&key(), turn);
@@ -205,7 +205,7 @@ async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
 #[tokio::test(start_paused = true)]
 async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after_it() {
     let store = Remote::new(Duration::from_millis(2));
-    let dispatcher = Dispatcher::new(store.clone(), None);
+    let dispatcher = Dispatcher::new(store.clone(), None, "".into());
     let quota = Quota::new(10, 60 * SECOND);
     let handle = Handle::new(&dispatcher, strict(quota), Settings::default(), 100);
     // The store may have lost what was there before: its key is in quarantine.
@@ -245,7 +245,7 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
 async fn a_forfeited_permit_is_not_used_during_a_pause() {
     let handle = embedded(Quota::new(1, 100 * SECOND));
     let first = handle.join(&key(), 1, Instant::now(), None).unwrap();
-    let (turn, _) = first.await.unwrap();
+    let Granted { turn, .. } = first.await.unwrap();
     let start = Instant::now();
     let second = tokio::spawn(handle.join(&key(), 1, start, None).unwrap());
     tokio::task::yield_now().await;
@@ -307,7 +307,7 @@ async fn the_guard_doubles_once_for_all_requests_that_are_late() {
 #[tokio::test(start_paused = true)]
 async fn limiters_that_share_a_dispatcher_do_not_displace_each_other() {
     let store = Remote::new(Duration::from_millis(2));
-    let dispatcher = Dispatcher::new(store, None);
+    let dispatcher = Dispatcher::new(store, None, "".into());
     let new = || {
         Handle::new(
             &dispatcher,

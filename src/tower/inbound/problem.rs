@@ -108,9 +108,14 @@ mod tests {
 
     #[test]
     fn over_the_limit_it_names_the_policy() {
-        let limited = Limited::new(SECOND, 0, SECOND);
+        let then = Some(tokio::time::Instant::now() + SECOND);
+        let limited = Limited::new(&crate::queue::Standing {
+            remaining: 0,
+            reset: then,
+            last: then,
+        });
         let over = Refused::limited("a".into(), policy(r#"b"\/"#), limited);
-        let full = Refused::failed("a".into(), policy(r#"b"\/"#), Error::line_full(3));
+        let full = Refused::failed("a".into(), policy(r#"b"\/"#), Error::queue_full(3));
         for refused in [over, full] {
             let expected = json!({
                 "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",

@@ -25,7 +25,7 @@ async fn other_bounds_are_for_new_requests_in_the_same_line() {
     let fourth = waiter(&limiter).await;
     let full = limiter.acquire("a").await.unwrap_err();
     assert!(
-        full.is_line_full(),
+        full.is_queue_full(),
         "those who came before stand in the same line: {full}"
     );
     reload(&limiter, [per_second(1).max_wait(SECOND)]);

@@ -144,7 +144,7 @@ impl Caller {
                     // Others may be first the next time.
                     yield_now().await;
                 }
-                Ok(Err(error)) if error.is_limited() || error.is_line_full() => {
+                Ok(Err(error)) if error.is_limited() || error.is_queue_full() => {
                     self.run.borrow_mut().refused += 1;
                     let again = Instant::now() + error.wait().unwrap_or(LATER);
                     sleep_until(again.min(self.end)).await;

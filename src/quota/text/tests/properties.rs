@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::super::UNITS;
-use crate::algorithm::Rule;
 use crate::quota::{Algorithm, Quota, WindowStart};
 
 fn count() -> impl Strategy<Value = u32> {
@@ -116,7 +115,7 @@ fn mutation() -> impl Strategy<Value = String> {
 fn check_any(text: &str) -> Result<(), TestCaseError> {
     match text.parse::<Quota>() {
         Ok(quota) => {
-            prop_assert!(Rule::new(&quota).is_ok());
+            prop_assert!(quota.check().is_ok());
             prop_assert_eq!(quota.to_string().parse(), Ok(quota));
         }
         Err(error) => {
@@ -139,7 +138,7 @@ proptest! {
     #[test]
     fn exactly_the_quotas_that_can_be_built_are_parsed_as_they_are_shown(quota in any_quota()) {
         let text = quota.to_string();
-        prop_assert_eq!(text.parse::<Quota>().ok(), Rule::new(&quota).is_ok().then_some(quota));
+        prop_assert_eq!(text.parse::<Quota>().ok(), quota.check().is_ok().then_some(quota));
         // The names of keys in a store leave `_` out and still tell quotas apart.
         prop_assert_eq!(text.replace('_', "").parse::<Quota>().ok(), text.parse().ok());
     }
