@@ -1,13 +1,9 @@
-//! What can go wrong: [`BuildError`] in a configuration, [`Error`] for a request.
+//! The errors of configurations and stores: [`BuildError`] and [`StoreError`].
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
-use std::time::Duration;
-
-use crate::permit::Limited;
-use crate::policy::Policy;
-use crate::store::StoreError;
+use std::sync::Arc;
 
 /// A configuration that cannot hold, with the name of the field and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,181 +50,111 @@ impl fmt::Display for BuildError {
 
 impl StdError for BuildError {}
 
-/// Why a request did not get a permit. Nothing was consumed, unless [`is_store`](Self::is_store)
-/// says otherwise.
-#[derive(Debug)]
-pub struct Error {
-    /// A pointer, so that a permit or an error is no more work to move than the permit alone.
-    inner: Box<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
+/// A store did not answer, or with an error.
+///
+/// Clones are cheap: all requests that shared a call share its error.
+#[derive(Debug, Clone)]
+pub struct StoreError {
+    message: &'static str,
+    unknown: bool,
     kind: Kind,
-    /// The name of the policy.
-    policy: Option<Box<str>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    TooLong { waited: Duration, limited: Limited },
-    QueueFull { waiting: usize },
-    TooCostly { cost: u32, most: u32 },
-    ZeroCost,
-    EmptyKey,
-    NoKey(Cow<'static, str>),
-    Store(StoreError),
+    /// The store answers no call.
+    Outage,
+    /// The store answers other calls.
+    Call,
+    /// This crate did not write the value of the key.
+    UnrecognizedValue,
+    /// The URL does not name a store.
+    InvalidUrl,
 }
 
-impl Error {
-    /// After it had waited so long.
-    pub(crate) fn too_long(waited: Duration, limited: Limited) -> Self {
-        Self::from(Kind::TooLong { waited, limited })
+impl StoreError {
+    /// An error with this message, of a call that recorded nothing. Unless changed by [`no_outage`](Self::no_outage), the
+    /// store is out, and the limiter's [outage policy](crate::Outage) applies.
+    #[must_use]
+    pub fn new(message: &'static str) -> Self {
+        Self {
+            message,
+            unknown: false,
+            kind: Kind::Outage,
+            source: None,
+        }
     }
 
-    pub(crate) fn queue_full(waiting: usize) -> Self {
-        Self::from(Kind::QueueFull { waiting })
-    }
-
-    pub(crate) fn too_costly(cost: u32, most: u32) -> Self {
-        Self::from(Kind::TooCostly { cost, most })
-    }
-
-    pub(crate) fn zero_cost() -> Self {
-        Self::from(Kind::ZeroCost)
-    }
-
-    pub(crate) fn empty_key() -> Self {
-        Self::from(Kind::EmptyKey)
-    }
-
-    pub(crate) fn no_key(reason: Cow<'static, str>) -> Self {
-        Self::from(Kind::NoKey(reason))
-    }
-
-    pub(crate) fn store(error: StoreError) -> Self {
-        Self::from(Kind::Store(error))
-    }
-
-    /// By this policy.
-    pub(crate) fn by(mut self, policy: &Policy) -> Self {
-        self.inner.policy = policy.name().map(Box::from);
+    /// The same error, with its cause.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into().into());
         self
     }
 
-    /// The name of the policy by which there is no permit: that of the [rule](crate::rules), or of the
-    /// [limiter](crate::LimiterBuilder::name), if it has one.
+    /// The same error, of a call that the store may have executed.
     #[must_use]
-    pub fn policy_name(&self) -> Option<&str> {
-        self.inner.policy.as_deref()
+    pub fn outcome_unknown(mut self) -> Self {
+        self.unknown = true;
+        self
     }
 
-    /// Whether the wait would have exceeded `max_wait` or the deadline.
-    ///
-    /// [`wait`](Self::wait) says how long it would have been.
+    /// The same error, of this call alone: the store answers other calls, and would refuse this one again.
     #[must_use]
-    pub fn is_limited(&self) -> bool {
-        matches!(self.inner.kind, Kind::TooLong { .. })
+    pub fn no_outage(mut self) -> Self {
+        self.kind = Kind::Call;
+        self
     }
 
-    /// Whether the line of the key was as long as `max_waiting` allows.
+    /// The same error, as this crate did not write the value of the key: [no outage](Self::no_outage).
     #[must_use]
-    pub fn is_queue_full(&self) -> bool {
-        matches!(self.inner.kind, Kind::QueueFull { .. })
+    pub fn unrecognized_value(mut self) -> Self {
+        self.kind = Kind::UnrecognizedValue;
+        self
     }
 
-    /// Whether the request can never depart, because it costs 0 or more than its quotas hold.
-    #[must_use]
-    pub fn is_invalid_cost(&self) -> bool {
-        matches!(self.inner.kind, Kind::TooCostly { .. } | Kind::ZeroCost)
+    /// The same error, of an invalid URL: [no outage](Self::no_outage).
+    #[cfg(feature = "redis")]
+    pub(crate) fn invalid_url(mut self) -> Self {
+        self.kind = Kind::InvalidUrl;
+        self
     }
 
-    /// Whether the key was empty.
+    /// Whether the store is out, as far as this call shows.
     #[must_use]
-    pub fn is_invalid_key(&self) -> bool {
-        matches!(self.inner.kind, Kind::EmptyKey)
+    pub fn is_outage(&self) -> bool {
+        self.kind == Kind::Outage
     }
 
-    /// Whether the [`KeyExtractor`](crate::key::KeyExtractor) refused the request.
+    /// Whether the value of the key was not written by this crate, or by a later version of it. It is never overwritten:
+    /// delete it by hand. Other keys work.
     #[must_use]
-    pub fn is_missing_key(&self) -> bool {
-        matches!(self.inner.kind, Kind::NoKey(_))
+    pub fn is_unrecognized_value(&self) -> bool {
+        self.kind == Kind::UnrecognizedValue
     }
 
-    /// Whether the store did not answer, or not with sense; the [`StoreError`] is the source.
-    ///
-    /// Whether slots were consumed depends on how far the call came: see
-    /// [`StoreError::is_outcome_unknown`].
+    /// Whether the URL is invalid.
     #[must_use]
-    pub fn is_store(&self) -> bool {
-        matches!(self.inner.kind, Kind::Store(_))
+    pub fn is_invalid_url(&self) -> bool {
+        self.kind == Kind::InvalidUrl
     }
 
-    /// How long the request would have had to wait, if it [was limited](Self::is_limited): in all, with the
-    /// time that it had waited already.
+    /// Whether the store may have executed the call, as its answer was lost. If `false`, it recorded nothing.
     #[must_use]
-    pub fn wait(&self) -> Option<Duration> {
-        match self.inner.kind {
-            Kind::TooLong { waited, limited } => Some(waited + limited.delay()),
-            _ => None,
-        }
-    }
-
-    /// How the key stood when the request [was limited](Self::is_limited): how long from then, and when all
-    /// may depart.
-    #[must_use]
-    pub fn limited(&self) -> Option<&Limited> {
-        match &self.inner.kind {
-            Kind::TooLong { limited, .. } => Some(limited),
-            _ => None,
-        }
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.unknown
     }
 }
 
-impl From<Kind> for Error {
-    fn from(kind: Kind) -> Self {
-        Self {
-            inner: Box::new(Inner { kind, policy: None }),
-        }
-    }
-}
-
-impl fmt::Display for Error {
+impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(policy) = self.policy_name() {
-            write!(f, "`{policy}`: ")?;
-        }
-        match &self.inner.kind {
-            Kind::TooLong { waited, limited } => write!(
-                f,
-                "rate limited: a wait of {:.3?} is longer than allowed",
-                *waited + limited.delay()
-            ),
-            Kind::QueueFull { waiting } => {
-                write!(f, "rate limited: {waiting} requests are waiting already")
-            }
-            Kind::TooCostly { cost, most } => {
-                write!(
-                    f,
-                    "a cost of {cost} can never depart, as the quotas hold {most}"
-                )
-            }
-            Kind::ZeroCost => f.write_str("a cost of 0 is no request"),
-            Kind::EmptyKey => f.write_str("the key of the rate limit is empty"),
-            Kind::NoKey(reason) => write!(f, "the request has no key: {reason}"),
-            Kind::Store(error) if error.is_outage() => {
-                f.write_str("the store is out, and cannot say when the request may depart")
-            }
-            Kind::Store(_) => f.write_str("the store cannot say when the request may depart"),
-        }
+        f.write_str(self.message)
     }
 }
 
-impl StdError for Error {
+impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.inner.kind {
-            Kind::Store(error) => Some(error),
-            _ => None,
-        }
+        self.source.as_deref().map(|source| source as _)
     }
 }

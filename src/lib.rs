@@ -109,7 +109,6 @@ mod listed;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/migrating.md")]
 pub mod migrating {}
-mod outage;
 mod peek;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/plots/growth-data-uris.md")]
@@ -121,7 +120,6 @@ mod policy;
 pub mod protocol {}
 mod queue;
 mod quota;
-mod recovery;
 #[cfg(feature = "redis")]
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/redis.md")]
@@ -152,16 +150,15 @@ pub use self::reqwest::ThrottleMiddleware;
 #[cfg(feature = "tower")]
 pub use self::tower::{Throttle, ThrottleLayer};
 pub use self::{
-    acquire::{Acquire, TryAcquire},
+    acquire::{Acquire, Error, TryAcquire},
     departure::Departure,
-    error::{BuildError, Error},
-    limiter::{Limiter, LimiterBuilder},
-    outage::{Health, Outage},
+    dispatcher::Health,
+    error::BuildError,
+    limiter::{ByRules, Limiter, LimiterBuilder},
     peek::{Peek, Snapshot},
     permit::{Decision, Limited, Permit},
-    policy::Policy,
+    policy::{Outage, Policy, Recovery},
     quota::{Algorithm, ParseQuotaError, Quota, WindowStart},
-    recovery::Recovery,
 };
 
 /// The README's examples are tests.

@@ -5,21 +5,24 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::acquire::Error;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::dispatcher::Handle;
-use crate::error::{BuildError, Error};
+use crate::dispatcher::Health;
+use crate::error::BuildError;
 use crate::key::Key;
-use crate::outage::Health;
 use crate::peek::Peek;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
-use crate::rules::Live;
 
 mod builder;
+mod by_rules;
 mod control;
+mod live;
 mod rules;
 
-pub use self::builder::LimiterBuilder;
+use self::live::Live;
+pub use self::{builder::LimiterBuilder, by_rules::ByRules};
 
 /// Delays requests so that no key departs more often than its quotas allow, in this process and all others that use
 /// the same store.

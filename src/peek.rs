@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::acquire::Error;
 use crate::acquire::check;
 use crate::dispatcher::Handle;
-use crate::error::Error;
+use crate::error::StoreError;
 use crate::key::Key;
-use crate::store::{Reply, StoreError};
+use crate::store::Reply;
 use crate::stores::Answered;
 
 /// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::dispatcher::{Current, Granted, Handle};
 use crate::key::Key;
-use crate::outage::Outage;
+use crate::policy::Outage;
 use crate::policy::Policy;
 use crate::queue::Standing;
 

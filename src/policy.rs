@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::outage::Outage;
 use crate::quota::{Algorithm, Quota};
-use crate::recovery::Recovery;
 use crate::state::Counter;
 
 mod label;
+mod outage;
 mod parts;
+mod recovery;
+
+pub use self::{outage::Outage, recovery::Recovery};
 
 pub(crate) use self::parts::{Flaw, Part, Plan, PolicyParts, check_name};
 
@@ -88,6 +90,18 @@ impl Policy {
     #[must_use]
     pub fn largest_cost(&self) -> u32 {
         self.largest_cost
+    }
+
+    /// The reason why no request of this cost can depart, if there is one.
+    pub(crate) fn problem_of_cost(&self, cost: u32) -> Option<String> {
+        let most = self.largest_cost;
+        match cost {
+            0 => Some("a cost of 0 is no request".to_owned()),
+            cost if cost > most => Some(format!(
+                "a cost of {cost} can never depart, as the quotas hold {most}"
+            )),
+            _ => None,
+        }
     }
 
     /// The name, or the quotas as text if it has none, such as `10/s+5000/h`.

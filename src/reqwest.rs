@@ -7,12 +7,11 @@ use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
+use crate::acquire::Error;
 use crate::departure::Departure;
-use crate::error::Error;
 use crate::feedback::{Departed, Feedback, Headers, Unheeded};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
-use crate::rules::by_rules;
 
 /// Delays requests until the limiter lets them depart.
 ///
@@ -126,13 +125,13 @@ impl ThrottleMiddleware {
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
-            key: Arc::new(by_rules(&limiter)),
+            key: Arc::new(limiter.by_rules()),
             limiter,
             feedback: Arc::new(Headers::new()),
         }
     }
 
-    /// Sets whose quota a request spends. Default: [`by_rules`]; any other goes by the last rule of a limiter that
+    /// Sets whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor<Request> + Send + Sync + 'static) -> Self {

@@ -131,23 +131,19 @@ mod check;
 mod conditions;
 mod error;
 mod explain;
-mod extractor;
 #[cfg(feature = "serde")]
 mod file;
 mod host;
 mod key;
-mod live;
 mod reloaded;
 mod rule;
 mod table;
 mod warning;
 
-pub(crate) use self::live::Live;
 pub use self::{
     conditions::Condition,
     error::{Mistake, RulesError},
     explain::{Explanation, Miss},
-    extractor::{ByRules, by_rules},
     key::KeyPart,
     reloaded::Reloaded,
     rule::Rule,

@@ -15,13 +15,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::Dispatcher;
 use super::known::{Announced, Denials, Denied, Seen, SeenState};
 use crate::clock::Offset;
+use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::key::Key;
+use crate::policy::Recovery;
 use crate::policy::{Plan, Policy, PolicyParts};
 use crate::queue::{Answer, Queue, Refusal, Standing, Step, Turn, Woken};
-use crate::recovery::Recovery;
 use crate::state::{Command, Demand, Mode, Settlement, Strict, Take, Taken};
-use crate::store::{Reply, StoreError};
+use crate::store::Reply;
 use crate::stores::{Answered, Call, Operation, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
 

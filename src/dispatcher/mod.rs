@@ -17,6 +17,7 @@ use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+pub use self::health::Health;
 use self::known::Denied;
 pub(crate) use self::{
     handle::{Current, Granted, Handle, KeyQueue, Waiting},
@@ -25,16 +26,17 @@ pub(crate) use self::{
 
 use crate::backoff;
 use crate::clock::{Offset, StoreClock};
+use crate::error::StoreError;
 use crate::key::Key;
-use crate::outage::Health;
 use crate::policy::Policy;
 use crate::queue::{Ask, Standing, Woken};
 use crate::state::{Mode, Take, Taken};
-use crate::store::{Reply, StoreError};
+use crate::store::Reply;
 use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
 mod handle;
+mod health;
 mod known;
 
 /// A leader is late if a call is overdue by so long.

@@ -8,9 +8,9 @@ use tokio::time::timeout;
 use super::*;
 use crate::Quota;
 use crate::key::Key;
+use crate::policy::Recovery;
 use crate::policy::{Plan, PolicyParts};
 use crate::queue::Refusal;
-use crate::recovery::Recovery;
 use crate::telemetry::Settings;
 
 mod failures;

@@ -9,7 +9,7 @@
 //! | [`header()`] | the value of a header, or a hash of it |
 //! | [`bearer_token()`] | a hash of the token in `Authorization: Bearer` |
 //! | [`constant()`] | the same for all requests |
-//! | [`by_rules()`](crate::rules::by_rules()) | the key of the limiter's rule for the request |
+//! | [`Limiter::by_rules`](crate::Limiter::by_rules) | the key of the limiter's rule for the request |
 //! | a closure | [its result](KeyExtractor#closures) |
 //! | a tuple of two to four | [the keys of all, joined](KeyExtractor#tuples) |
 //!
@@ -174,7 +174,7 @@ pub enum Extracted {
     /// The request must not be sent, for this reason, such as "the request has no host".
     Refused(Cow<'static, str>),
     /// A rule decides the policy, the key and the cost of the request; made by
-    /// [`by_rules`](crate::rules::by_rules()).
+    /// [`Limiter::by_rules`](crate::Limiter::by_rules).
     Ruled(Ruled),
 }
 

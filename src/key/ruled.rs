@@ -1,26 +1,30 @@
 //! A request that a rule limits: [`Ruled`].
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use super::Key;
-use crate::dispatcher::Handle;
 use crate::policy::Policy;
 
 /// A request that a rule limits; see [`Extracted::Ruled`](super::Extracted::Ruled).
 #[derive(Clone)]
 pub struct Ruled {
-    handle: Arc<Handle>,
-    /// As it was when the rule was found.
+    /// The limiter's handle of the rule.
+    handle: Arc<dyn Any + Send + Sync>,
     policy: Arc<Policy>,
     key: Result<Key, Cow<'static, str>>,
     cost: u32,
 }
 
 impl Ruled {
-    pub(crate) fn new(handle: Arc<Handle>, key: Result<Key, Cow<'static, str>>, cost: u32) -> Self {
-        let policy = handle.policy();
+    pub(crate) fn new(
+        handle: Arc<dyn Any + Send + Sync>,
+        policy: Arc<Policy>,
+        key: Result<Key, Cow<'static, str>>,
+        cost: u32,
+    ) -> Self {
         Self {
             handle,
             policy,
@@ -61,29 +65,23 @@ impl Ruled {
         }
     }
 
-    /// The policy handle, the key and the cost; without a key, the handle and the reason.
-    pub(crate) fn into_parts(
-        self,
-    ) -> Result<(Arc<Handle>, Key, u32), (Arc<Handle>, Cow<'static, str>)> {
-        let Self {
-            handle, key, cost, ..
-        } = self;
-        match key {
-            Ok(key) => Ok((handle, key, cost)),
-            Err(reason) => Err((handle, reason)),
-        }
+    /// The limiter's handle of the rule.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn handle(&self) -> Arc<dyn Any + Send + Sync> {
+        self.handle.clone()
+    }
+
+    /// The key, or the reason why there is none.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn into_key(self) -> Result<Key, Cow<'static, str>> {
+        self.key
     }
 }
 
 /// Equal by policy, key and cost.
 impl PartialEq for Ruled {
     fn eq(&self, other: &Self) -> bool {
-        let of = |it: &Self| {
-            (
-                it.policy.name().map(str::to_owned),
-                it.policy.quotas().to_vec(),
-            )
-        };
+        let of = |it: &Self| (it.rule().to_owned(), it.policy.quotas().to_vec());
         of(self) == of(other) && (&self.key, self.cost) == (&other.key, other.cost)
     }
 }

@@ -4,14 +4,14 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Kind, Limiter};
+use super::{Kind, Limiter, Live};
 use crate::dispatcher::{Dispatcher, Handle, REMEMBERED_DENIALS};
 use crate::error::BuildError;
-use crate::outage::Outage;
+use crate::policy::Outage;
 use crate::policy::PolicyParts;
+use crate::policy::Recovery;
 use crate::quota::Quota;
-use crate::recovery::Recovery;
-use crate::rules::{Live, Rules};
+use crate::rules::Rules;
 use crate::stores::{MemoryStore, Store};
 use crate::telemetry::Settings;
 

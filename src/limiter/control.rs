@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::Limiter;
-use crate::error::Error;
+use crate::acquire::Error;
 use crate::key::Key;
 use crate::state::Command;
 

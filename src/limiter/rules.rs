@@ -1,12 +1,18 @@
 //! A limiter with rules.
 
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Kind, Limiter};
-use crate::acquire::Acquire;
-use crate::error::{BuildError, Error};
-use crate::key::Extracted;
-use crate::rules::{Live, Reloaded, Rules};
+use super::{Kind, Limiter, Live};
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+use crate::acquire::{Acquire, Error};
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+use crate::dispatcher::Handle;
+use crate::error::BuildError;
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+use crate::key::{Extracted, Key};
+use crate::rules::{Reloaded, Rules};
 
 impl Limiter {
     /// The rules, if it [has](crate::LimiterBuilder::rules) any.
@@ -92,15 +98,35 @@ impl Limiter {
     /// Asks for the permit of a request; `None` if it needs none.
     #[cfg(any(feature = "tower", feature = "reqwest"))]
     pub(crate) fn admit(&self, extracted: Extracted) -> Result<Option<Acquire>, Error> {
-        let (handle, reason) = match extracted {
-            Extracted::Key(key) => return Ok(Some(self.acquire(key))),
-            Extracted::Exempt => return Ok(None),
-            Extracted::Refused(reason) => (self.handle(), reason),
-            Extracted::Ruled(ruled) => match ruled.into_parts() {
-                Ok((handle, key, cost)) => return Ok(Some(Acquire::new(handle, key).cost(cost))),
-                Err(refused) => refused,
-            },
+        match self.find(extracted) {
+            Some(Ok((handle, key, cost))) => Ok(Some(Acquire::new(handle, key).cost(cost))),
+            Some(Err((handle, reason))) => {
+                Err(Error::no_key(reason).by(&handle.refuse_without_key()))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The handle, the key and the cost of a request; without a key, the handle and the reason. `None` if it is exempt.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn find(&self, extracted: Extracted) -> Option<Found> {
+        let (handle, key, cost) = match extracted {
+            Extracted::Key(key) => (self.handle(), Ok(key), 1),
+            Extracted::Exempt => return None,
+            Extracted::Refused(reason) => (self.handle(), Err(reason), 1),
+            Extracted::Ruled(ruled) => {
+                let handle = ruled.handle().downcast().expect("a limiter made it");
+                let cost = ruled.cost();
+                (handle, ruled.into_key(), cost)
+            }
         };
-        Err(Error::no_key(reason).by(&handle.refuse_without_key()))
+        Some(match key {
+            Ok(key) => Ok((handle, key, cost)),
+            Err(reason) => Err((handle, reason)),
+        })
     }
 }
+
+/// A request that a limiter limits, or the reason why it has no key.
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+pub(crate) type Found = Result<(Arc<Handle>, Key, u32), (Arc<Handle>, Cow<'static, str>)>;

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Policy, label};
+use super::{Outage, Policy, Recovery, label};
 use crate::error::BuildError;
-use crate::outage::Outage;
 use crate::quota::Quota;
-use crate::recovery::Recovery;
 use crate::state::Counter;
 
 /// The most quotas that one policy may join.

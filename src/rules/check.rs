@@ -7,8 +7,6 @@ use super::error::{Mistakes, RulesError, place_in};
 use super::key::RuleKey;
 use super::rule::{Parsed, Rule};
 use super::table::{Entry, Limit};
-use crate::acquire;
-use crate::key::Key;
 use crate::policy::{Flaw, Part, PolicyParts, check_name};
 
 pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
@@ -102,8 +100,8 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
     }
     let plan = parts.plan().ok()?;
     let cost = rule.cost.unwrap_or(1);
-    if let Err(error) = acquire::check(&plan.policy, &Key::new("any"), cost) {
-        mistakes.add("cost", error.to_string());
+    if let Some(problem) = plan.policy.problem_of_cost(cost) {
+        mistakes.add("cost", problem);
     }
     Some(Limit { plan, key, cost })
 }

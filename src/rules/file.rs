@@ -17,8 +17,8 @@ use super::key::KeyPart;
 use super::rule::{List, Parsed, Rule, parse_template};
 use super::table::Rules;
 use crate::key::parse_method;
-use crate::outage::Outage;
-use crate::recovery::Recovery;
+use crate::policy::Outage;
+use crate::policy::Recovery;
 
 impl Rules {
     /// Reads rules from a deserializer, such as that of TOML, YAML or JSON.

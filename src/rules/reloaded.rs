@@ -34,7 +34,7 @@ pub struct Reloaded {
 }
 
 impl Reloaded {
-    pub(super) fn of(before: &Rules, after: &Rules) -> Self {
+    pub(crate) fn of(before: &Rules, after: &Rules) -> Self {
         let mut reloaded = Self::default();
         let mut old: Vec<_> = before
             .entries()

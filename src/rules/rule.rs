@@ -10,9 +10,9 @@ use super::conditions::HeaderCondition;
 use super::host::HostPattern;
 use super::key::KeyPart;
 use crate::key::{Template, parse_method};
-use crate::outage::Outage;
+use crate::policy::Outage;
+use crate::policy::Recovery;
 use crate::quota::Quota;
-use crate::recovery::Recovery;
 
 /// Conditions for requests, and the policy of the requests that meet them.
 ///

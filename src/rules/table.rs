@@ -90,7 +90,18 @@ impl Rules {
         Some(&limit.plan.policy)
     }
 
-    pub(super) fn place(&self, name: &str) -> Option<usize> {
+    /// The cost of the requests of a rule.
+    pub(crate) fn cost(&self, place: usize) -> u32 {
+        self.0[place].limit.as_ref().map_or(1, |limit| limit.cost)
+    }
+
+    /// The plan of each rule, unless it is exempt.
+    pub(crate) fn plans(&self) -> impl Iterator<Item = Option<&Plan>> {
+        let limits = self.0.iter().map(|entry| entry.limit.as_ref());
+        limits.map(|limit| limit.map(|limit| &limit.plan))
+    }
+
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
         self.names().position(|it| it == Some(name))
     }
 
@@ -109,7 +120,7 @@ impl Rules {
     /// reason why there is none.
     ///
     /// Calls `missed` for every rule before it.
-    pub(super) fn find<R: RequestHead>(
+    pub(crate) fn find<R: RequestHead>(
         &self,
         request: &R,
         mut missed: impl FnMut(usize, Condition, Option<&Authority<'_>>),

@@ -28,7 +28,7 @@
 
 use smallvec::SmallVec;
 
-use crate::store::StoreError;
+use crate::error::StoreError;
 
 use super::demand::Point;
 use super::window::{Entry, MOST_ENTRIES};

@@ -4,11 +4,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-mod error;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub use self::error::StoreError;
+pub use crate::error::StoreError;
 pub use crate::stores::{Answered, Applied, Call, MemoryStore, Nudged, Operation, Store};
 #[cfg(feature = "redis")]
 pub use crate::stores::{

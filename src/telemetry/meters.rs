@@ -15,9 +15,9 @@ use super::table::{
     REMEMBERED, REQUESTS, REQUESTS_PER_CALL, RETURNED, SPENT, WAIT, WAITING, describe,
 };
 use super::{Operation, Outcome};
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::StoreError;
 
 /// The settings of a user.
 #[derive(Debug, Clone, Copy, Default)]

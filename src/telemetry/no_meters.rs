@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Operation, Outcome};
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::StoreError;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Settings {}

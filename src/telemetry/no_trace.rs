@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Outcome;
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::StoreError;
 
 #[derive(Debug, Clone)]
 pub(super) struct Tracer;

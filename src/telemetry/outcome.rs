@@ -1,7 +1,7 @@
 //! The end of a request: [`Outcome`].
 
+use crate::error::StoreError;
 use crate::listed::listed;
-use crate::store::StoreError;
 
 listed! {
     /// The end of a request. Spans and metrics name it the same.

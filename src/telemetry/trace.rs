@@ -10,9 +10,9 @@ use tracing::span::EnteredSpan;
 use tracing::{Level, level_enabled};
 
 use super::Outcome;
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::StoreError;
 
 /// The target of all spans and events.
 const TARGET: &str = "tower_throttle";

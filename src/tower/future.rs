@@ -11,8 +11,8 @@ use super::BoxError;
 use super::report::Report;
 use super::waiting::{Stopped, Waiting};
 use crate::acquire::Acquire;
+use crate::acquire::Error;
 use crate::departure::Departure;
-use crate::error::Error;
 use crate::feedback::{Applying, Departed, Feedback, Headers};
 use crate::permit::Permit;
 

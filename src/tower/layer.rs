@@ -7,8 +7,7 @@ use super::inbound::InboundLayer;
 use super::report::{InExtensions, Unreported};
 use super::service::Throttle;
 use crate::feedback::{Headers, Unheeded};
-use crate::limiter::Limiter;
-use crate::rules::{ByRules, by_rules};
+use crate::limiter::{ByRules, Limiter};
 
 /// Delays requests until the limiter lets them depart.
 ///
@@ -66,7 +65,7 @@ impl ThrottleLayer {
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
-            key: by_rules(&limiter),
+            key: limiter.by_rules(),
             limiter,
             ears: Ears {
                 report: InExtensions,
@@ -100,7 +99,7 @@ impl<K> ThrottleLayer<K> {
 }
 
 impl<K, R, F> ThrottleLayer<K, R, F> {
-    /// Sets whose quota a request spends. Default: [`by_rules`]; any other goes by the last rule of a limiter that
+    /// Sets whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     #[must_use]
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {

@@ -9,8 +9,7 @@ use super::future::{Ears, ResponseFuture};
 use super::report::{InExtensions, Report};
 use crate::feedback::{Feedback, Headers};
 use crate::key::KeyExtractor;
-use crate::limiter::Limiter;
-use crate::rules::ByRules;
+use crate::limiter::{ByRules, Limiter};
 
 /// Delays the requests to a service; made by [`ThrottleLayer`](super::ThrottleLayer).
 ///

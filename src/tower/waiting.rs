@@ -7,7 +7,7 @@ use tokio::time::{Sleep, sleep_until};
 use tower_service::Service;
 
 use crate::acquire::Acquire;
-use crate::error::Error;
+use crate::acquire::Error;
 use crate::permit::Permit;
 
 /// What asks for the permit of one request.

@@ -6,9 +6,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::refused::Refused;
+use crate::acquire::Error;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::dispatcher::Handle;
-use crate::error::Error;
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
 use crate::policy::Policy;

@@ -85,12 +85,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::error::Error;
+    use crate::acquire::Error;
+    use crate::error::StoreError;
     use crate::limiter::Limiter;
     use crate::permit::Limited;
     use crate::policy::Policy;
     use crate::quota::Quota;
-    use crate::store::StoreError;
 
     const SECOND: Duration = Duration::from_secs(1);
 

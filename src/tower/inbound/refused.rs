@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::error::Error;
+use crate::acquire::Error;
 use crate::headers::{Standing, policy_name};
 use crate::key::Key;
 use crate::permit::Limited;

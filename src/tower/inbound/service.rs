@@ -14,7 +14,7 @@ use super::gate::Gate;
 use super::problem::ProblemDetails;
 use super::refusal::Refusal;
 use super::refused::Refused;
-use crate::key::{Extracted, KeyExtractor};
+use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
 
 /// Answers the requests that are over the limit in place of the service; made by
@@ -72,20 +72,12 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         // A clone has not been polled ready, and it is not called before the future did so.
         let (inner, answers) = (self.inner.clone(), self.answers.clone());
-        let asked = match self.key.extract(&request) {
-            Extracted::Key(key) => Ok((self.limiter.handle(), key, 1)),
-            Extracted::Exempt => return ResponseFuture::new(inner, request, None, None, answers),
-            Extracted::Refused(reason) => Err((self.limiter.handle(), reason)),
-            Extracted::Ruled(ruled) => ruled.into_parts(),
-        };
-        let (gate, refused) = match asked {
-            Ok(asked) => {
-                let gate = Gate::new(asked, answers.max_wait());
-                (Some(gate), None)
-            }
-            Err((handle, reason)) => {
-                let policy = handle.refuse_without_key();
-                (None, Some(Refused::no_key(policy, reason)))
+        let (gate, refused) = match self.limiter.find(self.key.extract(&request)) {
+            None => (None, None),
+            Some(Ok(found)) => (Some(Gate::new(found, answers.max_wait())), None),
+            Some(Err((handle, reason))) => {
+                let refused = Refused::no_key(handle.refuse_without_key(), reason);
+                (None, Some(refused))
             }
         };
         ResponseFuture::new(inner, request, gate, refused, answers)

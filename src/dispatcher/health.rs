@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::store::StoreError;
+use crate::error::StoreError;
 
 /// Whether the store of a limiter is out; see [`Limiter::health`](crate::Limiter::health).
 #[derive(Debug, Clone)]

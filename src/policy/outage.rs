@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
+use super::{Plan, Policy, PolicyParts};
 use crate::error::BuildError;
-use crate::policy::{Plan, Policy, PolicyParts};
 use crate::quota::{Algorithm, HORIZON, Quota};
-
-mod health;
-
-pub use self::health::Health;
 
 /// What happens to requests while the store is out.
 ///

@@ -1,5 +1,7 @@
 //! Waiting for a permit: the futures [`Acquire`] and [`TryAcquire`].
 
+mod error;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,12 +11,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::dispatcher::{Granted, Handle, Waiting};
-use crate::error::Error;
 use crate::key::Key;
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
 use crate::queue::Refusal;
 use crate::telemetry::{Entered, Outcome, Span};
+
+pub use self::error::Error;
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
 ///
@@ -276,10 +279,10 @@ impl Request {
                 return Refused::Limited(Limited::new(&standing), waited);
             }
             Refusal::Full(waiting) => (Outcome::QueueFull, Error::queue_full(waiting)),
-            Refusal::TooCostly => (
-                Outcome::Invalid,
-                Error::too_costly(self.cost, policy.largest_cost()),
-            ),
+            Refusal::TooCostly => {
+                let problem = policy.problem_of_cost(self.cost).unwrap_or_default();
+                (Outcome::Invalid, Error::invalid_cost(problem))
+            }
             Refusal::Store(error) => (Outcome::from(&error), Error::store(error)),
         };
         self.ended(outcome, waited, entered);
@@ -326,14 +329,11 @@ impl Request {
 
 /// Fails if no such request can ever depart.
 pub(crate) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Error> {
-    let most = policy.largest_cost();
     if key.as_str().is_empty() {
-        Err(Error::empty_key())
-    } else if cost == 0 {
-        Err(Error::zero_cost())
-    } else if cost > most {
-        Err(Error::too_costly(cost, most))
-    } else {
-        Ok(())
+        return Err(Error::empty_key());
+    }
+    match policy.problem_of_cost(cost) {
+        Some(problem) => Err(Error::invalid_cost(problem)),
+        None => Ok(()),
     }
 }

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::reloaded::Reloaded;
-use super::table::Rules;
 use crate::dispatcher::{Dispatcher, Handle};
 use crate::key::{Extracted, RequestHead, Ruled};
 use crate::policy::{Plan, Policy};
+use crate::rules::{Reloaded, Rules};
 use crate::stores::MemoryStore;
 use crate::telemetry::Settings;
 
@@ -55,10 +54,10 @@ impl Live {
     pub(crate) fn judge<R: RequestHead>(&self, request: &R) -> Extracted {
         let now = self.now.load();
         let (place, key) = now.rules.find(request, |_, _, _| {});
-        let limit = &now.rules.entries()[place].limit;
-        match (limit, key, &now.handles[place]) {
-            (Some(limit), Some(key), Some(handle)) => {
-                Extracted::Ruled(Ruled::new(handle.clone(), key, limit.cost))
+        match (key, &now.handles[place]) {
+            (Some(key), Some(handle)) => {
+                let cost = now.rules.cost(place);
+                Extracted::Ruled(Ruled::new(handle.clone(), handle.policy(), key, cost))
             }
             _ => Extracted::Exempt,
         }
@@ -104,8 +103,8 @@ impl Now {
             .into_iter()
             .filter_map(by_name)
             .collect();
-        let handles = rules.entries().iter().map(|entry| {
-            let plan = entry.limit.as_ref()?.plan.clone();
+        let handles = rules.plans().map(|plan| {
+            let plan = plan?.clone();
             Some(match known.get(plan.policy.name()?) {
                 Some(handle) => {
                     handle.set_plan(plan);

@@ -1,0 +1,174 @@
+//! The reason why a request gets no permit: [`Error`].
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::permit::Limited;
+use crate::policy::Policy;
+
+/// The reason why a request gets no permit. Nothing was recorded, except as [`is_store`](Self::is_store) says.
+#[derive(Debug)]
+pub struct Error {
+    /// A pointer, as results are moved.
+    inner: Box<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    /// The name of the policy.
+    policy: Option<Box<str>>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    TooLong { waited: Duration, limited: Limited },
+    QueueFull { waiting: usize },
+    InvalidCost(String),
+    EmptyKey,
+    NoKey(Cow<'static, str>),
+    Store(StoreError),
+}
+
+impl Error {
+    /// It would have to wait too long, after it had waited for so long.
+    pub(crate) fn too_long(waited: Duration, limited: Limited) -> Self {
+        Self::from(Kind::TooLong { waited, limited })
+    }
+
+    pub(crate) fn queue_full(waiting: usize) -> Self {
+        Self::from(Kind::QueueFull { waiting })
+    }
+
+    pub(crate) fn invalid_cost(problem: String) -> Self {
+        Self::from(Kind::InvalidCost(problem))
+    }
+
+    pub(crate) fn empty_key() -> Self {
+        Self::from(Kind::EmptyKey)
+    }
+
+    pub(crate) fn no_key(reason: Cow<'static, str>) -> Self {
+        Self::from(Kind::NoKey(reason))
+    }
+
+    pub(crate) fn store(error: StoreError) -> Self {
+        Self::from(Kind::Store(error))
+    }
+
+    /// The same error, with the name of the policy.
+    pub(crate) fn by(mut self, policy: &Policy) -> Self {
+        self.inner.policy = policy.name().map(Box::from);
+        self
+    }
+
+    /// The name of the policy: of the [rule](crate::rules), or of the [limiter](crate::LimiterBuilder::name) if it has one.
+    #[must_use]
+    pub fn policy_name(&self) -> Option<&str> {
+        self.inner.policy.as_deref()
+    }
+
+    /// Whether the wait would have exceeded `max_wait` or the deadline.
+    ///
+    /// [`wait`](Self::wait) says how long it would have been.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        matches!(self.inner.kind, Kind::TooLong { .. })
+    }
+
+    /// Whether as many requests waited for the key as `max_waiting` allows.
+    #[must_use]
+    pub fn is_queue_full(&self) -> bool {
+        matches!(self.inner.kind, Kind::QueueFull { .. })
+    }
+
+    /// Whether the request can never depart, because it costs 0 or more than its quotas allow at once.
+    #[must_use]
+    pub fn is_invalid_cost(&self) -> bool {
+        matches!(self.inner.kind, Kind::InvalidCost(_))
+    }
+
+    /// Whether the key was empty.
+    #[must_use]
+    pub fn is_invalid_key(&self) -> bool {
+        matches!(self.inner.kind, Kind::EmptyKey)
+    }
+
+    /// Whether the [`KeyExtractor`](crate::key::KeyExtractor) refused the request.
+    #[must_use]
+    pub fn is_missing_key(&self) -> bool {
+        matches!(self.inner.kind, Kind::NoKey(_))
+    }
+
+    /// Whether the store did not answer, or with an error; the [`StoreError`] is the source.
+    ///
+    /// The store may have recorded a departure: see [`StoreError::is_outcome_unknown`].
+    #[must_use]
+    pub fn is_store(&self) -> bool {
+        matches!(self.inner.kind, Kind::Store(_))
+    }
+
+    /// How long the request would have had to wait, if it [was limited](Self::is_limited), including the time that it had
+    /// waited already.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        match self.inner.kind {
+            Kind::TooLong { waited, limited } => Some(waited + limited.delay()),
+            _ => None,
+        }
+    }
+
+    /// The state of the key when the request [was limited](Self::is_limited).
+    #[must_use]
+    pub fn limited(&self) -> Option<&Limited> {
+        match &self.inner.kind {
+            Kind::TooLong { limited, .. } => Some(limited),
+            _ => None,
+        }
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Self {
+            inner: Box::new(Inner { kind, policy: None }),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(policy) = self.policy_name() {
+            write!(f, "`{policy}`: ")?;
+        }
+        match &self.inner.kind {
+            Kind::TooLong { waited, limited } => write!(
+                f,
+                "rate limited: a wait of {:.3?} is longer than allowed",
+                *waited + limited.delay()
+            ),
+            Kind::QueueFull { waiting } => {
+                write!(f, "rate limited: {waiting} requests are waiting already")
+            }
+            Kind::InvalidCost(problem) => f.write_str(problem),
+            Kind::EmptyKey => f.write_str("the key of the rate limit is empty"),
+            Kind::NoKey(reason) => write!(f, "the request has no key: {reason}"),
+            Kind::Store(error) if error.is_outage() => {
+                f.write_str("the store is out, and cannot say when the request may depart")
+            }
+            Kind::Store(_) => f.write_str("the store cannot say when the request may depart"),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.inner.kind {
+            Kind::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
