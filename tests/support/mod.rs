@@ -15,6 +15,7 @@
 //! | [`tls`] | a certificate, and a server that has it |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`rights`] | all that a store ever does, for users whose rights are limited |
+//! | [`spend`] | departures that are recorded at once |
 //! | [`slots`] | slots straight from a store, and what they were by another clock |
 //! | [`faulty`] | a store with one fault, to see whether it is found |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
@@ -48,6 +49,7 @@ pub(crate) mod rights;
 pub(crate) mod sentinel;
 pub(crate) mod signal;
 pub(crate) mod slots;
+pub(crate) mod spend;
 pub(crate) mod switched;
 pub(crate) mod tally;
 pub(crate) mod tls;
