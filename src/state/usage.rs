@@ -86,12 +86,12 @@ mod tests {
         #[test]
         fn every_counter_shows_a_quota_with_its_numbers(
             limit in 1..2_000_000_u32,
-            (bits, shift) in (any::<u64>(), 18_u32..60),
+            (bits, shift) in (any::<u64>(), 18..60_u32),
             unit in prop::sample::select(vec![1, MILLISECOND, SECOND, MINUTE, HOUR]),
             burst in 1..100_000_u32,
             place in 0..7_usize,
         ) {
-            let window = (bits >> shift).clamp(1_u64, 1 << 40) / unit * unit + unit;
+            let window = u64::clamp(bits >> shift, 1, 1 << 40) / unit * unit + unit;
             prop_assume!(window / u64::from(limit) > 0);
             let first = WindowStart::FirstRequest;
             let algorithm = [

@@ -13,6 +13,7 @@
 //! | [`sentinel`] | a primary with two replicas, and three sentinels that watch it |
 //! | [`tls`] | a certificate, and a server that has it |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
+//! | [`spend`] | departures that are recorded at once |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
 //! | [`tally`] | what came of the requests of a process, told from one process to another |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |
@@ -39,6 +40,7 @@ pub(crate) mod proxy;
 pub(crate) mod redis_server;
 pub(crate) mod sentinel;
 pub(crate) mod signal;
+pub(crate) mod spend;
 pub(crate) mod tally;
 pub(crate) mod tls;
 pub(crate) mod upstream;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::{Client, FromRedisValue as _, RedisError, Value};
 use tokio::time::timeout;
-use tower_throttle::Policy;
-use tower_throttle::store::RedisStore;
+use tower_throttle::Quota;
+use tower_throttle::{Limiter, RedisStore};
 
 use crate::failure::Failure;
 
@@ -111,9 +111,9 @@ impl Server {
     }
 }
 
-/// Before anybody is asked: what would not do for the name of a policy.
+/// Checks a prefix before connecting. The same holds for the name of a policy.
 fn prefix(text: &str) -> Result<String, &'static str> {
-    let same = Policy::from_id(&format!("{text}:1/s"));
+    let named = Limiter::builder().quota(Quota::per_second(1)).name(text);
     let refused = |_| "it is not 1 to 128 visible ASCII characters without braces";
-    same.map(|_| text.to_owned()).map_err(refused)
+    named.build().map(|_| text.to_owned()).map_err(refused)
 }

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use tower_throttle::key::Key;
-use tower_throttle::store::StoredKey;
 
 use crate::failure::Failure;
 use crate::output::{Output, Report};
@@ -30,7 +29,11 @@ pub(crate) struct Outcomes<T> {
 
 #[derive(Serialize)]
 struct Outcome<T> {
-    policy: String,
+    /// The name of the policy.
+    policy: Option<String>,
+    /// That name, or else the quotas.
+    #[serde(skip)]
+    shown_policy: String,
     #[serde(flatten)]
     done: Option<T>,
     error: Option<String>,
@@ -45,22 +48,24 @@ impl<T: Done> Outcomes<T> {
         }
     }
 
-    pub(crate) fn push(&mut self, stored: &StoredKey, outcome: Result<T, Failure>) {
+    /// Adds the outcome of a policy with this name, shown in text as this.
+    pub(crate) fn push(
+        &mut self,
+        policy: Option<&str>,
+        shown_policy: String,
+        outcome: Result<T, Failure>,
+    ) {
         let (done, failure) = match outcome {
             Ok(done) => (Some(done), None),
             Err(failure) => (None, Some(failure)),
         };
         self.policies.push(Outcome {
-            policy: stored.policy().id().to_owned(),
+            policy: policy.map(str::to_owned),
+            shown_policy,
             done,
             error: failure.as_ref().map(ToString::to_string),
         });
         self.failures.extend(failure);
-    }
-
-    /// Whether anything was done at all.
-    pub(crate) fn is_any_done(&self) -> bool {
-        self.failures.len() < self.policies.len()
     }
 
     /// Shows all of them, and fails if any has.
@@ -69,7 +74,7 @@ impl<T: Done> Outcomes<T> {
         let what = T::WHAT;
         let message = match (&self.failures[..], &self.policies[..]) {
             ([], _) => return Ok(()),
-            ([failure], [policy]) => format!("{} was not {what}: {failure}", policy.policy),
+            ([failure], [policy]) => format!("{} was not {what}: {failure}", policy.shown_policy),
             (failures, policies) => {
                 let (failed, all) = (failures.len(), policies.len());
                 format!("{failed} of {all} policies were not {what}")
@@ -82,9 +87,10 @@ impl<T: Done> Outcomes<T> {
 impl<T: Done> Report for Outcomes<T> {
     fn write(&self, text: &mut dyn Write) -> io::Result<()> {
         for Outcome {
-            policy,
+            shown_policy,
             done,
             error,
+            ..
         } in &self.policies
         {
             let told = match (done, error) {
@@ -95,7 +101,7 @@ impl<T: Done> Report for Outcomes<T> {
                 }
             };
             let key = printable(&self.key);
-            writeln!(text, "{key}  {policy}  {}", printable(&told))?;
+            writeln!(text, "{key}  {shown_policy}  {}", printable(&told))?;
         }
         Ok(())
     }

@@ -3,62 +3,86 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tower_throttle::store::{Store as _, Word};
+use tokio::time::Instant;
+use tower_throttle::Quota;
+use tower_throttle::Limiter;
 
-use crate::chosen::Chosen;
-use crate::failure::{Failure, remark};
+use crate::chosen::{Chosen, Found};
+use crate::failure::Failure;
 use crate::outcome::{Done, Outcomes};
 use crate::output::Output;
 use crate::standing::in_seconds;
 use crate::time::brief;
 
-/// Let nothing depart for a key, in all replicas
+/// Let nothing depart for a key, in all processes
 ///
-/// It holds for all policies that have state for the key, or for the one that is named. Nobody loses a place in
-/// a line. Replicas that listen stop within a round trip; others when they next ask Redis, which they do twice a
-/// second while anybody waits. A pause that is longer already stays as it is.
+/// It holds for all policies that have state for the key, or for the one that is named. No request loses its place.
+/// Requests depart for up to 100 ms and a round trip more. A longer pause stays as it is.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
 
-    /// For how long, such as 30s or "1h 30m"
+    /// How long, such as 30s or "1h 30m"
     #[arg(value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Duration,
+
+    /// The quota of the limiters, such as "10/s", if the key has no state yet; several hold jointly
+    #[arg(long = "quota", value_name = "QUOTA")]
+    quotas: Vec<Quota>,
 }
 
 #[derive(Serialize)]
 struct Paused {
     #[serde(rename = "paused_seconds", serialize_with = "in_seconds")]
     paused: Duration,
-    /// Whether it was paused for longer already.
+    /// True if a longer pause was set before.
     longer: bool,
 }
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
+    const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
     if args.time.is_zero() {
         return Err(Failure::usage("a pause of no time is none").hint("`throttle resume` ends one"));
     }
-    let found = args.chosen.find().await?;
+    let time = args.time.min(LONGEST);
+    let found = args.chosen.look().await?;
     found.is_known()?;
-    let word = Word::Pause {
-        span: u64::try_from(args.time.as_micros()).unwrap_or(u64::MAX),
-        departed: u64::MAX,
-    };
     let mut outcomes = Outcomes::of(&found.key);
     for stored in &found.policies {
-        let notice = found.store.heed(&found.key, stored.policy(), word).await;
-        let paused = notice.map(|notice| Paused {
-            paused: Duration::from_micros(notice.paused.saturating_sub(notice.now)),
-            longer: notice.until == 0,
-        });
-        outcomes.push(stored, paused.map_err(Failure::from));
+        let paused = match stored.limiter(&found) {
+            Ok((state, limiter)) => pause(&found, &limiter, time, state.pause()).await,
+            Err(failure) => Err(failure),
+        };
+        outcomes.push(stored.stored.policy_name(), stored.policy(), paused);
     }
-    let told = outcomes.tell(output);
-    if outcomes.is_any_done() && !output.is_json() {
-        remark("replicas with other quotas for this key do not know of it");
+    if found.policies.is_empty() {
+        if args.quotas.is_empty() {
+            let hint = "`--quota` gives the quotas of its limiters, and `--policy` the name of their policy";
+            return Err(args.chosen.nothing().hint(hint));
+        }
+        let name = args.chosen.policy();
+        let limiter = found.limiter(name, args.quotas.iter().copied())?;
+        let quotas: Vec<_> = args.quotas.iter().map(Quota::to_string).collect();
+        let shown = name.map_or_else(|| quotas.join(" + "), str::to_owned);
+        outcomes.push(name, shown, pause(&found, &limiter, time, None).await);
     }
-    told
+    outcomes.tell(output)
+}
+
+async fn pause(
+    found: &Found,
+    limiter: &Limiter,
+    time: Duration,
+    before: Option<Duration>,
+) -> Result<Paused, Failure> {
+    limiter
+        .pause(found.key.clone(), Instant::now() + time)
+        .await?;
+    Ok(Paused {
+        paused: before.map_or(time, |before| before.max(time)),
+        longer: before.is_some_and(|before| before > time),
+    })
 }
 
 impl Done for Paused {

@@ -3,92 +3,59 @@
 use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
-use tower_throttle::store::{KeyState, Store as _, StoreError, StoredKey, Word};
 
-use crate::chosen::{Chosen, Found};
+use crate::chosen::{Chosen, Found, Stored};
 use crate::failure::Failure;
 use crate::outcome::{Done, Outcomes};
 use crate::output::Output;
 
-/// Forget all departures of a key, for all replicas
+/// Forget all departures of a key, for all processes
 ///
-/// As many may follow as the quotas allow, besides those that hold slots already and those that have just
-/// departed: so up to twice as many may depart in one window. A pause is forgotten, too. A replica
-/// that remembers a refusal, by its denial cache, goes on refusing until the time that it was told; those who wait do not.
-/// What stands under the names of the key, and was not written by a throttle, is deleted.
+/// As many requests may depart as the quotas allow, besides those that have just departed: so up to twice as many in
+/// one window. A pause is forgotten, too. A process that remembers a refusal, by its denial cache, goes on refusing
+/// until the time that it was told. A value of the key that throttle did not write is deleted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
 
-    /// Do not ask whether it is meant
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
 #[derive(Serialize)]
 struct Reset {
-    /// Whether anything else than a throttle had written what was there.
+    /// True if throttle did not write the value.
     foreign: bool,
 }
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     if !args.yes && !io::stdin().is_terminal() {
-        let nobody = Failure::usage("nobody is there who could say whether it is meant");
-        return Err(nobody.hint("`--yes` says so"));
+        let nobody = Failure::usage("there is no terminal to ask for confirmation");
+        return Err(nobody.hint("`--yes` confirms"));
     }
     let found = args.chosen.find().await?;
     found.is_known()?;
-    let mut states = found.store.look(&found.policies).await;
-    let is_empty = |state: &Result<KeyState, _>| matches!(state, Ok(it) if it.values().is_empty());
-    if states.iter().all(is_empty) {
-        return Err(args.chosen.nothing());
-    }
-    if !args.yes {
-        if !is_meant(&found)? {
-            return Err(Failure::new("nothing was reset"));
-        }
-        // It may have taken a while to say so.
-        states = found.store.look(&found.policies).await;
+    if !args.yes && !is_confirmed(&found)? {
+        return Err(Failure::new("nothing was reset"));
     }
     let mut outcomes = Outcomes::of(&found.key);
-    for (stored, state) in found.policies.iter().zip(states) {
-        let reset = found.reset(stored, state).await;
-        outcomes.push(stored, reset.map_err(Failure::from));
+    for stored in &found.policies {
+        let reset = found.reset(stored).await;
+        outcomes.push(stored.stored.policy_name(), stored.policy(), reset);
     }
     outcomes.tell(output)
 }
 
 impl Found {
-    async fn reset(
-        &self,
-        stored: &StoredKey,
-        state: Result<KeyState, StoreError>,
-    ) -> Result<Reset, StoreError> {
-        let (key, policy) = (&self.key, stored.policy());
-        let life = match state {
-            Ok(state) => state.life(),
-            // Its names are those of this key, and whoever has a use for it was asked.
-            Err(error) if error.is_unrecognized_value() => {
-                self.store.reset(key, policy).await?;
-                self.store.heed(key, policy, Word::Resume).await?;
-                return Ok(Reset { foreign: true });
-            }
-            Err(error) => return Err(error),
-        };
-        // Replicas have heard of a pause, too.
-        self.store.heed(key, policy, Word::Resume).await?;
-        match life {
-            None => self.store.reset(key, policy).await?,
-            // Strict limiters would take it for a loss, and rest.
-            Some(life) => {
-                let anew = Word::Quarantine {
-                    span: 0,
-                    known: life.start,
-                };
-                self.store.heed(key, policy, anew).await?;
-            }
+    async fn reset(&self, stored: &Stored) -> Result<Reset, Failure> {
+        if matches!(&stored.state, Err(error) if error.is_unrecognized_value()) {
+            self.store.delete(&stored.stored).await?;
+            return Ok(Reset { foreign: true });
         }
+        let (_, limiter) = stored.limiter(self)?;
+        limiter.reset(self.key.clone()).await?;
         Ok(Reset { foreign: false })
     }
 }
@@ -98,7 +65,7 @@ impl Done for Reset {
 
     fn text(&self) -> String {
         let told = if self.foreign {
-            "was reset: what was there no throttle had written"
+            "was reset: throttle had not written its value"
         } else {
             "was reset"
         };
@@ -106,8 +73,8 @@ impl Done for Reset {
     }
 }
 
-fn is_meant(found: &Found) -> Result<bool, Failure> {
-    let policies: Vec<_> = found.policies.iter().map(|it| it.policy().id()).collect();
+fn is_confirmed(found: &Found) -> Result<bool, Failure> {
+    let policies: Vec<_> = found.policies.iter().map(Stored::policy).collect();
     let ask = || {
         let mut stderr = anstream::stderr().lock();
         write!(

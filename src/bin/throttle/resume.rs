@@ -1,18 +1,16 @@
 //! `throttle resume`: ends a pause.
 
 use serde::Serialize;
-use tower_throttle::store::{Store as _, Word};
+use tower_throttle::{KeyState, Limiter};
 
-use crate::chosen::Chosen;
+use crate::chosen::{Chosen, Found};
 use crate::failure::Failure;
 use crate::outcome::{Done, Outcomes};
 use crate::output::Output;
 
-/// End the pause of a key, in all replicas
+/// End the pause of a key, in all processes
 ///
-/// With it ends whatever else the upstream has said of the key. Those who wait with slots behind the end of the
-/// pause ask for others a sixth of a second later. A key that rests
-/// as its state was lost goes on resting.
+/// It also ends a limit that the upstream has announced. A quarantine goes on.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -21,7 +19,7 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Resumed {
-    /// Whether there was anything to end.
+    /// True if there was anything to end.
     resumed: bool,
 }
 
@@ -30,13 +28,20 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
     found.is_known()?;
     let mut outcomes = Outcomes::of(&found.key);
     for stored in &found.policies {
-        let resume = found.store.heed(&found.key, stored.policy(), Word::Resume);
-        let resumed = resume.await.map(|notice| Resumed {
-            resumed: notice.until > 0,
-        });
-        outcomes.push(stored, resumed.map_err(Failure::from));
+        let resumed = match stored.limiter(&found) {
+            Ok((state, limiter)) => resume(&found, &limiter, state).await,
+            Err(failure) => Err(failure),
+        };
+        outcomes.push(stored.stored.policy_name(), stored.policy(), resumed);
     }
     outcomes.tell(output)
+}
+
+async fn resume(found: &Found, limiter: &Limiter, state: &KeyState) -> Result<Resumed, Failure> {
+    limiter.resume(found.key.clone()).await?;
+    Ok(Resumed {
+        resumed: state.pause().is_some() || state.allowance().is_some(),
+    })
 }
 
 impl Done for Resumed {

@@ -1,25 +1,28 @@
-//! `throttle show`: how a key stands.
+//! `throttle show`: the state of a key.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use anstyle::Style;
 use serde::Serialize;
-use tower_throttle::store::{KeyState, Life, Spent};
+use tower_throttle::KeyState;
 
-use crate::chosen::Chosen;
+use crate::chosen::{Chosen, Stored};
 use crate::failure::Failure;
 use crate::output::{Output, Report};
 use crate::printable::printable;
-use crate::standing::{Standing, perhaps_in_seconds};
+use crate::standing::{Allowance, Standing, in_seconds, perhaps_in_seconds};
 use crate::time::{brief, count};
 
 const KEY: Style = Style::new().bold();
 
-/// Show how a key stands under all of its policies
+/// The most processes that the text lists.
+const MOST_PROCESSES: usize = 5;
+
+/// Show the state of a key under all of its policies
 ///
-/// It reads all that Redis holds of the key, and changes nothing. Without `--quota`, Redis looks at the names of
-/// all keys, 1,000 at a time, to find those of this one.
+/// It reads all that Redis holds of the key, and changes nothing. Redis looks at the names of all keys, 1,000 at a
+/// time, to find those of this one.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -32,26 +35,44 @@ struct Shown {
     policies: Vec<Seen>,
 }
 
-/// A policy, and how the key stands under it, or why nobody can tell.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Seen {
-    Closely(Box<Closely>),
-    Unreadable { policy: String, error: String },
+    Readable(Box<Closely>),
+    Unreadable {
+        policy: Option<String>,
+        #[serde(skip)]
+        shown_policy: String,
+        error: String,
+    },
 }
 
-/// How the key stands under one policy, and what is kept for that.
+/// The state under one policy, with all details.
 #[derive(Serialize)]
 struct Closely {
     #[serde(flatten)]
     standing: Standing,
-    /// Of each quota, whether it is known how much of it is used.
-    #[serde(skip)]
-    exact: Vec<bool>,
-    /// Since when, where recovery is strict.
-    #[serde(rename = "lives_seconds", serialize_with = "perhaps_in_seconds")]
-    age: Option<Duration>,
-    redis: Vec<Value>,
+    processes: Vec<Process>,
+    /// Under strict recovery.
+    generation: Option<Generation>,
+    redis: Value,
+}
+
+/// A process whose requests wait.
+#[derive(Serialize)]
+struct Process {
+    id: String,
+    units: u64,
+    #[serde(rename = "longest_seconds", serialize_with = "in_seconds")]
+    longest: Duration,
+    overdue: bool,
+}
+
+#[derive(Serialize)]
+struct Generation {
+    #[serde(rename = "age_seconds", serialize_with = "in_seconds")]
+    age: Duration,
+    version: u64,
 }
 
 #[derive(Serialize)]
@@ -64,74 +85,66 @@ struct Value {
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     let found = args.chosen.find().await?;
-    let states = found.store.look(&found.policies).await;
-    let mut policies = Vec::with_capacity(states.len());
     let mut failures = Vec::new();
-    for (stored, state) in found.policies.iter().zip(states) {
-        match state {
-            Ok(state) if state.values().is_empty() => {}
-            Ok(state) => {
-                let closely = Closely::new(Standing::new(stored, &state), &state);
-                policies.push(Seen::Closely(Box::new(closely)));
-            }
-            Err(error) => {
-                let failure = Failure::from(error);
-                policies.push(Seen::Unreadable {
-                    policy: stored.policy().id().to_owned(),
-                    error: failure.to_string(),
-                });
-                failures.push(failure);
-            }
+    let policies = found.policies.iter().map(|it| match &it.state {
+        Ok(state) => Seen::Readable(Box::new(Closely::new(it, state))),
+        Err(error) => {
+            let failure = Failure::from(error.clone());
+            let seen = Seen::Unreadable {
+                policy: it.stored.policy_name().map(str::to_owned),
+                shown_policy: it.policy(),
+                error: failure.to_string(),
+            };
+            failures.push(failure);
+            seen
         }
-    }
-    if policies.is_empty() {
-        return Err(args.chosen.nothing());
-    }
+    });
+    let policies: Vec<_> = policies.collect();
     let (failed, all) = (failures.len(), policies.len());
     let key = found.key.to_string();
     output.show(&Shown { key, policies })?;
-    match &failures[..] {
-        [] => Ok(()),
+    let message = match &failures[..] {
+        [] => return Ok(()),
         [failure] if all == 1 => {
-            let message = format!(
+            format!(
                 "the state of {:?} cannot be read: {failure}",
                 found.key.as_str()
-            );
-            Err(Failure::of_all(message, &failures))
+            )
         }
-        _ => {
-            let message = format!("{failed} of {all} policies cannot be read");
-            Err(Failure::of_all(message, &failures))
-        }
-    }
+        _ => format!("{failed} of {all} policies cannot be read"),
+    };
+    Err(Failure::of_all(message, &failures))
 }
 
 impl Closely {
-    fn new(standing: Standing, state: &KeyState) -> Self {
-        let age = |life: Life| Duration::from_micros(state.now().saturating_sub(life.start));
-        let values = state.values().iter().map(|value| Value {
-            name: value.name().to_owned(),
-            bytes: value.bytes(),
-            expires: value.expiry(),
+    fn new(it: &Stored, state: &KeyState) -> Self {
+        let processes = state.waiting().into_iter().map(|it| Process {
+            id: format!("{:x}", it.process),
+            units: it.units,
+            longest: it.longest,
+            overdue: it.is_overdue,
         });
         Self {
-            redis: values.collect(),
-            standing,
-            exact: state.spent().iter().map(Spent::is_exact).collect(),
-            age: state.life().map(age),
+            standing: Standing::new(&it.stored, state),
+            processes: processes.collect(),
+            generation: state.generation().map(|it| Generation {
+                age: it.age,
+                version: it.version,
+            }),
+            redis: Value {
+                name: state.name().to_owned(),
+                bytes: state.bytes(),
+                expires: state.expiry(),
+            },
         }
     }
 
     fn write(&self, text: &mut dyn Write) -> io::Result<()> {
         let standing = &self.standing;
-        writeln!(
-            text,
-            "{KEY}{}{KEY:#}  {}",
-            standing.shown_key(),
-            standing.policy
-        )?;
-        for (it, is_exact) in standing.quotas.iter().zip(&self.exact) {
-            let bound = if *is_exact { "" } else { "at most " };
+        let (key, policy) = (standing.shown_key(), standing.shown_policy());
+        writeln!(text, "{KEY}{key}{KEY:#}  {policy}")?;
+        for it in &standing.quotas {
+            let bound = if it.exact { "" } else { "at most " };
             let (used, capacity) = (count(it.used), count(it.capacity));
             write!(
                 text,
@@ -143,51 +156,62 @@ impl Closely {
                 None => writeln!(text)?,
             }
         }
-        writeln!(text, "  remaining  {}", count(standing.remaining))?;
-        let next = match standing.next_slot {
+        let when = |delay: Duration| match delay {
             Duration::ZERO => "now".to_owned(),
             delay => format!("in {}", brief(delay)),
         };
-        writeln!(text, "  next slot  {next}")?;
-        let full = match standing.full {
-            Duration::ZERO => "now".to_owned(),
-            reset => format!("in {}", brief(reset)),
-        };
-        writeln!(text, "  full       {full}")?;
+        writeln!(text, "  remaining  {}", count(standing.remaining))?;
+        writeln!(text, "  next       {}", when(standing.next))?;
+        writeln!(text, "  full       {}", when(standing.full))?;
+        for process in self.processes.iter().take(MOST_PROCESSES) {
+            let Process {
+                id,
+                units,
+                longest,
+                overdue,
+            } = process;
+            let overdue = if *overdue { ", overdue" } else { "" };
+            let longest = brief(*longest);
+            writeln!(
+                text,
+                "  waiting    {units} in process {id}, up to {longest}{overdue}"
+            )?;
+        }
+        if let Some(more) = self.processes.len().checked_sub(MOST_PROCESSES + 1) {
+            writeln!(text, "  waiting    in {} more processes", more + 1)?;
+        }
         if let Some(left) = standing.paused {
-            let why = "as somebody, or the upstream, has said so";
+            let why = "by a user, or because the upstream asked for it";
             writeln!(text, "  paused     for {}, {why}", brief(left))?;
         }
-        if let Some(allowance) = &standing.allowance {
-            let (left, lasts) = (count(allowance.left), brief(allowance.lasts));
+        if let Some(Allowance { left, lasts }) = &standing.allowance {
+            let (left, lasts) = (count(*left), brief(*lasts));
             writeln!(
                 text,
-                "  allowed    {left} for {lasts}, as the upstream has said so"
+                "  allowed    {left} for {lasts}, announced by the upstream"
             )?;
         }
-        if let Some(left) = standing.rests {
+        if let Some(left) = standing.quarantined {
+            let left = brief(left);
             writeln!(
                 text,
-                "  rests      for {}, as its state may have been lost",
-                brief(left)
+                "  quarantine for {left}, because state may have been lost"
             )?;
         }
-        if standing.free_slots > 0 {
-            let free = standing.free_slots;
-            writeln!(text, "  free       {free} slots that were given back")?;
+        if let Some(Generation { age, version }) = &self.generation {
+            let age = brief(*age);
+            writeln!(text, "  generation {age} old, version {version}")?;
         }
-        if let Some(age) = self.age {
-            writeln!(text, "  lives      for {}", brief(age))?;
-        }
-        for value in &self.redis {
-            let expires = match value.expires {
-                Some(left) => format!("expires in {}", brief(left)),
-                None => "never expires".to_owned(),
-            };
-            let Value { name, bytes, .. } = value;
-            writeln!(text, "  stored     {bytes} B, {expires}: {name}")?;
-        }
-        Ok(())
+        let Value {
+            name,
+            bytes,
+            expires,
+        } = &self.redis;
+        let expires = match expires {
+            Some(left) => format!("expires in {}", brief(*left)),
+            None => "never expires".to_owned(),
+        };
+        writeln!(text, "  stored     {bytes} B, {expires}: {name}")
     }
 }
 
@@ -198,9 +222,13 @@ impl Report for Shown {
                 writeln!(text)?;
             }
             match policy {
-                Seen::Closely(closely) => closely.write(text)?,
-                Seen::Unreadable { policy, error } => {
-                    writeln!(text, "{KEY}{}{KEY:#}  {policy}", printable(&self.key))?;
+                Seen::Readable(closely) => closely.write(text)?,
+                Seen::Unreadable {
+                    shown_policy,
+                    error,
+                    ..
+                } => {
+                    writeln!(text, "{KEY}{}{KEY:#}  {shown_policy}", printable(&self.key))?;
                     writeln!(text, "  unreadable {}", printable(error))?;
                 }
             }

@@ -1,37 +1,39 @@
-//! How a key stands under a policy, as commands tell it: [`Standing`].
+//! The state of a key under a policy, as commands show it: [`Standing`].
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Serialize;
-use tower_throttle::store::{KeyState, Spent, StoredKey};
-use tower_throttle::{Algorithm, Quota};
+use tower_throttle::Algorithm;
+use tower_throttle::{KeyState, QuotaState, StoredKey};
 
 use crate::printable::printable;
 use crate::time::seconds;
 
-/// How a key stands under a policy.
+/// The state of a key under a policy.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Standing {
-    /// `None` if Redis has its digest only.
+    /// `None` if Redis has only its digest.
     pub(crate) key: Option<String>,
-    /// As it stands in the names of Redis keys.
+    /// The key as in the names of Redis keys.
     pub(crate) encoded: String,
-    pub(crate) policy: String,
+    /// The name of the policy.
+    pub(crate) policy: Option<String>,
     pub(crate) quotas: Vec<Used>,
-    /// Whether no less is used than said.
+    /// False if less may be used of a quota than shown.
     pub(crate) exact: bool,
     pub(crate) remaining: u32,
-    #[serde(rename = "next_slot_seconds", serialize_with = "in_seconds")]
-    pub(crate) next_slot: Duration,
+    /// The cost of all requests that wait.
+    pub(crate) waiting: u64,
+    #[serde(rename = "next_seconds", serialize_with = "in_seconds")]
+    pub(crate) next: Duration,
     #[serde(rename = "full_seconds", serialize_with = "in_seconds")]
     pub(crate) full: Duration,
     #[serde(rename = "paused_seconds", serialize_with = "perhaps_in_seconds")]
     pub(crate) paused: Option<Duration>,
     pub(crate) allowance: Option<Allowance>,
-    #[serde(rename = "rests_seconds", serialize_with = "perhaps_in_seconds")]
-    pub(crate) rests: Option<Duration>,
-    pub(crate) free_slots: usize,
+    #[serde(rename = "quarantined_seconds", serialize_with = "perhaps_in_seconds")]
+    pub(crate) quarantined: Option<Duration>,
 }
 
 /// How much of a quota is used.
@@ -40,13 +42,16 @@ pub(crate) struct Used {
     pub(crate) quota: String,
     pub(crate) used: u32,
     pub(crate) capacity: u32,
-    /// Per second, over the window; `None` if the state does not tell.
+    /// Units per second over the window; `None` if the state does not tell.
     pub(crate) rate: Option<f64>,
+    /// False if less may be used.
+    #[serde(skip)]
+    pub(crate) exact: bool,
     #[serde(skip)]
     pub(crate) window: Duration,
 }
 
-/// What an upstream has said that remains.
+/// A limit that an upstream has announced.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Allowance {
     pub(crate) left: u32,
@@ -56,26 +61,26 @@ pub(crate) struct Allowance {
 
 impl Standing {
     pub(crate) fn new(stored: &StoredKey, state: &KeyState) -> Self {
+        let quotas: Vec<_> = state.quotas().iter().map(Used::new).collect();
         Self {
             key: stored.key().map(|key| key.to_string()),
             encoded: stored.encoded().to_owned(),
-            policy: stored.policy().id().to_owned(),
-            quotas: state.spent().iter().map(Used::new).collect(),
-            exact: state.is_exact() && state.spent().iter().all(Spent::is_exact),
+            policy: stored.policy_name().map(str::to_owned),
+            exact: quotas.iter().all(|it| it.exact),
+            quotas,
             remaining: state.remaining(),
-            next_slot: state.delay(),
+            waiting: state.waiting().iter().map(|it| it.units).sum(),
+            next: state.delay(),
             full: state.reset(),
             paused: state.pause(),
-            allowance: state.allowance().map(|it| Allowance {
-                left: it.remaining(),
-                lasts: it.lasts(),
-            }),
-            rests: state.rest(),
-            free_slots: state.free_slots(),
+            allowance: state
+                .allowance()
+                .map(|(left, lasts)| Allowance { left, lasts }),
+            quarantined: state.quarantine(),
         }
     }
 
-    /// The key; what stands for it, if that is not [printable].
+    /// The key, or its encoded form if it is not [printable].
     pub(crate) fn shown_key(&self) -> String {
         match &self.key {
             Some(key) if matches!(printable(key), Cow::Borrowed(_)) => key.clone(),
@@ -83,34 +88,57 @@ impl Standing {
         }
     }
 
-    /// The quota of which the most is used, as a part of all.
+    /// The name of the policy, or else its quotas.
+    pub(crate) fn shown_policy(&self) -> String {
+        let quotas = || {
+            self.quotas
+                .iter()
+                .map(|it| &*it.quota)
+                .collect::<Vec<_>>()
+                .join(" + ")
+        };
+        self.policy.clone().unwrap_or_else(quotas)
+    }
+
+    /// The quota of which the largest part is used, and that part.
     pub(crate) fn busiest(&self) -> Option<(&Used, f64)> {
         let shares = self.quotas.iter().map(|it| (it, it.share()));
         shares.max_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
-    /// By the quota with the shortest window, which tells of the latest.
+    /// The rate over the shortest window.
     pub(crate) fn rate(&self) -> Option<f64> {
         let known = self.quotas.iter().filter(|it| it.rate.is_some());
         known.min_by_key(|it| it.window)?.rate
     }
 
-    /// Whether there is anything that the state says.
+    /// True if the state is as good as none.
     pub(crate) fn is_idle(&self) -> bool {
-        let nothing_said =
-            self.paused.is_none() && self.allowance.is_none() && self.rests.is_none();
-        nothing_said && self.quotas.iter().all(|it| it.used == 0)
+        let is_held =
+            self.paused.is_some() || self.allowance.is_some() || self.quarantined.is_some();
+        !is_held && self.waiting == 0 && self.quotas.iter().all(|it| it.used == 0)
     }
 }
 
 impl Used {
-    fn new(spent: &Spent) -> Self {
-        let quota = spent.quota();
+    fn new(state: &QuotaState) -> Self {
+        let QuotaState {
+            quota,
+            used,
+            capacity,
+            ..
+        } = *state;
+        let is_log = matches!(
+            quota.counted_by(),
+            Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. }
+        );
+        let is_window = matches!(quota.counted_by(), Algorithm::FixedWindow { .. });
         Self {
             quota: quota.to_string(),
-            used: spent.used(),
-            capacity: spent.capacity(),
-            rate: rate(spent, quota),
+            used,
+            capacity,
+            rate: is_log.then(|| f64::from(used) / seconds(quota.window())),
+            exact: is_log || is_window || used == 0,
             window: quota.window(),
         }
     }
@@ -118,17 +146,6 @@ impl Used {
     pub(crate) fn share(&self) -> f64 {
         f64::from(self.used) / f64::from(self.capacity.max(1))
     }
-}
-
-/// What has departed within the last window, over that: of what counts departures, as a time alone does not tell how
-/// many there were. Where not all was read, it is no more.
-fn rate(spent: &Spent, quota: Quota) -> Option<f64> {
-    let counts = matches!(
-        quota.counted_by(),
-        Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. }
-    );
-    let departed = spent.departed().unwrap_or(spent.used());
-    counts.then(|| f64::from(departed) / seconds(quota.window()))
 }
 
 pub(crate) fn in_seconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use serde::Serialize;
-use tower_throttle::store::{KeyState, Keys, RedisStore, StoredKey};
+use tower_throttle::{KeyState, Keys, RedisStore, StoredKey};
 
 use super::View;
 use super::tally::Tally;
@@ -107,7 +107,7 @@ impl Board {
         let others = shown.into_iter().filter(|it| !found.contains(it));
         let others: Vec<_> = others.collect();
         let all: Vec<_> = found.into_iter().chain(others).collect();
-        let states = self.store.glance(&all).await;
+        let states = self.store.look(&all).await;
         self.strange = None;
         for (stored, state) in all.into_iter().zip(states) {
             match state {
@@ -118,7 +118,8 @@ impl Board {
                     failure.get_or_insert_with(|| error.into());
                     continue;
                 }
-                Ok(state) => self.see(stored, &state),
+                Ok(Some(state)) => self.see(stored, &state),
+                Ok(None) => drop(self.standings.remove(&stored)),
                 Err(error) => {
                     let why = || (0, format!("{stored}: {error}"));
                     self.strange.get_or_insert_with(why).0 += 1;
@@ -176,7 +177,7 @@ impl Board {
                 Err(error) => {
                     some.failure.get_or_insert_with(|| error.into());
                     self.has_gap = true;
-                    if !keys.pass_over() {
+                    if !keys.skip_server() {
                         self.round_is_over();
                         return some;
                     }
@@ -271,7 +272,8 @@ fn sorted<'a>(
     view: &View,
 ) -> Vec<(&'a StoredKey, &'a Seen)> {
     let passes = |standing: &Standing| {
-        standing.shown_key().contains(&view.filter) || standing.policy.contains(&view.filter)
+        standing.shown_key().contains(&view.filter)
+            || standing.shown_policy().contains(&view.filter)
     };
     let passing = standings.iter().filter(|(_, it)| passes(&it.standing));
     let mut sorted: Vec<_> = passing.collect();
@@ -281,22 +283,19 @@ fn sorted<'a>(
 
 #[cfg(test)]
 mod tests {
-    use tower_throttle::Policy;
-
     use super::super::order::Sort;
     use super::super::order::tests::standing;
     use super::*;
 
     #[test]
     fn a_filter_forgets_no_more_than_none_does() {
-        let policy = Policy::from_id("10/s").unwrap();
         let key = |number: u32| format!("key-{number:02}");
         let seen = |number: u32| Seen {
             standing: standing(&key(number), number % 10, 0, None),
             round: 0,
             is_stale: false,
         };
-        let stored = |number| StoredKey::new(&key(number).into(), &policy);
+        let stored = |number| StoredKey::new(&key(number).into(), None);
         let mut standings: HashMap<_, _> = (0..30).map(|it| (stored(it), seen(it))).collect();
         let view = |filter: &str| View {
             sort: Sort::Used,

@@ -11,11 +11,11 @@ use crate::standing::Standing;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Sort {
-    /// The quota of which the most is used, then the longest line
+    /// The quota of which the most is used, then the longest wait
     Used,
     /// Requests per second over the window
     Rate,
-    /// The longest line: who would wait the longest
+    /// The longest wait
     Next,
     /// The longest pause
     Paused,
@@ -28,7 +28,7 @@ impl Sort {
         match self {
             Self::Used => "used",
             Self::Rate => "rate",
-            Self::Next => "next slot",
+            Self::Next => "next",
             Self::Paused => "paused",
             Self::Key => "key",
         }
@@ -39,7 +39,7 @@ impl Sort {
         let share = |it: &Standing| it.busiest().map_or(0.0, |(_, share)| share);
         let used = || share(b).total_cmp(&share(a));
         let rate = || b.rate().unwrap_or(0.0).total_cmp(&a.rate().unwrap_or(0.0));
-        let next = || b.next_slot.cmp(&a.next_slot);
+        let next = || b.next.cmp(&a.next);
         let paused = || b.paused.cmp(&a.paused);
         let key = || (a.shown_key(), &a.policy).cmp(&(b.shown_key(), &b.policy));
         let first = match self {
@@ -73,22 +73,23 @@ pub(super) mod tests {
         Standing {
             key: Some(key.to_owned()),
             encoded: key.to_owned(),
-            policy: "10/s".to_owned(),
+            policy: None,
             quotas: vec![Used {
                 quota: "10/s".to_owned(),
                 used,
                 capacity: 10,
                 rate: (used != 5).then_some(f64::from(used)),
+                exact: true,
                 window: Duration::from_secs(1),
             }],
             exact: true,
             remaining: 10 - used,
-            next_slot: Duration::from_secs(delay),
+            waiting: 0,
+            next: Duration::from_secs(delay),
             full: Duration::from_secs(delay),
             paused: paused.map(Duration::from_secs),
             allowance: None,
-            rests: None,
-            free_slots: 0,
+            quarantined: None,
         }
     }
 

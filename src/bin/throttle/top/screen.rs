@@ -30,7 +30,7 @@ const COLUMNS: [(&str, u16); 7] = [
     ("KEY", 24),
     ("USED", 13),
     ("LEFT", 7),
-    ("NEXT SLOT", 9),
+    ("NEXT", 9),
     ("PAUSED", 9),
     ("RATE", 9),
     ("POLICY", 12),
@@ -136,13 +136,13 @@ fn row(standing: &Standing, widths: &[u16]) -> Row<'static> {
         ),
         None => Default::default(),
     };
-    let next = match standing.next_slot.is_zero() {
+    let next = match standing.next.is_zero() {
         true => "now".to_owned(),
-        false => brief(standing.next_slot),
+        false => brief(standing.next),
     };
-    let paused = match (standing.paused, standing.rests) {
+    let paused = match (standing.paused, standing.quarantined) {
         (Some(left), _) => brief(left),
-        (None, Some(left)) => format!("rest {}", brief(left)),
+        (None, Some(left)) => format!("lost {}", brief(left)),
         (None, None) => String::new(),
     };
     let rate = standing.rate().map(|rate| format!("{bound}{rate:.1}/s"));
@@ -153,7 +153,7 @@ fn row(standing: &Standing, widths: &[u16]) -> Row<'static> {
         next,
         paused,
         rate.unwrap_or_default(),
-        standing.policy.clone(),
+        standing.shown_policy(),
     ];
     let cells = cells.into_iter().zip(COLUMNS).zip(widths);
     let cells = cells.map(|((text, (name, _)), &width)| {
@@ -164,7 +164,7 @@ fn row(standing: &Standing, widths: &[u16]) -> Row<'static> {
         };
         Cell::from(cut(text, width, end))
     });
-    let style = if standing.paused.is_some() || standing.rests.is_some() {
+    let style = if standing.paused.is_some() || standing.quarantined.is_some() {
         Style::new().fg(Color::Magenta)
     } else if share >= 1.0 {
         Style::new().fg(Color::Yellow)
@@ -191,22 +191,23 @@ mod tests {
         Standing {
             key: Some(key.to_owned()),
             encoded: key.to_owned(),
-            policy: policy.to_owned(),
+            policy: Some(policy.to_owned()),
             quotas: vec![Used {
                 quota: format!("{capacity}/s"),
                 used,
                 capacity,
                 rate: Some(f64::from(used)),
+                exact: true,
                 window: Duration::from_secs(1),
             }],
             exact: true,
             remaining: capacity - used,
-            next_slot: Duration::from_millis(delay),
+            waiting: 0,
+            next: Duration::from_millis(delay),
             full: Duration::from_secs(1),
             paused: None,
             allowance: None,
-            rests: None,
-            free_slots: 0,
+            quarantined: None,
         }
     }
 
@@ -279,12 +280,12 @@ mod tests {
             .map(|end| standing(&format!("{key}{end}"), "5/s-gcra-burst-20", 0, 5, 0))
             .into();
         page.rows[1].remaining = 5_000_000;
-        page.rows[1].rests = Some(Duration::from_millis(28_300));
+        page.rows[1].quarantined = Some(Duration::from_millis(28_300));
         let narrow = "\
 1_204 keys, by used, with \"ex\"
-KEY                          USED          LEFT    NEXT SLOT PAUSED    RATE
+KEY                          USED          LEFT    NEXT      PAUSED    RATE
 tenant-0001/GE…{id}/orders/1 0/5           5       now                 0.0/s
-tenant-0001/GE…{id}/orders/2 0/5           5_000_… now       rest 28.… 0.0/s
+tenant-0001/GE…{id}/orders/2 0/5           5_000_… now       lost 28.… 0.0/s
 s sort  / filter  arrows scroll  q quit
 ";
         assert_eq!(drawn(&page, 80, 5, |_| {}), narrow);
