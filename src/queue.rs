@@ -2,7 +2,7 @@
 //!
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::task::Waker;
 use std::time::Duration;
@@ -152,6 +152,8 @@ struct Request {
     arrival: Instant,
     /// It fails if it cannot depart by then.
     bound: Option<Instant>,
+    /// It has lost a turn and was not polled since.
+    has_missed: bool,
     fate: Fate,
     waker: Wakes,
 }
@@ -265,6 +267,7 @@ impl Queue {
             cost,
             arrival,
             bound,
+            has_missed: false,
             fate,
             waker,
         });
@@ -436,35 +439,47 @@ impl Queue {
             return Some(turn);
         }
         if mode == Mode::Wait && turn.is_useful(now) {
-            turn = self.move_up(turn, woken);
+            turn = self.move_up(turn, now, woken);
         }
         loop {
             let first = self.without_turn(mode).first_key_value();
-            let Some((&place, &id)) = first else {
+            let Some((_, &id)) = first else {
                 return Some(turn);
             };
-            let request = &mut self.requests.0[id];
-            if request.bound.is_some_and(|bound| bound < turn.from) {
-                let standing = Standing {
-                    last: Some(turn.from),
-                    ..self.latest
-                };
-                self.fail(id, Refusal::Limited(standing), woken);
+            if self.fails_before(id, &turn, woken) {
                 continue;
             }
-            if request.cost != turn.units {
+            if self.requests.0[id].cost != turn.units {
                 return Some(turn);
             }
-            request.fate = Fate::Departs(turn);
-            self.without_turn(mode).remove(&place);
-            self.departing.insert(place, id);
-            let blocked_from = self
-                .stall
-                .blocked_from
-                .map_or(place, |from| from.min(place));
-            self.stall.blocked_from = Some(blocked_from);
+            self.give(id, turn);
             return None;
         }
+    }
+
+    /// Fails a request if its bound is earlier than the turn.
+    fn fails_before(&mut self, id: usize, turn: &Turn, woken: &mut Woken) -> bool {
+        let bound = self.requests.0[id].bound;
+        let fails = bound.is_some_and(|bound| bound < turn.from);
+        if fails {
+            let standing = Standing {
+                last: Some(turn.from),
+                ..self.latest
+            };
+            self.fail(id, Refusal::Limited(standing), woken);
+        }
+        fails
+    }
+
+    /// A request that waits gets a turn.
+    fn give(&mut self, id: usize, turn: Turn) {
+        let request = &mut self.requests.0[id];
+        request.fate = Fate::Departs(turn);
+        let (mode, place) = (request.mode, request.place);
+        self.without_turn(mode).remove(&place);
+        self.departing.insert(place, id);
+        let from = self.stall.blocked_from;
+        self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
     }
 
     /// Whether a command of this process forbids departures at that time.
@@ -649,6 +664,7 @@ impl Queue {
         woken: &mut Woken,
     ) -> Step {
         let request = &mut self.requests.0[id];
+        request.has_missed = false;
         match &request.fate {
             Fate::Waiting => {
                 let out = self.out.as_ref();
@@ -691,9 +707,7 @@ impl Queue {
             }
             Fate::Departs(turn) => {
                 let turn = *turn;
-                self.requeue(id, &turn);
-                self.call_again(turn.guard, now);
-                self.release(now, woken);
+                self.expire(now, woken);
                 Step::Missed(turn)
             }
             Fate::Fails(_) => match self.requests.0.remove(id).fate {
@@ -703,25 +717,54 @@ impl Queue {
         }
     }
 
-    /// A request whose turn was not used waits again at its old place.
-    fn requeue(&mut self, id: usize, turn: &Turn) {
-        self.give_back(turn);
-        let request = &mut self.requests.0[id];
-        request.fate = Fate::Waiting;
-        let (mode, place) = (request.mode, request.place);
-        self.departing.remove(&place);
-        self.without_turn(mode).insert(place, id);
+    /// Requests that have missed their turns get others. A request that is not polled gets no third one.
+    fn expire(&mut self, now: Instant, woken: &mut Woken) {
+        let stall = self.stall;
+        let misses = |request: &Request, turn: &Turn| {
+            turn.until < now && (!request.has_missed || stall.blocks(request.place))
+        };
+        self.replace(misses, now, woken);
     }
 
-    /// Calls for requests that have missed their turns. If others of the same batch are not back yet, this waits for
-    /// them, for at most a guard, so that they keep their places.
-    fn call_again(&mut self, guard: Duration, now: Instant) {
-        let mut turns = self
-            .departing
-            .values()
-            .filter_map(|&id| self.requests.0[id].turn());
-        let others_return = turns.any(|turn| turn.until < now && now < turn.until + guard);
-        self.call_at(if others_return { now + guard } else { now });
+    /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
+    /// ones wait again.
+    fn replace(
+        &mut self,
+        loses: impl Fn(&Request, &Turn) -> bool,
+        now: Instant,
+        woken: &mut Woken,
+    ) {
+        let mut displaced: HashMap<(Mode, u32), VecDeque<usize>> = HashMap::new();
+        for id in self.departing.values().copied().collect::<Vec<_>>() {
+            let request = &mut self.requests.0[id];
+            let (place, mode, alike) = (request.place, request.mode, (request.mode, request.cost));
+            let Fate::Departs(turn) = request.fate else {
+                continue;
+            };
+            let is_lost = loses(request, &turn);
+            if !is_lost && !(displaced.contains_key(&alike) && turn.is_useful(now)) {
+                continue;
+            }
+            request.has_missed |= is_lost;
+            request.fate = Fate::Waiting;
+            woken.extend(request.waker.0.take());
+            self.departing.remove(&place);
+            self.without_turn(mode).insert(place, id);
+            let ids = displaced.entry(alike).or_default();
+            ids.push_back(id);
+            if is_lost {
+                self.give_back(&turn);
+                self.call_at(now);
+                continue;
+            }
+            while let Some(first) = ids.pop_front() {
+                if !self.fails_before(first, &turn, woken) {
+                    self.give(first, turn);
+                    break;
+                }
+            }
+        }
+        self.release(now, woken);
     }
 
     /// Lets the next requests depart in their turns.
@@ -787,25 +830,16 @@ impl Queue {
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
     /// wait again; yields the guard that was too short for them.
     pub(crate) fn check(&mut self, now: Instant, woken: &mut Woken) -> Option<Duration> {
-        let mut guard = None;
-        while let Some(from) = self.stall.blocked_from
-            && let Some((&place, &id)) = self.departing.range(from..).next()
-            && let Some(turn) = self.requests.0[id].turn()
-            && turn.until < now
-        {
-            guard = Some(turn.guard);
-            self.requeue(id, &turn);
-            // It has no timer for its bound yet.
-            woken.extend(self.requests.0[id].waker.0.take());
-            self.call_again(turn.guard, now);
-            self.stall.blocked_from = Some(place + 1);
+        let missed = self.first_blocked().filter(|turn| turn.until < now);
+        if missed.is_some() {
+            self.expire(now, woken);
         }
         if self.check_due().is_some_and(|due| due <= now) {
             self.stall.times += u32::from(!self.stall.has_departed);
             (self.stall.check, self.stall.has_departed) = (None, false);
         }
         self.release(now, woken);
-        guard
+        missed.map(|turn| turn.guard)
     }
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store.
@@ -849,15 +883,12 @@ impl Queue {
 
     /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
     /// Returns the turn that is left.
-    fn move_up(&mut self, mut free: Turn, woken: &mut Woken) -> Turn {
+    fn move_up(&mut self, mut free: Turn, now: Instant, woken: &mut Woken) -> Turn {
         let turn_of = |id: usize| {
             let request = &self.requests.0[id];
-            match request.fate {
-                Fate::Departs(turn) if request.mode == Mode::Wait && turn.units == free.units => {
-                    Some((id, turn.from))
-                }
-                _ => None,
-            }
+            let turn = request.turn().filter(|turn| turn.is_useful(now))?;
+            let is_alike = request.mode == Mode::Wait && turn.units == free.units;
+            is_alike.then_some((id, turn.from))
         };
         let alike = self.departing.values().rev().copied().filter_map(turn_of);
         let later: Vec<usize> = alike
@@ -879,15 +910,7 @@ impl Queue {
     /// Nothing departs until then. Requests that have an earlier turn wait again.
     pub(crate) fn pause(&mut self, until: Instant, now: Instant, woken: &mut Woken) {
         self.paused_until = self.paused_until.max(Some(until));
-        for id in self.departing.values().copied().collect::<Vec<_>>() {
-            if let Fate::Departs(turn) = self.requests.0[id].fate
-                && turn.from < until
-            {
-                self.requeue(id, &turn);
-                self.call_at(now);
-                woken.extend(self.requests.0[id].waker.0.take());
-            }
-        }
+        self.replace(|_, turn| turn.from < until, now, woken);
     }
 
     /// Pauses of this process have ended.

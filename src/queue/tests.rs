@@ -1,6 +1,6 @@
 //! Properties of a queue under any order of operations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
@@ -98,8 +98,6 @@ struct Bench {
     late: Option<u64>,
     /// The units of each grant that are neither used nor returned, by its time.
     open: BTreeMap<u64, i64>,
-    /// The requests that have lost a turn, so that others may have overtaken them.
-    requeued: BTreeSet<u64>,
 }
 
 impl Bench {
@@ -114,7 +112,6 @@ impl Bench {
             in_flight: None,
             late: None,
             open: BTreeMap::new(),
-            requeued: BTreeSet::new(),
         }
     }
 
@@ -191,8 +188,6 @@ impl Bench {
                 }
             }
             Operation::Pause(millis) => {
-                let turns = self.queue.departing.keys();
-                self.requeued.extend(turns);
                 self.queue
                     .pause(now + MILLI * millis as u32, now, &mut woken);
             }
@@ -233,7 +228,6 @@ impl Bench {
             match self.queue.poll(joined.id, self.now, &waker, &mut woken) {
                 Step::Missed(turn) => {
                     assert!(turn.until < self.now, "it was polled in time");
-                    self.requeued.insert(joined.place);
                 }
                 step => break step,
             }
@@ -254,10 +248,7 @@ impl Bench {
     }
 
     fn begin(&mut self, woken: &mut Woken) {
-        let before: Vec<u64> = self.queue.departing.keys().copied().collect();
         self.queue.check(self.now, woken);
-        let missed = |place: &u64| !self.queue.departing.contains_key(place);
-        self.requeued.extend(before.into_iter().filter(missed));
         if self.in_flight.is_none() && self.queue.call_due().is_some_and(|due| due <= self.now) {
             self.number += 1;
             let arrived = |at: Instant| (at - self.now.min(at)).as_micros() as u64;
@@ -366,11 +357,13 @@ impl Bench {
         }
     }
 
-    /// Requests of equal cost get turns in their order, unless one has lost its turn.
+    /// Requests of equal cost have turns in their order, also if they have lost some. A turn that is almost over stays
+    /// with its request.
     fn check_order(&self) {
         let requests = self.queue.requests.0.iter().map(|(_, request)| request);
         let waits = |request: &&Request| {
-            request.mode == Mode::Wait && !self.requeued.contains(&request.place)
+            let is_over = |turn: Turn| !turn.is_useful(self.now);
+            request.mode == Mode::Wait && !request.turn().is_some_and(is_over)
         };
         let mut requests: Vec<&Request> = requests.filter(waits).collect();
         requests.sort_by_key(|request| (request.cost, request.place));
@@ -417,6 +410,58 @@ proptest! {
             bench.apply(operation);
         }
         bench.finish();
+    }
+
+    /// Each request may miss one turn. Then only those overtake it that depart during this turn, or whose own turns are
+    /// almost over by then.
+    #[test]
+    fn requests_keep_their_order_when_any_of_them_miss_a_turn(
+        requests in prop::collection::vec((1..=2_u32, any::<bool>()), 2..40),
+        (grants, apart) in (1..40_u32, 0..15_u64),
+    ) {
+        let mut bench = Bench::new();
+        for (cost, _) in &requests {
+            bench.apply(&Operation::Join(*cost, None));
+        }
+        let mut missed: BTreeMap<u64, Instant> = BTreeMap::new();
+        let mut departed: Vec<(u64, Instant, Instant)> = Vec::new();
+        for _ in 0..3_000 {
+            if bench.joined.is_empty() {
+                break;
+            }
+            bench.apply(&Operation::Begin);
+            bench.apply(&Operation::Answer(grants, apart));
+            for place in 1..=requests.len() as u64 {
+                let Some(nth) = bench.joined.iter().position(|joined| joined.place == place) else {
+                    continue;
+                };
+                let request = &bench.queue.requests.0[bench.joined[nth].id];
+                let is_over = request.turn().is_some_and(|turn| turn.until < bench.now);
+                if is_over || request.has_missed {
+                    missed.entry(place).or_insert(bench.now);
+                }
+                let misses = requests[place as usize - 1].1 && !missed.contains_key(&place);
+                if !misses || request.turn().is_none() {
+                    let left = bench.joined.len();
+                    bench.apply(&Operation::Poll(nth));
+                    if bench.joined.len() < left {
+                        let turn = bench.permits.last().expect("none has a bound");
+                        departed.push((place, bench.now, turn.until));
+                    }
+                }
+            }
+            bench.apply(&Operation::Pass(1));
+        }
+        prop_assert_eq!(departed.len(), requests.len());
+        let cost = |place: u64| requests[place as usize - 1].0;
+        for (rank, &(place, _, _)) in departed.iter().enumerate() {
+            let missed = missed.get(&place).copied();
+            for &(other, at, until) in &departed[..rank] {
+                let may = missed.is_some_and(|missed| at < missed || until < missed + GUARD / 2);
+                let is_alike = cost(other) == cost(place);
+                prop_assert!(!is_alike || other < place || may, "{other} overtook {place}");
+            }
+        }
     }
 }
 

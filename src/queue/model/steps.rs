@@ -347,9 +347,10 @@ impl World {
                 queue::Step::Missed(_) => {
                     if setup.fault == Some(Fault::RequeuesBehindOthers) {
                         let place = queue.requests.0[id].place;
-                        queue.waiting.remove(&place);
-                        queue.requests.0[id].place = place + 10;
-                        queue.waiting.insert(place + 10, id);
+                        if queue.waiting.remove(&place).is_some() {
+                            queue.requests.0[id].place = place + 10;
+                            queue.waiting.insert(place + 10, id);
+                        }
                     }
                 }
                 step => break step,
