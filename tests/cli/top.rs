@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_throttle::RedisStore;
+use tower_throttle::store::RedisStore;
 
 use super::support::cluster::Cluster;
 use super::support::command_stats::CommandStats;

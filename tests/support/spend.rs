@@ -1,7 +1,8 @@
 //! Departures that are recorded at once.
 
 use tower_throttle::Quota;
-use tower_throttle::{Limiter, LimiterBuilder, Store};
+use tower_throttle::store::{Store};
+use tower_throttle::{Limiter, LimiterBuilder};
 
 /// A builder with these quotas.
 pub(crate) fn under(quotas: &[&str]) -> LimiterBuilder {

@@ -2,7 +2,8 @@
 
 use tower_throttle::Quota;
 use tower_throttle::key::Key;
-use tower_throttle::{KeyState, Limiter, LimiterBuilder, RedisStore, StoreError, StoredKey};
+use tower_throttle::store::{KeyState, RedisStore, StoreError, StoredKey};
+use tower_throttle::{Limiter, LimiterBuilder};
 
 use crate::connect::Server;
 use crate::failure::Failure;

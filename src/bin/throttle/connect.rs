@@ -6,7 +6,8 @@ use std::time::Duration;
 use redis::{Client, FromRedisValue as _, RedisError, Value};
 use tokio::time::timeout;
 use tower_throttle::Quota;
-use tower_throttle::{Limiter, RedisStore};
+use tower_throttle::store::{RedisStore};
+use tower_throttle::{Limiter};
 
 use crate::failure::Failure;
 

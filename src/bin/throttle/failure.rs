@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use tower_throttle::StoreError;
+use tower_throttle::store::StoreError;
 use tower_throttle::{BuildError, Error};
 
 use crate::printable::printable;

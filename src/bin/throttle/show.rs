@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use serde::Serialize;
-use tower_throttle::KeyState;
+use tower_throttle::store::KeyState;
 
 use crate::chosen::{Chosen, Stored};
 use crate::failure::Failure;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use serde::Serialize;
-use tower_throttle::{KeyState, Keys, RedisStore, StoredKey};
+use tower_throttle::store::{KeyState, Keys, RedisStore, StoredKey};
 
 use super::View;
 use super::tally::Tally;
