@@ -13,3 +13,6 @@ pub use self::permit::{Decision, Limited, Permit};
 #[cfg(feature = "redis")]
 pub use crate::stores::RedisStore;
 pub use crate::stores::{Answered, Applied, Call, MemoryStore, Nudged, Operation, Store};
+pub use crate::state::{
+    Command, Demand, Grant, Known, Mode, Origin, Settlement, State, Strict, Take, Taken,
+};
