@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::time::Instant;
-use tower_throttle::key::Key;
-use tower_throttle::store::{MemoryStore, Reserve, Store as _};
-use tower_throttle::{Limiter, Policy, Quota};
+use tower_throttle::store::{MemoryStore, Store as _};
+use tower_throttle::{Limiter, Quota};
 
 pub(crate) const LIMIT: u32 = 10;
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
@@ -60,7 +59,7 @@ pub(crate) async fn run(store: &MemoryStore, quota: Quota) -> anyhow::Result<Run
         .store(store.clone())
         .quota(quota)
         .build()?;
-    let into_window = now(store, &limiter.policy()).await? % micros(WINDOW);
+    let into_window = store.ping(0).await?.now % micros(WINDOW);
     tokio::time::advance(WINDOW - Duration::from_micros(into_window)).await;
 
     let start = Instant::now();
@@ -95,20 +94,12 @@ pub(crate) async fn run(store: &MemoryStore, quota: Quota) -> anyhow::Result<Run
 /// The store's clock starts with the system's, to the microsecond. Who waits wakes with a tick, and
 /// where between two ticks a slot lies would differ from run to run.
 pub(crate) async fn store_in_step() -> anyhow::Result<MemoryStore> {
-    let limiter = Limiter::builder().quota(Quota::per_second(1)).build()?;
     loop {
         let store = MemoryStore::new();
-        if now(&store, &limiter.policy()).await?.is_multiple_of(1_000) {
+        if store.ping(0).await?.now.is_multiple_of(1_000) {
             return Ok(store);
         }
     }
-}
-
-/// The store's clock, in microseconds.
-async fn now(store: &MemoryStore, policy: &Policy) -> anyhow::Result<u64> {
-    let key = Key::from("clock");
-    let answer = store.peek(&Reserve::new(&key, policy)).await?;
-    Ok(answer.now())
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -1,13 +1,22 @@
-//! For tests of your own, behind the feature `test-util`: without sleeping, and without Redis.
+//! Utilities for tests of your own, behind the feature `test-util`: without sleeping, and without Redis.
 //!
 //! | item | for |
 //! | --- | --- |
 //! | [`History`](history::History) | whether more than N requests ever fell into one window |
-//! | [`ManualClock`] | the clock of a store, to stand still and to be set |
+//! | [`ManualClock`] | a store's clock that stands still and can be set |
+//! | [`FailingStore`] | what a client does while its store is out, refuses, is slow, or has lost its state |
+//! | [`RecordingStore`] | how often the store is called, with what, and its answers |
 //!
-//! handles, whose clones share all. The [guide](crate::testing) shows how to test a client with them.
+//! The stores wrap any other store: `RecordingStore::new(FailingStore::new(MemoryStore::new()))`. All are handles, whose
+//! clones share everything. The [guide](crate::testing) shows how to test a client with them.
 
 mod clock;
+mod failing;
 pub mod history;
+mod recording;
 
-pub use self::clock::ManualClock;
+pub use self::{
+    clock::ManualClock,
+    failing::{FailingStore, Fault},
+    recording::{RecordedCall, RecordedOperation, RecordingStore},
+};

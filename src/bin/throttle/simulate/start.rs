@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_throttle::key::Key;
-use tower_throttle::store::{MemoryStore, Reserve, Store as _, StoreError};
+use tower_throttle::store::{MemoryStore, Store as _, StoreError};
 use tower_throttle::test_util::ManualClock;
 use tower_throttle::{Algorithm, Policy, Quota, WindowStart};
 
@@ -33,8 +32,7 @@ pub(super) async fn mid_window(
     let aligned = policy.quotas().iter().filter(is_aligned);
     if let Some(window) = aligned.map(Quota::window).max() {
         let window = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        let key = Key::from("clock");
-        let now = store.peek(&Reserve::new(&key, policy)).await?.now();
+        let now = store.ping(0).await?.now;
         clock.advance(Duration::from_micros(window - now % window + window / 2));
     }
     Ok(())
