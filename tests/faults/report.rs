@@ -44,7 +44,7 @@ fn line(row: &Row) -> String {
         seconds(row.gap),
         row.most,
         tally.of(Count::Lost),
-        tally.of(Count::LostSlots),
+        tally.of(Count::LostCalls),
         row.connections,
     )
 }

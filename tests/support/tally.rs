@@ -36,11 +36,11 @@ pub(crate) enum Count {
     Longest,
     /// Calls to the store.
     Calls,
-    /// Slots that were asked for by calls whose answers were lost.
-    LostSlots,
+    /// Calls whose answers were lost.
+    LostCalls,
 }
 
-const COUNTS: usize = Count::LostSlots as usize + 1;
+const COUNTS: usize = Count::LostCalls as usize + 1;
 
 impl Count {
     /// What a request is counted as that got this error.

@@ -31,14 +31,14 @@ const CLUSTER: Fault = Fault {
     connect: |urls| Box::pin(async move { RedisStore::connect_cluster(urls.split(',')).await }),
     inject: |stage| {
         let cluster = stage.cluster.as_mut().expect("the stage has one");
-        let primary = cluster.primary_of("throttle:{key-0}:");
+        let primary = cluster.primary_of("throttle:{key-0}");
         cluster.servers[primary].kill9();
         stage.killed = Some(primary);
     },
     heal: |stage| {
         let cluster = stage.cluster.as_ref().expect("the stage has one");
         let killed = stage.killed.expect("it was injected");
-        cluster.fails_over("throttle:{key-0}:", killed);
+        cluster.fails_over("throttle:{key-0}", killed);
     },
     ..Fault::FORGETS
 };

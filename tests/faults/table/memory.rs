@@ -113,12 +113,9 @@ fn evict(stage: &mut Stage) {
             if name == END {
                 return;
             }
-            // What stands aside is of slots that nobody took.
-            if !name.ends_with(":aside") {
-                let count: &mut usize = counts.entry(name.to_owned()).or_default();
-                *count += 1;
-                losses.fetch_max(*count, Ordering::SeqCst);
-            }
+            let count: &mut usize = counts.entry(name.to_owned()).or_default();
+            *count += 1;
+            losses.fetch_max(*count, Ordering::SeqCst);
         }
     }));
     is_ready.recv().expect("a subscription");
