@@ -1,61 +1,101 @@
-//! All that a store ever does, for users whose rights are limited.
+//! Everything that a store ever does, for users with few rights.
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tower_throttle::key::Key;
-use tower_throttle::store::{RedisStore, Release, Store as _, Word};
-use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota, WindowStart};
+use tokio::time::{Instant, sleep};
+use tower_throttle::Recovery;
+use tower_throttle::next::{Limiter, LimiterBuilder, RedisStore};
 
-use super::slots::slots;
+use super::redis_server::RedisServer;
+use super::spend::under;
 
-/// So long that what is done falls into one window.
-const LONG: Duration = Duration::from_secs(3_600);
+const LONG: Duration = Duration::from_secs(20);
 
-fn quota(limit: u32) -> LimiterBuilder {
-    Limiter::builder().quota(Quota::new(limit, LONG))
-}
-
-fn of_all_kinds() -> LimiterBuilder {
-    let counted_by = |algorithm| Quota::new(10, LONG).algorithm(algorithm);
-    let first = WindowStart::FirstRequest;
-    [
-        Algorithm::SlidingBuckets { buckets: 10 },
-        Algorithm::Spacing,
-        Algorithm::LeakyBucket { capacity: 1_000 },
-        Algorithm::Gcra { burst: 5 },
-        Algorithm::FixedWindow { start: first },
+/// Policies with short logs and long ones, which are stored in different ways, and one of each other kind.
+fn policies() -> Vec<LimiterBuilder> {
+    let all = [
+        "50/h",
+        "16/h",
+        "3/h sliding-buckets buckets=10",
+        "10/h spacing",
+        "10/h leaky-bucket capacity=1000",
+        "10/h gcra burst=5",
+        "10/h fixed-window start=first-request",
+    ];
+    vec![
+        under(&["3/h"]),
+        under(&["100/h"]),
+        under(&["2000/h"]),
+        under(&all),
+        under(&["1000/h gcra burst=500"]),
     ]
-    .into_iter()
-    .fold(quota(5), |builder, it| builder.quota(counted_by(it)))
 }
 
-/// Panics if the store may not do something.
-pub(crate) async fn do_everything(store: &RedisStore) {
-    // Short logs and long ones, of which the latter become rings that are written anew and in part.
-    let number = Quota::new(1_000, LONG).algorithm(Algorithm::Gcra { burst: 500 });
-    let alone = Limiter::builder().quota(number);
-    for builder in [quota(3), quota(16), quota(100), of_all_kinds(), alone] {
-        let policy = builder.build().expect("a valid policy").policy();
-        for count in [1, 12, 90, 3] {
-            let keys: Vec<_> = (0..20).map(|key| Key::from(format!("key {key}"))).collect();
-            let reserves = keys.iter().map(|key| slots(store, key, &policy, count));
-            for (key, mut taken) in keys.iter().zip(join_all(reserves).await) {
-                taken.truncate(taken.len() / 2);
-                let release = Release::new(key, &policy, &taken);
-                store.release(&release).await.expect("the right to it");
+/// Calls everything. Panics if the server refuses a command, which `server` knows.
+pub(crate) async fn do_everything(store: &RedisStore, server: &RedisServer) {
+    server.command::<()>(&["ACL", "LOG", "RESET"]);
+    for recovery in [Recovery::Immediate, Recovery::Strict] {
+        for (number, builder) in policies().into_iter().enumerate() {
+            let built = builder.recovery(recovery).store(store.clone()).build();
+            let limiter = built.expect("a valid policy");
+            for key in [format!("key {number}"), "of all kinds".to_owned()] {
+                use_key(&limiter, &key).await;
             }
         }
-        let key = Key::from("key 1");
-        let word = Word::Pause {
-            span: 1_000_000,
-            departed: u64::MAX,
-        };
-        let notice = store.heed(&key, &policy, word).await;
-        assert!(notice.expect("the right to it").until > 0);
-        let notice = store.heed(&key, &policy, Word::None).await;
-        notice.expect("the right to it");
-        store.reset(&key, &policy).await.expect("the right to it");
-        store.check(&key).await.expect("the right to it");
     }
+    // A call without an answer is followed by a `PING`.
+    let limiter = under(&["3/h"]).store(store.clone().timeout(Duration::from_millis(100)));
+    let limiter = limiter.build().expect("a valid policy");
+    server.sigstop();
+    limiter
+        .try_acquire("late")
+        .await
+        .expect_err("no answer in time");
+    server.sigcont();
+    let begun = Instant::now();
+    while limiter.try_acquire("late").await.is_err() {
+        assert!(begun.elapsed() < LONG, "the server answers");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_nothing_refused(server);
+}
+
+async fn use_key(limiter: &Limiter, key: &str) {
+    for _ in 0..2 {
+        let decision = limiter.try_acquire(key).await.expect("the right to it");
+        if let Some(permit) = decision.permit() {
+            permit.forfeit();
+        }
+        if let Err(error) = limiter
+            .acquire(key)
+            .max_wait(Duration::from_millis(1))
+            .await
+        {
+            assert!(error.is_limited(), "{error:?}");
+        }
+        limiter.peek(key).await.expect("the right to it");
+        let until = Instant::now() + Duration::from_millis(10);
+        limiter.pause(key, until).await.expect("the right to it");
+        limiter.resume(key).await.expect("the right to it");
+        limiter.reset(key).await.expect("the right to it");
+    }
+}
+
+/// The server logs what it refuses, but for what a client sends to set up a connection.
+#[track_caller]
+pub(crate) fn assert_nothing_refused(server: &RedisServer) {
+    let log =
+        server.command::<Vec<std::collections::HashMap<String, redis::Value>>>(&["ACL", "LOG"]);
+    let refused = log.iter().filter_map(|entry| match entry.get("object") {
+        Some(redis::Value::BulkString(object)) => {
+            Some(String::from_utf8_lossy(object).into_owned())
+        }
+        _ => None,
+    });
+    let refused: Vec<_> = refused
+        .filter(|object| {
+            !["client", "client|setinfo", "client|setname", "info"].contains(&object.as_str())
+        })
+        .collect();
+    assert!(refused.is_empty(), "{refused:?}");
 }
