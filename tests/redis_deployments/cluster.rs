@@ -9,28 +9,25 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tower_throttle::key::Key;
-use tower_throttle::store::{RedisStore, Reserve, Store as _};
+use tower_throttle::store::{RedisStore, Store as _};
 use tower_throttle::test_util::history::History;
-use tower_throttle::test_util::store_contract;
 
-use crate::promises::{self, LIMIT, PATIENCE, WINDOW};
+use crate::promises::{self, LIMIT, LONG, WINDOW};
 use crate::support::cluster::Cluster;
 use crate::support::errors::{assert_readable, bounded, everything};
 use crate::support::proxy::Proxy;
 use crate::support::redis_server::RedisServer;
+use crate::support::spend::{spend_by, under};
 
 async fn connect(cluster: &Cluster) -> RedisStore {
     let store = bounded(RedisStore::connect_cluster(cluster.urls())).await;
-    store.expect("a connection").timeout(PATIENCE)
+    store.expect("a connection").timeout(LONG)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_all_promises() {
     let cluster = Cluster::start();
     promises::keeps_all(async || connect(&cluster).await).await;
-    let store = connect(&cluster).await.scripting(false);
-    let store = store.expect("a way to connect");
-    store_contract(async || store.clone()).await;
     for server in &cluster.servers {
         let info = server.command::<String>(&["INFO", "commandstats"]);
         let is_primary = server
@@ -41,17 +38,17 @@ async fn a_cluster_keeps_all_promises() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_keys_are_asked_for_at_once_wherever_they_are() {
+async fn many_keys_of_all_servers_are_served_at_once() {
     let cluster = Cluster::start();
     let store = connect(&cluster).await;
     let limiter = promises::limiter(&store);
     let keys = (0..600).map(|key| format!("key {key}"));
     let keys: Vec<_> = keys.chain(["}{".to_owned()]).collect();
-    let parts: HashSet<_> = keys
+    let shards: HashSet<_> = keys
         .iter()
-        .map(|key| store.part(&Key::from(&**key)))
+        .map(|key| store.shard(&Key::from(&**key)))
         .collect();
-    assert_eq!(parts.len(), 3, "each server is a part");
+    assert_eq!(shards.len(), 3, "each server is a shard");
     for _ in 0..2 {
         let permits = join_all(keys.iter().map(|key| bounded(limiter.acquire(&**key)))).await;
         for permit in permits {
@@ -66,14 +63,14 @@ async fn one_server_is_enough_to_find_the_others() {
     let url = cluster.servers[5].url();
     let gone = "redis://127.0.0.1:1/";
     let store = bounded(RedisStore::connect_cluster([gone, &url])).await;
-    let limiter = promises::limiter(&store.expect("a connection").timeout(PATIENCE));
+    let limiter = promises::limiter(&store.expect("a connection").timeout(LONG));
     for key in cluster.keys_of_each() {
         bounded(limiter.acquire(&*key)).await.expect("a permit");
     }
 }
 
 #[tokio::test]
-async fn what_is_no_cluster_is_said() {
+async fn servers_that_are_not_a_cluster_are_refused() {
     let server = RedisServer::start();
     let error = bounded(RedisStore::connect_cluster([server.url()])).await;
     let error = error.expect_err("it is none");
@@ -87,7 +84,7 @@ async fn what_is_no_cluster_is_said() {
     let none: [&str; 0] = [];
     let error = RedisStore::connect_cluster(none)
         .await
-        .expect_err("nobody to ask");
+        .expect_err("no servers");
     assert_readable(&error);
     let error = bounded(RedisStore::connect_cluster(["unix:///no/host"])).await;
     assert_readable(&error.expect_err("no host"));
@@ -95,7 +92,7 @@ async fn what_is_no_cluster_is_said() {
     assert!(error.expect_err("nobody is there").is_outage());
 }
 
-/// Callers that go on asking for a key until they are told to stop, and when they got their permits.
+/// Callers that acquire a key until the load ends, and the times of their permits.
 struct Load {
     key: String,
     is_over: Arc<AtomicBool>,
@@ -137,9 +134,9 @@ impl Load {
         }
     }
 
-    /// Until somebody departs after this moment.
+    /// Waits until a request departs after this moment.
     async fn goes_on(&self, after: Instant) {
-        let deadline = Instant::now() + 3 * PATIENCE;
+        let deadline = Instant::now() + 3 * LONG;
         while self.departures.lock().last().is_none_or(|at| *at <= after) {
             assert!(Instant::now() < deadline, "{} stands still", self.key);
             sleep(Duration::from_millis(20)).await;
@@ -162,7 +159,7 @@ impl Load {
     }
 }
 
-/// A server that is out concerns its own keys only, and those only until its replica takes over.
+/// A server that is down affects only its own keys, and only until its replica takes over.
 async fn fails_over(how: impl Fn(&mut RedisServer)) {
     let mut cluster = Cluster::start();
     let stores = [connect(&cluster).await, connect(&cluster).await];
@@ -175,7 +172,7 @@ async fn fails_over(how: impl Fn(&mut RedisServer)) {
     let primary = cluster.primary_of(&keys[0]);
     how(&mut cluster.servers[primary]);
     let gone = Instant::now();
-    // Whoever asks for the others need not wait for the replica to take over.
+    // The keys of other servers do not wait for the replica to take over.
     for load in &loads[1..] {
         load.goes_on(gone).await;
     }
@@ -188,10 +185,10 @@ async fn fails_over(how: impl Fn(&mut RedisServer)) {
         assert!(most <= LIMIT.into(), "{most} in a window");
         assert!(failures < 20, "{failures} failures");
     }
-    // What the replica had not got yet may be handed out once more.
+    // Departures that had not been replicated may be granted again.
     let (most, _) = of_failed.await;
     assert!(most <= 2 * u64::from(LIMIT), "{most} in a window");
-    promises::hears_pauses(&stores).await;
+    promises::pauses_reach_all(&stores, &keys[1]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -204,28 +201,20 @@ async fn a_server_that_hangs_is_replaced_by_its_replica() {
     fails_over(|server| server.sigstop()).await;
 }
 
-/// Of a slot that is on its way to another server, none will serve several names; once it is there, that is
-/// found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_move_are_followed() {
+async fn slots_that_move_are_followed_with_their_state() {
     let cluster = Cluster::start();
     for scripting in [true, false] {
         let store = connect(&cluster).await.scripting(scripting);
-        let store = store.expect("a way to connect");
-        let limiter = promises::limiter(&store);
+        let store = store.expect("its own connections");
+        let limiter = under(&["10/h"]).store(store).build();
+        let limiter = limiter.expect("a valid policy");
         let [key, other, _] = cluster.keys_of_each();
         let (from, to) = (cluster.primary_of(&key), cluster.primary_of(&other));
         let [from, to] = [from, to].map(|it| &cluster.servers[it]);
-        bounded(limiter.acquire(&*key)).await.expect("a permit");
+        spend_by(&limiter, &key, 4).await;
         let slot = from.command::<u64>(&["CLUSTER", "KEYSLOT", &key]);
         let slot = slot.to_string();
-        let parts = |keys: [&str; 2]| keys.map(|key| store.part(&Key::from(key)));
-        let [part, another] = parts([&key, &other]);
-        let keys = (0..).map(|number| format!("near {number}"));
-        let near = |it: &String| parts([it, it])[0] == part;
-        let near = keys.into_iter().find(near).expect("a third of them");
-        assert_ne!(part, another, "they are on two servers");
-
         let id = |server: &RedisServer| server.command::<String>(&["CLUSTER", "MYID"]);
         let (from_id, to_id) = (id(from), id(to));
         to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
@@ -236,65 +225,48 @@ async fn slots_that_move_are_followed() {
             let port = to.port().to_string();
             from.command::<()>(&["MIGRATE", "127.0.0.1", &port, name, "0", "5000"]);
         }
-        let (policy, key) = (limiter.policy(), Key::from(&*key));
-        let answer = bounded(store.reserve(&Reserve::new(&key, &policy))).await;
-        let error = answer.expect_err("it is neither here nor there");
-        assert!(
-            error.is_outage() && !error.is_outcome_unknown(),
-            "{}",
-            everything(&error)
-        );
-
-        let parts_now = parts([key.as_str(), &other]);
-        assert!(!parts_now.contains(&part), "the slot is a part of its own");
-        assert_eq!(parts_now[1], another);
-        let refused = bounded(limiter.try_acquire(&key)).await;
-        assert!(refused.is_err() && limiter.health().parts_out() == 1);
-        let served = bounded(limiter.try_acquire(&*near)).await;
-        served.expect("all other slots are served");
+        let moving = bounded(limiter.try_acquire(&*key)).await;
+        assert_eq!(moving.is_ok(), scripting, "{moving:?}");
+        spend_by(&limiter, &other, 1).await;
 
         for server in [to, from] {
             server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         }
-        let answer = bounded(store.reserve(&Reserve::new(&key, &policy))).await;
-        let answer = answer.expect("an answer");
-        assert!(
-            answer.remaining() <= LIMIT - 2,
-            "what was recorded came along"
-        );
-        bounded(store.reset(&key, &policy))
-            .await
-            .expect("a fresh start");
-        assert_eq!(
-            cluster.servers[cluster.primary_of(key.as_str())].port(),
-            to.port()
-        );
+        let deadline = Instant::now() + LONG;
+        let left = loop {
+            match bounded(limiter.try_acquire(&*key)).await {
+                Ok(decision) => break decision.permit().expect("a permit").remaining(),
+                Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
+            }
+            sleep(Duration::from_millis(10)).await;
+        };
+        assert_eq!(left, 5 - u32::from(scripting), "the state came along");
+        limiter.reset(&*key).await.expect("a fresh start");
+        assert_eq!(cluster.servers[cluster.primary_of(&key)].port(), to.port());
     }
 }
 
-/// Neither is one asked more often than it has to be, nor does anybody wait for those that are gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_is_gone_is_not_flooded() {
+async fn a_cluster_that_is_down_is_not_flooded() {
     let mut cluster = Cluster::start();
     let proxy = Proxy::start(cluster.servers[0].port());
     let store = bounded(RedisStore::connect_cluster([proxy.url()])).await;
     let store = store.expect("a connection").timeout(Duration::from_secs(1));
-    let key = Key::from("a");
-    bounded(store.check(&key)).await.expect("an answer");
+    bounded(store.ping(0)).await.expect("an answer");
     cluster.servers.iter_mut().for_each(RedisServer::kill9);
     let before = proxy.made();
     let until = Instant::now() + Duration::from_secs(3);
-    let mut checks = 0;
+    let mut pings = 0;
     while Instant::now() < until {
-        let error = bounded(store.check(&key)).await;
-        assert!(error.expect_err("nobody is there").is_outage());
-        checks += 1;
+        let error = bounded(store.ping(0)).await;
+        assert!(error.expect_err("all servers are down").is_outage());
+        pings += 1;
         sleep(Duration::from_millis(1)).await;
     }
-    let asked = proxy.made() - before;
-    assert!(asked <= 20, "{asked} times");
+    let connections = proxy.made() - before;
+    assert!(connections <= 20, "{connections} connections");
     assert!(
-        checks > 5 * asked,
-        "{checks} checks, and it was asked {asked} times"
+        pings > 5 * connections,
+        "{pings} pings, {connections} connections"
     );
 }

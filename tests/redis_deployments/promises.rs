@@ -1,23 +1,24 @@
-//! What has to hold wherever the store is.
+//! The promises that hold for every deployment.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
-use tower_throttle::store::{RedisStore, Store as _};
+use tower_throttle::Quota;
+use tower_throttle::store::{RedisStore};
+use tower_throttle::{Limiter};
 use tower_throttle::test_util::history::History;
-use tower_throttle::test_util::store_contract;
-use tower_throttle::{Limiter, Quota};
 
 use crate::support::errors::bounded;
+use crate::support::spend::{spend_by, under};
 
-/// What a machine may need that does many other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Only a defect takes longer.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) const WINDOW: Duration = Duration::from_millis(500);
 pub(crate) const LIMIT: u32 = 10;
 
-/// What lies between a departure and the moment at which a test takes note of it.
+/// The time between a departure and the moment at which a test records it.
 const BUFFER: Duration = Duration::from_millis(200);
 
 pub(crate) fn limiter(store: &RedisStore) -> Limiter {
@@ -26,16 +27,24 @@ pub(crate) fn limiter(store: &RedisStore) -> Limiter {
     builder.build().expect("a valid policy")
 }
 
-/// All that this crate promises, of a store that `connect` makes anew.
+/// Checks all promises on stores that `connect` makes, with scripts and without.
 pub(crate) async fn keeps_all(connect: impl AsyncFn() -> RedisStore) {
-    let stores = [connect().await, connect().await].map(|it| it.timeout(PATIENCE));
-    never_exceeds(&stores, &["a", "b", "c", "d"]).await;
-    hears_pauses(&stores).await;
-    let [store, _] = stores;
-    store_contract(async || store.clone()).await;
+    for scripting in [true, false] {
+        let connect = async || {
+            let store = connect().await.timeout(LONG);
+            let store = store
+                .prefix(&format!("throttle:{scripting}"))
+                .expect("a prefix");
+            store.scripting(scripting).expect("its own connections")
+        };
+        let stores = [connect().await, connect().await];
+        never_exceeds(&stores, &["a", "b", "c", "d"]).await;
+        pauses_reach_all(&stores, "paused").await;
+        counts_by_every_algorithm(&stores[0]).await;
+    }
 }
 
-/// Two limiters of several callers each, on the same keys.
+/// Two limiters with several callers each, on the same keys.
 pub(crate) async fn never_exceeds(stores: &[RedisStore; 2], keys: &[&str]) {
     const EACH: usize = 15;
     let limiters = stores.each_ref().map(limiter);
@@ -55,41 +64,53 @@ pub(crate) async fn never_exceeds(stores: &[RedisStore; 2], keys: &[&str]) {
     });
     let departures = join_all(departures).await;
     for key in keys {
-        let mut history = History::new();
         let of_key = departures.iter().filter(|it| it.0 == *key);
-        of_key.for_each(|(_, at)| history.push(*at));
+        let history: History = of_key.map(|(_, at)| *at).collect();
         assert_eq!(history.len(), 2 * EACH);
         history.assert_at_most(LIMIT.into(), WINDOW);
     }
 }
 
-/// Who waits learns of a pause that another has set.
-pub(crate) async fn hears_pauses(stores: &[RedisStore; 2]) {
-    let deadline = Instant::now() + PATIENCE;
-    while !stores.iter().all(|it| it.is_listening()) {
-        assert!(Instant::now() < deadline, "nobody listens");
-        sleep(Duration::from_millis(20)).await;
-    }
-    let second = Duration::from_secs(1);
-    let [pausing, waiting] = stores.each_ref().map(|store| {
-        let builder = Limiter::builder().quota(Quota::new(1, 3 * second));
-        let builder = builder.buffer(BUFFER).store(store.clone());
+/// A request that waits in one process keeps to the pause of another, until a third ends it.
+pub(crate) async fn pauses_reach_all(stores: &[RedisStore; 2], key: &str) {
+    let [one, other] = stores.each_ref().map(|store| {
+        let builder = under(&["100/s"]).store(store.clone());
         builder.build().expect("a valid policy")
     });
-    bounded(waiting.acquire("pausing")).await.expect("a permit");
-    let waiter = tokio::spawn({
-        let waiting = waiting.clone();
-        async move {
-            let permit = bounded(waiting.acquire("pausing")).await;
-            permit.expect("a permit");
-            Instant::now()
-        }
-    });
-    // By now it has its slot, three seconds from now.
-    sleep(second).await;
-    let until = Instant::now() + 4 * second;
-    let pause = pausing.pause("pausing", until);
+    let pause = one.pause(key, Instant::now() + 3 * LONG);
     bounded(pause).await.expect("a pause");
-    let departed = waiter.await.expect("no panic");
-    assert!(departed >= until, "{:?} too early", until - departed);
+    let waiting = tokio::spawn({
+        let (other, key) = (other.clone(), key.to_owned());
+        async move { other.acquire(key).await.map(|_| Instant::now()) }
+    });
+    sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished(), "the key is paused");
+    let before = Instant::now();
+    bounded(one.resume(key))
+        .await
+        .expect("the end of the pause");
+    // A quarter of the expected wait, if no nudge arrives.
+    let departed = tokio::time::timeout(LONG, waiting).await.expect("in time");
+    assert!(departed.expect("no panic").expect("a permit") >= before);
+}
+
+async fn counts_by_every_algorithm(store: &RedisStore) {
+    for (text, at_once) in [
+        ("2/h", 2),
+        ("200/h", 200),
+        ("2000/h", 2_000),
+        ("2/h sliding-buckets buckets=10", 2),
+        ("2/h fixed-window start=first-request", 2),
+        ("2/h gcra burst=3", 3),
+        ("2/h spacing", 1),
+        ("2/h leaky-bucket capacity=3", 1),
+    ] {
+        let limiter = under(&[text, "5000/d"]).store(store.clone()).build();
+        let limiter = limiter.expect("a valid policy");
+        spend_by(&limiter, text, at_once).await;
+        let decision = bounded(limiter.try_acquire(text))
+            .await
+            .expect("a decision");
+        assert!(!decision.is_granted(), "{text}");
+    }
 }

@@ -1,17 +1,17 @@
-//! What servers answer when they will not, and which of it is an outage.
+//! Servers that refuse a call, and whether that is an outage.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use tokio::time::{Duration, Instant, sleep};
-use tower_throttle::key::Key;
-use tower_throttle::store::{RedisStore, Reserve, Reserved, Store as _, StoreError};
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
+use tower_throttle::store::{RedisStore, Store as _, StoreError};
+use tower_throttle::{LimiterBuilder};
 
-use crate::promises::PATIENCE;
-use crate::support::errors::{assert_readable, bounded, everything};
+use crate::promises::LONG;
+use crate::support::errors::{assert_readable, bounded, everything, store_error};
 use crate::support::redis_server::{RedisServer, redis_6_2, valkey};
+use crate::support::spend::under;
 
 /// All kinds of servers, each with and without scripts.
 fn all() -> [(PathBuf, bool); 6] {
@@ -28,26 +28,32 @@ fn all() -> [(PathBuf, bool); 6] {
     ]
 }
 
-/// Of one log, which is answered without the ledger, and of several quotas, which are not.
+/// A log that is read whole, and joint quotas with a ring.
 fn policies() -> [LimiterBuilder; 2] {
-    let one = || Limiter::builder().quota(Quota::per_hour(1_000));
-    [one(), one().quota(Quota::per_second(100))]
+    [under(&["10/h"]), under(&["1000/h", "10/h gcra burst=10"])]
 }
 
 async fn connect(url: &str, scripting: bool) -> RedisStore {
     let store = bounded(RedisStore::connect(url)).await;
-    let store = store.expect("a connection").timeout(PATIENCE);
-    store.scripting(scripting).expect("a way to connect")
+    let store = store.expect("a connection").timeout(LONG);
+    store.scripting(scripting).expect("its own connections")
 }
 
-async fn reserve(store: &RedisStore, builder: LimiterBuilder) -> Result<Reserved, StoreError> {
-    let (key, policy) = (Key::from("a"), builder.build().expect("valid").policy());
-    bounded(store.reserve(&Reserve::new(&key, &policy))).await
+/// Tries one request by a limiter of its own.
+async fn try_once(store: &RedisStore, builder: LimiterBuilder) -> Result<(), StoreError> {
+    let limiter = builder
+        .store(store.clone())
+        .build()
+        .expect("a valid policy");
+    match bounded(limiter.try_acquire("a")).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(store_error(&error).clone()),
+    }
 }
 
 async fn is_refused(store: &RedisStore, code: &str, is_outage: bool) {
     for builder in policies() {
-        let error = reserve(store, builder).await.expect_err(code);
+        let error = try_once(store, builder).await.expect_err(code);
         let text = everything(&error);
         assert_eq!(error.is_outage(), is_outage, "{code}: {text}");
         assert!(!error.is_outcome_unknown(), "{code}: {text}");
@@ -56,9 +62,9 @@ async fn is_refused(store: &RedisStore, code: &str, is_outage: bool) {
 }
 
 async fn recovers(store: &RedisStore) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LONG;
     for builder in policies() {
-        while let Err(error) = reserve(store, builder.clone()).await {
+        while let Err(error) = try_once(store, builder.clone()).await {
             assert!(Instant::now() < deadline, "{error:?}");
             sleep(Duration::from_millis(10)).await;
         }
@@ -104,7 +110,7 @@ async fn a_server_that_cannot_save_is_out() {
         recovers(&store).await;
         fs::remove_dir(server.dir().join("gone")).expect("our directory");
         server.command::<()>(&["BGSAVE"]);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LONG;
         let failed = "rdb_last_bgsave_status:err";
         while !server
             .command::<String>(&["INFO", "persistence"])
@@ -139,7 +145,7 @@ async fn a_server_that_is_busy_with_a_script_is_out() {
             .stdout(Stdio::null())
             .spawn()
             .expect("a redis-cli");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LONG;
         let is_busy = || {
             let pong = server.try_command::<String>(&["PING"]);
             pong.is_err_and(|error| error.code() == Some("BUSY"))
@@ -150,7 +156,7 @@ async fn a_server_that_is_busy_with_a_script_is_out() {
         }
         is_refused(&store, "BUSY", true).await;
         is_refused(&of_database, "BUSY", true).await;
-        let error = bounded(store.check(&Key::from("a"))).await;
+        let error = bounded(store.ping(0)).await;
         assert!(error.expect_err("it is busy").is_outage());
         server.command::<()>(&["SCRIPT", "KILL"]);
         endless.wait().expect("our own child");
@@ -174,23 +180,21 @@ async fn a_server_that_loads_its_data_is_out() {
         }
         server.command::<()>(&["SAVE"]);
         server.begin_restart();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LONG;
         loop {
-            match reserve(&store, policies()[0].clone()).await {
+            match try_once(&store, policies()[0].clone()).await {
                 Ok(_) => panic!("it was never seen to load"),
-                Err(error) if everything(&error).contains("BusyLoading") => break,
+                Err(error) if everything(&error).contains("LOADING") => break,
                 Err(_) => assert!(Instant::now() < deadline, "it does not load"),
             }
             sleep(Duration::from_millis(10)).await;
         }
-        let error = bounded(store.check(&Key::from("a"))).await;
-        assert!(error.is_err_and(|error| error.is_outage()));
         recovers(&store).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_slots_that_nobody_holds_is_out() {
+async fn a_cluster_whose_slots_no_server_holds_is_out() {
     for (binary, scripting) in all() {
         let server = RedisServer::start_as(binary, |_| {
             ["--cluster-enabled", "yes"]
@@ -208,7 +212,7 @@ async fn a_server_that_has_enough_clients_is_out() {
         let server = RedisServer::start_as(binary, |_| {
             ["--maxclients", "1"].map(ToString::to_string).to_vec()
         });
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LONG;
         // Until the server has noticed that those who started it have left.
         let occupied = loop {
             let connection = server.client().get_connection();
@@ -227,7 +231,7 @@ async fn a_server_that_has_enough_clients_is_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_operator_has_to_mend_is_no_outage() {
+async fn a_missing_right_or_password_is_no_outage() {
     for (binary, scripting) in all() {
         let server = RedisServer::start_as(binary.clone(), |_| Vec::new());
         let rights = ["on", ">hunter2", "~*", "&*", "+@all", "-get", "-evalsha"];
@@ -247,9 +251,8 @@ async fn what_an_operator_has_to_mend_is_no_outage() {
         }
         server.command::<()>(&["CONFIG", "SET", "requirepass", "secret"]);
         let error = bounded(RedisStore::connect(&with("", ""))).await;
-        let store = error.map(|it| it.timeout(PATIENCE).scripting(scripting).expect("a way"));
-        // Who sends no password learns only later that one is asked for.
-        is_refused(&store.expect("a connection"), "NOAUTH", false).await;
+        let error = error.expect_err("a password is needed");
+        assert!(!error.is_outage(), "{}", everything(&error));
 
         let server = RedisServer::start_as(binary, |_| {
             let words = [

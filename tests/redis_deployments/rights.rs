@@ -1,29 +1,28 @@
-//! The rights that the guide lists are those that a user needs, no more and no less.
+//! The rights in the guide are those that a user needs, no more and no less.
 
 use redis::RedisResult;
-use tower_throttle::store::{RedisStore, Store};
+use tower_throttle::store::RedisStore;
 
-use crate::promises::{self, PATIENCE};
+use crate::promises::{self, LONG};
 use crate::support::cluster::Cluster;
 use crate::support::errors::bounded;
 use crate::support::redis_server::{RedisServer, redis_6_2, valkey};
-use crate::support::rights::do_everything;
+use crate::support::rights::{assert_nothing_refused, do_everything};
 use crate::support::sentinel::{NAME, Sentinels};
 
 const GUIDE: &str = include_str!("../../src/docs/redis.md");
 
-/// The words of the line by which the guide makes this user.
+/// The words of the line in the guide that creates this user.
 fn documented(user: &str) -> Vec<&'static str> {
     let start = format!("ACL SETUSER {user} on >PASSWORD ");
     let line = GUIDE.lines().find(|line| line.starts_with(&start));
     line.expect("a line in the guide").split(' ').collect()
 }
 
-/// What the guide adds in the row that begins with this.
-pub(crate) fn besides(row: &str) -> Vec<String> {
-    let line = GUIDE
-        .lines()
-        .rfind(|line| line.starts_with(&format!("| {row}")));
+/// The additional rights in the row that starts with this.
+pub(crate) fn additional(row: &str) -> Vec<String> {
+    let start = format!("| {row}");
+    let line = GUIDE.lines().rfind(|line| line.starts_with(&start));
     let cell = line.expect("a row in the guide").rsplit(" | ").next();
     let words = cell
         .expect("a last cell")
@@ -47,35 +46,30 @@ pub(crate) fn url_of(server: &RedisServer, user: &str) -> String {
 
 async fn connect(server: &RedisServer, user: &str) -> RedisStore {
     let store = bounded(RedisStore::connect(&url_of(server, user))).await;
-    let store = store.expect("a connection").timeout(PATIENCE);
-    let is_plain = user.ends_with("-plain");
-    store.scripting(!is_plain).expect("a way to connect")
+    let store = store.expect("a connection").timeout(LONG);
+    store
+        .scripting(!user.ends_with("-plain"))
+        .expect("its own connections")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_guide_lists_is_enough_and_no_more_than_is_used() {
+async fn the_rights_in_the_guide_are_enough_and_no_more_than_is_used() {
     let system = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-    for (binary, names_subcommands) in [
-        (redis_6_2(), false),
-        (system.into(), true),
-        (valkey(), true),
-    ] {
+    for binary in [redis_6_2(), system.into(), valkey()] {
         for user in ["throttle", "throttle-plain"] {
             let server = RedisServer::start_as(binary.clone(), |_| Vec::new());
             set_user(&server, user, &[]);
             let store = connect(&server, user).await;
-            assert!(store.is_listening());
-            do_everything(&store).await;
+            do_everything(&store, &server).await;
             let info = server.command::<String>(&["INFO", "commandstats"]);
             let granted = documented(user)
                 .into_iter()
                 .filter_map(|it| it.strip_prefix('+'));
             for command in granted {
-                let name = match command.split_once('|') {
-                    Some((name, _)) if !names_subcommands => name,
-                    _ => command,
-                };
-                assert!(info.contains(&format!("cmdstat_{name}:")), "{name}: {info}");
+                assert!(
+                    info.contains(&format!("cmdstat_{command}:")),
+                    "{command}: {info}"
+                );
             }
         }
     }
@@ -90,7 +84,7 @@ async fn other_keys_and_channels_are_out_of_reach() {
     for (words, is_allowed) in [
         (["SET", "throttle:a", "1"], true),
         (["SET", "others:a", "1"], false),
-        (["PUBLISH", "throttle:pauses", "1"], true),
+        (["PUBLISH", "throttle:nudges", "1"], true),
         (["PUBLISH", "others", "1"], false),
         (["CONFIG", "GET", "*"], false),
     ] {
@@ -98,6 +92,19 @@ async fn other_keys_and_channels_are_out_of_reach() {
             redis::cmd(words[0]).arg(&words[1..]).query(&mut connection);
         assert_eq!(answer.is_ok(), is_allowed, "{words:?}: {answer:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_hold_without_the_right_to_publish_or_subscribe() {
+    let server = RedisServer::start();
+    let without = ["-publish", "-subscribe", "resetchannels"].map(str::to_owned);
+    set_user(&server, "throttle", &without);
+    let stores = [
+        connect(&server, "throttle").await,
+        connect(&server, "throttle").await,
+    ];
+    promises::never_exceeds(&stores, &["a"]).await;
+    promises::pauses_reach_all(&stores, "b").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,15 +116,13 @@ async fn a_database_number_takes_the_right_to_select_it() {
         .await
         .expect_err("no right to it");
     assert!(!error.is_outage(), "{error:?}");
-    set_user(&server, "throttle", &besides("a database number"));
-    let store = bounded(RedisStore::connect(&url))
-        .await
-        .expect("a connection");
-    do_everything(&store.timeout(PATIENCE)).await;
+    set_user(&server, "throttle", &additional("a database number"));
+    let store = bounded(RedisStore::connect(&url)).await;
+    do_everything(&store.expect("a connection").timeout(LONG), &server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_takes_the_rights_that_the_guide_adds() {
+async fn a_cluster_takes_the_additional_rights_in_the_guide() {
     let cluster = Cluster::start();
     for user in ["throttle", "throttle-plain"] {
         cluster
@@ -128,30 +133,34 @@ async fn a_cluster_takes_the_rights_that_the_guide_adds() {
         let urls: Vec<_> = urls.collect();
         let error = bounded(RedisStore::connect_cluster(&urls)).await;
         assert!(!error.expect_err("no right to it").is_outage());
-        let more = besides("a cluster");
-        cluster
-            .servers
-            .iter()
-            .for_each(|it| set_user(it, user, &more));
-        let store = bounded(RedisStore::connect_cluster(&urls)).await;
-        let store = store.expect("a connection").timeout(PATIENCE);
-        let store = store
-            .scripting(user == "throttle")
-            .expect("a way to connect");
-        assert!(store.is_listening());
-        do_everything(&store).await;
+        let more = additional("a cluster");
+        for server in &cluster.servers {
+            set_user(server, user, &more);
+            server.command::<()>(&["ACL", "LOG", "RESET"]);
+        }
+        let connect = async || {
+            let store = bounded(RedisStore::connect_cluster(&urls)).await;
+            let store = store.expect("a connection").timeout(LONG);
+            store
+                .scripting(user == "throttle")
+                .expect("its own connections")
+        };
+        let stores = [connect().await, connect().await];
+        promises::never_exceeds(&stores, &["a", "b", "c"]).await;
+        promises::pauses_reach_all(&stores, "d").await;
+        cluster.servers.iter().for_each(assert_nothing_refused);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_take_the_rights_that_the_guide_adds() {
+async fn sentinels_take_the_additional_rights_in_the_guide() {
     let sentinels = Sentinels::start();
-    let more = besides("sentinels, on the servers");
+    let more = additional("sentinels, on the servers");
     sentinels
         .servers
         .iter()
         .for_each(|it| set_user(it, "throttle", &more));
-    let on_sentinels = besides("sentinels, on the sentinels");
+    let on_sentinels = additional("sentinels, on the sentinels");
     let user = [
         "ACL",
         "SETUSER",
@@ -173,9 +182,6 @@ async fn sentinels_take_the_rights_that_the_guide_adds() {
     let urls = sentinels.sentinels.iter().map(|it| url_of(it, "asks"));
     let primary = format!("redis://throttle:PASSWORD@{NAME}/");
     let store = bounded(RedisStore::connect_sentinel(urls, &primary)).await;
-    let store = store.expect("a connection").timeout(PATIENCE);
-    assert!(store.is_listening());
-    do_everything(&store).await;
-    let permit = bounded(promises::limiter(&store).acquire("a")).await;
-    permit.expect("a permit");
+    let store = store.expect("a connection").timeout(LONG);
+    do_everything(&store, &sentinels.servers[sentinels.primary()]).await;
 }

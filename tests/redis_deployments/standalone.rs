@@ -1,12 +1,23 @@
-//! One server: by TCP, by TLS, by a unix socket, with a database number and a password.
+//! One server: by TCP, by TLS, by a unix socket, with a database number and a password, and by a user's connection.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use redis::Client;
-use tower_throttle::store::{RedisStore, Store as _};
+use redis::aio::ConnectionManager;
+use tower_throttle::store::RedisStore;
 
-use crate::promises::{self, PATIENCE};
+use crate::promises::{self, LONG};
 use crate::support::errors::{assert_readable, bounded, everything};
+use crate::support::proxy::Proxy;
 use crate::support::redis_server::RedisServer;
+use crate::support::spend::under;
 use crate::support::tls::TlsServer;
+
+async fn connect(url: &str) -> RedisStore {
+    let store = bounded(RedisStore::connect(url)).await;
+    store.expect("a connection").timeout(LONG)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tls_server_keeps_all_promises() {
@@ -18,7 +29,7 @@ async fn a_tls_server_keeps_all_promises() {
     .await;
 }
 
-/// Without a certificate of ours, and of an authority that nobody knows.
+/// The client has no certificate, and does not know the authority.
 #[tokio::test]
 async fn a_tls_server_of_an_unknown_authority_is_not_trusted() {
     let server = TlsServer::start(&["--tls-auth-clients", "no"]);
@@ -35,7 +46,7 @@ async fn a_tls_server_of_an_unknown_authority_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_tls_server_that_asks_for_a_certificate_serves_nobody_without() {
+async fn a_tls_server_refuses_a_client_without_a_certificate() {
     let server = TlsServer::start(&[]);
     let client = Client::open(server.url()).expect("a valid url");
     let error = bounded(RedisStore::connect_with(client)).await;
@@ -53,34 +64,23 @@ async fn a_unix_socket_keeps_all_promises() {
     );
     let socket = server.dir().join("redis.sock").display().to_string();
     for scheme in ["unix", "redis+unix"] {
-        let url = format!("{scheme}://{socket}?db=3");
-        let store = bounded(RedisStore::connect(&url)).await;
-        let store = store.expect("a connection").timeout(PATIENCE);
-        promises::limiter(&store)
-            .acquire("a")
-            .await
-            .expect("a permit");
+        let store = connect(&format!("{scheme}://{socket}?db=3")).await;
+        let permit = promises::limiter(&store).acquire("a").await;
+        permit.expect("a permit");
     }
-    assert!(
-        server
-            .command::<String>(&["INFO", "keyspace"])
-            .contains("db3:keys=1,")
-    );
-    promises::keeps_all(async || {
-        let store = bounded(RedisStore::connect(&format!("unix://{socket}"))).await;
-        store.expect("a connection")
-    })
-    .await;
+    let info = server.command::<String>(&["INFO", "keyspace"]);
+    assert!(info.contains("db3:keys=1,"), "{info}");
+    promises::keeps_all(async || connect(&format!("unix://{socket}")).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_number_and_a_password_are_heeded() {
+async fn a_url_sets_the_database_and_the_password() {
     let server = RedisServer::start();
     server.command::<()>(&["CONFIG", "SET", "requirepass", "secret"]);
     let url = format!("redis://:secret@127.0.0.1:{}/5", server.port());
     let stores = [connect(&url).await, connect(&url).await];
     promises::never_exceeds(&stores, &["a"]).await;
-    promises::hears_pauses(&stores).await;
+    promises::pauses_reach_all(&stores, "b").await;
     let client = Client::open(&*url).expect("a valid url");
     let mut connection = client.get_connection().expect("a connection");
     let info: String = redis::cmd("INFO")
@@ -93,28 +93,39 @@ async fn a_database_number_and_a_password_are_heeded() {
     );
 }
 
-async fn connect(url: &str) -> RedisStore {
-    let store = bounded(RedisStore::connect(url)).await;
-    store.expect("a connection").timeout(PATIENCE)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_of_the_user_serves_scripts_only() {
+    let server = RedisServer::start();
+    let manager = ConnectionManager::new(server.client()).await;
+    let multiplexed = server.client().get_multiplexed_async_connection().await;
+    let stores: [RedisStore; 2] = [
+        manager.expect("a connection").into(),
+        multiplexed.expect("a connection").into(),
+    ];
+    let stores = stores.map(|it| it.timeout(LONG));
+    promises::never_exceeds(&stores, &["a"]).await;
+    for store in stores {
+        // The value was written under a quota of another kind.
+        let changed = under(&["10/s gcra burst=3"]).store(store.clone()).build();
+        let decision = changed.expect("a valid policy").try_acquire("a").await;
+        decision.expect("a decision");
+        let error = store.scripting(false).expect_err("no further connections");
+        assert!(error.to_string().starts_with("scripting: "), "{error}");
+    }
 }
 
-#[tokio::test]
-async fn a_check_tells_whether_the_server_answers() {
-    let mut server = RedisServer::start();
-    let store = connect(&server.url()).await;
-    let key = "a".into();
-    bounded(store.check(&key)).await.expect("it answers");
-    assert_eq!(store.part(&key), 0);
-    server.kill9();
-    let error = bounded(store.check(&key)).await.expect_err("it is gone");
-    assert!(
-        error.is_outage() && !error.is_outcome_unknown(),
-        "{error:?}"
-    );
-    server.restart();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while let Err(error) = bounded(store.check(&key)).await {
-        assert!(tokio::time::Instant::now() < deadline, "{error:?}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+/// The round trip takes 400 ms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_far_away_serves() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    proxy.delay(Duration::from_millis(200));
+    let store = connect(&proxy.url()).await;
+    let limiter = under(&["5/s"])
+        .store(store)
+        .build()
+        .expect("a valid policy");
+    for permit in join_all((0..12).map(|_| bounded(limiter.acquire("a")))).await {
+        permit.expect("a permit");
     }
 }

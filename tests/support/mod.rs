@@ -38,6 +38,7 @@ pub(crate) mod monitor;
 pub(crate) mod ports;
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
+pub(crate) mod rights;
 pub(crate) mod sentinel;
 pub(crate) mod signal;
 pub(crate) mod spend;

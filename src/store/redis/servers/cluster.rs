@@ -223,8 +223,11 @@ impl Topology for Cluster {
 
     fn each(&self, deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
         async move {
+            // Another server may have taken over since the last call.
+            let updated = self.updated(deadline).await;
             let unknown = self.0.map.read().uncovered();
             if let Some(slot) = unknown {
+                updated?;
                 self.member(slot, deadline).await?;
             }
             let holders = self.0.map.read().holders();
