@@ -59,7 +59,7 @@ pub(crate) async fn run(store: &MemoryStore, quota: Quota) -> anyhow::Result<Run
         .store(store.clone())
         .quota(quota)
         .build()?;
-    let into_window = store.ping(0).await?.now % micros(WINDOW);
+    let into_window = store.ping(&"clock".into()).await?.now % micros(WINDOW);
     tokio::time::advance(WINDOW - Duration::from_micros(into_window)).await;
 
     let start = Instant::now();
@@ -96,7 +96,7 @@ pub(crate) async fn run(store: &MemoryStore, quota: Quota) -> anyhow::Result<Run
 pub(crate) async fn store_in_step() -> anyhow::Result<MemoryStore> {
     loop {
         let store = MemoryStore::new();
-        if store.ping(0).await?.now.is_multiple_of(1_000) {
+        if store.ping(&"clock".into()).await?.now.is_multiple_of(1_000) {
             return Ok(store);
         }
     }

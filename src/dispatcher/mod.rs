@@ -101,7 +101,8 @@ struct Breaker {
 struct Schedule {
     /// Queues by the time of their next call.
     due: BTreeMap<(Instant, u64), Arc<KeyQueue>>,
-    probes: BTreeMap<(Instant, u64), ()>,
+    /// Shards by the time of their next probe, each with a key that it holds.
+    probes: BTreeMap<(Instant, u64), Key>,
     /// What is under way, by number.
     flights: HashMap<u64, Flight>,
     /// The runtimes that have a task.
@@ -119,10 +120,10 @@ struct Leader {
 /// Something sent to the store.
 enum Flight {
     /// The first measurement of the round trip to a shard. Its queues wait for it.
-    Ping(u64),
+    Ping(u64, Key),
     Call(u64, Vec<Sent>),
     /// A probe of a shard that is out.
-    Probe(u64),
+    Probe(u64, Key),
 }
 
 /// A queue's part of a batch.
@@ -155,7 +156,7 @@ impl Sent {
 enum Next {
     End,
     Watch(Instant),
-    Lead(Vec<Arc<KeyQueue>>, Vec<u64>, Instant),
+    Lead(Vec<Arc<KeyQueue>>, Vec<(u64, Key)>, Instant),
 }
 
 impl Dispatcher {
@@ -188,7 +189,7 @@ impl Dispatcher {
             (&this.clock, &this.embedded),
             (&this.fallback_clock, &Some(this.fallback.clone())),
         ] {
-            let answered = store.as_ref().and_then(|store| store.ping(0).take_ready());
+            let answered = store.as_ref().and_then(|store| store.ping(&"".into()).take_ready());
             if let Some(Ok(answered)) = answered {
                 this.observe(clock, &answered);
             }
@@ -259,7 +260,7 @@ impl Dispatcher {
         if let Err(error) = result
             && error.is_outage()
         {
-            self.out(self.store.shard(key), error, false);
+            self.out(self.store.shard(key), key, error, false);
         }
     }
 
@@ -390,7 +391,7 @@ impl Dispatcher {
             {
                 self.call_shard(shard, queues);
             } else if !self.schedule.lock().is_pinged(shard) {
-                self.send(Flight::Ping(shard));
+                self.send(Flight::Ping(shard, queues[0].key().clone()));
             }
         }
     }
@@ -524,7 +525,7 @@ impl Dispatcher {
     fn send(self: &Arc<Self>, flight: Flight) {
         let begun = Instant::now();
         let called = catch_unwind(AssertUnwindSafe(|| match &flight {
-            Flight::Ping(shard) | Flight::Probe(shard) => self.store.ping(*shard),
+            Flight::Ping(_, key) | Flight::Probe(_, key) => self.store.ping(key),
             Flight::Call(_, sent) => call(&*self.store, sent),
         }));
         let Ok(mut reply) = called else {
@@ -558,13 +559,13 @@ impl Dispatcher {
         answer: Result<Answered, StoreError>,
     ) {
         let (operation, keys) = match &flight {
-            Flight::Ping(_) | Flight::Probe(_) => (telemetry::Operation::Ping, 0),
+            Flight::Ping(..) | Flight::Probe(..) => (telemetry::Operation::Ping, 0),
             Flight::Call(_, sent) => (telemetry::Operation::Take, sent.len()),
         };
         let took = begun.elapsed();
         self.telemetry.called(operation, keys, &answer, took);
         match flight {
-            Flight::Probe(shard) => match answer {
+            Flight::Probe(shard, key) => match answer {
                 Ok(answered) => {
                     self.observe(&self.clock, &answered);
                     let (ended, others) = {
@@ -580,9 +581,9 @@ impl Dispatcher {
                         }
                     });
                 }
-                Err(error) => self.out(shard, &error, true),
+                Err(error) => self.out(shard, &key, &error, true),
             },
-            Flight::Ping(shard) => {
+            Flight::Ping(shard, key) => {
                 let error = match answer {
                     Ok(answered) => {
                         let offset = self.observe(&self.clock, &answered);
@@ -593,7 +594,7 @@ impl Dispatcher {
                         None
                     }
                     Err(error) if error.is_outage() => {
-                        self.out(shard, &error, false);
+                        self.out(shard, &key, &error, false);
                         None
                     }
                     Err(error) => Some(error),
@@ -615,14 +616,14 @@ impl Dispatcher {
     /// Something under way was lost with its task.
     fn lost(self: &Arc<Self>, flight: Flight) {
         match flight {
-            Flight::Probe(shard) => {
+            Flight::Probe(shard, key) => {
                 self.schedule
                     .lock()
                     .probes
-                    .insert((Instant::now(), shard), ());
+                    .insert((Instant::now(), shard), key);
                 self.ensure_task();
             }
-            Flight::Ping(_) => Handle::each_queue(self, |queue| self.touch(queue)),
+            Flight::Ping(..) => Handle::each_queue(self, |queue| self.touch(queue)),
             Flight::Call(_, sent) => {
                 for sent in sent {
                     let now = Instant::now();
@@ -729,7 +730,7 @@ impl Dispatcher {
         let (now, is_unknown) = (Instant::now(), error.is_outcome_unknown());
         let out = shard.filter(|_| error.is_outage());
         if let Some(shard) = out {
-            self.out(shard, error, false);
+            self.out(shard, sent.queue.key(), error, false);
         }
         sent.queue.update(|queue, woken| match out {
             // The queue learns of the outage at once.
@@ -739,8 +740,8 @@ impl Dispatcher {
         });
     }
 
-    /// A shard does not answer: it is probed until it does.
-    fn out(self: &Arc<Self>, shard: u64, error: &StoreError, is_probe: bool) {
+    /// A shard, which holds this key, does not answer: it is probed until it does.
+    fn out(self: &Arc<Self>, shard: u64, key: &Key, error: &StoreError, is_probe: bool) {
         let (probes, others) = {
             let mut outages = self.outages.lock();
             if !is_probe && outages.contains_key(&shard) {
@@ -761,7 +762,7 @@ impl Dispatcher {
         }
         let pause = backoff::half_before(probes, FIRST_PAUSE, LONGEST_PAUSE);
         let probe = (Instant::now() + pause, shard);
-        self.schedule.lock().probes.insert(probe, ());
+        self.schedule.lock().probes.insert(probe, key.clone());
         self.ensure_task();
     }
 }
@@ -798,7 +799,7 @@ impl Schedule {
     }
 
     fn is_pinged(&self, shard: u64) -> bool {
-        let is_ping = |flight: &Flight| matches!(flight, Flight::Ping(other) if *other == shard);
+        let is_ping = |flight: &Flight| matches!(flight, Flight::Ping(other, _) if *other == shard);
         self.flights.values().any(is_ping)
     }
 
@@ -817,7 +818,7 @@ impl Schedule {
 
     fn next_due(&self) -> Option<Instant> {
         let due = self.due.first_key_value().map(|((at, _), _)| *at);
-        let probe = self.probes.first_key_value().map(|((at, _), ())| *at);
+        let probe = self.probes.first_key_value().map(|((at, _), _)| *at);
         due.into_iter().chain(probe).min()
     }
 
@@ -832,7 +833,7 @@ impl Schedule {
         }
     }
 
-    fn take_due(&mut self, now: Instant) -> (Vec<Arc<KeyQueue>>, Vec<u64>) {
+    fn take_due(&mut self, now: Instant) -> (Vec<Arc<KeyQueue>>, Vec<(u64, Key)>) {
         let mut queues = Vec::new();
         while let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
@@ -845,7 +846,8 @@ impl Schedule {
         while let Some(entry) = self.probes.first_entry()
             && entry.key().0 <= now
         {
-            probes.push(entry.remove_entry().0.1);
+            let ((_, shard), key) = entry.remove_entry();
+            probes.push((shard, key));
         }
         (queues, probes)
     }
@@ -873,8 +875,8 @@ impl Task {
                 Next::Lead(queues, probes, until) => {
                     has_led = true;
                     self.dispatcher.call_queues(queues);
-                    for shard in probes {
-                        self.dispatcher.send(Flight::Probe(shard));
+                    for (shard, key) in probes {
+                        self.dispatcher.send(Flight::Probe(shard, key));
                     }
                     let _ = timeout_at(until, self.dispatcher.changed.notified()).await;
                 }

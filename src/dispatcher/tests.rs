@@ -238,8 +238,8 @@ impl Store for Remote {
         self.reply(|| self.memory.call(calls).take_ready().unwrap().unwrap())
     }
 
-    fn ping(&self, shard: u64) -> Reply<Answered> {
-        self.reply(|| self.memory.ping(shard).take_ready().unwrap().unwrap())
+    fn ping(&self, key: &Key) -> Reply<Answered> {
+        self.reply(|| self.memory.ping(key).take_ready().unwrap().unwrap())
     }
 }
 

@@ -196,7 +196,7 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn ping(&self, _shard: u64) -> Reply<Answered> {
+    fn ping(&self, _key: &Key) -> Reply<Answered> {
         self.call(&[])
     }
 }

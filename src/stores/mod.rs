@@ -33,12 +33,13 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// The reply fails if the shard does not answer. An error of a single key is in its place in the answer.
     fn call(&self, calls: &[Call<'_>]) -> Reply<Answered>;
 
-    /// Reads the clock of a shard. The limiter measures round trips and probes a shard that is out by it.
+    /// Reads the clock of the shard that holds this key. The limiter measures round trips by it, and probes a shard that
+    /// is out.
     ///
     /// # Errors
     ///
     /// The reply fails if the shard does not answer.
-    fn ping(&self, shard: u64) -> Reply<Answered>;
+    fn ping(&self, key: &Key) -> Reply<Answered>;
 
     /// The part of the store that holds a key. One shard may be out while others answer. Default: 0, the only one.
     fn shard(&self, _key: &Key) -> u64 {

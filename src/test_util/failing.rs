@@ -291,8 +291,8 @@ impl<S: Store> Store for FailingStore<S> {
         })
     }
 
-    fn ping(&self, shard: u64) -> Reply<Answered> {
-        self.reply(true, |store, _| store.ping(shard))
+    fn ping(&self, key: &Key) -> Reply<Answered> {
+        self.reply(true, |store, _| store.ping(key))
     }
 
     fn shard(&self, key: &Key) -> u64 {

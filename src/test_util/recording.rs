@@ -200,8 +200,8 @@ impl<S: Store> Store for RecordingStore<S> {
         self.record(RecordedCall::new(calls), self.0.store.call(calls))
     }
 
-    fn ping(&self, shard: u64) -> Reply<Answered> {
-        self.record(RecordedCall::new(&[]), self.0.store.ping(shard))
+    fn ping(&self, key: &Key) -> Reply<Answered> {
+        self.record(RecordedCall::new(&[]), self.0.store.ping(key))
     }
 
     fn shard(&self, key: &Key) -> u64 {

@@ -33,9 +33,9 @@ impl<S: Store> Store for Counted<S> {
         })
     }
 
-    fn ping(&self, shard: u64) -> Reply<Answered> {
+    fn ping(&self, key: &Key) -> Reply<Answered> {
         self.tally.one(Count::Calls);
-        self.store.ping(shard)
+        self.store.ping(key)
     }
 
     fn shard(&self, key: &Key) -> u64 {

@@ -202,7 +202,7 @@ async fn a_value_that_is_not_recognized_is_an_error_of_that_key_alone() {
         match state {
             Ok(state) => assert_eq!((key.encoded(), state.is_some()), ("sound", true)),
             Err(error) => {
-                assert!(error.is_foreign_value() && !error.is_outage(), "{error:?}");
+                assert!(error.is_unrecognized_value() && !error.is_outage(), "{error:?}");
                 let name = format!("throttle:{{{key}}}");
                 assert!(everything(&error).contains(&name), "{}", everything(&error));
                 store.delete(key).await.expect("the right to it");

@@ -196,11 +196,12 @@ impl Store for RedisStore {
         Reply::pending(async move { inner.call(&calls).await })
     }
 
-    fn ping(&self, shard: u64) -> Reply<Answered> {
+    fn ping(&self, key: &Key) -> Reply<Answered> {
         let inner = self.0.clone();
+        let name = names::of(&inner.options.prefix, key, None);
         Reply::pending(async move {
-            let name = inner.ping_name();
             let (now, origin) = inner.ping(&name, inner.deadline()).await?;
+            let shard = inner.servers.shard(&name);
             inner.known_servers.lock().insert(shard, origin.server);
             Ok(answered(now, &[origin], Vec::new()))
         })

@@ -213,7 +213,7 @@ pub(super) async fn unrecognized_values_are_reported_and_kept(bench: &Arc<Bench>
             let answers = batch(bench, &policy, &[(key, operation), neighbour]).await;
             let is_reported = answers[0]
                 .as_ref()
-                .is_err_and(|error| error.is_foreign_value() && !error.is_outage());
+                .is_err_and(|error| error.is_unrecognized_value() && !error.is_outage());
             require!(
                 bench,
                 is_reported,

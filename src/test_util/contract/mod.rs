@@ -58,7 +58,7 @@ use require;
 ///
 /// ```
 /// use tower_throttle::next::MemoryStore;
-/// use tower_throttle::test_util::new::store_contract;
+/// use tower_throttle::test_util::store_contract;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {

@@ -222,12 +222,12 @@ impl Inner {
         let (origin, now) = (Origin::default(), self.clock.micros());
         let applied = match call.apply(value.as_deref(), origin, now) {
             Err(error)
-                if self.fault == OverwritesUnrecognizedValues && error.is_foreign_value() =>
+                if self.fault == OverwritesUnrecognizedValues && error.is_unrecognized_value() =>
             {
                 call.apply(None, origin, now)?
             }
             Err(error)
-                if self.fault == ReportsUnrecognizedValuesAsOutages && error.is_foreign_value() =>
+                if self.fault == ReportsUnrecognizedValuesAsOutages && error.is_unrecognized_value() =>
             {
                 return Err(StoreError::new("an outage"));
             }
@@ -370,7 +370,7 @@ impl Store for Values {
         Reply::ready(Ok(self.answered(sent, answers)))
     }
 
-    fn ping(&self, _shard: u64) -> Reply<Answered> {
+    fn ping(&self, _key: &Key) -> Reply<Answered> {
         Reply::ready(Ok(self.answered(Instant::now(), Vec::new())))
     }
 

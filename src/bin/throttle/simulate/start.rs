@@ -32,7 +32,7 @@ pub(super) async fn mid_window(
     let aligned = policy.quotas().iter().filter(is_aligned);
     if let Some(window) = aligned.map(Quota::window).max() {
         let window = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        let now = store.ping(0).await?.now;
+        let now = store.ping(&"clock".into()).await?.now;
         clock.advance(Duration::from_micros(window - now % window + window / 2));
     }
     Ok(())
