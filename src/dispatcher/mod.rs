@@ -17,14 +17,15 @@ use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-pub use self::health::Health;
+pub use self::outages::Health;
+
 use self::known::Denied;
+use self::outages::Outages;
 pub(crate) use self::{
     handle::{Current, Granted, Handle, KeyQueue, Waiting},
     known::REMEMBERED_DENIALS,
 };
 
-use crate::backoff;
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -36,8 +37,8 @@ use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
 mod handle;
-mod health;
 mod known;
+mod outages;
 
 /// A leader is late if a call is overdue by so long.
 const LATE: Duration = Duration::from_millis(50);
@@ -58,10 +59,6 @@ const IDLE: Duration = Duration::from_secs(1);
 const HORIZON: u64 = 100_000;
 const BEYOND_ROUND_TRIP: u64 = 40_000;
 
-/// The pauses between probes of a shard that is out.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -73,28 +70,25 @@ pub(crate) struct Dispatcher {
     store: Arc<dyn Store>,
     /// The store again, if it is the embedded one.
     embedded: Option<MemoryStore>,
-    /// Serves requests while the store is out.
-    fallback: MemoryStore,
+    fallback: Fallback,
     /// A random number of this process.
     process: u64,
     /// The latest number of a call, a flight or a queue.
     numbers: AtomicU64,
     clock: StoreClock,
-    fallback_clock: StoreClock,
     /// How often the store's clock was set.
     clock_sets: AtomicU64,
-    outages: Mutex<HashMap<u64, Breaker>>,
+    outages: Outages,
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
     telemetry: StoreTelemetry,
 }
 
-/// A shard that is out.
-struct Breaker {
-    error: StoreError,
-    since: Instant,
-    probes: u32,
+/// Serves requests while the store is out.
+struct Fallback {
+    store: MemoryStore,
+    clock: StoreClock,
 }
 
 #[derive(Default)]
@@ -170,14 +164,16 @@ impl Dispatcher {
         let this = Arc::new(Self {
             store,
             embedded,
-            fallback: MemoryStore::new(),
+            fallback: Fallback {
+                store: MemoryStore::new(),
+                clock: StoreClock::new(),
+            },
             // Scripts hold it in a double.
             process: random.hash_one(std::process::id()) >> 11,
             numbers: AtomicU64::new(0),
             clock: StoreClock::new(),
-            fallback_clock: StoreClock::new(),
             clock_sets: AtomicU64::new(0),
-            outages: Mutex::default(),
+            outages: Outages::default(),
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
@@ -187,9 +183,11 @@ impl Dispatcher {
         this.store.subscribe(nudged);
         for (clock, store) in [
             (&this.clock, &this.embedded),
-            (&this.fallback_clock, &Some(this.fallback.clone())),
+            (&this.fallback.clock, &Some(this.fallback.store.clone())),
         ] {
-            let answered = store.as_ref().and_then(|store| store.ping(&"".into()).take_ready());
+            let answered = store
+                .as_ref()
+                .and_then(|store| store.ping(&"".into()).take_ready());
             if let Some(Ok(answered)) = answered {
                 this.observe(clock, &answered);
             }
@@ -220,7 +218,7 @@ impl Dispatcher {
     }
 
     pub(crate) fn fallback(&self) -> &MemoryStore {
-        &self.fallback
+        &self.fallback.store
     }
 
     pub(crate) fn process(&self) -> u64 {
@@ -234,18 +232,12 @@ impl Dispatcher {
 
     /// Why the shard of this queue does not answer, if it is out.
     pub(crate) fn outage(&self, shard: u64) -> Option<StoreError> {
-        self.outages
-            .lock()
-            .get(&shard)
-            .map(|breaker| breaker.error.clone())
+        self.outages.error(shard)
     }
 
     /// Whether shards are out.
     pub(crate) fn health(&self) -> Health {
-        let outages = self.outages.lock();
-        let first = outages.values().min_by_key(|breaker| breaker.since);
-        let first = first.map(|breaker| (breaker.since, breaker.error.clone()));
-        Health::new(outages.len(), first)
+        self.outages.health()
     }
 
     /// A call for one key has ended that was not sent by the task.
@@ -453,7 +445,7 @@ impl Dispatcher {
             let sent = self.begin(&queue, policy, true, &mut woken);
             wake(woken);
             let sent: Vec<Sent> = sent.into_iter().collect();
-            if let Some(Ok(answered)) = call(&self.fallback, &sent).take_ready() {
+            if let Some(Ok(answered)) = call(&self.fallback.store, &sent).take_ready() {
                 self.apply(None, sent, Ok(answered));
             }
         }
@@ -470,7 +462,7 @@ impl Dispatcher {
         let handle = queue.handle();
         let guard = handle.guard().current();
         let (clock, round_trip) = if is_fallback {
-            (&self.fallback_clock, Duration::ZERO)
+            (&self.fallback.clock, Duration::ZERO)
         } else {
             (&self.clock, handle.guard().round_trip())
         };
@@ -568,12 +560,8 @@ impl Dispatcher {
             Flight::Probe(shard, key) => match answer {
                 Ok(answered) => {
                     self.observe(&self.clock, &answered);
-                    let (ended, others) = {
-                        let mut outages = self.outages.lock();
-                        (outages.remove(&shard), outages.len())
-                    };
-                    if let Some(breaker) = ended {
-                        self.telemetry.back(shard, breaker.since.elapsed(), others);
+                    if let Some((lasted, others)) = self.outages.ended(shard) {
+                        self.telemetry.back(shard, lasted, others);
                     }
                     Handle::each_queue(self, |queue| {
                         if self.store.shard(queue.key()) == shard {
@@ -651,7 +639,7 @@ impl Dispatcher {
         let clock = if shard.is_some() {
             &self.clock
         } else {
-            &self.fallback_clock
+            &self.fallback.clock
         };
         let offset = self.observe(clock, &answered);
         let took = answered.received - answered.sent;
@@ -742,26 +730,13 @@ impl Dispatcher {
 
     /// A shard, which holds this key, does not answer: it is probed until it does.
     fn out(self: &Arc<Self>, shard: u64, key: &Key, error: &StoreError, is_probe: bool) {
-        let (probes, others) = {
-            let mut outages = self.outages.lock();
-            if !is_probe && outages.contains_key(&shard) {
-                return;
-            }
-            let others = outages.len();
-            let breaker = outages.entry(shard).or_insert_with(|| Breaker {
-                error: error.clone(),
-                since: Instant::now(),
-                probes: 0,
-            });
-            breaker.error = error.clone();
-            breaker.probes += 1;
-            (breaker.probes, others)
+        let Some(begun) = self.outages.failed(shard, error, is_probe) else {
+            return;
         };
-        if probes == 1 {
-            self.telemetry.out(shard, error, others);
+        if begun.is_new {
+            self.telemetry.out(shard, error, begun.others);
         }
-        let pause = backoff::half_before(probes, FIRST_PAUSE, LONGEST_PAUSE);
-        let probe = (Instant::now() + pause, shard);
+        let probe = (begun.probe, shard);
         self.schedule.lock().probes.insert(probe, key.clone());
         self.ensure_task();
     }

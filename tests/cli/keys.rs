@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tower_throttle::Recovery;
-use tower_throttle::store::{RedisStore};
+use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 use super::support::cluster::Cluster;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tower_throttle::Limiter;
 use tower_throttle::key::Key;
 use tower_throttle::store::{KeyState, Keys, RedisStore, StoreError, StoredKey};
-use tower_throttle::{Limiter};
 
 use super::rights::{additional, set_user, url_of};
 use crate::promises::LONG;
@@ -202,7 +202,10 @@ async fn a_value_that_is_not_recognized_is_an_error_of_that_key_alone() {
         match state {
             Ok(state) => assert_eq!((key.encoded(), state.is_some()), ("sound", true)),
             Err(error) => {
-                assert!(error.is_unrecognized_value() && !error.is_outage(), "{error:?}");
+                assert!(
+                    error.is_unrecognized_value() && !error.is_outage(),
+                    "{error:?}"
+                );
                 let name = format!("throttle:{{{key}}}");
                 assert!(everything(&error).contains(&name), "{}", everything(&error));
                 store.delete(key).await.expect("the right to it");

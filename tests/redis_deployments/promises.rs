@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
+use tower_throttle::Limiter;
 use tower_throttle::Quota;
-use tower_throttle::store::{RedisStore};
-use tower_throttle::{Limiter};
+use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 
 use crate::support::errors::bounded;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use tokio::time::{Duration, Instant, sleep};
+use tower_throttle::LimiterBuilder;
 use tower_throttle::store::{RedisStore, Store as _, StoreError};
-use tower_throttle::{LimiterBuilder};
 
 use crate::promises::LONG;
 use crate::support::errors::{assert_readable, bounded, everything, store_error};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tower_throttle::Recovery;
-use tower_throttle::store::{RedisStore};
+use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 use super::redis_server::RedisServer;

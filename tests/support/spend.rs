@@ -1,7 +1,7 @@
 //! Departures that are recorded at once.
 
 use tower_throttle::Quota;
-use tower_throttle::store::{Store};
+use tower_throttle::store::Store;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 /// A builder with these quotas.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redis::{Client, FromRedisValue as _, RedisError, Value};
 use tokio::time::timeout;
+use tower_throttle::Limiter;
 use tower_throttle::Quota;
-use tower_throttle::store::{RedisStore};
-use tower_throttle::{Limiter};
+use tower_throttle::store::RedisStore;
 
 use crate::failure::Failure;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
-use tower_throttle::Quota;
 use tower_throttle::Limiter;
+use tower_throttle::Quota;
 
 use crate::chosen::{Chosen, Found};
 use crate::failure::Failure;

@@ -1,8 +1,8 @@
 //! `throttle resume`: ends a pause.
 
 use serde::Serialize;
-use tower_throttle::store::{KeyState};
-use tower_throttle::{Limiter};
+use tower_throttle::Limiter;
+use tower_throttle::store::KeyState;
 
 use crate::chosen::{Chosen, Found};
 use crate::failure::Failure;

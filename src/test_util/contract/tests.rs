@@ -227,7 +227,8 @@ impl Inner {
                 call.apply(None, origin, now)?
             }
             Err(error)
-                if self.fault == ReportsUnrecognizedValuesAsOutages && error.is_unrecognized_value() =>
+                if self.fault == ReportsUnrecognizedValuesAsOutages
+                    && error.is_unrecognized_value() =>
             {
                 return Err(StoreError::new("an outage"));
             }
