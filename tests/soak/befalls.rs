@@ -20,6 +20,8 @@ pub(crate) enum Loses {
     Nothing,
     /// All, with what tells how old the store is.
     All,
+    /// None, but departures that were granted under the quotas before count as those under the present ones.
+    Quotas,
     /// That of some keys, or what was written last: only those who know of it can tell.
     Some,
 }

@@ -165,17 +165,12 @@ impl Caller {
         }
     }
 
-    /// The answer, and the quotas under which the request began: those that were set when it was first polled.
+    /// The answer, and the quotas that were set when it arrived.
     async fn known<F: Future + Unpin>(&self, mut asked: F) -> (F::Output, usize) {
-        let mut set = None;
         poll_fn(|cx| {
-            let Some(set) = set else {
-                let quotas = self.load.quotas.read().expect("no panic");
-                let polled = Pin::new(&mut asked).poll(cx);
-                let now = *set.insert(*quotas);
-                return polled.map(|answer| (answer, now));
-            };
-            Pin::new(&mut asked).poll(cx).map(|answer| (answer, set))
+            let quotas = self.load.quotas.read().expect("no panic");
+            let polled = Pin::new(&mut asked).poll(cx);
+            polled.map(|answer| (answer, *quotas))
         })
         .await
     }

@@ -7,9 +7,8 @@ use tower_throttle::test_util::history::History;
 
 use crate::quotas::Bound;
 
-/// How long after a loss those may still depart who hold slots from before: longer than any line and any
-/// pause.
-pub(crate) const REACH: Duration = Duration::from_secs(10);
+/// How long after a loss requests may still depart that were granted before: longer than a horizon and a guard.
+pub(crate) const REACH: Duration = Duration::from_secs(3);
 
 /// State was lost, and nobody could know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +120,7 @@ mod tests {
         assert_eq!(of(&[0, 500, 999], &[]), (3, 0, true));
         let gap = (20_000, 20_100);
         assert_eq!(of(&[18_000, 18_001, 18_002], &[gap]), (3, 0, true));
-        let later = 20_100 + 10_000;
+        let later = 20_100 + 3_000;
         let after = [later, later + 1, later + 2];
         assert_eq!(of(&after, &[gap]), (3, 3, true));
     }

@@ -147,6 +147,7 @@ impl Loss {
         let is_known = subject.key < KEYS && subject.set == self.set;
         let is_noticed = match self.loses {
             Loses::Nothing => true,
+            Loses::Quotas => false,
             Loses::All => subject.is_strict,
             Loses::Some => subject.is_strict && is_known,
         };

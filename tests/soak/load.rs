@@ -28,6 +28,9 @@ use crate::support::child;
 use crate::support::tally::{Count, Tally};
 use crate::upstream::Way;
 
+/// The tasks of a subscription: one that reads messages, and one of its connection.
+const SUBSCRIPTION: usize = 2;
+
 /// All keys.
 pub(crate) const ALL: usize = 10_000;
 
@@ -119,7 +122,8 @@ struct Process {
 impl Process {
     fn new(part: &Part, runtime: Runtime, seed: u64, mischief: Arc<[Mischief]>) -> Self {
         let store = runtime.block_on(connect(&part.redis));
-        let tasks_at_first = runtime.metrics().num_alive_tasks();
+        // The limiters subscribe with their first call.
+        let tasks_at_first = runtime.metrics().num_alive_tasks() + SUBSCRIPTION;
         let limiters = [Recovery::Immediate, Recovery::Strict].map(|recovery| {
             let name = format!("{recovery:?}").to_lowercase();
             let first = quotas::set(0).into_iter();
@@ -201,7 +205,7 @@ impl Process {
 
     fn look(&self, handle: &Handle) -> Rest {
         Rest {
-            lines: self.limiters.iter().map(Limiter::lines).sum(),
+            lines: self.limiters.iter().map(Limiter::queues).sum(),
             is_out: self.limiters.iter().any(|it| it.health().is_out()),
             tasks: handle.metrics().num_alive_tasks(),
             tasks_at_first: self.tasks_at_first,

@@ -78,7 +78,7 @@ fn a_phase_of_each_kind_breaks_nothing() {
 fn what_is_left_behind_is_found() {
     use Mischief::{Abandons, Dawdles, Litters};
     let ended = run(&Plan::brief(&[Abandons, Dawdles, Litters]));
-    ended.assert_complains_of(&["lines are left", "tasks are left", "without an expiry"]);
+    ended.assert_complains_of(&["queues are left", "tasks are left", "without an expiry"]);
 }
 
 #[test]

@@ -100,7 +100,6 @@ impl<'a> Phases<'a> {
             false => self.set,
         };
         self.change_quotas(set);
-        self.settle();
         if self.plan.mischief.contains(&Mischief::Forgets) {
             self.stage.server().command::<()>(&["FLUSHALL"]);
         }
@@ -151,8 +150,20 @@ impl<'a> Phases<'a> {
             self.changes += 1;
             self.note(&format!("quotas {:?}", SETS[set]));
         }
+        let is_change = set != self.set;
+        let from = now();
         self.set = set;
         self.tell(&format!("quotas {set}"));
+        if is_change {
+            self.settle();
+            self.kept.lose(Loss {
+                from,
+                to: now(),
+                loses: Loses::Quotas,
+                times: 1,
+                set,
+            });
+        }
     }
 
     /// Until each process departs for each hot key, under the quotas that are set now.

@@ -60,7 +60,7 @@ pub(crate) fn table(plan: &Plan, phases: &Phases<'_>, tally: &Tally, took: Durat
         &format!("{most}, of {at_first} at first"),
     );
     let stayed = phases.stayed.as_secs_f64();
-    line("keys at rest", &format!("gone after {stayed:.1} s at most"));
+    line("keys at rest", &format!("kept for {stayed:.1} s at most"));
     text
 }
 

@@ -17,8 +17,11 @@ const MS: Duration = Duration::from_millis(1);
 /// How long a process may take until it is at rest.
 const RESTING: Duration = Duration::from_secs(50);
 
-/// The one key that stays while nobody asks.
-const BORN: &str = "throttle:born";
+/// How long the last command for a key is remembered.
+const COMMANDED: Duration = Duration::from_secs(60);
+
+/// The mark that strict recovery keeps.
+const CREATED: &str = "throttle:created";
 
 impl Phases<'_> {
     /// Stops the load, and looks for what is left.
@@ -43,7 +46,7 @@ impl Phases<'_> {
         let expire = || keyspace::assert_all_expire(&self.stage.servers[0]);
         complaints.extend(catch_unwind(AssertUnwindSafe(expire)).err().map(panic_text));
         if complaints.is_empty() {
-            complaints.extend(self.wait_until_expired());
+            complaints.extend(self.outlives());
         }
         complaints
     }
@@ -56,34 +59,19 @@ impl Phases<'_> {
         }
     }
 
-    /// No key outlives what counts: the windows of slots that lie as far ahead as the longest line reaches. Where
-    /// recovery is strict, it is remembered for longer.
-    fn wait_until_expired(&mut self) -> Option<String> {
-        let start = Instant::now();
-        let most = |name: &str| {
-            let counts = REACH + 2 * LONGEST;
-            let is_strict = name.contains(":strict:");
-            counts
-                + if is_strict {
-                    2 * LONGEST + 12_000 * MS
-                } else {
-                    Duration::ZERO
-                }
-        };
-        loop {
-            let names = keyspace::names(&self.stage.servers[0]);
-            let mut left = names.iter().filter(|name| *name != BORN);
-            let mut late = left.clone().filter(|name| start.elapsed() > most(name));
-            if left.next().is_none() {
-                self.stayed = self.stayed.max(start.elapsed());
-                return None;
-            }
-            if let Some(name) = late.next() {
-                let count = late.count() + 1;
-                return Some(format!("{count} keys are left at rest, such as {name}"));
-            }
-            self.pass(MS * 100);
-        }
+    /// No key is kept for longer than its departures count, or the last command for it.
+    fn outlives(&mut self) -> Option<String> {
+        let server = &self.stage.servers[0];
+        let names = keyspace::names(server);
+        let names = names.iter().filter(|name| *name != CREATED);
+        let lifetimes = names.map(|name| {
+            let millis: i64 = server.command(&["PTTL", name]);
+            (Duration::from_millis(millis.unsigned_abs()), name)
+        });
+        let (longest, name) = lifetimes.max()?;
+        self.stayed = self.stayed.max(longest);
+        (longest > REACH + 2 * LONGEST + COMMANDED)
+            .then(|| format!("a key is kept for {longest:?}: {name}"))
     }
 }
 
@@ -95,7 +83,7 @@ fn left(number: usize, rest: Rest) -> Vec<String> {
         tasks_at_first,
     } = rest;
     [
-        (lines > 0).then(|| format!("{lines} lines are left in process {number}")),
+        (lines > 0).then(|| format!("{lines} queues are left in process {number}")),
         is_out.then(|| format!("the store is out, says process {number}")),
         (tasks > tasks_at_first).then(|| {
             format!("{tasks} tasks are left in process {number}, of {tasks_at_first} at first")
