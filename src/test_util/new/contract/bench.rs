@@ -39,14 +39,14 @@ impl Bench {
     pub(super) fn new(
         store: Arc<dyn Store>,
         hooks: Arc<dyn StoreHooks>,
-        run: &str,
+        prefix: String,
         clause: &'static str,
     ) -> Self {
         Self {
             store,
             hooks,
             clause,
-            prefix: format!("{run}-{clause}"),
+            prefix,
             serials: AtomicU64::new(1),
         }
     }

@@ -103,11 +103,14 @@ pub async fn store_contract_with<S: Store>(make: impl AsyncFn() -> S, hooks: imp
     let random = std::collections::hash_map::RandomState::new();
     let run = format!("contract-{:x}", random.hash_one(std::process::id()));
     let hooks: Arc<dyn StoreHooks> = Arc::new(hooks);
+    let mut number = 0;
     macro_rules! clauses {
         ($($module:ident: $($clause:ident),+;)+) => {
             $($({
                 let store = Arc::new(make().await);
-                let bench = Bench::new(store, hooks.clone(), &run, stringify!($clause));
+                number += 1;
+                let prefix = format!("{run}-{number}");
+                let bench = Bench::new(store, hooks.clone(), prefix, stringify!($clause));
                 $module::$clause(&Arc::new(bench)).await;
             })+)+
         };
