@@ -15,6 +15,7 @@ mod clock;
 mod contract;
 mod failing;
 pub mod history;
+pub mod new;
 mod recording;
 
 pub use self::{

@@ -1,17 +1,15 @@
-//! Where a simulation begins, so that it comes to the same each time.
+//! The start of a simulation, so that each run has the same result.
 
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_throttle::key::Key;
-use tower_throttle::store::{MemoryStore, Reserve, Store as _, StoreError};
-use tower_throttle::test_util::ManualClock;
+use tower_throttle::next::{MemoryStore, Store as _, StoreError};
+use tower_throttle::test_util::new::ManualClock;
 use tower_throttle::{Algorithm, Policy, Quota, WindowStart};
 
-/// A store whose clock begins at the same midnight each time: where the windows and the buckets that are aligned to
-/// it lie would differ from run to run by the system's.
+/// A store whose clock starts at the same midnight each time, because windows and buckets are aligned to it.
 ///
-/// It shows a whole millisecond whenever the timer ticks, as who waits wakes with a tick.
+/// It shows a whole millisecond whenever the timer ticks, because requests wake with a tick.
 pub(super) async fn store_in_step() -> (MemoryStore, ManualClock) {
     // Wakes with a tick.
     sleep(Duration::from_millis(1)).await;
@@ -33,8 +31,7 @@ pub(super) async fn mid_window(
     let aligned = policy.quotas().iter().filter(is_aligned);
     if let Some(window) = aligned.map(Quota::window).max() {
         let window = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        let key = Key::from("clock");
-        let now = store.peek(&Reserve::new(&key, policy)).await?.now();
+        let now = store.ping(0).await?.now;
         clock.advance(Duration::from_micros(window - now % window + window / 2));
     }
     Ok(())

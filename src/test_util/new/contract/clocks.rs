@@ -1,0 +1,148 @@
+//! The clock of the store, and what expires by it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::bench::{Bench, MS, SECOND, attempt, granted, policy, take};
+use super::require;
+use crate::state::{Command, Known, Mode, Strict, Take};
+use crate::stores::Operation;
+
+/// How far a clock may be corrected during the clause.
+const TOLERANCE: i64 = 5 * MS as i64;
+
+pub(super) async fn the_clock_neither_jumps_nor_goes_back(bench: &Arc<Bench>) {
+    let (key, policy) = (bench.key(), policy("10/365d"));
+    let start = Instant::now();
+    let (mut last, mut server) = (0, None);
+    // How far the store's clock is ahead of the local one, at least and at most.
+    let (mut least, mut most) = (i64::MIN, i64::MAX);
+    for nth in 0..60 {
+        let operation = attempt(1, 1);
+        let call = crate::stores::Call {
+            key: &key,
+            policy: &policy,
+            operation: &operation,
+        };
+        let answered = if nth % 3 == 0 {
+            bench.send(&[call]).await
+        } else {
+            bench.ping(&key).await
+        };
+        let now = answered.now;
+        require!(bench, now >= last, "it shows {now} after {last}");
+        last = now;
+        let first = *server.get_or_insert(answered.server);
+        let other = answered.server;
+        require!(
+            bench,
+            first == other,
+            "servers {first} and {other} answer for one shard"
+        );
+        let local = |at: Instant| (at - start).as_micros() as i64;
+        least = least.max(now.cast_signed() - local(answered.received) - 1);
+        most = most.min(now.cast_signed() + 1 - local(answered.sent));
+        let jump = least - most;
+        require!(bench, jump <= TOLERANCE, "it jumps by {jump} µs");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+pub(super) async fn departures_count_for_their_window(bench: &Arc<Bench>) {
+    for quota in [
+        "5/400ms",
+        "5/400ms sliding-buckets buckets=4",
+        "5/400ms fixed-window start=first-request",
+        "5/400ms gcra burst=5",
+    ] {
+        let (key, policy) = (bench.key(), policy(quota));
+        let operation = Operation::Take(take(Mode::Try, 5, 1));
+        let (start, first) = bench.call(&key, &policy, &operation).await;
+        require!(bench, granted(&first) > 0, "no request departs, {quota}");
+        if !quota.contains("gcra") {
+            bench.sleep_until(&key, start + 250 * MS).await;
+            let (now, taken) = bench.call(&key, &policy, &operation).await;
+            require!(
+                bench,
+                taken.grants.is_empty() || now >= start + 400 * MS,
+                "departures of {start} are forgotten at {now}, {quota}"
+            );
+        }
+        bench.sleep_until(&key, first.reset).await;
+        let (now, taken) = bench.call(&key, &policy, &operation).await;
+        require!(
+            bench,
+            granted(&taken) == granted(&first),
+            "departures of {start} count at {now}, after {}, {quota}",
+            first.reset
+        );
+    }
+}
+
+pub(super) async fn a_pause_outlives_the_departures(bench: &Arc<Bench>) {
+    let (key, policy) = (bench.key(), policy("5/50ms"));
+    bench.depart(&key, &policy, 1).await;
+    let pause = Command::Pause {
+        span: 600 * MS,
+        evidence: u64::MAX,
+    };
+    let end = bench.control(&key, &policy, pause).await.1.paused_until;
+    let operation = Operation::Take(take(Mode::Try, 1, 1));
+    loop {
+        let (now, taken) = bench.call(&key, &policy, &operation).await;
+        if now >= end {
+            break;
+        }
+        require!(
+            bench,
+            taken.grants.is_empty(),
+            "a request departs at {now}, paused until {end}"
+        );
+        sleep(Duration::from_millis(100)).await;
+    }
+    let count = bench.depart(&key, &policy, 1).await;
+    require!(bench, count == 1, "nothing departs after a pause");
+}
+
+pub(super) async fn a_state_that_is_too_old_is_in_quarantine(bench: &Arc<Bench>) {
+    let (key, policy) = (bench.key(), policy("5/2s"));
+    let strict = |known| {
+        Operation::Take(Take {
+            strict: Some(Strict {
+                known,
+                clock_was_set: false,
+            }),
+            ..take(Mode::Try, 1, 1)
+        })
+    };
+    // A server that started a moment ago may have lost departures.
+    let mut rounds = 0;
+    let known = loop {
+        let (_, taken) = bench.call(&key, &policy, &strict(None)).await;
+        if let (1, Some(known)) = (granted(&taken), taken.known) {
+            break known;
+        }
+        rounds += 1;
+        require!(bench, rounds < 5, "nothing departs: {taken:?}");
+        bench.sleep_until(&key, taken.quarantined_until + 1).await;
+    };
+    let (now, taken) = bench.call(&key, &policy, &strict(Some(known))).await;
+    let seen = taken.known.map(|it| (it.generation, it.version));
+    require!(
+        bench,
+        granted(&taken) == 1 && seen > Some((known.generation, known.version)),
+        "after {known:?}, the answer at {now} is {taken:?}"
+    );
+    let later = Known {
+        version: known.version + 10,
+        ..known
+    };
+    let (now, taken) = bench.call(&key, &policy, &strict(Some(later))).await;
+    require!(
+        bench,
+        taken.grants.is_empty() && taken.quarantined_until >= now + 2 * SECOND,
+        "a state older than {later:?} is answered at {now} with {taken:?}"
+    );
+}
