@@ -175,12 +175,12 @@ impl Offset {
 
     /// The local time by which the store's clock shows `at` for certain.
     pub(crate) fn latest(&self, at: u64) -> Instant {
-        self.local(at.cast_signed() * NANOS - self.least)
+        self.local(nanos(at).saturating_sub(self.least))
     }
 
     /// The local time before which the store's clock does not show `at` for certain.
     pub(crate) fn earliest(&self, at: u64) -> Instant {
-        self.local(at.cast_signed() * NANOS - self.most)
+        self.local(nanos(at).saturating_sub(self.most))
     }
 
     /// The distance of `least` and `most`.
@@ -232,6 +232,11 @@ impl Offset {
 
 /// Nanoseconds in a microsecond.
 const NANOS: i64 = 1_000;
+
+/// A store's time in nanoseconds. A damaged value may hold one that is centuries ahead.
+fn nanos(at: u64) -> i64 {
+    i64::try_from(at).map_or(i64::MAX, |at| at.saturating_mul(NANOS))
+}
 
 fn signed_nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)

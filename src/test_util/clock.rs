@@ -27,7 +27,8 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 /// ```
 /// use std::time::Duration;
 /// use tower_throttle::Quota;
-/// use tower_throttle::next::{Limiter, MemoryStore};
+/// use tower_throttle::store::{MemoryStore};
+/// use tower_throttle::{Limiter};
 /// use tower_throttle::test_util::ManualClock;
 ///
 /// # #[tokio::main]
@@ -89,7 +90,8 @@ impl ManualClock {
     /// ```
     /// use std::time::Duration;
     /// use tower_throttle::Quota;
-    /// use tower_throttle::next::{Limiter, MemoryStore};
+    /// use tower_throttle::store::{MemoryStore};
+    /// use tower_throttle::{Limiter};
     /// use tower_throttle::test_util::ManualClock;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -66,7 +66,8 @@ impl Fault {
 /// ```
 /// use std::time::Duration;
 /// use tower_throttle::Quota;
-/// use tower_throttle::next::{Limiter, MemoryStore};
+/// use tower_throttle::store::{MemoryStore};
+/// use tower_throttle::{Limiter};
 /// use tower_throttle::test_util::{FailingStore, Fault};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -1,244 +1,166 @@
-//! A value that nobody of ours wrote, where a store keeps its own: an error to every caller, and left
-//! alone, with scripts and without.
+//! Values that this crate did not write: each is an error of its key, and is never overwritten.
 
 #[path = "../support/mod.rs"]
 mod support;
-mod values;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use redis::{FromRedisValue, cmd};
-use support::errors::{assert_readable, bounded, everything, store_error};
-use support::redis_server::{RedisServer, redis_6_2};
-use support::slots::slots;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tokio::time::{Duration, Instant};
+use tower_throttle::Error;
 use tower_throttle::key::Key;
-use tower_throttle::store::{RedisStore, Release, Reserve, Store};
-use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Policy, Quota, WindowStart};
-use values::{Foreign, no_buckets, no_logs, no_numbers, no_windows, nothing_aside, of_other_types};
+use tower_throttle::store::{RedisStore, StoredKey};
+use tower_throttle::{Limiter};
 
-/// So long that what is done in one test falls into one window.
-const LONG: Duration = Duration::from_secs(600);
+use crate::support::errors::{PATIENCE, assert_readable, bounded, everything, store_error};
+use crate::support::redis_server::{RedisServer, redis_6_2};
+use crate::support::spend::{spend_by, under};
 
-async fn connect(server: &RedisServer) -> RedisStore {
+const NAME: &str = "throttle:{a}";
+
+const POLICIES: [&[&str]; 5] = [
+    &["10/h"],
+    &["100/h"],
+    &["10/h gcra burst=2"],
+    &["10/h fixed-window"],
+    &["10/h", "100/h"],
+];
+
+/// Commands that write a value of another type.
+const OTHER_TYPES: [&[&str]; 5] = [
+    &["RPUSH", NAME, "a", "b"],
+    &["HSET", NAME, "a", "b"],
+    &["SADD", NAME, "a", "b"],
+    &["ZADD", NAME, "1", "a"],
+    &["XADD", NAME, "1-1", "a", "b"],
+];
+
+fn set(server: &RedisServer, value: &[u8]) {
+    let mut connection = server.client().get_connection().expect("a connection");
+    let set = redis::cmd("SET").arg(NAME).arg(value).exec(&mut connection);
+    set.expect("an answer");
+}
+
+fn dump(server: &RedisServer) -> Vec<u8> {
+    server.command(&["DUMP", NAME])
+}
+
+async fn limiters(server: &RedisServer, scripting: bool) -> (RedisStore, Vec<Limiter>) {
     let store = RedisStore::connect(&server.url()).await;
-    store
-        .expect("a connection")
-        .timeout(Duration::from_secs(10))
+    let store = store.expect("a connection").timeout(PATIENCE);
+    let store = store.scripting(scripting).expect("its own connections");
+    let limiters = POLICIES.iter().map(|quotas| {
+        let builder = under(quotas).store(store.clone());
+        builder.build().expect("a valid policy")
+    });
+    let limiters = limiters.collect();
+    (store, limiters)
 }
 
-fn quota(limit: u32) -> LimiterBuilder {
-    Limiter::builder().quota(Quota::new(limit, LONG))
-}
-
-fn put<T: FromRedisValue>(server: &RedisServer, name: &str, foreign: &Foreign) -> T {
-    let mut connection = server.client().get_connection().expect("a connection");
-    let mut command = redis::Cmd::new();
-    for word in &foreign.words {
-        if word == b"KEY" {
-            command.arg(name);
-        } else {
-            command.arg(word);
-        }
-    }
-    command.query(&mut connection).expect("a valid command")
-}
-
-fn dump(server: &RedisServer, name: &str) -> Vec<u8> {
-    let mut connection = server.client().get_connection().expect("a connection");
-    cmd("DUMP")
-        .arg(name)
-        .query(&mut connection)
-        .expect("a value")
-}
-
-/// The policy of all kinds, and the names under which its free slots and its quotas stand.
-fn all_kinds() -> (Arc<Policy>, Vec<String>) {
-    let counted_by = |algorithm| Quota::new(10, LONG).algorithm(algorithm);
-    let builder = [
-        Algorithm::SlidingBuckets { buckets: 10 },
-        Algorithm::Spacing,
-        Algorithm::LeakyBucket { capacity: 50 },
-        Algorithm::Gcra { burst: 5 },
-        Algorithm::FixedWindow {
-            start: WindowStart::Clock,
-        },
+/// Does everything with the key.
+async fn call(limiter: &Limiter) -> [Result<(), Error>; 6] {
+    let until = Instant::now() + Duration::from_secs(60);
+    [
+        bounded(limiter.try_acquire("a")).await.map(drop),
+        bounded(limiter.acquire("a").max_wait(Duration::from_millis(100)))
+            .await
+            .map(drop),
+        bounded(limiter.peek("a")).await.map(drop),
+        bounded(limiter.pause("a", until)).await,
+        bounded(limiter.resume("a")).await,
+        bounded(limiter.reset("a")).await,
     ]
-    .into_iter()
-    .fold(quota(5), |builder, it| builder.quota(counted_by(it)));
-    let builder = builder.name("all");
-    let policy = builder.build().expect("a valid policy").policy();
-    let base = format!("throttle:{{a}}:{}", policy.id());
-    let quotas = policy.id().split('+').enumerate();
-    let names = quotas.map(|(place, _)| format!("{base}:{place}"));
-    let names = [format!("{base}:aside")].into_iter().chain(names).collect();
-    (policy, names)
 }
 
-/// Where the state of a quota stands among the names whose text ends like this.
-fn place(policy: &Policy, end: &str) -> usize {
-    let mut quotas = policy.id().split('+');
-    1 + quotas
-        .position(|it| it.ends_with(end))
-        .expect("such a quota")
-}
-
-/// Whatever stands under one name: each call fails, and neither it nor what stands under the others
-/// is changed; with scripts and without.
-async fn leaves_foreign_values_alone(quota: Option<&str>, foreign: Vec<Foreign>) {
-    let server = RedisServer::start();
-    let scripts = connect(&server).await;
-    let transactions = scripts.clone().scripting(false).expect("a way to connect");
-    let (policy, names) = all_kinds();
-    let place = quota.map_or(0, |quota| place(&policy, quota));
-    let key = Key::from("a");
-    let mut held = slots(&scripts, &key, &policy, 6).await;
-    let free = [held.remove(3)];
-    let release = Release::new(&key, &policy, &free);
-    scripts.release(&release).await.expect("an answer");
-    let others: Vec<_> = names
-        .iter()
-        .enumerate()
-        .filter(|(other, _)| *other != place)
-        .collect();
-    let dumps = || {
-        others
-            .iter()
-            .map(|(_, name)| dump(&server, name))
-            .collect::<Vec<_>>()
-    };
-    let before = dumps();
-    for foreign in of_other_types().into_iter().chain(foreign) {
-        server.command::<()>(&["DEL", &names[place]]);
-        put::<redis::Value>(&server, &names[place], &foreign);
-        let value = dump(&server, &names[place]);
-        let what = foreign.what;
-        for store in [&scripts, &transactions] {
-            let reserve = Reserve::new(&key, &policy);
-            let reserved = bounded(store.reserve(&reserve)).await;
-            let Err(reserved) = reserved else {
-                panic!("{what} at {place} is taken for state: {reserved:?}");
-            };
-            let peeked = bounded(store.peek(&reserve)).await.expect_err(what);
-            let release = Release::new(&key, &policy, &held);
-            let released = bounded(store.release(&release)).await;
-            for error in [reserved, peeked, released.expect_err(what)] {
-                let all = everything(&error);
-                assert!(!error.is_outcome_unknown(), "{what}: {all}");
-                let refused = error.to_string() == "redis refused the call";
-                let foreign = error.to_string() == "redis holds what no throttle wrote";
-                assert!(refused || foreign, "{what}: {all}");
-                assert!(error.is_unrecognized_value(), "{what}: {all}");
-                assert_readable(&error);
-            }
-            assert_eq!(dump(&server, &names[place]), value, "{what} is changed");
-            assert_eq!(dumps(), before, "{what} at {place}: another's is changed");
+async fn every_caller_fails(store: &RedisStore, limiters: &[Limiter], server: &RedisServer) {
+    let before = dump(server);
+    for limiter in limiters {
+        for outcome in call(limiter).await {
+            let error = outcome.expect_err("the value is not recognized");
+            let error = store_error(&error);
+            assert!(error.is_unrecognized_value() && !error.is_outage(), "{error:?}");
+            assert!(!error.is_outcome_unknown(), "{error:?}");
+            assert!(everything(error).contains(NAME), "{}", everything(error));
+            assert_readable(error);
         }
+        spend_by(limiter, "sound", 1).await;
+        limiter.reset("sound").await.expect("a fresh start");
     }
-}
-
-#[tokio::test]
-async fn what_is_no_log_is_an_error_and_left_alone() {
-    leaves_foreign_values_alone(Some("5/10m"), no_logs()).await;
-}
-
-#[tokio::test]
-async fn what_is_no_number_is_an_error_and_left_alone() {
-    for quota in ["spacing", "gcra-5", "leaky-50"] {
-        leaves_foreign_values_alone(Some(quota), no_numbers()).await;
+    let stored = StoredKey::new(&Key::new("a"), None);
+    let looked = store.look(std::slice::from_ref(&stored)).await.remove(0);
+    assert!(looked.expect_err("not recognized").is_unrecognized_value());
+    assert_eq!(dump(server), before);
+    server.command::<()>(&["DEL", NAME]);
+    for limiter in limiters {
+        spend_by(limiter, "a", 1).await;
+        limiter.reset("a").await.expect("a fresh start");
     }
+    server.command::<()>(&["DEL", NAME]);
 }
 
-#[tokio::test]
-async fn what_is_no_bucket_is_an_error_and_left_alone() {
-    leaves_foreign_values_alone(Some("buckets-10"), no_buckets()).await;
-}
-
-#[tokio::test]
-async fn what_is_no_window_is_an_error_and_left_alone() {
-    leaves_foreign_values_alone(Some("fixed"), no_windows()).await;
-}
-
-#[tokio::test]
-async fn what_stands_aside_and_is_neither_holds_nor_free_slots_is_an_error_and_left_alone() {
-    leaves_foreign_values_alone(None, nothing_aside()).await;
-}
-
-/// There is a short way for one quota alone, and one for many keys.
-#[tokio::test]
-async fn what_is_no_state_of_the_only_quota_is_an_error_and_left_alone() {
-    let server = RedisServer::start();
-    let store = connect(&server).await;
-    let counted_by = |algorithm| Quota::new(10, LONG).algorithm(algorithm);
-    let kinds = [
-        (Quota::new(10, LONG), no_logs()),
-        (Quota::new(100, LONG), no_logs()),
-        (counted_by(Algorithm::Spacing), no_numbers()),
-        (counted_by(Algorithm::Gcra { burst: 5 }), no_numbers()),
-    ];
-    for (quota, foreign) in kinds {
-        let limiter = Limiter::builder().quota(quota).build();
-        let policy = limiter.expect("a valid policy").policy();
-        let name = format!("throttle:{{a}}:{}", policy.id());
-        for foreign in of_other_types().into_iter().chain(foreign) {
-            let what = foreign.what;
-            server.command::<()>(&["DEL", &name]);
-            put::<redis::Value>(&server, &name, &foreign);
-            let value = dump(&server, &name);
-            let ask = async |key: &str| {
-                let key = Key::from(key);
-                bounded(store.reserve(&Reserve::new(&key, &policy))).await
-            };
-            let answers = join_all(["a", "b", "a", "c", "d"].map(ask)).await;
-            let answered: Vec<_> = answers.iter().map(Result::is_ok).collect();
-            assert_eq!(answered, [false, true, false, true, true], "{what}");
-            for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-                assert!(!error.is_outcome_unknown(), "{}", everything(error));
-                assert_eq!(error.to_string(), "redis refused the call");
-                assert_readable(error);
-            }
-            assert_eq!(dump(&server, &name), value, "{what} is changed");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_foreign_value_is_an_error_to_every_caller_until_it_is_gone() {
-    fails_until_it_is_gone(&RedisServer::start()).await;
-}
-
-#[tokio::test]
-async fn a_foreign_value_is_an_error_to_every_caller_of_redis_6_2_until_it_is_gone() {
-    fails_until_it_is_gone(&RedisServer::start_as(redis_6_2(), |_| Vec::new())).await;
-}
-
-async fn fails_until_it_is_gone(server: &RedisServer) {
-    let store = connect(server).await;
+async fn are_errors_and_stay(server: RedisServer) {
     for scripting in [true, false] {
-        let store = store.clone().scripting(scripting);
-        let builder = quota(2).store(store.expect("a way to connect"));
-        let limiter = builder.build().expect("a valid policy");
-        let name = format!("throttle:{{a}}:{}", limiter.policy().id());
-        server.command::<()>(&["DEL", &name]);
-        server.command::<()>(&["RPUSH", &name, "mine"]);
-        for _ in 0..3 {
-            let error = bounded(limiter.acquire("a")).await;
-            let error = error.expect_err("it is no log");
-            assert!(!store_error(&error).is_outcome_unknown());
-            assert!(store_error(&error).is_unrecognized_value());
-            let all = everything(&error);
-            assert!(all.contains("WRONGTYPE"), "{all}");
-            let error = bounded(limiter.try_acquire("a")).await;
-            store_error(&error.expect_err("it is no log"));
+        let (store, limiters) = limiters(&server, scripting).await;
+        for words in OTHER_TYPES {
+            server.command::<()>(words);
+            every_caller_fails(&store, &limiters, &server).await;
         }
-        limiter.acquire("b").await.expect("other keys go on");
-        limiter.reset("b").await.expect("a fresh start");
-        server.command::<()>(&["DEL", &name]);
-        // What failed has consumed nothing.
-        for expected in [true, true, false] {
-            let decision = bounded(limiter.try_acquire("a")).await;
-            assert_eq!(decision.expect("a decision").is_granted(), expected);
+        for value in [&b"1"[..], b"hello, world", b"tt", b"tt\x02", &[0xff; 100]] {
+            set(&server, value);
+            every_caller_fails(&store, &limiters, &server).await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_of_others_are_errors_and_stay() {
+    are_errors_and_stay(RedisServer::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_of_others_are_errors_and_stay_in_redis_6_2() {
+    are_errors_and_stay(RedisServer::start_as(redis_6_2(), |_| Vec::new())).await;
+}
+
+/// Some damage is not noticed. If it is, the value stays as it is; and nothing panics or hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_values_cause_no_panic_and_are_not_overwritten_if_noticed() {
+    let server = RedisServer::start();
+    let mut runner = TestRunner::deterministic();
+    let damage = prop_oneof![
+        (0.0..1.0_f64).prop_map(|cut| (cut, None)),
+        (0.0..1.0_f64, any::<u8>()).prop_map(|(place, byte)| (place, Some(byte))),
+    ];
+    let mut noticed = 0;
+    for scripting in [true, false] {
+        let (_, writers) = limiters(&server, scripting).await;
+        let (store, readers) = limiters(&server, scripting).await;
+        for round in 0..30 {
+            for (writer, reader) in writers.iter().zip(&readers) {
+                server.command::<()>(&["DEL", NAME]);
+                spend_by(writer, "a", 1 + round % 2).await;
+                let value: Vec<u8> = server.command(&["GET", NAME]);
+                let (place, byte) = damage.new_tree(&mut runner).expect("damage").current();
+                let place = (value.len() as f64 * place) as usize;
+                let mut damaged = value.clone();
+                match byte {
+                    Some(byte) => damaged[place] = byte,
+                    None => damaged.truncate(place.max(1)),
+                }
+                set(&server, &damaged);
+                let stored = StoredKey::new(&Key::new("a"), None);
+                let looked = store.look(std::slice::from_ref(&stored)).await.remove(0);
+                let outcome = bounded(reader.try_acquire("a")).await;
+                if let Err(error) = outcome {
+                    assert!(store_error(&error).is_unrecognized_value(), "{error:?}");
+                    assert_eq!(server.command::<Vec<u8>>(&["GET", NAME]), damaged);
+                    noticed += 1;
+                }
+                if let Err(error) = looked {
+                    assert!(error.is_unrecognized_value(), "{error:?}");
+                }
+            }
+        }
+    }
+    assert!(noticed > 50, "{noticed}");
 }

@@ -1,4 +1,4 @@
-//! What strangers send does no harm, and what is secret stays so.
+//! Hostile input does no harm, and secrets stay secret.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -10,15 +10,16 @@ mod urls;
 
 use std::time::Duration;
 
-use tower_throttle::store::RedisStore;
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
+use tower_throttle::Quota;
+use tower_throttle::store::{RedisStore};
+use tower_throttle::{Limiter, LimiterBuilder};
 
 use crate::support::redis_server::RedisServer;
 
 /// Longer than any test.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// Two quotas, so that each key has several names.
+/// Two quotas that hold jointly.
 pub(crate) fn quotas() -> LimiterBuilder {
     let quota = |limit| Quota::new(limit, LONG);
     Limiter::builder().quota(quota(5)).quota(quota(7))

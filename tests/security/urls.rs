@@ -6,8 +6,9 @@ use std::fmt::Debug;
 use redis::sentinel::{SentinelClient, SentinelServerType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tower_throttle::Error;
 use tower_throttle::store::{RedisStore, StoreError};
-use tower_throttle::{ThrottleLayer, ThrottleMiddleware};
+use tower_throttle::{Limiter};
 
 use crate::quotas;
 use crate::support::errors::{assert_readable, bounded, everything};
@@ -123,18 +124,14 @@ async fn what_was_made_of_a_url_does_not_tell_it() {
 
         let store = RedisStore::connect(&url).await.expect("a connection");
         let mut says = shown(&store);
-        let without_scripts = store.clone().scripting(false).expect("a way to connect");
+        let without_scripts = store.clone().scripting(false).expect("its own connections");
         says += &shown(&without_scripts);
         for store in [store, without_scripts] {
             let builder = quotas().store(store);
             says += &shown(&builder);
             let limiter = builder.build().expect("a valid policy");
             says += &shown(&limiter.acquire("a").await.expect("a permit"));
-            let (layer, middleware) = (
-                ThrottleLayer::new(limiter.clone()),
-                ThrottleMiddleware::new(limiter.clone()),
-            );
-            says += &(shown(&limiter) + &shown(&layer) + &shown(&middleware));
+            says += &shown(&limiter);
             says += &shown(&limiter.policy());
             // The user is gone when the connection is made anew.
             server.restart();
@@ -186,13 +183,10 @@ async fn no_password_of_a_sentinel_is_told() {
     }
 }
 
-async fn until_it_fails(limiter: &tower_throttle::Limiter) -> tower_throttle::Error {
+async fn until_it_fails(limiter: &Limiter) -> Error {
     bounded(async {
         loop {
-            if let Err(error) = limiter
-                .acquire("b")
-                .max_wait(std::time::Duration::ZERO)
-                .await
+            if let Err(error) = limiter.try_acquire("b").await
                 && error.is_store()
             {
                 return error;

@@ -23,7 +23,7 @@ impl RedisStore {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use tower_throttle::RedisStore;
+    /// use tower_throttle::store::RedisStore;
     ///
     /// # async fn example() -> Result<(), tower_throttle::store::StoreError> {
     /// let store = RedisStore::connect("redis://127.0.0.1/").await?;
@@ -44,7 +44,7 @@ impl RedisStore {
     ///
     /// ```no_run
     /// use redis::{Client, TlsCertificates};
-    /// use tower_throttle::RedisStore;
+    /// use tower_throttle::store::RedisStore;
     ///
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let certificates = TlsCertificates {
@@ -71,7 +71,7 @@ impl RedisStore {
     /// Each server is a shard: while it is down, keys of the others are served.
     ///
     /// ```no_run
-    /// use tower_throttle::RedisStore;
+    /// use tower_throttle::store::RedisStore;
     ///
     /// # async fn example() -> Result<(), tower_throttle::store::StoreError> {
     /// let nodes = ["redis://10.0.0.1:6379/", "redis://10.0.0.2:6379/", "redis://10.0.0.3:6379/"];
@@ -113,7 +113,7 @@ impl RedisStore {
     /// until then.
     ///
     /// ```no_run
-    /// use tower_throttle::RedisStore;
+    /// use tower_throttle::store::RedisStore;
     ///
     /// # async fn example() -> Result<(), tower_throttle::store::StoreError> {
     /// let sentinels = ["redis://10.0.0.1:26379/", "redis://10.0.0.2:26379/", "redis://10.0.0.3:26379/"];

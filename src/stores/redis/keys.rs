@@ -17,7 +17,7 @@ impl RedisStore {
     /// half a millisecond.
     ///
     /// ```no_run
-    /// use tower_throttle::RedisStore;
+    /// use tower_throttle::store::RedisStore;
     ///
     /// # async fn example() -> Result<(), tower_throttle::store::StoreError> {
     /// let store = RedisStore::connect("redis://127.0.0.1/").await?;

@@ -39,14 +39,14 @@ impl Bench {
     pub(super) fn new(
         store: Arc<dyn Store>,
         hooks: Arc<dyn StoreHooks>,
-        run: &str,
+        prefix: String,
         clause: &'static str,
     ) -> Self {
         Self {
             store,
             hooks,
             clause,
-            prefix: format!("{run}-{clause}"),
+            prefix,
             serials: AtomicU64::new(1),
         }
     }
@@ -72,7 +72,8 @@ impl Bench {
 
     /// Reads the clock of the shard that holds a key.
     pub(super) async fn ping(&self, key: &Key) -> Answered {
-        self.check(0, || self.store.ping(key)).await
+        self.check(0, || self.store.ping(key))
+            .await
     }
 
     async fn check(&self, operations: usize, call: impl FnOnce() -> Reply<Answered>) -> Answered {

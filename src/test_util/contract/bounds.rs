@@ -8,7 +8,7 @@ use tokio::task::JoinError;
 use super::bench::{Bench, MS, SECOND, attempt, granted, parts, policy, take};
 use super::{judge, require};
 use crate::policy::{Policy, PolicyParts};
-use crate::state::{Mode, Take};
+use crate::state::{Command, Mode, Take};
 use crate::stores::{Call, Operation};
 
 /// How far ahead departures are granted: five windows of a second.
@@ -23,6 +23,15 @@ fn joined<T>(result: Result<T, JoinError>) -> T {
 async fn crowd(bench: &Arc<Bench>, policy: &Policy, factor: u32) -> Vec<judge::Departure> {
     let key = bench.key();
     let start = bench.ping(&key).await.now;
+    if !policy.buffer().is_zero() {
+        // Few may depart at first, so that windows fill in two steps.
+        let allow = Command::Allow {
+            units: 10 * factor,
+            span: 900 * MS,
+            evidence: u64::MAX,
+        };
+        bench.control(&key, policy, allow).await;
+    }
     let processes = [[1, 1, 1, 1], [2, 2, 2, 2], [1, 3, 1, 2]].map(|costs| {
         let (bench, key, policy) = (bench.clone(), key.clone(), policy.clone());
         tokio::spawn(async move {

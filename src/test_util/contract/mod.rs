@@ -57,7 +57,7 @@ use require;
 /// a function that returns the store; it is called once for each clause.
 ///
 /// ```
-/// use tower_throttle::next::MemoryStore;
+/// use tower_throttle::store::MemoryStore;
 /// use tower_throttle::test_util::store_contract;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -103,11 +103,14 @@ pub async fn store_contract_with<S: Store>(make: impl AsyncFn() -> S, hooks: imp
     let random = std::collections::hash_map::RandomState::new();
     let run = format!("contract-{:x}", random.hash_one(std::process::id()));
     let hooks: Arc<dyn StoreHooks> = Arc::new(hooks);
+    let mut number = 0;
     macro_rules! clauses {
         ($($module:ident: $($clause:ident),+;)+) => {
             $($({
                 let store = Arc::new(make().await);
-                let bench = Bench::new(store, hooks.clone(), &run, stringify!($clause));
+                number += 1;
+                let prefix = format!("{run}-{number}");
+                let bench = Bench::new(store, hooks.clone(), prefix, stringify!($clause));
                 $module::$clause(&Arc::new(bench)).await;
             })+)+
         };

@@ -7,7 +7,8 @@ use std::time::{self, Duration};
 use serde::Serialize;
 use tokio::task::{LocalSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tower_throttle::{Error, Limiter};
+use tower_throttle::Error;
+use tower_throttle::Limiter;
 
 /// As many requests are made at most, of whatever becomes of them.
 pub(super) const MOST_REQUESTS: usize = 1_000_000;

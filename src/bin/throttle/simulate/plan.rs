@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use tower_throttle::rules::Rules;
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::FailingStore;
+use tower_throttle::Policy;
+use tower_throttle::store::{MemoryStore};
 use tower_throttle::{Limiter, LimiterBuilder};
+use tower_throttle::rules::Rules;
+use tower_throttle::test_util::new::FailingStore;
 
 use super::Args;
 use crate::failure::Failure;
@@ -51,9 +52,12 @@ impl Plan {
 
     fn limiter(&self, args: &Args, builder: LimiterBuilder) -> Result<Limiter, Failure> {
         if let Some((rules, name)) = &self.rule {
-            let limiter = builder.rules(rules.clone()).build()?;
+            let of_rules = tower_throttle::Limiter::builder()
+                .rules(rules.clone())
+                .build()?;
             let none = || Failure::usage(format!("the rule `{name}` limits nothing"));
-            return limiter.rule(name).ok_or_else(none);
+            let limiter = of_rules.rule(name).ok_or_else(none)?;
+            return Ok(under(builder, &limiter.policy()).build()?);
         }
         let quotas = args.quotas.iter().copied();
         let builder = quotas.fold(builder, LimiterBuilder::quota);
@@ -63,6 +67,15 @@ impl Plan {
         let builder = set(builder, args.max_waiting, LimiterBuilder::max_waiting);
         Ok(builder.build()?)
     }
+}
+
+/// Adds the quotas and the bounds of a policy.
+fn under(builder: LimiterBuilder, policy: &Policy) -> LimiterBuilder {
+    let quotas = policy.quotas().iter().copied();
+    let builder = quotas.fold(builder, LimiterBuilder::quota);
+    let builder = builder.buffer(policy.buffer()).guard(policy.guard());
+    let builder = set(builder, policy.max_wait(), LimiterBuilder::max_wait);
+    set(builder, policy.max_waiting(), LimiterBuilder::max_waiting)
 }
 
 fn set<B, T>(builder: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B {

@@ -215,7 +215,8 @@ fn code_in(text: &str) -> &str {
         return "BUSY";
     }
     let is_known = |code: &&str| is_outage(code) || *code == WRONG_TYPE;
-    let wrapped = words.find_map(|word| word.strip_prefix('-').filter(is_known));
+    let mut codes = words.map(|word| word.strip_prefix('-').unwrap_or(word));
+    let wrapped = codes.find(is_known);
     wrapped.unwrap_or(first)
 }
 

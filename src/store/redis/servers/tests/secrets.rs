@@ -173,6 +173,11 @@ fn errors_of_servers_are_told_apart() {
             true,
         ),
         (
+            &format!("{wrapped}WRONGTYPE Operation against a key"),
+            false,
+            true,
+        ),
+        (
             &format!("{wrapped}The user may not run this command"),
             false,
             false,
