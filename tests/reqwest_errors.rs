@@ -64,7 +64,7 @@ async fn refusal(client: &ClientWithMiddleware, upstream: &Upstream) -> Error {
 /// Waits until no line is left, so that what was given back is back.
 async fn settle(limiter: &Limiter) {
     let deadline = Instant::now() + MINUTE;
-    while limiter.lines() > 0 {
+    while limiter.queues() > 0 {
         assert!(Instant::now() < deadline, "a line is left behind");
         sleep(Duration::from_millis(1)).await;
     }

@@ -1,4 +1,5 @@
-//! What spans and metrics cost who wants none of them. Alone in its process, as a subscriber concerns all threads.
+//! The cost of spans and metrics without a subscriber or recorder. The test has a process of its own, as a subscriber is
+//! global.
 
 use allocation_counter::measure;
 use futures_util::FutureExt as _;
@@ -24,7 +25,7 @@ fn a_permit_that_departs_at_once_allocates_nothing() {
             });
             counted.count_total
         };
-        // Who is interrupted for longer than the guard has to wait.
+        // A request that is interrupted for longer than the guard has to wait.
         (0..100).map(one).min()
     };
     assert_eq!(allocations(), Some(0));

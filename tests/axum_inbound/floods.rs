@@ -1,6 +1,6 @@
-//! Floods of requests cost neither the store nor the process more than is bounded.
+//! Floods of requests cost the store and the process a bounded amount.
 //!
-//! Through the service alone, as connections would take longer than all the rest.
+//! The tests call the service, as connections would take longer than everything else.
 
 use std::convert::Infallible;
 use std::fs;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
+use tokio::time::Instant;
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::{Limiter, Quota, ThrottleLayer};
@@ -17,7 +18,7 @@ use crate::support::command_stats::CommandStats;
 use crate::support::keyspace;
 use crate::support::redis_server::RedisServer;
 
-/// Whose client is the number in the path.
+/// The client is the number in the path.
 fn protected(
     limiter: &Limiter,
 ) -> impl Service<
@@ -42,14 +43,14 @@ fn from(client: u64) -> Request<()> {
 }
 
 #[tokio::test]
-async fn a_million_refused_requests_cost_the_store_fewer_than_a_hundred_calls() {
-    const FLOOD: usize = 1_000_000;
+async fn refused_requests_cost_the_store_a_call_per_second() {
+    const FLOOD: usize = 200_000;
     let redis = RedisServer::start();
     let store = store(&redis).await;
     let limiter = build(Limiter::builder().quota(Quota::per_hour(2)).store(store));
     let mut service = protected(&limiter);
     let before = CommandStats::of(&redis);
-    let mut granted = 0;
+    let (mut granted, begun) = (0, Instant::now());
     for _ in 0..FLOOD {
         let response = service.call(from(1)).await.expect("infallible");
         match response.status() {
@@ -62,13 +63,14 @@ async fn a_million_refused_requests_cost_the_store_fewer_than_a_hundred_calls() 
     }
     assert_eq!(granted, 2);
     let calls = CommandStats::of(&redis).since(&before).script_calls();
-    assert!((3..100).contains(&calls), "{calls} calls");
-    // Others are served all the while.
+    let most = 4 + begun.elapsed().as_secs();
+    assert!((3..=most).contains(&calls), "{calls} calls, at most {most}");
+    // Other clients are served.
     let other = service.call(from(2)).await.expect("infallible");
     assert_eq!(other.status(), StatusCode::OK);
 }
 
-/// What the process holds in memory, in bytes.
+/// The memory of the process, in bytes.
 fn resident() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
     let resident = pages
@@ -81,8 +83,8 @@ fn resident() -> u64 {
 /// A flood of requests, each from an address of its own, 10,000 in a second.
 async fn addresses(count: u64) {
     const PER_SECOND: u64 = 10_000;
-    // What 10,000 addresses take for two seconds is some 10 MB; the rest is that of other tests, which run
-    // meanwhile, up to three of them. A million would be some 200 MB.
+    // 10,000 addresses take some 10 MB for two seconds; other tests that run at the same time take the rest. A million
+    // addresses would take some 200 MB.
     const MOST: u64 = 160 << 20;
     let store = MemoryStore::new();
     let quota = Quota::per_second(1);
@@ -95,13 +97,13 @@ async fn addresses(count: u64) {
         if address % PER_SECOND == 0 {
             tokio::time::advance(Duration::from_secs(1)).await;
             let keys = store.len() as u64;
-            // Those of two seconds, and as many that were not looked for yet.
+            // The keys of two seconds, and as many that were not swept yet.
             assert!(keys <= PER_SECOND * 4 + 2_048, "{keys} keys");
             let grown = resident().saturating_sub(before);
             assert!(grown < MOST, "{grown} bytes more for {address} addresses");
         }
     }
-    assert_eq!(limiter.lines(), 0);
+    assert_eq!(limiter.queues(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +141,7 @@ async fn redis_forgets_the_addresses_of_a_flood() {
     assert!(most > 0, "it was asked for them");
     keyspace::assert_all_expire(&redis);
     keyspace::wait_until_empty(&redis).await;
-    assert_eq!(limiter.lines(), 0);
+    assert_eq!(limiter.queues(), 0);
     let grown = resident().saturating_sub(before);
     assert!(grown < 160 << 20, "{grown} bytes more");
 }

@@ -162,22 +162,3 @@ async fn an_attempt_whose_client_hangs_up_counts() {
     let answer = Client::new(&server, "a").get("/login/right").await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
 }
-
-#[tokio::test]
-async fn with_one_number_a_departure_that_others_followed_stays_charged() {
-    let quota = Quota::per_hour(1).algorithm(Algorithm::Gcra { burst: 10 });
-    let limiter = build(Limiter::builder().quota(quota));
-    let (server, login) = serve(&limiter, 0, |layer| layer.charge_when(failed)).await;
-    let client = Client::new(&server, "a");
-    let before = limiter.peek("a").await.expect("an answer").remaining();
-    let mut attempts: FuturesUnordered<_> = (0..3).map(|_| client.get("/login/right")).collect();
-    let holding = async {
-        while login.attempts.load(Ordering::SeqCst) < 3 {
-            tokio::task::yield_now().await;
-        }
-        login.open.add_permits(1);
-    };
-    tokio::join!(holding, async { while attempts.next().await.is_some() {} });
-    let after = limiter.peek("a").await.expect("an answer").remaining();
-    assert!(after < before, "{after} of {before}");
-}

@@ -71,7 +71,7 @@ fn what_a_file_says_reaches_the_policy() {
     let rules = toml(TOML).expect("rules");
     let policy = rules.policy("search").expect("a policy");
     assert_eq!(policy.name(), Some("search"));
-    assert_eq!(policy.id(), "search:1000/h-gcra-50+30/m");
+    assert_eq!(policy.label(), "search");
     assert_eq!(policy.max_wait(), Some(Duration::from_secs(90)));
     assert_eq!(policy.max_waiting(), Some(100));
     assert_eq!(policy.buffer(), Duration::from_millis(50));

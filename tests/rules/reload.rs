@@ -18,7 +18,7 @@ use crate::{PATIENCE, limiter, per_hour, rules};
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
 
-/// How far slots lie apart with a limit of 1.
+/// The distance between departures with a limit of 1.
 const STEP: Duration = Duration::from_millis(1_010);
 
 fn per_second(limit: u32) -> Rule {
@@ -31,21 +31,21 @@ fn reload(limiter: &Limiter, all: impl IntoIterator<Item = Rule>) -> Reloaded {
     limiter.reload(rules(all)).expect("a limiter with rules")
 }
 
-/// A request that has its place in the line.
+/// A request that has its place in the queue.
 async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
     let mut waiter = Box::pin(limiter.acquire("a"));
     assert!(poll!(&mut waiter).is_pending());
     waiter
 }
 
-/// Waits until no line is left, so that nothing more will change.
+/// Waits until no queue is left, so that nothing more will change.
 async fn settle(limiter: &Limiter) {
-    let no_line = async {
-        while limiter.lines() > 0 {
+    let no_queue = async {
+        while limiter.queues() > 0 {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, no_line).await.expect("no line is left");
+    timeout(PATIENCE, no_queue).await.expect("no queue is left");
 }
 
 /// The rules by name, or by place if they have none.
@@ -167,14 +167,14 @@ fn without_rules_there_is_nothing_to_reload_and_with_rules_no_quotas_to_set() {
     let error = plain.reload(rules([per_second(1)])).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "rules: this limiter goes by one policy: see `set_quotas`"
+        "rules: this limiter has one policy: see `set_quotas`"
     );
     let ruled = limiter([per_second(1)]);
     for limiter in [&ruled, &ruled.rule("all").expect("a rule")] {
         let error = limiter.set_quota(Quota::per_second(2)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "quota: the limiter goes by rules, which say it: see `reload`"
+            "quota: the limiter has rules, which set it: see `reload`"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Every query of the dashboard is one that Prometheus answers, with what happened.
+//! Prometheus answers every query of the dashboard with what happened.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tower_throttle::{Limiter, Quota, Recovery};
 use super::prometheus::{self, Prometheus};
 use super::support::redis_server::RedisServer;
 
-/// How long all that a dashboard shows may take to happen, and to be scraped.
+/// The longest time for everything that a dashboard shows to happen, and to be scraped.
 const LONGEST: Duration = Duration::from_secs(120);
 
 struct Dashboard(Value);
@@ -54,7 +54,7 @@ impl Dashboard {
     }
 }
 
-/// What Grafana puts in place of its variables, where all are chosen.
+/// The query with Grafana's variables replaced, as if all values were chosen.
 fn substituted(query: &str) -> String {
     let query = query.replace("$__rate_interval", "5s");
     let query = query.replace("$policy", ".*").replace("$job", ".*");
@@ -81,14 +81,17 @@ fn each_panel_says_what_it_shows() {
     assert_eq!(ids.len(), panels.len());
 }
 
-/// The rules of a limiter share a store, of which no request tells.
+/// The rules of a limiter share its store: its metrics have the policy `rules`.
 #[test]
-fn outages_of_rules_are_shown_whichever_policies_are_chosen() {
+fn metrics_of_the_store_are_shown_whichever_rules_are_chosen() {
+    let of_stores = ["store_", "outages_", "returned_", "per_call_"];
     for (title, query) in Dashboard::read().queries() {
-        let is_of_stores = ["_store_out{", "_outages_total{"];
-        let is_of_stores = is_of_stores.iter().any(|metric| query.contains(metric));
-        let shows_rules = query.contains("policy=~\"$policy|rules\"");
-        assert_eq!(shows_rules, is_of_stores, "{title}: {query}");
+        for metric in query.split("tower_throttle_").skip(1) {
+            let (name, _) = metric.split_once('{').expect("labels");
+            let is_of_store = of_stores.iter().any(|it| name.contains(it));
+            let shows_rules = metric.contains("policy=~\"$policy|rules\"");
+            assert_eq!(shows_rules, is_of_store, "{title}: {query}");
+        }
     }
 }
 
@@ -112,7 +115,7 @@ async fn every_query_shows_what_happened() {
         for (title, query) in unseen {
             let values = prometheus.values(&substituted(&query)).await;
             let values = values.unwrap_or_else(|why| panic!("{title}: {query}: {why}"));
-            // What nobody has asked for yet has no quantile.
+            // A histogram without samples has no quantile.
             let is_seen = values.iter().any(|it| it.is_finite() && *it > 0.0);
             let is_infinite = values.iter().any(|it| it.is_infinite());
             assert!(!is_infinite, "{title}: {query}: {values:?}");
@@ -139,7 +142,7 @@ async fn every_query_shows_what_happened() {
     listening.abort();
 }
 
-/// Lets everything happen again and again that a dashboard shows.
+/// Makes everything happen again and again that a dashboard shows.
 struct Mischief {
     server: RedisServer,
     usual: Limiter,
@@ -176,7 +179,7 @@ impl Mischief {
         }
     }
 
-    /// Of many keys at once, and more of each than may depart.
+    /// Requests for many keys at once, and more for each than may depart.
     async fn ask(&self) {
         for _ in 0..5 {
             let keys = (0..10).flat_map(|key| std::iter::repeat_n(key.to_string(), 30));
@@ -189,7 +192,7 @@ impl Mischief {
         }
     }
 
-    /// The only thread does something else.
+    /// The only thread is blocked.
     async fn come_too_late(&self) {
         let waiting = join_all((0..40).map(|_| self.usual.acquire("late")));
         let waiting = tokio::spawn(waiting);
@@ -198,26 +201,27 @@ impl Mischief {
         drop(waiting.await);
     }
 
+    /// Permits are given back.
     async fn leave(&self) {
-        let waiting = join_all((0..60).map(|_| self.usual.acquire("left")));
-        let waiting = tokio::spawn(waiting);
-        sleep(Duration::from_millis(100)).await;
-        waiting.abort();
-        drop(waiting.await);
+        for _ in 0..10 {
+            if let Ok(permit) = self.usual.acquire("left").await {
+                permit.forfeit();
+            }
+        }
     }
 
-    /// Long enough for a scrape to see who waits.
+    /// Long enough for a scrape to see the requests that wait.
     async fn pause(&self) {
         let until = time::Instant::now() + Duration::from_millis(1_500);
         drop(self.usual.pause("paused", until).await);
         drop(join_all((0..10).map(|_| self.usual.acquire("paused"))).await);
     }
 
-    /// It loses everything, and is away for long enough for a scrape to see it.
+    /// The server loses everything, and is away for long enough for a scrape to see it.
     async fn restart(&mut self) {
         drop(self.strict.acquire("a").await);
         self.server.kill9();
-        // Nobody knows how this one stands, so the server is asked.
+        // This key is unknown, so the server is called.
         drop(self.usual.try_acquire("away").await);
         sleep(Duration::from_millis(1_500)).await;
         self.server.restart();

@@ -1,4 +1,4 @@
-//! What a limiter tells of itself: spans, events and metrics, and that the documentation says the same.
+//! Spans, events and metrics, and that the documentation lists the same.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// Longer than anything takes on a busy machine.
+/// More than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until that holds, and says what did not.
+/// Waits until a condition holds.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {

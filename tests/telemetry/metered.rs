@@ -1,4 +1,4 @@
-//! What is counted.
+//! The metrics of a limiter.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use tokio::time::{Instant, advance, sleep};
 use tower_throttle::{Limiter, LimiterBuilder, Outage, Quota};
 
 use super::figures::Figures;
-use super::stores::Parted;
+use super::stores::Sharded;
 
 fn ten() -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_second(10)).name("ten")
 }
 
-fn far(store: &Parted) -> LimiterBuilder {
+fn far(store: &Sharded) -> LimiterBuilder {
     ten().store(store.clone())
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_counted_by_what_has_become_of_them() {
+async fn requests_are_counted_by_outcome() {
     let figures = Figures::new();
-    let store = Parted::default();
+    let store = Sharded::default();
     let limiter = figures.build(far(&store).max_waiting(2).outage(Outage::Allow));
     limiter.acquire("a").cost(8).await.unwrap();
     limiter.acquire("a").cost(2).await.unwrap();
@@ -46,9 +46,9 @@ async fn requests_are_counted_by_what_has_become_of_them() {
     };
     let all = [
         "granted",
-        "stand_in",
+        "fallback",
         "limited",
-        "line_full",
+        "queue_full",
         "invalid",
         "cancelled",
     ];
@@ -56,12 +56,12 @@ async fn requests_are_counted_by_what_has_become_of_them() {
     assert_eq!(["store_out", "store_error"].map(requests), [0.0, 0.0]);
     assert_eq!(read.number("spent_total{policy=ten}"), 15.0);
     assert_eq!(read.recorded("wait_seconds{policy=ten}").len(), 7);
-    // The first of them has asked.
+    // Only the first of the refused requests has called the store.
     assert_eq!(read.number("remembered_total{policy=ten}"), 2.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_and_those_who_wait_are_counted_by_policy() {
+async fn waits_and_waiting_requests_are_counted_by_policy() {
     let figures = Figures::new();
     let limiter = figures.build(ten());
     let waiting = ["a", "b"].map(|key| join_all((0..15).map(|_| limiter.acquire(key))));
@@ -69,7 +69,7 @@ async fn waits_and_those_who_wait_are_counted_by_policy() {
     sleep(Duration::from_millis(500)).await;
     let read = figures.read();
     assert_eq!(read.number("waiting{policy=ten}"), 10.0);
-    assert_eq!(read.number("lines{policy=ten}"), 2.0);
+    assert_eq!(read.number("queues{policy=ten}"), 2.0);
     assert!(
         read.recorded("wait_seconds{policy=ten}")
             .iter()
@@ -78,7 +78,7 @@ async fn waits_and_those_who_wait_are_counted_by_policy() {
     waiting.await.unwrap();
     let read = figures.read();
     assert_eq!(read.number("waiting{policy=ten}"), 0.0);
-    assert_eq!(read.number("lines{policy=ten}"), 0.0);
+    assert_eq!(read.number("queues{policy=ten}"), 0.0);
     let waits = read.recorded("wait_seconds{policy=ten}");
     assert_eq!(waits.len(), 10);
     assert!(
@@ -88,104 +88,89 @@ async fn waits_and_those_who_wait_are_counted_by_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_counted_with_those_who_share_them() {
+async fn calls_are_counted_by_operation_and_result() {
     let figures = Figures::new();
-    let store = Parted::default();
+    let store = Sharded::default();
     let limiter = figures.build(far(&store));
+    let calls = |operation: &str, result: &str| {
+        let labels = format!("operation={operation},policy=ten,result={result}");
+        figures
+            .read()
+            .number(&format!("store_calls_total{{{labels}}}"))
+    };
     limiter.acquire("a").await.unwrap();
-    join_all((0..9).map(|_| limiter.acquire("a"))).await;
     limiter.peek("a").await.unwrap();
     limiter.reset("a").await.unwrap();
-    let read = figures.read();
-    let calls = |operation: &str, result: &str| {
-        let labels = format!("operation={operation},policy=ten,result={result}");
-        read.number(&format!("store_calls_total{{{labels}}}"))
-    };
-    // The first of those who come together asks for itself.
-    assert_eq!(calls("reserve", "ok"), 3.0);
-    let sizes = read.recorded("requests_per_call{policy=ten}");
-    assert_eq!(sizes, [1.0, 1.0, 8.0]);
-    assert_eq!([calls("peek", "ok"), calls("reset", "ok")], [1.0, 1.0]);
-    let latency = |operation: &str| {
-        let labels = format!("operation={operation},policy=ten");
-        read.recorded(&format!("store_call_seconds{{{labels}}}"))
-    };
-    assert_eq!(latency("reserve").len(), 3);
-    assert!(
-        latency("reserve")
-            .iter()
-            .all(|&it| (0.001..0.01).contains(&it))
-    );
-    assert!(latency("check").is_empty());
-
-    // What is asked and not waited for.
-    drop(poll_immediate(limiter.peek("a")).await);
+    // The first call follows a ping.
+    for operation in ["take", "peek", "control", "ping"] {
+        assert_eq!(calls(operation, "ok"), 1.0, "{operation}");
+    }
     store.out(&["b"]);
     limiter.try_acquire("b").await.unwrap_err();
-    limiter.peek("c").await.unwrap();
-    let read = figures.read();
-    let calls = |operation: &str, result: &str| {
-        let labels = format!("operation={operation},policy=ten,result={result}");
-        read.number(&format!("store_calls_total{{{labels}}}"))
-    };
-    assert_eq!(
-        [calls("peek", "dropped"), calls("reserve", "out")],
-        [1.0, 1.0]
-    );
-    assert_eq!(calls("reserve", "error"), 0.0);
+    assert_eq!(calls("take", "out"), 1.0);
+    limiter.peek("b").await.unwrap_err();
+    assert_eq!(calls("peek", "out"), 1.0);
+    assert_eq!(calls("take", "error"), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn slots_that_come_too_late_or_are_given_back_are_counted() {
+async fn calls_are_measured() {
     let figures = Figures::new();
-    let limiter = figures.build(far(&Parted::default()));
+    let limiter = figures.build(far(&Sharded::default()));
+    limiter.acquire("a").await.unwrap();
+    join_all((0..9).map(|_| limiter.acquire("a"))).await;
+    let read = figures.read();
+    assert_eq!(read.recorded("requests_per_call{policy=ten}"), [1.0, 9.0]);
+    assert_eq!(read.recorded("keys_per_call{policy=ten}"), [1.0, 1.0]);
+    for operation in ["take", "ping"] {
+        let series = format!("store_call_seconds{{operation={operation},policy=ten}}");
+        let latency = read.recorded(&series);
+        let is_true = |it: &f64| (0.001..0.01).contains(it);
+        assert!(
+            !latency.is_empty() && latency.iter().all(is_true),
+            "{latency:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_that_are_missed_and_returned_are_counted() {
+    let figures = Figures::new();
+    let limiter = figures.build(far(&Sharded::default()));
     assert_eq!(figures.read().number("guard_seconds{policy=ten}"), 0.012);
     let waiting = tokio::spawn(join_all((0..20).map(|_| limiter.acquire("a"))));
-    sleep(Duration::from_millis(200)).await;
+    sleep(Duration::from_millis(980)).await;
     advance(Duration::from_secs(2)).await;
     waiting.await.unwrap();
     let read = figures.read();
-    assert_eq!(read.number("forfeits_total{policy=ten}"), 10.0);
+    let missed = read.number("missed_total{policy=ten}");
+    assert!((1.0..=10.0).contains(&missed), "{missed}");
     assert!(read.number("guard_seconds{policy=ten}") > 0.02);
-    let released = read.number("released_total{policy=ten}");
+    let returned = read.number("returned_total{policy=ten}");
 
-    sleep(Duration::from_secs(5)).await;
-    let waiting = tokio::spawn(join_all((0..15).map(|_| limiter.acquire("b"))));
-    sleep(Duration::from_millis(200)).await;
-    waiting.abort();
-    waiting.await.unwrap_err();
+    limiter.acquire("b").await.unwrap().forfeit();
     sleep(Duration::from_millis(200)).await;
     let read = figures.read();
-    assert_eq!(read.number("released_total{policy=ten}") - released, 5.0);
+    assert_eq!(read.number("returned_total{policy=ten}") - returned, 1.0);
     assert_eq!(read.number("waiting{policy=ten}"), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_are_counted_by_each_limiter_that_knows_of_them() {
+async fn pauses_are_counted_by_the_limiter_that_sends_them() {
     let figures = Figures::new();
-    let store = Parted::default();
-    let limiters = ["here", "there"].map(|name| {
-        let quota = Limiter::builder().quota(Quota::per_second(10));
-        // Without a name, they share the state.
-        let limiter = figures.build(quota.store(store.clone()));
-        (name, limiter)
-    });
-    let [(_, here), _there] = &limiters;
-    let start = Instant::now();
-    for seconds in [10, 10, 20] {
-        here.pause("a", start + Duration::from_secs(seconds))
-            .await
-            .unwrap();
+    let limiter = figures.build(far(&Sharded::default()));
+    for seconds in [10, 20] {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        limiter.pause("a", until).await.unwrap();
     }
-    here.resume("a").await.unwrap();
-    // Both are called the same.
-    assert_eq!(figures.read().number("pauses_total{policy=10/s}"), 4.0);
+    limiter.resume("a").await.unwrap();
+    assert_eq!(figures.read().number("pauses_total{policy=ten}"), 2.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_shown_for_as_long_as_it_lasts() {
     let figures = Figures::new();
-    let store = Parted::default();
+    let store = Sharded::default();
     let limiter = figures.build(far(&store));
     let out = || figures.read().number("store_out{policy=ten}");
     assert_eq!(out(), 0.0);
@@ -199,17 +184,17 @@ async fn an_outage_is_shown_for_as_long_as_it_lasts() {
     assert_eq!(out(), 1.0);
     let read = figures.read();
     assert_eq!(read.number("outages_total{policy=ten}"), 1.0);
-    let checks = "store_calls_total{operation=check,policy=ten,result=";
-    assert!(read.number(&format!("{checks}ok}}")) >= 1.0);
-    assert!(read.number(&format!("{checks}out}}")) >= 1.0);
+    let pings = "store_calls_total{operation=ping,policy=ten,result=";
+    assert!(read.number(&format!("{pings}ok}}")) >= 1.0);
+    assert!(read.number(&format!("{pings}out}}")) >= 1.0);
     drop(limiter);
-    // Nobody knows of an outage any more.
+    // Its probes end.
     sleep(Duration::from_secs(5)).await;
     assert_eq!(out(), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_are_labels_for_who_asks_for_it() {
+async fn keys_are_labels_only_if_that_is_set() {
     let figures = Figures::new();
     let without = figures.build(ten());
     let keyed = |read: &[&str]| read.iter().any(|series| series.contains("key="));
@@ -242,9 +227,9 @@ async fn keys_are_labels_for_who_asks_for_it() {
     );
 }
 
-/// As drivers run in tasks, which may be on other threads.
+/// Calls to the store run in tasks, which may be on other threads.
 #[test]
-fn all_is_counted_by_the_recorder_in_which_the_limiter_was_built() {
+fn metrics_go_to_the_recorder_in_which_the_limiter_was_built() {
     let figures = Figures::new();
     let limiter = figures.build(Limiter::builder().quota(Quota::new(2, Duration::from_millis(50))));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -259,7 +244,7 @@ fn all_is_counted_by_the_recorder_in_which_the_limiter_was_built() {
     let requests = "requests_total{outcome=granted,policy=2/50ms}";
     assert_eq!(read.number(requests), 4.0);
     assert_eq!(read.number("waiting{policy=2/50ms}"), 0.0);
-    // Other quotas have a name of their own.
+    // Without a name, the quotas are the label.
     figures
         .within(|| limiter.set_quota(Quota::per_second(3)))
         .unwrap();
@@ -270,4 +255,28 @@ fn all_is_counted_by_the_recorder_in_which_the_limiter_was_built() {
         1.0
     );
     assert_eq!(read.number(requests), 4.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_are_counted_once_when_the_label_changes() {
+    let figures = Figures::new();
+    let limiter = figures.build(Limiter::builder().quota(Quota::per_second(1)));
+    let waiting = tokio::spawn(join_all((0..3).map(|_| limiter.acquire("a"))));
+    sleep(Duration::from_millis(500)).await;
+    figures
+        .within(|| limiter.set_quota(Quota::per_second(2)))
+        .unwrap();
+    for label in ["1/s", "2/s"] {
+        let waiting = figures.read().number(&format!("waiting{{policy={label}}}"));
+        assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
+    }
+    waiting.await.unwrap();
+    for series in ["waiting", "queues"] {
+        for label in ["1/s", "2/s"] {
+            let level = figures
+                .read()
+                .number(&format!("{series}{{policy={label}}}"));
+            assert_eq!(level, 0.0, "{series} of {label}");
+        }
+    }
 }

@@ -15,25 +15,25 @@ use tracing::{Instrument as _, Level, Span};
 
 use super::figures::Figures;
 use super::seen::{Seen, SpanSeen};
-use super::stores::Parted;
+use super::stores::Sharded;
 
 /// One per second.
 fn one() -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_second(1)).name("one")
 }
 
-fn out() -> (LimiterBuilder, Parted) {
-    let store = Parted::default();
+fn out() -> (LimiterBuilder, Sharded) {
+    let store = Sharded::default();
     store.out(&["a"]);
     (one().store(store.clone()), store)
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_says_whose_quota_was_spent_and_how_that_ended() {
+async fn a_span_has_the_key_the_policy_and_the_outcome() {
     let (seen, _guard) = Seen::begin();
     let limiter = one().build().unwrap();
     let acquire = limiter.acquire("a").cost(1);
-    assert!(seen.spans().is_empty(), "nobody has polled it");
+    assert!(seen.spans().is_empty(), "it was not polled yet");
     let _permit = acquire.await.unwrap();
     let SpanSeen {
         name,
@@ -47,7 +47,7 @@ async fn it_says_whose_quota_was_spent_and_how_that_ended() {
     assert_eq!((fields.text("key"), fields.text("policy")), ("a", "one"));
     assert_eq!((fields.number("cost"), fields.number("wait")), (1.0, 0.0));
     assert_eq!(fields.text("outcome"), "granted");
-    assert!(is_closed, "its permit is none of its business");
+    assert!(is_closed, "it ends before its permit");
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,9 +64,9 @@ async fn a_policy_without_a_name_is_called_by_its_quotas() {
     assert_eq!(seen.spans()[1].fields.text("policy"), "8/s");
 }
 
-/// As long as it waits, the span is open, and entered only while the request is polled.
+/// The span is open while the request waits, and entered while it is polled.
 #[tokio::test(start_paused = true)]
-async fn who_waits_has_a_span_until_it_departs() {
+async fn a_request_that_waits_has_a_span_until_it_departs() {
     let (seen, _guard) = Seen::begin();
     let limiter = one().build().unwrap();
     limiter.acquire("a").await.unwrap();
@@ -89,7 +89,7 @@ async fn who_waits_has_a_span_until_it_departs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_dropped_while_it_waits_is_cancelled() {
+async fn a_request_that_is_dropped_while_it_waits_is_cancelled() {
     let (seen, _guard) = Seen::begin();
     let limiter = one().build().unwrap();
     limiter.acquire("a").await.unwrap();
@@ -103,7 +103,7 @@ async fn who_is_dropped_while_it_waits_is_cancelled() {
     let span = seen.span();
     assert_eq!(span.fields.text("outcome"), "cancelled");
     assert!(span.is_closed && span.fields.number("wait") >= 0.3);
-    // Who was never polled, and who is ready, is not.
+    // A request that was never polled has no span.
     drop(limiter.acquire("a"));
     assert_eq!(seen.spans().len(), 1);
 }
@@ -131,7 +131,7 @@ async fn every_refusal_has_a_name() {
     let mut waiting = pin!(limiter.acquire("a"));
     assert!(poll_immediate(waiting.as_mut()).await.is_none());
     assert!(limiter.acquire("a").await.unwrap_err().is_queue_full());
-    assert_eq!(outcome(), "line_full");
+    assert_eq!(outcome(), "queue_full");
     assert!(
         limiter
             .acquire("a")
@@ -153,10 +153,10 @@ async fn every_refusal_has_a_name() {
     for outage in [Outage::Allow, Outage::Local { share: 1.0 }] {
         let (builder, _) = out();
         let limiter = builder.outage(outage).build().unwrap();
-        // The first has asked the store; the other knows.
+        // The first calls the store; the second finds the outage.
         for _ in 0..2 {
             limiter.acquire("a").await.unwrap();
-            assert_eq!(outcome(), "stand_in");
+            assert_eq!(outcome(), "fallback");
         }
     }
     let store = FailingStore::new(MemoryStore::new());
@@ -167,7 +167,7 @@ async fn every_refusal_has_a_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_debug_is_not_wanted_there_is_none() {
+async fn a_subscriber_of_other_levels_gets_no_spans() {
     let (seen, _guard) = Seen::begin_at(Level::INFO);
     let limiter = one().build().unwrap();
     for _ in 0..2 {
@@ -176,9 +176,8 @@ async fn where_debug_is_not_wanted_there_is_none() {
     assert!(seen.spans().is_empty());
 }
 
-/// A span and a figure, whoever found that there is no key.
 #[tokio::test(start_paused = true)]
-async fn a_request_without_its_key_is_told_of_and_counted() {
+async fn a_request_without_a_key_has_a_span_and_is_counted() {
     let figures = Figures::new();
     let (seen, _guard) = Seen::begin();
     let plain = figures.build(

@@ -1,144 +1,71 @@
-//! Stores that misbehave as told: [`Parted`], of several parts, and [`Shifted`], whose clock can be set.
+//! A remote store whose shards can be out: [`Sharded`].
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::sleep;
-use tower_throttle::Policy;
+use tokio::time::{Instant, sleep};
 use tower_throttle::key::Key;
-use tower_throttle::store::{
-    MemoryStore, Notice, Release, Reply, Reserve, Reserved, Store, StoreError, Word,
-};
+use tower_throttle::store::{Answered, Call, MemoryStore, Reply, Store, StoreError};
 
-use super::support::pass_on::pass_on;
-use super::support::slots::answer_ahead;
-
-/// How long each answer takes.
+/// The time that each answer takes.
 const LATENCY: Duration = Duration::from_millis(1);
 
-/// A store that is asked as if it were far away. The first letter of a key is its part.
+/// The first letter of a key is its shard.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Parted {
+pub(crate) struct Sharded {
     store: MemoryStore,
     out: Arc<Mutex<HashSet<u64>>>,
-    /// Of those that are out, which give signs of life.
-    alive: Arc<Mutex<HashSet<u64>>>,
+    /// The shards that answer pings, also while they are out.
+    answer_pings: Arc<Mutex<HashSet<u64>>>,
 }
 
-impl Parted {
-    /// The parts of these keys are out, and no others.
+impl Sharded {
+    /// The shards of these keys are out, and no others.
     pub(crate) fn out(&self, keys: &[&str]) {
-        let parts = keys.iter().map(|key| part(key));
-        *self.out.lock().expect("no panic") = parts.collect();
+        *self.out.lock().expect("no panic") = keys.iter().map(|key| shard(key)).collect();
     }
 
-    /// The parts of these keys give signs of life, even if they are out.
-    pub(crate) fn alive(&self, keys: &[&str]) {
-        let parts = keys.iter().map(|key| part(key));
-        *self.alive.lock().expect("no panic") = parts.collect();
+    /// The shards of these keys answer pings while they are out.
+    pub(crate) fn answer_pings(&self, keys: &[&str]) {
+        let shards = keys.iter().map(|key| shard(key));
+        *self.answer_pings.lock().expect("no panic") = shards.collect();
     }
 
-    fn reply<T: Send + Unpin + 'static>(
-        &self,
-        key: &Key,
-        call: impl FnOnce(&MemoryStore) -> Reply<T>,
-    ) -> Reply<T> {
-        let is_out = self.out.lock().expect("no panic").contains(&self.part(key));
-        let answer = (!is_out).then(|| call(&self.store));
+    fn reply(&self, is_out: bool, answer: Reply<Answered>) -> Reply<Answered> {
         Reply::pending(async move {
             sleep(LATENCY).await;
-            match answer {
-                Some(answer) => answer.await,
-                None => Err(StoreError::new("it is out").caused_by("a test")),
+            match is_out {
+                true => Err(StoreError::new("it is out").caused_by("a test")),
+                false => Ok(Answered {
+                    received: Instant::now(),
+                    ..answer.await?
+                }),
             }
         })
     }
 }
 
-fn part(key: &str) -> u64 {
+fn shard(key: &str) -> u64 {
     key.bytes().next().unwrap_or_default().into()
 }
 
-impl Store for Parted {
-    pass_on!(store: listen);
-
-    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.reply(reserve.key, |store| store.reserve(reserve))
-    }
-
-    fn release(&self, release: &Release<'_>) -> Reply<()> {
-        self.reply(release.key, |store| store.release(release))
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.reply(reserve.key, |store| store.peek(reserve))
-    }
-
-    fn heed(&self, key: &Key, policy: &Policy, word: Word) -> Reply<Notice> {
-        self.reply(key, |store| store.heed(key, policy, word))
-    }
-
-    fn is_listening(&self) -> bool {
-        true
-    }
-
-    fn check(&self, key: &Key) -> Reply<()> {
-        let is_alive = self
-            .alive
-            .lock()
-            .expect("no panic")
-            .contains(&self.part(key));
-        match is_alive {
-            true => Reply::ready(Ok(())),
-            false => self.reply(key, |_| Reply::ready(Ok(()))),
+impl Store for Sharded {
+    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+        let shard = self.shard(calls[0].key());
+        if self.out.lock().expect("no panic").contains(&shard) {
+            return self.reply(true, self.store.ping(0));
         }
+        self.reply(false, self.store.call(calls))
     }
 
-    fn part(&self, key: &Key) -> u64 {
-        part(key.as_str())
+    fn ping(&self, shard: u64) -> Reply<Answered> {
+        let is_out = self.out.lock().expect("no panic").contains(&shard);
+        let answers = self.answer_pings.lock().expect("no panic").contains(&shard);
+        self.reply(is_out && !answers, self.store.ping(0))
     }
 
-    fn reset(&self, key: &Key, policy: &Policy) -> Reply<()> {
-        self.reply(key, |store| store.reset(key, policy))
-    }
-}
-
-/// A store whose clock is so many microseconds ahead of the true time.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Shifted {
-    store: MemoryStore,
-    ahead: Arc<AtomicI64>,
-}
-
-impl Shifted {
-    pub(crate) fn set(&self, seconds: i64) {
-        self.ahead.store(seconds * 1_000_000, Ordering::Relaxed);
-    }
-
-    fn answer(&self, answer: Reply<Reserved>) -> Reply<Reserved> {
-        let ahead = self.ahead.load(Ordering::Relaxed);
-        Reply::pending(async move {
-            sleep(LATENCY).await;
-            Ok(answer_ahead(&answer.await?, ahead))
-        })
-    }
-}
-
-impl Store for Shifted {
-    pass_on!(store: heed, reset);
-
-    fn reserve(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.answer(self.store.reserve(reserve))
-    }
-
-    /// They stay reserved.
-    fn release(&self, _: &Release<'_>) -> Reply<()> {
-        Reply::ready(Ok(()))
-    }
-
-    fn peek(&self, reserve: &Reserve<'_>) -> Reply<Reserved> {
-        self.answer(self.store.peek(reserve))
+    fn shard(&self, key: &Key) -> u64 {
+        shard(key.as_str())
     }
 }

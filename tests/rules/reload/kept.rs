@@ -1,15 +1,13 @@
-//! What a limiter knows of a rule that the store does not: it outlasts reloads, also without that rule.
+//! Departures and pauses of a rule outlast reloads, also those that remove the rule.
 
-use futures_util::poll;
-use http::Response;
-use tokio::time::{Instant, sleep, timeout};
-use tower::{BoxError, Layer as _, Service as _, service_fn};
+use tokio::time::{Instant, sleep};
 use tower_throttle::rules::Rule;
-use tower_throttle::{Limiter, Outage, ThrottleLayer};
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::{FailingStore, Fault};
+use tower_throttle::{Limiter, Outage};
 
 use super::{SECOND, reload};
-use crate::support::switched::{Mode, Switched};
-use crate::{PATIENCE, get, limiter, per_hour, rules};
+use crate::{limiter, per_hour, rules};
 
 fn local() -> Rule {
     per_hour("all", 4).outage(Outage::Local { share: 1.0 })
@@ -26,17 +24,17 @@ async fn granted(limiter: &Limiter) -> usize {
     granted
 }
 
-/// The store is out.
-fn out(rule: Rule) -> (Switched, Limiter) {
-    let store = Switched::default();
-    let builder = Limiter::builder().store(store.clone()).rules(rules([rule]));
-    store.switch(Mode::Refuses);
-    (store, builder.build().expect("a limiter"))
+/// A limiter whose store is out.
+fn out(rule: Rule) -> Limiter {
+    let store = FailingStore::new(MemoryStore::new());
+    store.fail_with(Fault::Unreachable);
+    let builder = Limiter::builder().store(store).rules(rules([rule]));
+    builder.build().expect("a limiter")
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_departed_by_a_share_counts_though_the_rule_was_gone_meanwhile() {
-    let (_store, limiter) = out(local());
+    let limiter = out(local());
     assert_eq!(granted(&limiter).await, 4);
     reload(&limiter, [Rule::exempt()]);
     reload(&limiter, [local()]);
@@ -44,8 +42,8 @@ async fn what_departed_by_a_share_counts_though_the_rule_was_gone_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_departed_by_a_share_counts_though_nothing_stood_in_meanwhile() {
-    let (_store, limiter) = out(per_hour("all", 4));
+async fn what_departed_by_a_share_counts_though_outages_were_denied_meanwhile() {
+    let limiter = out(per_hour("all", 4));
     assert_eq!(granted(&limiter).await, 0);
     for departs in [4, 0, 0] {
         reload(&limiter, [local()]);
@@ -68,43 +66,5 @@ async fn a_pause_holds_over_other_quotas_and_while_the_rule_is_gone() {
         assert_eq!(granted(&limiter).await, 0, "it is paused");
         sleep(SECOND * 61).await;
         assert_eq!(granted(&limiter).await, quota_at_last as usize);
-    }
-}
-
-/// Also by the first policy that the rule ever had, which all others come after.
-#[tokio::test(start_paused = true)]
-async fn a_request_keeps_the_policy_that_it_was_judged_by() {
-    for before in [None, Some(per_hour("all", 11))] {
-        let five = || per_hour("all", 10).cost(5);
-        let limiter = limiter([before.unwrap_or_else(five)]);
-        reload(&limiter, [five()]);
-        let echo = service_fn(async |_| Ok::<_, BoxError>(Response::new(())));
-        let mut service = ThrottleLayer::new(limiter.clone()).layer(echo);
-        let made = service.call(get("http://a.example/"));
-        reload(&limiter, [per_hour("all", 2)]);
-        made.await.expect("it departs by 10 per hour");
-    }
-}
-
-/// They were told to leave for what stood in, and find that nothing does any more.
-#[tokio::test(start_paused = true)]
-async fn who_finds_nothing_that_stands_in_waits_for_the_store() {
-    let (store, limiter) = out(local());
-    let mut waiting = [limiter.acquire("a"), limiter.acquire("a")].map(Box::pin);
-    for waiter in &mut waiting {
-        assert!(poll!(waiter).is_pending());
-    }
-    sleep(SECOND / 10).await;
-    reload(&limiter, [per_hour("all", 4)]);
-    let mut third = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut third).is_pending());
-    for waiter in &mut waiting {
-        let answer = timeout(SECOND, waiter).await;
-        assert!(answer.is_err(), "it waits, and so do those after it");
-    }
-    store.switch(Mode::Works);
-    for waiter in waiting.iter_mut().chain([&mut third]) {
-        let permit = timeout(PATIENCE, waiter).await.expect("it goes on");
-        assert!(permit.expect("a permit").is_counted());
     }
 }

@@ -1,4 +1,4 @@
-//! Those who came before a reload keep what they came for; those after it wait behind them.
+//! Requests that wait keep their places in a reload, and depart under the new policy of their rule.
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, advance};
@@ -10,7 +10,7 @@ use super::{GUARD, SECOND, STEP, per_second, reload, settle, waiter};
 use crate::{limiter, per_hour};
 
 #[tokio::test(start_paused = true)]
-async fn other_bounds_are_for_new_requests_in_the_same_line() {
+async fn other_bounds_are_for_new_requests_in_the_same_queue() {
     let limiter = limiter([per_second(1)]);
     limiter.acquire("a").await.expect("a permit");
     let waiters = [
@@ -26,7 +26,7 @@ async fn other_bounds_are_for_new_requests_in_the_same_line() {
     let full = limiter.acquire("a").await.unwrap_err();
     assert!(
         full.is_queue_full(),
-        "those who came before stand in the same line: {full}"
+        "earlier requests are in the same queue: {full}"
     );
     reload(&limiter, [per_second(1).max_wait(SECOND)]);
     let too_long = limiter.acquire("a").await.unwrap_err();
@@ -34,7 +34,7 @@ async fn other_bounds_are_for_new_requests_in_the_same_line() {
         too_long.is_limited() && too_long.wait() > Some(STEP * 4),
         "{too_long}"
     );
-    assert_eq!(limiter.lines(), 1);
+    assert_eq!(limiter.queues(), 1);
     for (place, permit) in (1..).zip(join_all(waiters.into_iter().chain([fourth])).await) {
         let waited = permit.expect("a permit").waited();
         assert!(
@@ -46,7 +46,7 @@ async fn other_bounds_are_for_new_requests_in_the_same_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_overtakes_anybody_and_never_more_depart_whatever_bounds_are_reloaded() {
+async fn reloads_of_bounds_keep_the_order_and_the_quota() {
     let limiter = limiter([per_second(5)]);
     let start = Instant::now();
     let mut all = Vec::new();
@@ -83,11 +83,10 @@ async fn nobody_overtakes_anybody_and_never_more_depart_whatever_bounds_are_relo
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_buffer_holds_in_a_line_that_never_empties() {
+async fn another_buffer_holds_in_a_queue_that_never_empties() {
     let limiter = limiter([per_second(1)]);
     limiter.acquire("a").await.expect("a permit");
     let first = waiter(&limiter).await;
-    // A slot has been reserved for it.
     tokio::time::sleep(SECOND / 2).await;
     reload(&limiter, [per_second(1).buffer(SECOND)]);
     let (second, third) = (waiter(&limiter).await, waiter(&limiter).await);
@@ -102,44 +101,42 @@ async fn another_buffer_holds_in_a_line_that_never_empties() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_quotas_have_a_state_of_their_own() {
+async fn departures_before_a_reload_count_under_the_new_quota() {
     let limiter = limiter([per_second(1)]);
     limiter.acquire("a").await.expect("a permit");
-    let old = waiter(&limiter).await;
+    let waiting = waiter(&limiter).await;
     reload(&limiter, [per_second(3)]);
-    for _ in 0..3 {
-        assert!(
-            limiter
-                .try_acquire("a")
-                .await
-                .expect("a decision")
-                .is_granted()
-        );
+    let waited = waiting.await.expect("a permit").waited();
+    assert!(waited < GUARD, "it departs under the new quota: {waited:?}");
+    for is_granted in [true, false] {
+        let decision = limiter.try_acquire("a").await.expect("a decision");
+        assert_eq!(decision.is_granted(), is_granted);
     }
-    let waited = old.await.expect("a permit").waited();
-    assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
     settle(&limiter).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_by_a_rule_that_is_removed_departs_by_it() {
+async fn a_request_that_waits_by_a_rule_that_is_removed_departs_by_it() {
     let limiter = limiter([per_second(1)]);
     limiter.acquire("a").await.expect("a permit");
     let (old, paused) = (waiter(&limiter).await, waiter(&limiter).await);
     reload(&limiter, [Rule::exempt()]);
-    assert_eq!(limiter.lines(), 1);
+    assert_eq!(limiter.queues(), 1);
     limiter
         .acquire("a")
         .await
         .expect("a permit, as all others pass");
     let waited = old.await.expect("a permit").waited();
     assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
-    // And comes back, for those who still wait by it as for others.
+    // The rule comes back, also for requests that still wait by it.
     reload(&limiter, [per_second(1).max_wait(SECOND * 100)]);
     let until = Instant::now() + SECOND * 30;
     limiter.pause("a", until).await.expect("a store");
     let waited = paused.await.expect("a permit").waited();
-    assert!(waited >= SECOND * 30, "they heard of the pause: {waited:?}");
+    assert!(
+        waited >= SECOND * 30,
+        "the pause holds for them: {waited:?}"
+    );
     settle(&limiter).await;
 }
 
