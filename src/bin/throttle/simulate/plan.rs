@@ -6,7 +6,7 @@ use tower_throttle::Policy;
 use tower_throttle::store::{MemoryStore};
 use tower_throttle::{Limiter, LimiterBuilder};
 use tower_throttle::rules::Rules;
-use tower_throttle::test_util::new::FailingStore;
+use tower_throttle::test_util::FailingStore;
 
 use super::Args;
 use crate::failure::Failure;
