@@ -72,7 +72,7 @@ impl MemoryStore {
         })
     }
 
-    /// An empty store that takes the time from this clock.
+    /// An empty store that reads this clock; see [`ManualClock`].
     #[cfg(feature = "test-util")]
     #[must_use]
     pub fn with_clock(clock: ManualClock) -> Self {

@@ -1,4 +1,4 @@
-//! A store's clock that is set by hand: [`ManualClock`].
+//! A store's clock that a test sets: [`ManualClock`].
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,28 +8,27 @@ use tokio::time::Instant;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// 2025-01-01 00:00 UTC: windows of the clock that divide a day begin there.
+/// 2025-01-01 00:00 UTC: fixed windows that divide a day begin there.
 const MIDNIGHT: Duration = Duration::from_secs(1_735_689_600);
 
-/// 2200-01-01 00:00 UTC: the longest window and the longest wait end before times are too large for a store.
+/// 2200-01-01 00:00 UTC: later times are too large for a store.
 const LATEST: Duration = Duration::from_secs(7_258_118_400);
 
-/// A store's clock that shows what a test says, for [`MemoryStore::with_clock`].
+/// A store's clock that a test sets, for [`MemoryStore::with_clock`](crate::store::MemoryStore::with_clock).
 ///
-/// A limiter reads two clocks. Whether a request may depart, and when, is decided by the store's. Who has to
-/// wait then sleeps so long by tokio's clock. Where that is paused (`start_paused = true`, on a runtime of one
-/// thread), it is the store's as well, and whoever waits is let go as soon as all are waiting: for most tests,
-/// that is all there has to be, and this clock is not for them. It is for those that
+/// A limiter uses two clocks. The store's clock decides when a request may depart. A waiting request sleeps by tokio's
+/// clock. If tokio's clock is paused (`start_paused = true`), the embedded store follows it, and most tests need
+/// nothing else. Use this clock in tests that
 ///
-/// - run on any runtime, also one of many threads, and ask for verdicts alone: [`try_acquire`], [`peek`], and
-///   [`acquire`] with a bound that is too short. These do not sleep, so no time has to pass but this clock's;
-/// - set the clock of the store, and not that of the host.
+/// - run on any runtime and ask for decisions alone: [`try_acquire`], [`peek`], and [`acquire`] with a bound that is
+///   too short. They do not sleep, so only this clock has to advance;
+/// - set the store's clock apart from the host's.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tower_throttle::store::MemoryStore;
+/// use tower_throttle::{Limiter, Quota};
 /// use tower_throttle::test_util::ManualClock;
-/// use tower_throttle::{Decision, Limiter, Quota};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,12 +39,10 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 ///     .build()?;
 ///
 /// assert!(limiter.try_acquire("reports").await?.is_granted());
-/// let Decision::Limited(limited) = limiter.try_acquire("reports").await? else {
-///     panic!("one per hour");
-/// };
+/// let delay = limiter.peek("reports").await?.delay();
 ///
 /// let tick = Duration::from_micros(1);
-/// clock.advance(limited.delay() - tick);
+/// clock.advance(delay - tick);
 /// assert!(!limiter.try_acquire("reports").await?.is_granted());
 /// clock.advance(tick);
 /// assert!(limiter.try_acquire("reports").await?.is_granted());
@@ -53,50 +50,48 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 /// # }
 /// ```
 ///
-/// # What it does to those who wait
+/// # Waiting requests
 ///
-/// [`acquire`] sleeps by tokio's clock for as long as the store has said, whatever is done to this one
-/// meanwhile. A clock that stands still tells whoever asks after that sleep that no time has passed. So let it
-/// [run](Self::running) where anybody waits. A permit's [validity], the [guard] and the patience with a store that
-/// is out are by tokio's clock, too.
+/// A waiting request sleeps by tokio's clock, whatever happens to this one. After that sleep, a clock that stands still
+/// shows that no time has passed. If requests wait, use a [running](Self::running) clock. The [guard], a permit's
+/// [validity] and timeouts follow tokio's clock too.
 ///
-/// To set it while it runs does what is done to a Redis whose host's clock is set: forward, and requests
-/// depart that had to wait, beside those that hold slots already; back, and nothing departs until it has
-/// caught up. What [`Recovery::Strict`] makes of that is seen where the store is not embedded, as in a
-/// [`FailingStore`](super::FailingStore).
+/// Setting a running clock acts as setting the clock of a Redis host. Forward, requests depart early, beside those that
+/// were granted already. Back, nothing departs until the clock has caught up. [Strict recovery] notices both if the
+/// store is not embedded, as in a [`FailingStore`](super::FailingStore).
 ///
-/// [`MemoryStore::with_clock`]: crate::store::MemoryStore::with_clock
 /// [`try_acquire`]: crate::Limiter::try_acquire
 /// [`peek`]: crate::Limiter::peek
 /// [`acquire`]: crate::Limiter::acquire
 /// [validity]: crate::Permit::is_valid
 /// [guard]: crate::LimiterBuilder::guard
-/// [`Recovery::Strict`]: crate::Recovery::Strict
+/// [Strict recovery]: crate::Recovery::Strict
 #[derive(Debug, Clone)]
-pub struct ManualClock(Arc<Mutex<Hands>>);
+pub struct ManualClock(Arc<Mutex<Shown>>);
 
 #[derive(Debug)]
-struct Hands {
-    /// Since 1970, when it was set last.
-    shown: Duration,
-    /// When that was, if it runs.
+struct Shown {
+    /// The time since 1970 when the clock was set last.
+    time: Duration,
+    /// When that was, if the clock runs.
     set: Option<Instant>,
 }
 
 impl ManualClock {
-    /// A clock that stands still, at the midnight (UTC) with which the year 2025 begins.
+    /// A clock that stands still at midnight, 2025-01-01 UTC.
     #[must_use]
     pub fn new() -> Self {
         Self::started(None)
     }
 
-    /// A clock that runs as fast as tokio's, from the same time on.
+    /// A clock that starts at the same time and runs as fast as tokio's.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tower_throttle::store::MemoryStore;
+    /// use tower_throttle::Quota;
+    /// use tower_throttle::Limiter;
+/// use tower_throttle::store::MemoryStore;
     /// use tower_throttle::test_util::ManualClock;
-    /// use tower_throttle::{Limiter, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -119,11 +114,11 @@ impl ManualClock {
     }
 
     fn started(set: Option<Instant>) -> Self {
-        let shown = MIDNIGHT;
-        Self(Arc::new(Mutex::new(Hands { shown, set })))
+        let time = MIDNIGHT;
+        Self(Arc::new(Mutex::new(Shown { time, set })))
     }
 
-    /// What it shows.
+    /// The time that it shows.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         UNIX_EPOCH + self.0.lock().now()
@@ -136,35 +131,35 @@ impl ManualClock {
     /// Panics if the time is not between 1970-01-02 and the year 2200.
     #[track_caller]
     pub fn set(&self, time: SystemTime) {
-        let shown = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.0.lock().set(shown);
+        let time = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.0.lock().set(time);
     }
 
-    /// Sets it forward by so much.
+    /// Sets it forward.
     ///
     /// # Panics
     ///
-    /// As for [`set`](Self::set).
+    /// Panics as [`set`](Self::set) does.
     #[track_caller]
     pub fn advance(&self, by: Duration) {
-        let mut hands = self.0.lock();
-        let shown = hands.now().saturating_add(by);
-        hands.set(shown);
+        let mut shown = self.0.lock();
+        let time = shown.now().saturating_add(by);
+        shown.set(time);
     }
 
-    /// Sets it back by so much.
+    /// Sets it back.
     ///
     /// # Panics
     ///
-    /// As for [`set`](Self::set).
+    /// Panics as [`set`](Self::set) does.
     #[track_caller]
     pub fn set_back(&self, by: Duration) {
-        let mut hands = self.0.lock();
-        let shown = hands.now().saturating_sub(by);
-        hands.set(shown);
+        let mut shown = self.0.lock();
+        let time = shown.now().saturating_sub(by);
+        shown.set(time);
     }
 
-    /// What it shows, in microseconds since 1970.
+    /// The time that it shows, in microseconds since 1970.
     pub(crate) fn micros(&self) -> u64 {
         self.0.lock().now().as_micros() as u64
     }
@@ -176,19 +171,19 @@ impl Default for ManualClock {
     }
 }
 
-impl Hands {
+impl Shown {
     fn now(&self) -> Duration {
         let since = self.set.map_or(Duration::ZERO, |set| set.elapsed());
-        self.shown + since
+        self.time + since
     }
 
     #[track_caller]
-    fn set(&mut self, shown: Duration) {
+    fn set(&mut self, time: Duration) {
         assert!(
-            (DAY..LATEST).contains(&shown),
-            "{shown:?} since 1970 is not between 1970-01-02 and the year 2200"
+            (DAY..LATEST).contains(&time),
+            "{time:?} since 1970 is not between 1970-01-02 and the year 2200"
         );
-        self.shown = shown;
+        self.time = time;
         self.set = self.set.map(|_| Instant::now());
     }
 }
@@ -200,7 +195,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     #[tokio::test(start_paused = true)]
-    async fn stands_still_unless_it_runs() {
+    async fn a_clock_stands_still_unless_it_runs() {
         let (still, running) = (ManualClock::new(), ManualClock::running());
         let start = still.now();
         assert_eq!(running.now(), start);
@@ -209,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn is_set_and_runs_on_from_there_for_all_clones() {
+    async fn clones_are_set_together_and_run_on_from_there() {
         let clock = ManualClock::running();
         let (other, start) = (clock.clone(), clock.now());
         tokio::time::advance(HOUR).await;
@@ -234,7 +229,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is not between 1970-01-02 and the year 2200")]
-    fn is_not_set_to_before_there_were_clocks() {
+    fn a_time_before_1970_is_refused() {
         ManualClock::new().set_back(Duration::from_secs(u64::MAX));
     }
 }

@@ -6,6 +6,7 @@
 //! stores. A history is a sorted list of times, and the answer comes from moving two positions
 //! along it.
 
+mod bounds;
 mod report;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,342 @@
+//! A store that fails when a test says so: [`FailingStore`].
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+use crate::key::Key;
+use crate::state::Known;
+use crate::store::{Reply, StoreError};
+use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
+
+/// A failure of a [`FailingStore`].
+///
+/// | | the operations are applied | pings | an outage | outcome unknown | as when Redis |
+/// | --- | --- | --- | --- | --- | --- |
+/// | [`Unreachable`](Self::Unreachable) | no | fail | yes | no | is down |
+/// | [`ReadOnly`](Self::ReadOnly) | no | succeed | yes | no | became a replica, or is out of memory |
+/// | [`Refusal`](Self::Refusal) | no | succeed | no | no | denies the user a permission |
+/// | [`LostRequest`](Self::LostRequest) | no | fail | yes | yes | loses the connection before the call arrives |
+/// | [`LostReply`](Self::LostReply) | yes | fail | yes | yes | loses the connection after that, or hangs |
+/// | [`Panic`](Self::Panic) | no | succeed | | | cannot: a defect in a store |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The store does not answer, and nothing is applied. Nudges are lost.
+    Unreachable,
+    /// The store answers pings and rejects all calls for now.
+    ReadOnly,
+    /// The store rejects the call and would reject it again. That is no outage: [`Outage`](crate::Outage) does not
+    /// apply, and the limiter does not wait.
+    Refusal,
+    /// The call is lost on its way. The caller cannot know whether it was applied.
+    LostRequest,
+    /// The call is applied, and the answer is lost. With a [latency](FailingStore::latency) of a second, it is a store
+    /// that hangs until the caller's timeout.
+    LostReply,
+    /// The call panics.
+    Panic,
+}
+
+impl Fault {
+    /// The error of a call, or of a ping; `None` if that does not fail.
+    fn error(self, is_ping: bool) -> Option<StoreError> {
+        let lost = StoreError::new("the connection to the store was lost");
+        Some(match self {
+            Self::ReadOnly | Self::Refusal | Self::Panic if is_ping => return None,
+            Self::Unreachable => StoreError::new("the store cannot be reached"),
+            Self::LostRequest | Self::LostReply => lost.outcome_unknown(),
+            Self::ReadOnly => StoreError::new("the store accepts no writes"),
+            Self::Refusal => StoreError::new("the store refused the call").no_outage(),
+            Self::Panic => panic!("the test lets this call of the store panic"),
+        })
+    }
+}
+
+/// A remote store that fails when a test says so.
+///
+/// It passes calls on to the store inside, usually a [`MemoryStore`]. The limiter uses it as it uses a server:
+/// requests that arrive during a call share the next one, and [`Outage`](crate::Outage) and
+/// [`Recovery`](crate::Recovery) apply. Clones share everything.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::store::MemoryStore;
+/// use tower_throttle::{Limiter, Quota};
+/// use tower_throttle::test_util::{FailingStore, Fault};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = FailingStore::new(MemoryStore::new()).latency(Duration::from_millis(2));
+/// let limiter = Limiter::builder().store(store.clone()).quota(Quota::per_second(10)).build()?;
+///
+/// store.fail_with(Fault::Unreachable);
+/// let waiting = tokio::spawn(limiter.acquire("api.example.com"));
+/// tokio::time::sleep(Duration::from_secs(3)).await;
+/// assert!(!waiting.is_finished());
+///
+/// store.recover();
+/// assert!(waiting.await?.is_ok());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A call is applied when it is made. Its answer arrives after the [latency](Self::latency).
+pub struct FailingStore<S = MemoryStore>(Arc<Inner<S>>);
+
+struct Inner<S> {
+    store: S,
+    wire: Arc<Wire>,
+}
+
+/// The connection to the store.
+#[derive(Debug, Default)]
+struct Wire {
+    script: Mutex<Script>,
+    subscribers: Mutex<Vec<Weak<dyn Nudged>>>,
+}
+
+/// What fails, and what was counted so far.
+#[derive(Debug, Default)]
+struct Script {
+    fault: Option<Fault>,
+    /// How many more calls fail; `None` for all.
+    left: Option<u64>,
+    latency: Duration,
+    /// How often the state was lost.
+    losses: u64,
+    calls: u64,
+    pings: u64,
+    failures: u64,
+}
+
+impl<S: Store> FailingStore<S> {
+    /// A store that works.
+    #[must_use]
+    pub fn new(store: S) -> Self {
+        let wire = Arc::new(Wire::default());
+        let subscriber: Weak<Wire> = Arc::downgrade(&wire);
+        store.subscribe(subscriber);
+        Self(Arc::new(Inner { store, wire }))
+    }
+
+    /// Sets how long each answer takes, and each failure, by tokio's clock. Default: one turn of the runtime, in
+    /// which no time passes.
+    #[must_use]
+    pub fn latency(self, latency: Duration) -> Self {
+        self.set_latency(latency);
+        self
+    }
+
+    /// Sets the [latency](Self::latency) of further calls.
+    pub fn set_latency(&self, latency: Duration) {
+        self.script().latency = latency;
+    }
+
+    /// Makes all calls fail until the store is told to [recover](Self::recover) or to fail otherwise.
+    pub fn fail_with(&self, fault: Fault) {
+        self.set_fault(Some(fault), None);
+    }
+
+    /// Makes the next calls fail, so many, and none after them. Pings count if they [fail](Fault).
+    pub fn fail_next(&self, calls: u64, fault: Fault) {
+        self.set_fault((calls > 0).then_some(fault), Some(calls));
+    }
+
+    /// Makes no more calls fail.
+    pub fn recover(&self) {
+        self.set_fault(None, None);
+    }
+
+    /// Forgets all state, as a server that restarts without its data. Granted requests still depart; under
+    /// [`Recovery::Strict`](crate::Recovery::Strict), all keys are in quarantine then.
+    pub fn lose_state(&self) {
+        self.script().losses += 1;
+    }
+
+    /// The number of calls, without [pings](Self::pings). A call is a batch: it may be for many keys.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.script().calls
+    }
+
+    /// The number of [pings](Store::ping). Limiters ping a store before their first call and while it is out.
+    #[must_use]
+    pub fn pings(&self) -> u64 {
+        self.script().pings
+    }
+
+    /// The number of calls and pings that failed.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.script().failures
+    }
+
+    fn script(&self) -> parking_lot::MutexGuard<'_, Script> {
+        self.0.wire.script.lock()
+    }
+
+    fn set_fault(&self, fault: Option<Fault>, left: Option<u64>) {
+        let mut script = self.script();
+        (script.fault, script.left) = (fault, left);
+    }
+
+    fn reply(
+        &self,
+        is_ping: bool,
+        call: impl FnOnce(&S, u64) -> Reply<Answered>,
+    ) -> Reply<Answered> {
+        let (fault, latency, losses) = {
+            let mut script = self.script();
+            let fault = script.next(is_ping);
+            (fault, script.latency, script.losses)
+        };
+        let sent = Instant::now();
+        let is_applied = matches!(fault, None | Some(Fault::LostReply));
+        // A panic leaves here.
+        let error = fault.and_then(|fault| fault.error(is_ping));
+        let reply = is_applied.then(|| call(&self.0.store, losses));
+        Reply::pending(async move {
+            let answer = match reply {
+                Some(reply) => Some(reply.await),
+                None => None,
+            };
+            let left = latency.saturating_sub(sent.elapsed());
+            if left.is_zero() {
+                yield_now().await;
+            } else {
+                sleep(left).await;
+            }
+            let failed = || StoreError::new("the store failed");
+            match error {
+                Some(error) => Err(error),
+                None => Ok(Answered {
+                    received: Instant::now(),
+                    ..answer.ok_or_else(failed)??
+                }),
+            }
+        })
+    }
+}
+
+impl Script {
+    /// Counts a call, and returns its fault.
+    fn next(&mut self, is_ping: bool) -> Option<Fault> {
+        *(if is_ping {
+            &mut self.pings
+        } else {
+            &mut self.calls
+        }) += 1;
+        let spares_pings = |fault| matches!(fault, Fault::ReadOnly | Fault::Refusal | Fault::Panic);
+        let fault = self
+            .fault
+            .filter(|&fault| !(is_ping && spares_pings(fault)))?;
+        self.failures += 1;
+        if let Some(left) = &mut self.left {
+            *left -= 1;
+            if *left == 0 {
+                self.fault = None;
+            }
+        }
+        Some(fault)
+    }
+}
+
+/// Between the name of a key and the number of losses.
+const LOST: char = '\u{1}';
+
+/// The key under which a state is kept after so many losses: that of an earlier one is never read again.
+fn key_after(losses: u64, key: &Key) -> Key {
+    match losses {
+        0 => key.clone(),
+        _ => Key::new(format!("{}{LOST}{losses}", key.as_str())),
+    }
+}
+
+/// The operation as a server that lost its state applies it: it may have lost departures of any key.
+fn operation_after(losses: u64, operation: &Operation) -> Operation {
+    let mut operation = operation.clone();
+    if let Operation::Take(take) = &mut operation
+        && let Some(strict) = &mut take.strict
+        && losses > 0
+    {
+        let generation = 0;
+        let version = 0;
+        strict.known.get_or_insert(Known {
+            generation,
+            version,
+        });
+    }
+    operation
+}
+
+impl<S: Store> Store for FailingStore<S> {
+    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+        self.reply(false, |store, losses| {
+            let owned = calls.iter().map(|call| {
+                let operation = operation_after(losses, call.operation);
+                (key_after(losses, call.key), call.policy, operation)
+            });
+            let owned: Vec<_> = owned.collect();
+            let calls = owned.iter().map(|(key, policy, operation)| Call {
+                key,
+                policy,
+                operation,
+            });
+            store.call(&calls.collect::<Vec<_>>())
+        })
+    }
+
+    fn ping(&self, shard: u64) -> Reply<Answered> {
+        self.reply(true, |store, _| store.ping(shard))
+    }
+
+    fn shard(&self, key: &Key) -> u64 {
+        let losses = self.script().losses;
+        self.0.store.shard(&key_after(losses, key))
+    }
+
+    fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
+        let mut subscribers = self.0.wire.subscribers.lock();
+        subscribers.retain(|it| it.strong_count() > 0);
+        subscribers.push(subscriber);
+    }
+}
+
+impl Nudged for Wire {
+    fn nudged(&self, key: &Key) {
+        if self.script.lock().fault == Some(Fault::Unreachable) {
+            return;
+        }
+        let name = key.as_str().split(LOST).next().unwrap_or_default();
+        let key = Key::new(name);
+        let subscribers: Vec<_> = self.subscribers.lock().clone();
+        let subscribers = subscribers.iter().filter_map(Weak::upgrade);
+        subscribers.for_each(|it| it.nudged(&key));
+    }
+}
+
+impl<S> Clone for FailingStore<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Store + Default> Default for FailingStore<S> {
+    fn default() -> Self {
+        Self::new(S::default())
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for FailingStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FailingStore")
+            .field("store", &self.0.store)
+            .field("script", &self.0.wire.script.lock())
+            .finish_non_exhaustive()
+    }
+}

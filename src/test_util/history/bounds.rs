@@ -1,0 +1,147 @@
+//! The promises of the other algorithms: rates with a burst, spacing, and windows that begin with a request.
+
+use std::time::Duration;
+
+use super::{Event, History};
+
+impl History {
+    /// The smallest burst B such that every span s holds at most B + s / `interval`, by weight.
+    ///
+    /// This is the promise of GCRA. A zero interval promises nothing, and needs no burst.
+    #[must_use]
+    pub fn burst(&self, interval: Duration) -> u64 {
+        let interval = interval.as_nanos();
+        if interval == 0 {
+            return 0;
+        }
+        // A bucket that drains steadily never holds more than the burst.
+        let (mut level, mut before, mut most) = (0_u128, 0, 0);
+        for event in &self.events {
+            let at = event.at.as_nanos();
+            level = level.saturating_sub(at - before) + u128::from(event.weight) * interval;
+            (before, most) = (at, most.max(level));
+        }
+        u64::try_from(most.div_ceil(interval)).unwrap_or(u64::MAX)
+    }
+
+    /// The first event that follows another one by less than `interval` for each unit of that one's weight.
+    ///
+    /// This is the promise of spacing and of a leaky bucket.
+    #[must_use]
+    pub fn too_close(&self, interval: Duration) -> Option<Duration> {
+        let is_close = |pair: &&[Event]| {
+            let gap = (pair[1].at - pair[0].at).as_nanos();
+            gap < u128::from(pair[0].weight) * interval.as_nanos()
+        };
+        let pair = self.events.windows(2).find(is_close)?;
+        Some(pair[1].at)
+    }
+
+    /// Returns true if some windows of this length that do not overlap hold all events, each at most `n` by weight.
+    ///
+    /// This is the promise of fixed windows that begin with a request. The request that began a window may have been
+    /// cancelled, so a window may begin earlier than its first event.
+    #[must_use]
+    pub fn fits_windows(&self, n: u64, window: Duration) -> bool {
+        // Shifted by a window, so that a window can begin before the first event.
+        let at = |place: usize| {
+            self.events
+                .get(place)
+                .map(|event| event.at.saturating_add(window))
+        };
+        // Each event that may be the first of its window: the earliest and the latest start of that window.
+        let mut starts: Vec<Option<(Duration, Duration)>> = Vec::new();
+        for first in 0..=self.events.len() {
+            let earliest = match first.checked_sub(1).and_then(at) {
+                None => at(first).map(|at| at - window),
+                Some(before) => {
+                    let next = at(first).unwrap_or(Duration::MAX);
+                    let ends = starts.iter().flatten().filter_map(|&(earliest, latest)| {
+                        let end = (earliest + window).max(before + Duration::from_nanos(1));
+                        (end <= next.min(latest + window)).then_some(end)
+                    });
+                    let Some(end) = ends.min() else {
+                        starts.push(None);
+                        continue;
+                    };
+                    Some(end)
+                }
+            };
+            let Some(next) = at(first) else {
+                return earliest.is_some() || self.is_empty();
+            };
+            let earliest = earliest
+                .map(|end| end.max((next + Duration::from_nanos(1)).saturating_sub(window)));
+            let span = earliest.zip(self.latest_start(first, n, window));
+            starts.push(span.filter(|(earliest, latest)| earliest <= latest));
+        }
+        false
+    }
+
+    /// The latest start of a window with this first event that holds at most `n`, shifted by a window.
+    fn latest_start(&self, first: usize, n: u64, window: Duration) -> Option<Duration> {
+        let mut weight = 0;
+        let at = self.events.get(first)?.at;
+        let next = self.events[first..].iter().find(|event| {
+            weight += event.weight;
+            weight > n
+        });
+        Some(next.map_or(at + window, |next| next.at.min(at + window)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at<const LEN: usize>(times: [u64; LEN]) -> History {
+        times.map(Duration::from_nanos).into_iter().collect()
+    }
+
+    #[test]
+    fn a_burst_is_counted_beyond_the_rate() {
+        let interval = Duration::from_nanos(10);
+        assert_eq!(at([]).burst(interval), 0);
+        assert_eq!(at([0, 10, 20]).burst(interval), 1);
+        assert_eq!(at([0, 9, 20]).burst(interval), 2);
+        assert_eq!(at([5, 5, 5, 15, 100]).burst(interval), 3);
+        let costly: History = [(Duration::ZERO, 4), (Duration::from_nanos(20), 2)]
+            .into_iter()
+            .collect();
+        assert_eq!(costly.burst(interval), 4);
+    }
+
+    #[test]
+    fn spacing_leaves_an_interval_for_each_unit() {
+        let interval = Duration::from_nanos(10);
+        assert_eq!(at([0, 10, 25]).too_close(interval), None);
+        assert_eq!(
+            at([0, 10, 19]).too_close(interval),
+            Some(Duration::from_nanos(19))
+        );
+        let costly = |second| -> History {
+            let second = Duration::from_nanos(second);
+            [(Duration::ZERO, 2), (second, 1)].into_iter().collect()
+        };
+        assert!(costly(19).too_close(interval).is_some());
+        assert!(costly(20).too_close(interval).is_none());
+    }
+
+    #[test]
+    fn windows_are_found_wherever_they_begin() {
+        let window = Duration::from_nanos(10);
+        assert!(at([]).fits_windows(2, window) && at([0, 1]).fits_windows(2, window));
+        assert!(at([0, 1, 10, 11]).fits_windows(2, window));
+        assert!(
+            at([5, 10, 11]).fits_windows(2, window),
+            "a window begins at 0 and one at 10"
+        );
+        assert!(at([0, 1, 2, 3]).fits_windows(2, window));
+        assert!(!at([0, 0, 0]).fits_windows(2, window));
+        assert!(!at([0, 1, 2, 3, 4]).fits_windows(2, window));
+        assert!(at([0, 0, 1, 1, 11]).fits_windows(2, window));
+        assert!(!at([0, 0, 1, 1, 2]).fits_windows(2, window));
+        assert!(at([0, 1, 10, 11, 12]).fits_windows(2, window));
+        assert!(at([0, 1, 11, 12, 21, 22]).fits_windows(2, window));
+    }
+}

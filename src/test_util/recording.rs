@@ -1,0 +1,235 @@
+//! A store that remembers its calls: [`RecordingStore`].
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::key::Key;
+use crate::state::{Grant, Taken};
+use crate::store::{Reply, StoreError};
+use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
+
+/// A remote store that remembers each call and its answer.
+///
+/// It passes calls on to the store inside and changes nothing. Clones share what is remembered, which grows until it
+/// is [taken](Self::take_calls).
+///
+/// ```
+/// use futures_util::future::join_all;
+/// use tower_throttle::store::MemoryStore;
+/// use tower_throttle::{Limiter, Quota};
+/// use tower_throttle::test_util::{FailingStore, RecordingStore};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RecordingStore::new(FailingStore::new(MemoryStore::new()));
+/// let limiter = Limiter::builder().store(store.clone()).quota(Quota::per_second(100)).build()?;
+/// limiter.acquire("warm-up").await?;
+/// store.take_calls();
+///
+/// join_all((0..50).map(|_| limiter.acquire("api.example.com"))).await;
+/// let calls = store.take_calls();
+/// let granted: u32 = calls.iter().map(|call| call.granted()).sum();
+/// assert_eq!(granted, 50);
+/// assert!(calls.len() <= 2);
+/// # Ok(())
+/// # }
+/// ```
+pub struct RecordingStore<S = MemoryStore>(Arc<Inner<S>>);
+
+struct Inner<S> {
+    store: S,
+    log: Arc<Mutex<Log>>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    /// How many calls were taken.
+    taken: usize,
+    calls: Vec<RecordedCall>,
+}
+
+/// A call of a store: a batch of operations, or a [ping](Store::ping).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RecordedCall {
+    /// The operations, one for each key as a rule; none if it is a ping.
+    pub operations: Vec<RecordedOperation>,
+    /// When it was made, by tokio's clock.
+    pub sent: Instant,
+    /// When its answer arrived, or why it failed; `None` while it is under way, or if its caller dropped it.
+    pub answered: Option<Result<Instant, StoreError>>,
+}
+
+/// One operation of a [`RecordedCall`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RecordedOperation {
+    /// The limiter's key.
+    pub key: Key,
+    /// The policy's name.
+    pub policy: Option<String>,
+    /// What was to be done.
+    pub operation: Operation,
+    /// The answer, if the call was answered.
+    pub answer: Option<Result<Taken, StoreError>>,
+}
+
+impl RecordedCall {
+    fn new(calls: &[Call<'_>]) -> Self {
+        let operations = calls.iter().map(|call| RecordedOperation {
+            key: call.key.clone(),
+            policy: call.policy.name().map(str::to_owned),
+            operation: call.operation.clone(),
+            answer: None,
+        });
+        Self {
+            operations: operations.collect(),
+            sent: Instant::now(),
+            answered: None,
+        }
+    }
+
+    fn answer(&mut self, answer: &Result<Answered, StoreError>) {
+        if let Ok(answered) = answer {
+            for (operation, answer) in self.operations.iter_mut().zip(&answered.answers) {
+                operation.answer = Some(answer.clone());
+            }
+        }
+        let at = |_: &Answered| Instant::now();
+        self.answered = Some(answer.as_ref().map(at).map_err(StoreError::clone));
+    }
+
+    /// Returns true for a [ping](Store::ping).
+    #[must_use]
+    pub fn is_ping(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// The units that the requests of all operations together asked for.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.operations.iter().map(RecordedOperation::units).sum()
+    }
+
+    /// The number of requests that were granted by all operations together.
+    #[must_use]
+    pub fn granted(&self) -> u32 {
+        let grants = self.operations.iter().flat_map(RecordedOperation::grants);
+        grants.map(|grant| grant.requests).sum()
+    }
+
+    /// Why the call failed, if it did. An operation may fail on its own, too.
+    #[must_use]
+    pub fn error(&self) -> Option<&StoreError> {
+        self.answered.as_ref()?.as_ref().err()
+    }
+}
+
+impl RecordedOperation {
+    /// The units that its requests asked for: their number if each costs 1.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        match &self.operation {
+            Operation::Take(take) => take.demand.units(),
+            Operation::Settle(_) | Operation::Control(_) => 0,
+        }
+    }
+
+    /// The departures that were granted.
+    #[must_use]
+    pub fn grants(&self) -> &[Grant] {
+        match &self.answer {
+            Some(Ok(taken)) => &taken.grants,
+            _ => &[],
+        }
+    }
+}
+
+impl<S: Store> RecordingStore<S> {
+    /// A store that was not called yet.
+    #[must_use]
+    pub fn new(store: S) -> Self {
+        let log = Arc::default();
+        Self(Arc::new(Inner { store, log }))
+    }
+
+    /// The calls so far, in the order in which they were made.
+    #[must_use]
+    pub fn calls(&self) -> Vec<RecordedCall> {
+        self.0.log.lock().calls.clone()
+    }
+
+    /// The calls so far, which are then forgotten, also the answers of those that are under way.
+    pub fn take_calls(&self) -> Vec<RecordedCall> {
+        let mut log = self.0.log.lock();
+        log.taken += log.calls.len();
+        std::mem::take(&mut log.calls)
+    }
+
+    fn record(&self, call: RecordedCall, mut reply: Reply<Answered>) -> Reply<Answered> {
+        let log = self.0.log.clone();
+        let number = {
+            let mut log = log.lock();
+            log.calls.push(call);
+            log.taken + log.calls.len() - 1
+        };
+        let note = move |answer: &Result<Answered, StoreError>| {
+            let mut log = log.lock();
+            let place = number.checked_sub(log.taken);
+            if let Some(call) = place.and_then(|place| log.calls.get_mut(place)) {
+                call.answer(answer);
+            }
+        };
+        if let Some(answer) = reply.take_ready() {
+            note(&answer);
+            return Reply::ready(answer);
+        }
+        Reply::pending(async move {
+            let answer = reply.await;
+            note(&answer);
+            answer
+        })
+    }
+}
+
+impl<S: Store> Store for RecordingStore<S> {
+    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+        self.record(RecordedCall::new(calls), self.0.store.call(calls))
+    }
+
+    fn ping(&self, shard: u64) -> Reply<Answered> {
+        self.record(RecordedCall::new(&[]), self.0.store.ping(shard))
+    }
+
+    fn shard(&self, key: &Key) -> u64 {
+        self.0.store.shard(key)
+    }
+
+    fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
+        self.0.store.subscribe(subscriber);
+    }
+}
+
+impl<S> Clone for RecordingStore<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Store + Default> Default for RecordingStore<S> {
+    fn default() -> Self {
+        Self::new(S::default())
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for RecordingStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingStore")
+            .field("store", &self.0.store)
+            .field("calls", &self.0.log.lock().calls.len())
+            .finish_non_exhaustive()
+    }
+}
