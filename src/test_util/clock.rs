@@ -88,9 +88,8 @@ impl ManualClock {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tower_throttle::Quota;
-    /// use tower_throttle::Limiter;
-/// use tower_throttle::store::MemoryStore;
+    /// use tower_throttle::store::MemoryStore;
+    /// use tower_throttle::{Limiter, Quota};
     /// use tower_throttle::test_util::ManualClock;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -36,7 +36,7 @@ async fn who_has_no_bound_waits_for_five_seconds() {
         assert_out(limiter.acquire("a").await);
         let waited = start.elapsed();
         assert!(waited >= least && waited <= most, "{mode:?}: {waited:?}");
-        assert_eq!(limiter.lines(), 0);
+        assert_eq!(limiter.queues(), 0);
     }
 }
 
@@ -156,7 +156,7 @@ async fn one_part_that_is_out_is_no_concern_of_another() {
             .is_granted()
     );
     assert!(limiter.health().is_out());
-    assert_eq!(limiter.health().parts_out(), 1);
+    assert_eq!(limiter.health().shards_out(), 1);
 }
 
 #[tokio::test(start_paused = true)]

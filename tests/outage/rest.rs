@@ -73,5 +73,5 @@ async fn a_line_that_all_have_left_is_closed_while_the_store_is_out() {
     sleep(Duration::from_secs(30)).await;
     let (checks, _) = store.asked();
     sleep(Duration::from_secs(30)).await;
-    assert_eq!((limiter.lines(), store.asked().0), (0, checks));
+    assert_eq!((limiter.queues(), store.asked().0), (0, checks));
 }

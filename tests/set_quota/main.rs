@@ -68,7 +68,7 @@ async fn limited(limiter: &Limiter) -> Limited {
 /// Waits until no line is left, so that nothing more will change.
 async fn settle(limiter: &Limiter) {
     let no_line = async {
-        while limiter.lines() > 0 {
+        while limiter.queues() > 0 {
             sleep(Duration::from_millis(1)).await;
         }
     };

@@ -76,7 +76,7 @@ async fn quotas_set_back_find_their_state_and_their_line() {
     set(&limiter, Quota::per_second(1));
     assert!(limited(&limiter).await.delay() > STEP);
     let second = waiter(&limiter).await;
-    assert_eq!(limiter.lines(), 1);
+    assert_eq!(limiter.queues(), 1);
     let error = limiter.acquire("a").await.expect_err("two wait already");
     assert!(error.is_queue_full());
     // Whoever came first gets what is given back.
@@ -100,7 +100,7 @@ async fn the_same_quotas_change_nothing() {
         limiter.set_quotas(quotas).expect("valid quotas");
     }
     let last = waiter(&limiter).await;
-    assert_eq!(limiter.lines(), 1);
+    assert_eq!(limiter.queues(), 1);
     for (place, permit) in (1..).zip(join_all(waiters.into_iter().chain([last])).await) {
         let waited = permit.expect("a permit").waited();
         let due = STEP * place;

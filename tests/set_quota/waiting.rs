@@ -55,12 +55,12 @@ async fn lines_are_counted_for_old_and_new_quotas() {
     let limiter = build(per_second(1));
     granted(&limiter).await;
     let old = waiter(&limiter).await;
-    assert_eq!(limiter.lines(), 1);
+    assert_eq!(limiter.queues(), 1);
     set(&limiter, Quota::per_minute(1));
-    assert_eq!(limiter.lines(), 1);
+    assert_eq!(limiter.queues(), 1);
     granted(&limiter).await;
     let new = waiter(&limiter).await;
-    assert_eq!(limiter.lines(), 2);
+    assert_eq!(limiter.queues(), 2);
     drop(new);
     old.await.expect("a permit");
     settle(&limiter).await;

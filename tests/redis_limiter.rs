@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::next::{Limiter, LimiterBuilder, RedisStore};
+use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Quota, Recovery};
+use tower_throttle::{Limiter, LimiterBuilder, Quota, Recovery};
 
 mod support;
 
