@@ -88,11 +88,12 @@ pub(crate) struct Dispatcher {
     telemetry: StoreTelemetry,
 }
 
-/// A shard that is out.
+/// A shard that is out, or was until a probe succeeded.
 struct Breaker {
     error: StoreError,
     since: Instant,
     probes: u32,
+    closed: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -234,15 +235,17 @@ impl Dispatcher {
         self.outages
             .lock()
             .get(&shard)
+            .filter(|breaker| breaker.is_open())
             .map(|breaker| breaker.error.clone())
     }
 
     /// Whether shards are out.
     pub(crate) fn health(&self) -> Health {
         let outages = self.outages.lock();
-        let first = outages.values().min_by_key(|breaker| breaker.since);
+        let open = || outages.values().filter(|breaker| breaker.is_open());
+        let first = open().min_by_key(|breaker| breaker.since);
         let first = first.map(|breaker| (breaker.since, breaker.error.clone()));
-        Health::new(outages.len(), first)
+        Health::new(open().count(), first)
     }
 
     /// A call for one key has ended that was not sent by the task.
@@ -565,12 +568,17 @@ impl Dispatcher {
             Flight::Probe(shard) => match answer {
                 Ok(answered) => {
                     self.observe(&self.clock, &answered);
-                    let (ended, others) = {
+                    let ended = {
                         let mut outages = self.outages.lock();
-                        (outages.remove(&shard), outages.len())
+                        let breaker = outages.get_mut(&shard).filter(|it| it.is_open());
+                        breaker.map(|breaker| {
+                            breaker.closed = Some(Instant::now());
+                            breaker.since.elapsed()
+                        })
                     };
-                    if let Some(breaker) = ended {
-                        self.telemetry.back(shard, breaker.since.elapsed(), others);
+                    if let Some(lasted) = ended {
+                        let others = self.health().shards_out();
+                        self.telemetry.back(shard, lasted, others);
                     }
                     Handle::each_queue(self, |queue| {
                         if self.store.shard(queue.key()) == shard {
@@ -739,26 +747,33 @@ impl Dispatcher {
 
     /// A shard does not answer: it is probed until it does.
     fn out(self: &Arc<Self>, shard: u64, error: &StoreError, is_probe: bool) {
-        let (probes, others) = {
+        let now = Instant::now();
+        let (begins, probes) = {
             let mut outages = self.outages.lock();
-            if !is_probe && outages.contains_key(&shard) {
+            let former = outages.get(&shard);
+            let is_open = former.is_some_and(Breaker::is_open);
+            if is_open && !is_probe {
                 return;
             }
-            let others = outages.len();
-            let breaker = outages.entry(shard).or_insert_with(|| Breaker {
+            // A shard that answers only probes is not called more often.
+            let lasts = |it: &&Breaker| it.closed.is_none_or(|closed| now < closed + LONGEST_PAUSE);
+            let probes = former.filter(lasts).map_or(0, |it| it.probes) + 1;
+            let since = former.filter(|_| is_open).map_or(now, |it| it.since);
+            let breaker = Breaker {
                 error: error.clone(),
-                since: Instant::now(),
-                probes: 0,
-            });
-            breaker.error = error.clone();
-            breaker.probes += 1;
-            (breaker.probes, others)
+                since,
+                probes,
+                closed: None,
+            };
+            outages.insert(shard, breaker);
+            (!is_open, probes)
         };
-        if probes == 1 {
+        if begins {
+            let others = self.health().shards_out() - 1;
             self.telemetry.out(shard, error, others);
         }
         let pause = backoff::half_before(probes, FIRST_PAUSE, LONGEST_PAUSE);
-        let probe = (Instant::now() + pause, shard);
+        let probe = (now + pause, shard);
         self.schedule.lock().probes.insert(probe, ());
         self.ensure_task();
     }
@@ -783,6 +798,12 @@ fn panicked() -> StoreError {
 
 fn wake(woken: Woken) {
     woken.into_iter().for_each(std::task::Waker::wake);
+}
+
+impl Breaker {
+    fn is_open(&self) -> bool {
+        self.closed.is_none()
+    }
 }
 
 impl Schedule {
