@@ -110,8 +110,7 @@ impl LimiterBuilder {
 
     /// Fails requests at once that would have to wait longer. Default: any wait.
     ///
-    /// A call to the store that is under way is not cut short. If the store does not answer, a request waits for the
-    /// store's timeout, 1 s by default for Redis, if that is longer.
+    /// A request also fails once it has waited so long for a store that does not answer.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.parts.max_wait = Some(max_wait);
         self
