@@ -131,7 +131,11 @@ async fn a_quota_that_replicas_lower_one_after_the_other_holds_under_load() {
     let all: History = departed.iter().copied().collect();
     all.assert_at_most(100, WINDOW);
     assert!(all.most_in_any(WINDOW) > 60, "the old quota was in use");
-    let after: History = departed.iter().copied().filter(|&at| at >= changed).collect();
+    let after: History = departed
+        .iter()
+        .copied()
+        .filter(|&at| at >= changed)
+        .collect();
     after.assert_at_most(60, WINDOW);
     assert!(after.len() >= 120, "{} departures", after.len());
 }
