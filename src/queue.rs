@@ -669,17 +669,16 @@ impl Queue {
             Fate::Waiting => {
                 let out = self.out.as_ref();
                 let outage = out.map(|out| (out.since.max(request.arrival) + OUTAGE_WAIT, out));
-                let bound = request
-                    .bound
-                    .into_iter()
-                    .chain(outage.as_ref().map(|(until, _)| *until))
-                    .min();
+                let bound = request.bound.or(outage.map(|(until, _)| until));
                 if bound.is_none_or(|bound| now < bound) {
                     request.waker.0 = Some(waker.clone());
                     return Step::Wait(bound);
                 }
                 let refusal = match outage {
                     Some((_, out)) => Refusal::Store(out.error.clone()),
+                    None if self.latest.reset.is_none() => {
+                        Refusal::Store(StoreError::new("the store has not answered in time"))
+                    }
                     None => Refusal::Limited(self.latest),
                 };
                 self.leave(id, now, woken);

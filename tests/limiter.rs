@@ -24,7 +24,7 @@ fn build(builder: LimiterBuilder) -> Limiter {
 
 /// Waits until no line is left, so that nothing more will change.
 async fn settle(limiter: &Limiter) {
-    while limiter.lines() > 0 {
+    while limiter.queues() > 0 {
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -492,7 +492,7 @@ fn a_line_outlives_the_runtime_that_served_it() {
     });
     drop(second);
     drop((waiter, gone));
-    assert_eq!(limiter.lines(), 0);
+    assert_eq!(limiter.queues(), 0);
 }
 
 #[tokio::test(start_paused = true)]

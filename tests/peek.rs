@@ -1,4 +1,4 @@
-//! A look spends nothing, and a reset forgets one key alone.
+//! A look records nothing, and a reset forgets one key only.
 
 mod support;
 
@@ -10,7 +10,7 @@ use tower_throttle::{Limiter, Quota};
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// One of each kind.
+/// Each algorithm once.
 const TEXTS: [&str; 6] = [
     "5/10m",
     "5/10m sliding-buckets buckets=20",
@@ -22,8 +22,9 @@ const TEXTS: [&str; 6] = [
 
 fn limiter(text: &str, store: impl Store) -> Limiter {
     let quota: Quota = text.parse().expect("a quota");
-    let builder = Limiter::builder().quota(quota).store(store);
-    builder.build().expect("a valid policy")
+    // By the name, no two of them share their state.
+    let builder = Limiter::builder().quota(quota).name(text.replace(' ', "+"));
+    builder.store(store).build().expect("a valid policy")
 }
 
 async fn tells_what_the_next_request_gets(store: impl Store + Clone) {
@@ -39,7 +40,7 @@ async fn tells_what_the_next_request_gets(store: impl Store + Clone) {
             let decision = limiter.try_acquire("a").await.expect("a decision");
             if decision.is_granted() && snapshot.delay() < LONG / 20 && !snapshot.delay().is_zero()
             {
-                // It came in between.
+                // It became available in between.
                 granted += 1;
                 continue;
             }
@@ -95,9 +96,9 @@ async fn a_look_leaves_no_key_behind() {
     assert_eq!(server.command::<usize>(&["DBSIZE"]), 0);
 }
 
-/// Late in a window of the clock, the guard and the buffer leave no room; the next one has all.
+/// Late in a window of the clock, the guard and the buffer leave no room. The next window has all of it.
 #[tokio::test(start_paused = true)]
-async fn what_remains_could_depart_at_any_time_of_a_window() {
+async fn remaining_units_can_depart_at_any_time_of_a_window() {
     let builder = Limiter::builder().buffer(Duration::from_millis(300));
     let quota = "5/s fixed-window".parse().expect("a quota");
     let limiter = builder.quota(quota).build().expect("a valid policy");
@@ -124,7 +125,7 @@ async fn what_remains_could_depart_at_any_time_of_a_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_minds_the_cost() {
+async fn a_look_respects_the_cost() {
     let limiter = limiter("5/10m", MemoryStore::new());
     limiter.acquire("a").cost(3).await.expect("a permit");
     let look = |cost| limiter.peek("a").cost(cost);
@@ -135,11 +136,12 @@ async fn a_look_minds_the_cost() {
     assert!(limiter.peek("").await.expect_err("no key").is_invalid_key());
 }
 
-async fn forgets_one_key_alone(store: impl Store + Clone) {
+async fn forgets_one_key_only(store: impl Store + Clone) {
     for text in TEXTS {
         let limiter = limiter(text, store.clone());
         let other = Limiter::builder()
             .quota(Quota::new(1, LONG * 2))
+            .name("other")
             .store(store.clone());
         let other = other.build().expect("a valid policy");
         for key in ["a", "b"] {
@@ -193,12 +195,12 @@ async fn forgets_one_key_alone(store: impl Store + Clone) {
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_forgets_one_key_of_one_policy() {
-    forgets_one_key_alone(MemoryStore::new()).await;
+    forgets_one_key_only(MemoryStore::new()).await;
 }
 
 #[tokio::test]
 async fn a_reset_forgets_one_key_of_one_policy_in_redis() {
     let server = RedisServer::start();
     let store = RedisStore::connect(&server.url()).await;
-    forgets_one_key_alone(store.expect("a connection")).await;
+    forgets_one_key_only(store.expect("a connection")).await;
 }

@@ -365,6 +365,10 @@ impl Handle {
         };
         self.dispatcher
             .called(telemetry::Operation::Control, key, begun, &answered);
+        if matches!(command, Command::Resume | Command::Reset) {
+            // A call that was sent before may have arrived first.
+            self.nudge(key);
+        }
         answered?
             .answers
             .into_iter()

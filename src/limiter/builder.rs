@@ -110,8 +110,7 @@ impl LimiterBuilder {
 
     /// Fails requests at once that would have to wait longer. Default: any wait.
     ///
-    /// A call to the store that is under way is not cut short. If the store does not answer, a request waits for the
-    /// store's timeout, 1 s by default for Redis, if that is longer.
+    /// A request also fails once it has waited so long for a store that does not answer.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.parts.max_wait = Some(max_wait);
         self
@@ -141,10 +140,10 @@ impl LimiterBuilder {
     ///
     /// A store that refuses a request names the time at which it could depart. Until then,
     /// [`try_acquire`](Limiter::try_acquire) for the same key fails without a call if it costs as much or more;
-    /// [`acquire`](Limiter::acquire) does if its bound is earlier. An entry holds for at most the larger of 1 s and a
-    /// quarter of the wait, as other processes may give departures back or end a pause meanwhile. What this limiter
-    /// gives back, [`resume`](Limiter::resume), [`reset`](Limiter::reset) and other quotas count at once. Keys of more
-    /// than 256 bytes are not remembered.
+    /// [`acquire`](Limiter::acquire) does if its bound is earlier. An entry holds for at most 1 s, as other
+    /// processes may give departures back or end a pause meanwhile. What this limiter gives back,
+    /// [`resume`](Limiter::resume), [`reset`](Limiter::reset) and other quotas count at once. Keys of more than 256
+    /// bytes are not remembered.
     ///
     /// Default: 10,000 keys for each policy, of about 150 bytes; the least used are forgotten first. 0 remembers none.
     /// An embedded store is always asked.

@@ -1,52 +1,48 @@
-//! By default nothing departs, and who waits goes on when the store is back.
+//! `Outage::Deny`, the default: nothing departs, and requests that wait go on when the store is back.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::store::StoreError;
+use tokio::time::{Instant, sleep};
+use tower_throttle::key::Key;
+use tower_throttle::store::{Answered, Call, Reply, Store};
+use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Limiter, Outage, Quota};
 
-use super::support::switched::{Mode, Switched};
-use super::{LIMIT, assert_out, limiter};
+use super::{FAULTS, LIMIT, assert_out, fail, limiter, recover, store};
 
-fn denying(store: &Switched) -> Limiter {
+fn denying(store: &FailingStore) -> Limiter {
     limiter(store, Outage::Deny)
 }
 
-const MODES: [Mode; 3] = [Mode::Refuses, Mode::Hangs, Mode::IsReadOnly];
-
 #[tokio::test(start_paused = true)]
-async fn who_has_no_bound_waits_for_five_seconds() {
-    for mode in MODES {
-        let store = Switched::default();
+async fn a_request_without_a_bound_waits_for_five_seconds() {
+    for fault in FAULTS {
+        let store = store();
         let limiter = denying(&store);
-        store.switch(mode);
-        let start = Instant::now();
-        let waiting = (0..100).map(|_| limiter.acquire("a"));
-        for answer in join_all(waiting).await {
-            assert_out(answer);
+        fail(&store, fault);
+        for requests in [100, 1] {
+            let start = Instant::now();
+            for answer in join_all((0..requests).map(|_| limiter.acquire("a"))).await {
+                assert_out(answer);
+            }
+            let waited = start.elapsed();
+            let (least, most) = (Duration::from_secs(5), Duration::from_millis(6_100));
+            assert!(waited >= least && waited <= most, "{fault:?}: {waited:?}");
         }
-        let waited = start.elapsed();
-        let (least, most) = (Duration::from_secs(5), Duration::from_millis(6_100));
-        assert!(waited >= least && waited <= most, "{mode:?}: {waited:?}");
-        // Who comes later waits as long.
-        let start = Instant::now();
-        assert_out(limiter.acquire("a").await);
-        let waited = start.elapsed();
-        assert!(waited >= least && waited <= most, "{mode:?}: {waited:?}");
-        assert_eq!(limiter.lines(), 0);
+        recover(&store);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(limiter.queues(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_a_bound_waits_as_long_as_that() {
-    for mode in MODES {
-        let store = Switched::default();
+async fn a_request_with_a_bound_waits_until_then() {
+    for fault in FAULTS {
+        let store = store();
         let limiter = denying(&store);
-        store.switch(mode);
-        // So that it is known, or not.
+        fail(&store, fault);
+        // The first time, the limiter does not know of the outage yet.
         for _ in 0..2 {
             let waiting = [200, 2_000, 20_000].map(|millis| {
                 let bound = Duration::from_millis(millis);
@@ -55,9 +51,8 @@ async fn who_has_a_bound_waits_as_long_as_that() {
                     let start = Instant::now();
                     assert_out(acquire.await);
                     let waited = start.elapsed();
-                    // A call that hangs is not cut short.
-                    let most = bound.max(Duration::from_secs(1)) + Duration::from_millis(100);
-                    assert!(waited >= bound && waited <= most, "{mode:?}: {waited:?}");
+                    let most = bound + Duration::from_millis(100);
+                    assert!(waited >= bound && waited <= most, "{fault:?}: {waited:?}");
                 }
             });
             join_all(waiting).await;
@@ -65,42 +60,26 @@ async fn who_has_a_bound_waits_as_long_as_that() {
     }
 }
 
-/// Whatever the store has said since.
 #[tokio::test(start_paused = true)]
-async fn who_was_in_a_call_that_was_lost_is_told_that_slots_may_be() {
-    for mode in MODES {
-        let store = Switched::default();
-        let limiter = denying(&store);
-        store.switch(mode);
-        let error = limiter.acquire("a").await.expect_err("it is out");
-        let source = error.source().and_then(|it| it.downcast_ref());
-        let source: &StoreError = source.expect("the store's own error");
-        assert_eq!(source.is_outcome_unknown(), mode == Mode::Hangs);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_does_not_wait_is_told_at_once() {
-    let store = Switched::default();
+async fn a_request_that_does_not_wait_fails_at_once() {
+    let store = store();
     let limiter = denying(&store);
-    store.switch(Mode::Hangs);
+    fail(&store, Fault::LostReply);
     assert_out(limiter.try_acquire("a").await);
     let start = Instant::now();
     for _ in 0..100 {
         assert_out(limiter.try_acquire("a").await);
         assert_out(limiter.acquire("a").max_wait(Duration::ZERO).await);
-        assert_out(limiter.peek("a").await);
-        assert_out(limiter.reset("a").await);
     }
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_the_store_is_back_all_go_on_in_their_order() {
-    for mode in MODES {
-        let store = Switched::default();
+    for fault in FAULTS {
+        let store = store();
         let limiter = denying(&store);
-        store.switch(mode);
+        fail(&store, fault);
         let start = Instant::now();
         let mut waiting = Vec::new();
         for place in 0..3 * LIMIT {
@@ -113,78 +92,70 @@ async fn when_the_store_is_back_all_go_on_in_their_order() {
             sleep(Duration::from_millis(50)).await;
         }
         sleep(Duration::from_secs(2)).await;
-        store.switch(Mode::Works);
+        recover(&store);
         let departed = join_all(waiting).await.into_iter();
         let departed: Vec<_> = departed.map(|it| it.expect("no panic")).collect();
         assert!(departed.is_sorted(), "{departed:?}");
-        let last = departed.last().expect("there are some").0;
-        // A second until that is known, three windows, and what slots the lost calls have cost.
-        assert!(
-            last - start < Duration::from_secs(12),
-            "{mode:?}: {:?}",
-            last - start
-        );
+        let last = departed.last().expect("there are some").0 - start;
+        // 3.5 s of outage, a second until a probe, and three windows.
+        assert!(last < Duration::from_secs(8), "{fault:?}: {last:?}");
         assert!(!limiter.health().is_out());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_a_slot_departs_in_its_time() {
-    let store = Switched::default();
+async fn granted_requests_depart_during_an_outage_and_the_others_wait() {
+    let store = store();
     let limiter = denying(&store);
-    let waiting = join_all((0..2 * LIMIT).map(|_| limiter.acquire("a")));
-    let waiting = tokio::spawn(waiting);
-    sleep(Duration::from_millis(100)).await;
-    store.switch(Mode::Refuses);
-    assert_out(limiter.try_acquire("a").await);
-    for answer in waiting.await.expect("no panic") {
-        answer.expect("it had a slot");
+    let waiting = (0..2 * LIMIT).map(|_| tokio::spawn(limiter.acquire("a")));
+    let waiting: Vec<_> = waiting.collect();
+    sleep(Duration::from_millis(990)).await;
+    fail(&store, Fault::Unreachable);
+    assert_out(limiter.try_acquire("b").await);
+    sleep(Duration::from_millis(200)).await;
+    let departed = waiting.iter().filter(|it| it.is_finished()).count();
+    assert_eq!(departed, 2 * LIMIT as usize);
+}
+
+/// A store of two shards. The second holds the keys that begin with `other`.
+#[derive(Debug, Clone)]
+struct Sharded([FailingStore; 2]);
+
+impl Store for Sharded {
+    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+        let shard = self.shard(calls[0].key());
+        assert!(calls.iter().all(|call| self.shard(call.key()) == shard));
+        self.0[shard as usize].call(calls)
+    }
+
+    fn ping(&self, shard: u64) -> Reply<Answered> {
+        self.0[shard as usize].ping(shard)
+    }
+
+    fn shard(&self, key: &Key) -> u64 {
+        u64::from(key.as_str().starts_with("other"))
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_part_that_is_out_is_no_concern_of_another() {
-    let store = Switched::default();
-    let limiter = denying(&store);
-    store.switch(Mode::Refuses);
-    assert_out(limiter.try_acquire("a").await);
-    assert!(
-        limiter
-            .try_acquire("other")
-            .await
-            .expect("it works")
-            .is_granted()
-    );
-    assert!(limiter.health().is_out());
-    assert_eq!(limiter.health().parts_out(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_loses_its_slot_meanwhile_waits_no_longer_than_it_would() {
-    let window = Duration::from_secs(10);
-    let bounds = [(None, 5), (Some(Duration::from_secs(15)), 15)];
-    for (max_wait, seconds) in bounds {
-        let store = Switched::default();
-        let limiter = Limiter::builder().quota(Quota::new(1, window));
-        let limiter = limiter.store(store.clone()).build();
-        let limiter = limiter.expect("a valid policy");
-        limiter.acquire("a").await.expect("the first");
-        let start = Instant::now();
-        let acquire = match max_wait {
-            Some(max_wait) => limiter.acquire("a").max_wait(max_wait),
-            None => limiter.acquire("a"),
-        };
-        let waiting = tokio::spawn(acquire);
-        sleep(Duration::from_millis(100)).await;
-        store.switch(Mode::Refuses);
-        // Its line knows that the store is out while it has a slot.
-        assert_out(limiter.acquire("b").max_wait(Duration::ZERO).await);
-        assert_out(limiter.acquire("a").max_wait(Duration::ZERO).await);
-        let pause = limiter.pause("a", start + 2 * window);
-        pause.await.expect_err("the store is out");
-        let answer = timeout(window * 3, waiting).await.expect("an end to it");
-        assert_out(answer.expect("no panic"));
-        let waited = start.elapsed().as_secs();
-        assert!(waited.abs_diff(seconds) <= 1, "{max_wait:?}: {waited} s");
+async fn a_shard_that_is_out_does_not_concern_the_others() {
+    let shards = Sharded([store(), store()]);
+    let quota = Quota::new(LIMIT, Duration::from_secs(1));
+    let limiter = Limiter::builder().quota(quota).store(shards.clone());
+    let limiter = limiter.build().expect("a valid policy");
+    for shard in [0, 1] {
+        fail(&shards.0[shard], Fault::Unreachable);
+        let keys = ["a", "other"];
+        assert_out(limiter.try_acquire(keys[shard]).await);
+        let decision = limiter.try_acquire(keys[1 - shard]).await;
+        assert!(decision.expect("it works").is_granted());
+        let health = limiter.health();
+        assert!(health.is_out() && health.shards_out() == 1);
+        let waiting = tokio::spawn(limiter.acquire(keys[shard]));
+        sleep(Duration::from_secs(3)).await;
+        assert!(!waiting.is_finished());
+        recover(&shards.0[shard]);
+        waiting.await.expect("no panic").expect("it is back");
+        assert!(!limiter.health().is_out());
     }
 }

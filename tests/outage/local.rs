@@ -1,25 +1,23 @@
-//! Each process counts by itself, with its share.
+//! `Outage::Local`: each process counts by itself, with its share.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use futures_util::poll;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use tower_throttle::test_util::Fault;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Outage, Quota};
 
-use super::support::switched::{Mode, Switched};
-use super::{LIMIT, WINDOW, assert_out, limiter};
+use super::{FAULTS, LIMIT, WINDOW, assert_out, fail, limiter, recover, store};
 
 const SHARE: u32 = 3;
 const LOCAL: Outage = Outage::Local { share: 0.3 };
 
-/// What departed, of callers that ask without end, while the store does this and that.
-async fn departures(phases: &[(Mode, u64)], replicas: u32) -> Vec<History> {
-    let store = Switched::default();
+/// The departures of each replica, whose callers ask without end, while the store has these faults.
+async fn departures(phases: &[(Option<Fault>, u64)], replicas: u32) -> Vec<History> {
+    let store = store();
     let start = Instant::now();
     let mut callers = JoinSet::new();
     let departed: Vec<_> = (0..replicas)
@@ -38,8 +36,11 @@ async fn departures(phases: &[(Mode, u64)], replicas: u32) -> Vec<History> {
             });
         }
     }
-    for &(mode, millis) in phases {
-        store.switch(mode);
+    for &(fault, millis) in phases {
+        match fault {
+            Some(fault) => fail(&store, fault),
+            None => recover(&store),
+        }
         sleep(Duration::from_millis(millis)).await;
     }
     callers.shutdown().await;
@@ -52,13 +53,13 @@ async fn departures(phases: &[(Mode, u64)], replicas: u32) -> Vec<History> {
 
 #[tokio::test(start_paused = true)]
 async fn no_window_holds_more_than_the_quota_and_the_share() {
-    for mode in [Mode::Refuses, Mode::Hangs, Mode::IsReadOnly] {
+    for fault in FAULTS {
         let phases = [
-            (Mode::Works, 2_500),
-            (mode, 4_200),
-            (Mode::Works, 3_300),
-            (mode, 5_700),
-            (Mode::Works, 4_000),
+            (None, 2_500),
+            (Some(fault), 4_200),
+            (None, 3_300),
+            (Some(fault), 5_700),
+            (None, 4_000),
         ];
         let [history] = &departures(&phases, 1).await[..] else {
             panic!("one replica");
@@ -69,9 +70,9 @@ async fn no_window_holds_more_than_the_quota_and_the_share() {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_keep_to_their_shares_while_it_lasts() {
-    let phases = [(Mode::Works, 2_000), (Mode::Refuses, 20_000)];
+    let phases = [(None, 2_000), (Some(Fault::Unreachable), 20_000)];
     for history in departures(&phases, 3).await {
-        // Those that waited with slots of the store have left by then.
+        // Departures that the store has granted are over by then.
         let is_during = |at: &Duration| *at > Duration::from_secs(10);
         let during: History = history
             .times()
@@ -84,10 +85,10 @@ async fn replicas_keep_to_their_shares_while_it_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_goes_back_to_the_store_in_order_of_arrival() {
-    let store = Switched::default();
+async fn requests_that_wait_go_back_to_the_store_in_their_order() {
+    let store = store();
     let limiter = limiter(&store, LOCAL);
-    store.switch(Mode::Refuses);
+    fail(&store, Fault::Unreachable);
     let mut waiting = Vec::new();
     for place in 0..40_u32 {
         let limiter = limiter.clone();
@@ -98,86 +99,55 @@ async fn who_waits_goes_back_to_the_store_in_order_of_arrival() {
         sleep(Duration::from_millis(1)).await;
     }
     sleep(Duration::from_secs(2)).await;
-    store.switch(Mode::Works);
+    recover(&store);
     let back = Instant::now();
     let departed = join_all(waiting).await.into_iter();
     let departed: Vec<_> = departed.map(|it| it.expect("no panic")).collect();
     assert!(departed.is_sorted(), "{departed:?}");
-    // By their share alone, it would take the last of them ten seconds more.
+    // By the share alone, the last would take ten seconds more.
     let last = departed.last().expect("there are some").0;
     assert!(last - back < Duration::from_secs(6), "{:?}", last - back);
 }
 
-/// Three to one: by its share, nobody departs for a while after the first.
-async fn with_share_spent(store: &Switched) -> Limiter {
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_is_rarely_called() {
     let quota = Quota::new(3, Duration::from_secs(60));
+    let store = store();
     let limiter = Limiter::builder().quota(quota).outage(LOCAL);
     let limiter = limiter.store(store.clone()).build();
     let limiter = limiter.expect("a valid policy");
-    store.switch(Mode::Refuses);
+    fail(&store, Fault::Unreachable);
     limiter.acquire("a").await.expect("its share");
-    limiter
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_learns_of_an_outage_when_it_is_over_waits_for_the_store() {
-    let store = Switched::default();
-    let limiter = with_share_spent(&store).await;
-    store.switch(Mode::Works);
+    fail(&store, Fault::Panic);
     while limiter.health().is_out() {
         sleep(Duration::from_millis(10)).await;
     }
-    let start = Instant::now();
-    store.switch(Mode::Refuses);
-    // The second makes a task serve the line, so that it is refused without being polled.
-    let mut first = pin!(limiter.acquire("a"));
-    let mut second = pin!(limiter.acquire("a"));
-    assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
-    while !limiter.health().is_out() {
-        sleep(Duration::from_millis(1)).await;
-    }
-    store.switch(Mode::Works);
-    while limiter.health().is_out() {
-        sleep(Duration::from_millis(10)).await;
-    }
-    first.await.expect("a slot of the store");
-    second.await.expect("a slot of the store");
-    assert!(start.elapsed() < Duration::from_secs(10));
-}
-
-#[tokio::test(start_paused = true)]
-async fn nobody_goes_to_and_fro_between_a_store_that_panics_and_its_share() {
-    let store = Switched::default();
-    let limiter = with_share_spent(&store).await;
-    store.switch(Mode::Panics);
-    while limiter.health().is_out() {
-        sleep(Duration::from_millis(10)).await;
-    }
+    let before = store.calls();
     limiter.acquire("a").await.expect("its share");
-    let (_, asked) = store.asked();
-    assert!(asked < 10, "{asked} calls");
+    let calls = store.calls() - before;
+    assert!(calls < 150, "{calls} calls");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_costs_more_than_the_share_fails() {
-    let store = Switched::default();
+async fn a_request_that_costs_more_than_the_share_fails() {
+    let store = store();
     let limiter = limiter(&store, LOCAL);
-    store.switch(Mode::Refuses);
+    fail(&store, Fault::Unreachable);
     limiter.acquire("a").cost(SHARE).await.expect("its share");
     assert_out(limiter.acquire("a").cost(SHARE + 1).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn quotas_that_change_meanwhile_change_the_share() {
-    let store = Switched::default();
+    let store = store();
     let limiter = limiter(&store, LOCAL);
-    store.switch(Mode::Refuses);
+    fail(&store, Fault::Unreachable);
     limiter.acquire("a").await.expect("its share");
     limiter
         .set_quota(Quota::new(100, WINDOW))
         .expect("a valid quota");
     let start = Instant::now();
-    for _ in 0..30 {
+    for _ in 1..30 {
         limiter.acquire("a").await.expect("its share");
     }
     assert!(start.elapsed() < WINDOW / 2);
@@ -186,10 +156,10 @@ async fn quotas_that_change_meanwhile_change_the_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn peek_and_pause_are_of_what_stands_in() {
-    let store = Switched::default();
+async fn peek_and_pause_use_the_fallback_store() {
+    let store = store();
     let limiter = limiter(&store, LOCAL);
-    store.switch(Mode::Refuses);
+    fail(&store, Fault::Unreachable);
     limiter.acquire("a").await.expect("its share");
     assert_eq!(
         limiter.peek("a").await.expect("an answer").remaining(),
@@ -228,7 +198,7 @@ fn a_share_that_is_none_is_refused() {
     );
 }
 
-/// However small its share: the rate is kept all the same.
+/// A share of less than one request keeps the rate.
 #[tokio::test(start_paused = true)]
 async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
     for (quota, replicas, together) in [
@@ -245,8 +215,8 @@ async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
     ] {
         const SECONDS: u32 = 10;
         let quota: Quota = quota.parse().expect("a quota");
-        let store = Switched::default();
-        store.switch(Mode::Refuses);
+        let store = store();
+        fail(&store, Fault::Unreachable);
         let share = 1.0 / f64::from(replicas);
         let limiters = (0..replicas).map(|_| {
             let limiter = Limiter::builder().quota(quota).store(store.clone());

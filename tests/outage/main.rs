@@ -1,24 +1,46 @@
-//! What becomes of requests while the store is out, by each outage policy, in a time that is paused.
-
-#[path = "../support/mod.rs"]
-mod support;
+//! Requests while the store is out, under each outage policy, on a paused clock.
 
 mod allow;
 mod deny;
 mod local;
-mod parts;
 mod probes;
-mod rest;
 
 use std::time::Duration;
 
-use support::switched::Switched;
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Error, Limiter, Outage, Quota};
 
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
 
-fn limiter(store: &Switched, outage: Outage) -> Limiter {
+/// The time that each answer takes.
+const LATENCY: Duration = Duration::from_millis(1);
+
+/// The time after which a call to a store that hangs fails.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A store that cannot be reached, one that hangs, and one that accepts no writes.
+const FAULTS: [Fault; 3] = [Fault::Unreachable, Fault::LostReply, Fault::ReadOnly];
+
+fn store() -> FailingStore {
+    FailingStore::new(MemoryStore::new()).latency(LATENCY)
+}
+
+fn fail(store: &FailingStore, fault: Fault) {
+    store.set_latency(match fault {
+        Fault::LostReply => TIMEOUT,
+        _ => LATENCY,
+    });
+    store.fail_with(fault);
+}
+
+fn recover(store: &FailingStore) {
+    store.set_latency(LATENCY);
+    store.recover();
+}
+
+fn limiter(store: &FailingStore, outage: Outage) -> Limiter {
     let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
     let builder = builder.store(store.clone()).outage(outage);
     builder.build().expect("a valid policy")

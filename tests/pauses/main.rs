@@ -1,4 +1,4 @@
-//! A pause holds for all, wherever they wait, and ends for all.
+//! A pause holds in all processes, and ends in all.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -27,7 +27,7 @@ pub(crate) fn per_second(limit: u32) -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_second(limit))
 }
 
-/// Requests that wait, in their order of arrival; each yields when it departed.
+/// Requests in their order of arrival. Each task returns the time of its departure.
 pub(crate) async fn line(limiter: &Limiter, count: usize) -> Vec<JoinHandle<Instant>> {
     let mut line = Vec::new();
     for _ in 0..count {

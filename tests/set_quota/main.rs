@@ -1,10 +1,7 @@
-//! Quotas that change while requests wait: those made before the change keep theirs, those made
-//! after it have the new ones, and neither spends what is the other's.
+//! Quotas that change at runtime: recorded departures count, and requests that wait depart under the new quotas.
 
 mod change;
-mod labelled;
 mod policy;
-mod state;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiting;
@@ -21,13 +18,13 @@ use tower_throttle::{Acquire, Decision, Limited, Limiter, LimiterBuilder, Permit
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
 
-/// How far slots lie apart with a limit of 1.
+/// The time between two departures with a limit of 1.
 const STEP: Duration = Duration::from_millis(1_010);
 
-/// What a machine may need that does many other things; nothing here waits so long.
+/// Longer than a test waits on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So long that what is done in one test falls into one window.
+/// So long that a test ends within one window.
 const LONG: Duration = Duration::from_secs(600);
 
 fn per_second(limit: u32) -> LimiterBuilder {
@@ -44,7 +41,7 @@ fn set(limiter: &Limiter, quota: Quota) {
     limiter.set_quota(quota).expect("a valid quota");
 }
 
-/// A request that has its place in the line.
+/// A request that waits.
 async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
     let mut waiter = Box::pin(limiter.acquire("a"));
     assert!(poll!(&mut waiter).is_pending());
@@ -65,14 +62,14 @@ async fn limited(limiter: &Limiter) -> Limited {
     }
 }
 
-/// Waits until no line is left, so that nothing more will change.
+/// Waits until no queue is left, so that nothing changes any more.
 async fn settle(limiter: &Limiter) {
-    let no_line = async {
-        while limiter.lines() > 0 {
+    let no_queue = async {
+        while limiter.queues() > 0 {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, no_line).await.expect("no line is left");
+    timeout(PATIENCE, no_queue).await.expect("no queue is left");
 }
 
 async fn redis_store(server: &RedisServer) -> RedisStore {

@@ -1,41 +1,16 @@
-//! What is set, and what of the policy stays.
+//! What changes, and what of the policy stays.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Limiter, Quota, ThrottleLayer, key};
 
 use crate::{GUARD, SECOND, STEP, build, granted, limited, per_second, set, waiter};
-
-#[tokio::test(start_paused = true)]
-async fn new_requests_depart_by_a_raised_or_lowered_quota() {
-    for (before, after) in [(1, 3), (5, 2)] {
-        let limiter = build(per_second(before));
-        departures(&limiter, before * 2).await;
-        set(&limiter, Quota::per_second(after));
-        let history = departures(&limiter, after * 3).await;
-        history.assert_at_most(after.into(), SECOND);
-        let span = history.span().expect("departures");
-        assert!(span >= STEP * 2 && span < STEP * 2 + GUARD, "{span:?}");
-    }
-}
-
-/// When so many requests depart that are made now.
-async fn departures(limiter: &Limiter, count: u32) -> History {
-    let start = Instant::now();
-    let departs = (0..count).map(|_| async {
-        limiter.acquire("a").await.expect("a permit");
-        start.elapsed()
-    });
-    join_all(departs).await.into_iter().collect()
-}
 
 #[tokio::test(start_paused = true)]
 async fn all_clones_see_the_change() {
@@ -50,7 +25,7 @@ async fn all_clones_see_the_change() {
     let quotas = [Quota::per_second(2), Quota::per_minute(9)];
     clone.set_quotas(quotas).expect("valid quotas");
     assert_eq!(limiter.policy().quotas(), quotas);
-    assert_eq!(limiter.policy().id(), clone.policy().id());
+    assert_eq!(limiter.policy().label(), clone.policy().label());
     let start = Instant::now();
     for _ in 0..2 {
         let response = service.clone().oneshot(Request::new(())).await;
@@ -90,7 +65,7 @@ async fn invalid_quotas_change_nothing_and_are_named() {
     }
     let error = limiter.set_quota(Quota::per_hour(0)).expect_err("invalid");
     assert!(error.to_string().contains("the limit is zero"), "{error}");
-    assert!(limited(&limiter).await.delay() > STEP);
+    assert!(limited(&limiter).await.delay() >= STEP);
     let waited = waiter.await.expect("a permit").waited();
     assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
 }
@@ -105,7 +80,7 @@ async fn the_rest_of_the_policy_stays() {
         .expect("valid");
     let policy = limiter.policy();
     assert_eq!(policy.name(), Some("search"));
-    assert_eq!(policy.id(), "search:1/500ms+9/h");
+    assert_eq!(policy.label(), "search");
     assert_eq!(policy.buffer(), GUARD * 3);
     assert_eq!(policy.guard(), GUARD);
     assert_eq!(policy.max_wait(), Some(SECOND * 2));
@@ -114,11 +89,11 @@ async fn the_rest_of_the_policy_stays() {
     granted(&limiter).await;
     let step = SECOND / 2 + GUARD * 4;
     assert_eq!(limited(&limiter).await.delay(), step);
-    let _waits = waiter(&limiter).await;
+    let waits = waiter(&limiter).await;
     let error = limiter.acquire("a").await.expect_err("one waits already");
     assert!(error.is_queue_full());
+    drop(waits);
     set(&limiter, Quota::per_hour(1));
-    granted(&limiter).await;
     let error = limiter.acquire("a").await.expect_err("an hour is too long");
     assert!(error.is_limited() && error.wait() > Some(SECOND * 2));
 }

@@ -1,132 +1,153 @@
-//! Those who came before the change keep the quotas that they came under.
+//! Recorded departures, and requests that wait, under changed quotas.
 
 use futures_util::future::join_all;
-use futures_util::poll;
-use http::{Request, Response};
-use tokio::time::{advance, sleep, timeout};
-use tower::{Layer as _, ServiceExt as _};
-use tower_test::mock;
-use tower_throttle::store::MemoryStore;
-use tower_throttle::{Quota, ThrottleLayer, key};
+use tokio::time::{Instant, sleep};
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Algorithm, Limiter, Quota};
 
-use crate::labelled::Labelled;
+use crate::support::redis_server::RedisServer;
 use crate::{
-    GUARD, PATIENCE, SECOND, STEP, build, granted, limited, per_second, set, settle, waiter,
+    GUARD, LONG, PATIENCE, SECOND, STEP, build, granted, limited, per_second, redis_store, set,
+    settle, waiter,
 };
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_keep_their_slots() {
-    for quota in [Quota::per_second(100), Quota::per_hour(1)] {
-        let limiter = build(per_second(1));
-        granted(&limiter).await;
-        let waiters = [
-            waiter(&limiter).await,
-            waiter(&limiter).await,
-            waiter(&limiter).await,
-        ];
-        set(&limiter, quota);
-        // Nor do they keep others waiting.
-        granted(&limiter).await;
-        for (place, permit) in (1..).zip(join_all(waiters).await) {
-            let waited = permit.expect("a permit").waited();
-            let due = STEP * place;
-            assert!(waited >= due && waited < due + GUARD, "{waited:?}");
+async fn recorded_departures_count_under_other_quotas() {
+    for (before, after) in [(1, 3), (5, 2), (60, 80), (80, 40)] {
+        let limiter = build(per_second(before));
+        for _ in 0..before {
+            granted(&limiter).await;
         }
-        settle(&limiter).await;
+        set(&limiter, Quota::per_second(after));
+        for _ in before..after {
+            granted(&limiter).await;
+        }
+        let delay = limited(&limiter).await.delay();
+        assert!(delay > SECOND / 2 && delay <= STEP, "{delay:?}");
+        sleep(delay).await;
+        for _ in 0..after {
+            granted(&limiter).await;
+        }
+        limited(&limiter).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_for_an_answer_get_slots_of_the_old_quota() {
-    let store = MemoryStore::new();
-    let limiter = build(per_second(1).store(Labelled(store.clone())));
-    let other = build(per_second(1).store(store));
+async fn an_hour_remembers_the_second_before_the_change() {
+    let limiter = build(per_second(5));
+    for _ in 0..5 {
+        granted(&limiter).await;
+    }
+    set(&limiter, Quota::per_hour(7));
     granted(&limiter).await;
-    // No driver has looked yet.
-    let waiter = waiter(&limiter).await;
-    set(&limiter, Quota::per_minute(5));
-    let permit = waiter.await.expect("a permit");
-    assert_eq!(permit.reset(), SECOND, "the label of the old quota");
-    assert!(limited(&other).await.delay() > SECOND - GUARD);
+    granted(&limiter).await;
+    assert!(limited(&limiter).await.delay() > 3_000 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn lines_are_counted_for_old_and_new_quotas() {
-    let limiter = build(per_second(1));
+async fn another_algorithm_starts_from_zero() {
+    let limiter = build(per_second(2));
+    for algorithm in [
+        Algorithm::Gcra { burst: 2 },
+        Algorithm::SlidingLog,
+        Algorithm::Spacing,
+    ] {
+        granted(&limiter).await;
+        set(&limiter, Quota::per_second(2).algorithm(algorithm));
+    }
     granted(&limiter).await;
-    let old = waiter(&limiter).await;
-    assert_eq!(limiter.lines(), 1);
-    set(&limiter, Quota::per_minute(1));
-    assert_eq!(limiter.lines(), 1);
-    granted(&limiter).await;
-    let new = waiter(&limiter).await;
-    assert_eq!(limiter.lines(), 2);
-    drop(new);
-    old.await.expect("a permit");
-    settle(&limiter).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_late_wake_up_gets_another_slot_of_its_own_quota() {
-    let limiter = build(per_second(1));
-    granted(&limiter).await;
-    let late = waiter(&limiter).await;
-    sleep(SECOND / 2).await;
-    set(&limiter, Quota::per_hour(1));
-    granted(&limiter).await;
-    // Everyone sleeps through the slot and its guard.
-    advance(SECOND).await;
-    let waited = late.await.expect("a permit").waited();
-    assert!(waited >= SECOND * 3 / 2, "{waited:?}");
-    assert!(waited < SECOND * 4, "{waited:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_whose_service_is_late_gets_another_slot_of_its_own_quota() {
-    let (mock, mut handle) = mock::pair::<Request<()>, Response<()>>();
-    handle.allow(0);
-    let limiter = build(per_second(3));
-    let service = ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
-    let mut response = Box::pin(service.layer(mock).oneshot(Request::new(())));
-    assert!(poll!(&mut response).is_pending());
-    set(&limiter, Quota::per_hour(1));
-    granted(&limiter).await;
-    // Longer than its permit is valid.
-    assert!(timeout(SECOND * 2, &mut response).await.is_err());
-    handle.allow(1);
-    let answer = async {
-        let (_, respond) = handle.next_request().await.expect("a service");
-        respond.send_response(Response::new(()));
-    };
-    let (response, ()) = timeout(PATIENCE, async { tokio::join!(response, answer) })
-        .await
-        .expect("not the hour of the new quota");
-    response.expect("a response");
-    settle(&limiter).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_has_the_quotas_that_are_set_when_it_is_first_polled() {
-    let limiter = build(per_second(1));
-    let acquire = limiter.acquire("a");
-    let decision = limiter.try_acquire("a");
-    let run = limiter.run("a", || async {});
-    set(&limiter, Quota::per_second(3));
-    assert_eq!(acquire.await.expect("a permit").remaining(), 2);
-    let decision = decision.await.expect("a decision");
-    assert_eq!(decision.permit().expect("a permit").remaining(), 1);
-    run.await.expect("a permit");
     limited(&limiter).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_costly_request_that_waits_departs_though_the_new_quota_holds_less() {
+async fn requests_that_wait_depart_at_once_under_a_raised_quota() {
+    let limiter = build(Limiter::builder().quota(Quota::per_hour(1)).guard(GUARD));
+    granted(&limiter).await;
+    let waiters = [waiter(&limiter).await, waiter(&limiter).await];
+    let waiters = tokio::spawn(join_all(waiters));
+    sleep(3 * SECOND).await;
+    let start = Instant::now();
+    set(&limiter, Quota::per_hour(3));
+    for permit in waiters.await.expect("no panic") {
+        permit.expect("a permit");
+    }
+    assert!(start.elapsed() < GUARD, "{:?}", start.elapsed());
+    settle(&limiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_keep_to_a_lowered_quota_and_to_their_order() {
+    let limiter = build(per_second(10));
+    let start = Instant::now();
+    let mut waiters = Vec::new();
+    for place in 0..30 {
+        let acquire = limiter.acquire("a");
+        waiters.push(tokio::spawn(async move {
+            acquire.await.expect("a permit");
+            (start.elapsed(), place)
+        }));
+        tokio::task::yield_now().await;
+    }
+    sleep(SECOND / 2).await;
+    set(&limiter, Quota::per_second(4));
+    let departed = join_all(waiters).await.into_iter();
+    let departed: Vec<_> = departed.map(|it| it.expect("no panic")).collect();
+    assert!(departed.is_sorted(), "{departed:?}");
+    let after: History = departed[10..].iter().map(|(at, _)| *at).collect();
+    after.assert_at_most(4, SECOND);
+    let last = departed[29].0;
+    assert!(last >= 5 * SECOND && last < STEP * 6, "{last:?}");
+}
+
+/// Nothing else would tell its caller that it can never depart.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_costs_more_than_the_new_quota_holds_fails() {
     let limiter = build(per_second(5));
     granted(&limiter).await;
-    let mut waiter = Box::pin(limiter.acquire("a").cost(5));
-    assert!(poll!(&mut waiter).is_pending());
+    let costly = tokio::spawn(limiter.acquire("a").cost(5));
+    sleep(SECOND / 10).await;
     set(&limiter, Quota::per_second(2));
-    let error = limiter.acquire("a").cost(5).await.expect_err("too costly");
-    assert!(error.is_invalid_cost());
-    waiter.await.expect("a permit");
+    let error = costly.await.expect("no panic").expect_err("too costly");
+    assert!(error.is_invalid_cost(), "{error}");
+    granted(&limiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_forfeited_after_a_change_is_available() {
+    let limiter = build(per_second(1));
+    let permit = granted(&limiter).await;
+    set(&limiter, Quota::per_second(2));
+    assert_eq!(granted(&limiter).await.remaining(), 0);
+    limited(&limiter).await;
+    permit.forfeit();
+    settle(&limiter).await;
+    granted(&limiter).await;
+    limited(&limiter).await;
+}
+
+#[tokio::test]
+async fn limiters_with_other_quotas_share_the_departures_of_a_key() {
+    let server = RedisServer::start();
+    let store = redis_store(&server).await;
+    let quota = |limit| Quota::new(limit, LONG);
+    let on_redis = |limit| {
+        // No permit expires on a busy machine.
+        let builder = Limiter::builder().quota(quota(limit)).guard(PATIENCE);
+        build(builder.denial_cache(0).store(store.clone()))
+    };
+    let (limiter, other) = (on_redis(2), on_redis(3));
+    granted(&limiter).await;
+    let permit = granted(&other).await;
+    limited(&limiter).await;
+    granted(&other).await;
+    limited(&other).await;
+
+    set(&limiter, quota(4));
+    assert_eq!(other.policy().quotas(), [quota(3)]);
+    granted(&limiter).await;
+    limited(&limiter).await;
+    permit.forfeit();
+    settle(&other).await;
+    limited(&other).await;
+    granted(&limiter).await;
 }

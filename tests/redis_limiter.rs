@@ -6,8 +6,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, LimiterBuilder};
-use tower_throttle::{Quota, Recovery};
+use tower_throttle::{Limiter, LimiterBuilder, Quota, Recovery};
 
 mod support;
 
