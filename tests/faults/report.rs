@@ -18,7 +18,7 @@ const DESCRIBED: &str = "# What is done\n";
 
 const HEAD: &str = "\
 | | departed meanwhile | errors | longest wait | longest silence of a key | most in any window | \
-requests lost | slots lost | connections | calls per request |
+requests lost | calls lost | connections | calls per request |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
