@@ -1,4 +1,4 @@
-//! What the limiter did to a request, for whoever gets the response: [`Departure`].
+//! The departure of a request, for the caller that gets the response: [`Departure`].
 
 use std::time::Duration;
 
@@ -28,14 +28,13 @@ impl Departure {
         self.waited
     }
 
-    /// How many more requests of cost 1 could have departed at once when the slot was reserved.
+    /// How many more requests of cost 1 could have departed at once when this one was granted.
     #[must_use]
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
 
-    /// How long, from when the slot was reserved, until as many requests may depart at once as the
-    /// quotas allow.
+    /// How long until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
         self.reset

@@ -1,24 +1,22 @@
-//! How late after its slot a request may still depart: [`Guard`].
+//! How much later than granted a request may depart: [`Guard`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// No forfeit lengthens the guard beyond this: a process that wakes later than that makes no use of
-/// its slots.
+/// A missed grant lengthens the guard to this at most: a process that wakes later than that uses no grant.
 pub(crate) const LONGEST: Duration = Duration::from_secs(2);
 
-/// By how much more than the last an answer is allowed for at most, in microseconds.
+/// An answer may take longer than the last one by this at most, in microseconds.
 const LONGEST_DELAY: u64 = 20_000;
 
 /// The share of its excess that the guard loses with each departure in time.
 const DECAY: u64 = 256;
 
-/// The guard for the next reservation, never below what the policy says.
+/// The guard for the next call, never less than the policy's.
 ///
-/// It must exceed what is uncertain of the store's clock, or no permit is ever valid, and the delay
-/// with which a busy process wakes. So it follows what is measured, and doubles when a permit was
-/// forfeited, to sink again while permits are used in time. Round trips are known here, too: they
-/// say when an answer may come.
+/// It must exceed the uncertainty of the store's clock, or no permit is ever valid, and the delay with which a busy process
+/// wakes. So it follows what is measured, and doubles when a grant was missed, to fall again while permits are used in
+/// time. It also knows the round trip: how long an answer may take.
 #[derive(Debug)]
 pub(crate) struct Guard {
     floor: AtomicU64,
@@ -68,8 +66,7 @@ impl Guard {
         self.measured.load(Ordering::Relaxed)
     }
 
-    /// A permit under this guard was forfeited. However many of one reservation are, the guard
-    /// doubles once.
+    /// A grant under this guard was missed. It doubles once for all grants of one call.
     pub(crate) fn forfeited(&self, guard: Duration) {
         let doubled = (micros(guard) * 2).min(micros(LONGEST));
         self.wanted.fetch_max(doubled, Ordering::Relaxed);

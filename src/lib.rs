@@ -31,35 +31,35 @@
 //! | an axum server, or any tower server of HTTP | [`ThrottleLayer::inbound`] |
 //! | a pause for all replicas | [`Limiter::pause`], [`Limiter::resume`] |
 //! | while the store is out | [`Outage`], [`LimiterBuilder::outage`], [`Limiter::health`] |
-//! | when it has lost its state | [`Recovery`], [`LimiterBuilder::recovery`] |
-//! | how a key stands, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
+//! | when the store has lost its state | [`Recovery`], [`LimiterBuilder::recovery`] |
+//! | the state of a key, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
-//! | what an upstream says of its limits | [`feedback`] |
-//! | how to choose quotas, order layers, size a Redis, and what to do if | [`guide`] |
+//! | limits that an upstream announces | [`feedback`] |
+//! | choosing quotas, ordering layers, sizing a Redis, trouble | [`guide`] |
 //! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
-//! | what it costs, and how that grows | [`performance`] |
-//! | how to come here from another limiter | [`migrating`] |
-//! | what holds in every order of events, and how that is checked | [`protocol`] |
+//! | costs, and how they grow | [`performance`] |
+//! | coming from another limiter | [`migrating`] |
+//! | the protocol between a process and the store, and how it is checked | [`protocol`] |
 //! | many limits in one table, from code or a file | [`rules`], [`LimiterBuilder::rules`] |
 //! | rules that change at runtime | [`Limiter::reload`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
-//! | what replicas share | [`store::RedisStore`], [`store::Store`] |
-//! | which keys a Redis holds, and how they stand | [`store::RedisStore::keys`] |
-//! | clusters, sentinels, TLS, rights, and what fails how | [`mod@redis`] |
-//! | spacing for the network's jitter | [`LimiterBuilder::buffer`] |
-//! | what went wrong | [`Error`], [`BuildError`] |
+//! | the state that replicas share | [`store::RedisStore`], [`store::Store`] |
+//! | the keys in a Redis, and their state | [`store::RedisStore::keys`] |
+//! | clusters, sentinels, TLS, rights, failures | [`mod@redis`] |
+//! | extra spacing for the network's jitter | [`LimiterBuilder::buffer`] |
+//! | errors | [`Error`], [`BuildError`] |
 //! | spans, events and metrics, and a dashboard | [`telemetry`] |
-//! | a command that looks at limits, pauses keys and tries out quotas | [`cli`] |
-//! | what goes wrong between a limiter and its Redis | [`faults`] |
+//! | a command that shows limits, pauses keys and tries out quotas | [`cli`] |
+//! | faults between a limiter and its Redis | [`faults`] |
 //! | tests of your own client, without sleeping and without Redis | [`testing`] |
 //!
 //! # Words
 //!
-//! A *slot* is a departure time that the store has reserved; a *permit* is the right to depart now,
-//! which expires with the *guard*, a few milliseconds later. The *line* holds those who wait for one
-//! key within one process. The *buffer* is extra spacing for what lies between departure and arrival. A
-//! *pause* is a moment before which nothing departs for a key, shared by all replicas.
+//! A *grant* is a departure time that the store has recorded, at most 100 ms ahead; a *permit* is the right to depart now,
+//! which expires with the *guard*, a few milliseconds later. A *queue* holds the requests of one key that wait in one
+//! process. The *buffer* is extra spacing for the jitter between departure and arrival. A *pause* is a time before which
+//! nothing departs for a key, in all replicas.
 //!
 //! # Features
 //!

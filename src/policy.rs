@@ -56,7 +56,7 @@ impl Policy {
         self.buffer
     }
 
-    /// The least by which a request may depart later than its slot.
+    /// The least time by which a request may depart later than granted.
     #[must_use]
     pub fn guard(&self) -> Duration {
         self.guard
@@ -68,19 +68,19 @@ impl Policy {
         self.max_wait
     }
 
-    /// The longest line per key and process; `None` for any length.
+    /// The most requests that wait per key and process; `None` for any number.
     #[must_use]
     pub fn max_waiting(&self) -> Option<usize> {
         self.max_waiting
     }
 
-    /// What becomes of requests while the store cannot answer.
+    /// What happens to requests while the store is out.
     #[must_use]
     pub fn outage(&self) -> Outage {
         self.outage
     }
 
-    /// What becomes of a key whose state the store has lost.
+    /// What is done when the store has lost the state of a key.
     #[must_use]
     pub fn recovery(&self) -> Recovery {
         self.recovery

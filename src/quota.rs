@@ -1,4 +1,4 @@
-//! How much, per how long, counted how: [`Quota`] and [`Algorithm`].
+//! Limits: [`Quota`] and [`Algorithm`].
 
 mod check;
 #[cfg(feature = "serde")]
@@ -9,14 +9,13 @@ use std::time::Duration;
 
 pub use self::text::ParseQuotaError;
 
-/// The longest window, and the longest wait that a store hands out: ten years.
+/// The longest window: ten years.
 pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// How many requests may depart per window, and how they are counted.
 ///
-/// `Quota::per_second(10)` means ten per second: with the default algorithm, at most ten in *any*
-/// second, not ten in each second of the clock. What cannot hold, such as a limit of 0, is refused
-/// when the limiter is built.
+/// `Quota::per_second(10)` means ten per second: with the default algorithm, at most ten in *any* second, not ten in each
+/// second of the clock. A quota that cannot hold, such as a limit of 0, is refused when the limiter is built.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,64 +65,55 @@ pub struct Quota {
 
 /// How departures are counted against a [`Quota`] of N per W.
 ///
-/// Which one to pick, and what each makes of the same burst: [`algorithms`](crate::algorithms).
+/// For which one to choose, and how each lets the same burst depart, see [`algorithms`](crate::algorithms).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// At most N in any window of length W, exactly; up to N may depart at once. The default.
     ///
-    /// The store remembers the last N departures and those to come, some 8 bytes each.
+    /// The store keeps the departures of the last window, at most 1,000 times with the units at each, 11 bytes a time.
+    /// With a limit of more than 1,000, times are rounded up to about a 1,000th of the window, which gives up at most
+    /// 0.2% of the rate.
     #[default]
     SlidingLog,
-    /// At most N in any window of length W, from counts instead of a log: smaller where N is large.
+    /// At most N in any window of length W, with times rounded up to buckets: a smaller state.
     ///
-    /// The window is divided into `buckets` and each request counts until a window after the end of
-    /// its bucket. So the bound is as strict as that of [`SlidingLog`](Self::SlidingLog), and at most
-    /// one bucket's share of the rate is lost beside what guard and buffer cost: a line that never
-    /// empties leaves at N / (W + W/buckets), as its slots lie where buckets begin. The store remembers
-    /// one count per bucket in which anything departs, and reads all of them for each call: those to
-    /// come too, so bound a line that could grow very long by `max_wait` or `max_waiting`.
+    /// The window is divided into `buckets`, and each departure counts until a window after the end of its bucket. The
+    /// bound is as strict as that of [`SlidingLog`](Self::SlidingLog); the rate falls to N / (W + W/buckets) at most.
     SlidingBuckets {
         /// How many buckets a window has, from 1 to 1000: 100 cost at most 1% of the rate.
         buckets: u32,
     },
     /// Every two requests are at least W/N apart.
     ///
-    /// The gap is rounded up to whole microseconds, and the guard and the buffer widen it: the rate
-    /// is 1 / (W/N + guard + buffer). With the default guard of 5 ms for such short gaps, 10/s
-    /// reaches 9.5/s, but 100/s only 67/s. So does, in long lines, a 50,000th of the wait, for the drift
-    /// of clocks: 1.2 ms for who waits a minute. A request that costs c keeps c gaps free behind it.
+    /// The interval is rounded up to whole microseconds, and the guard and the buffer widen it: the rate is
+    /// 1 / (W/N + guard + buffer). With the default guard of 5 ms for such short intervals, 10/s reaches 9.5/s, but 100/s
+    /// only 67/s. A request of cost c keeps c intervals free behind it.
     Spacing,
-    /// Requests leave at the rate N/W, one by one, and at most `capacity` wait: a leaky bucket used as a
-    /// queue.
+    /// Requests leave at the rate N/W, one by one, and each waits as long as `capacity` of them take at most: a leaky bucket
+    /// used as a queue.
     ///
-    /// Departures are as for [`Spacing`](Self::Spacing). A request is refused, with
-    /// [`Error::is_limited`](crate::Error::is_limited), if it would have to wait longer than the last
-    /// of `capacity` requests of cost 1, those of all replicas counted together: for whatever reason,
-    /// also because of another quota that holds jointly. A process whose guard is longer, as it was
-    /// late, takes more room; and of many hundreds that wait, the drift of clocks takes a few places.
+    /// Departures are as with [`Spacing`](Self::Spacing). A request fails, with
+    /// [`Error::is_limited`](crate::Error::is_limited), if it would have to wait longer than `capacity` requests of cost 1
+    /// take, those of all replicas counted together; for whatever reason, also because of another quota.
     LeakyBucket {
         /// The most requests that wait, in all processes together; at least 1.
         capacity: u32,
     },
     /// The generic cell rate algorithm (ITU-T I.371, annex A), a leaky bucket used as a meter.
     ///
-    /// In any window of length w, at most `burst + w * N/W` depart: a `burst`, then one per W/N,
-    /// rounded up to whole microseconds. The guard and the buffer are taken from the burst, so if it
-    /// comes as single requests, the last of them departs later by that much, and a look at a full
-    /// bucket shows one less: `burst - 1` single requests depart at once, or one that costs `burst`.
-    /// The full rate needs a burst whose worth, (burst - 1) * W/N, is no less than guard and buffer.
-    /// State is one number. Mind that a `burst` of N lets nearly 2N through in one W: take
-    /// [`SlidingLog`](Self::SlidingLog) where that matters.
+    /// In any window of length w, at most `burst + w * N/W` depart: a `burst`, then one per W/N, rounded up to whole
+    /// microseconds. The full rate needs a burst that takes, (burst - 1) * W/N, no less than guard and buffer. The state is
+    /// one time. A `burst` of N lets nearly 2N through in one W: use [`SlidingLog`](Self::SlidingLog) where that matters.
     Gcra {
         /// The most that may depart at once, as one request, at least 1.
         burst: u32,
     },
-    /// At most N in each window of length W, one window after the other: what many APIs count by.
+    /// At most N in each window of length W, one window after the other: as many APIs count.
     ///
-    /// Up to 2N depart in one W around the boundary of two windows; take
-    /// [`SlidingLog`](Self::SlidingLog) where that matters. No request gets a slot so late in a window
-    /// that its guard and buffer would reach into the next. State is one window and its count.
+    /// Up to 2N depart in one W around the boundary of two windows; use [`SlidingLog`](Self::SlidingLog) where that
+    /// matters. No request is granted so late in a window that its guard and buffer would reach into the next. The state
+    /// is one window and its count.
     FixedWindow {
         /// Where windows begin.
         start: WindowStart,

@@ -34,9 +34,9 @@ use crate::limiter::Limiter;
 ///
 /// # Order among middleware
 ///
-/// Put it last, next to the client: then each attempt of a retry departs by a slot of its own, and
-/// little comes between the permit and the request, and the next attempt waits for the end of the pause that
-/// the one before was told. A timeout of the client starts after the wait.
+/// Put it last, next to the client: then each attempt of a retry needs a permit of its own, little comes between the permit
+/// and the request, and the next attempt waits for the end of the pause that the last response announced. A timeout of the
+/// client starts after the wait.
 ///
 /// # Redirects
 ///

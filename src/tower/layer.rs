@@ -39,20 +39,17 @@ use crate::limiter::{ByRules, Limiter};
 ///
 /// # Order among layers
 ///
-/// A request waits without holding anything of the service inside: it is made ready only once the
-/// slot has come. So a concurrency limit or a buffer belongs inside, where it is not taken up by
-/// requests that wait, a retry outside, so that each attempt departs by a slot of its own, and a
-/// timeout inside or outside, as it is meant to include the wait or not. A layer that follows redirects
-/// belongs outside, where each hop counts.
+/// A request waits without holding anything of the service inside: it is made ready once the request may depart. So a
+/// concurrency limit or a buffer belongs inside, where waiting requests do not occupy it; a retry belongs outside, so that
+/// each attempt needs a permit of its own; and a timeout inside or outside, depending on whether it includes the wait. A
+/// layer that follows redirects belongs outside, where each hop counts.
 ///
-/// Should the service take longer to get ready than the permit is valid, the slot goes back. Once the
-/// service is ready, the request asks for another one, with the place in the line that it had; if it
-/// has to wait, it lets go of the service, but if that happens to it once more, it keeps the service
-/// ready, as it might never depart otherwise.
+/// If the service takes longer to get ready than the permit is valid, the permit goes back. Once the service is ready, the
+/// request waits for another one, in the place that it had. While it waits, it lets go of the service; if that happens
+/// again, it keeps the service ready, as it might never depart otherwise.
 ///
-/// So where more may depart at once than a limit on concurrency lets through, some slots go unused, and requests
-/// overtake others that could not use theirs. Let them depart evenly there, by
-/// [`Spacing`](crate::Algorithm::Spacing).
+/// So if more requests may depart at once than a concurrency limit lets through, some permits are not used, and requests
+/// overtake others that could not use theirs. Use [`Spacing`](crate::Algorithm::Spacing) there.
 #[derive(Debug, Clone)]
 pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
     limiter: Limiter,
