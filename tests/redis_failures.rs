@@ -14,8 +14,8 @@ use support::redis_server::RedisServer;
 use support::spend::under;
 use tokio::time::{Instant, sleep};
 use tower_throttle::Error;
+use tower_throttle::Limiter;
 use tower_throttle::store::{RedisStore, Store as _, StoreError};
-use tower_throttle::{Limiter};
 
 /// The timeout of stores whose server does not answer.
 const SHORT: Duration = Duration::from_millis(200);

@@ -13,7 +13,7 @@ use support::redis_server::RedisServer;
 use support::spend::under;
 use tokio::time::{Instant, sleep};
 use tower_throttle::Quota;
-use tower_throttle::store::{RedisStore};
+use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 async fn limiter(server: &RedisServer, builder: LimiterBuilder) -> Limiter {

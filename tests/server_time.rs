@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use support::errors::{PATIENCE, bounded, everything, store_error};
 use support::redis_server::RedisServer;
 use tokio::time::Instant;
-use tower_throttle::store::{RedisStore};
-use tower_throttle::{Limiter};
+use tower_throttle::Limiter;
+use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Quota, Recovery};
 

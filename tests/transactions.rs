@@ -15,9 +15,9 @@ use support::upstream::Upstream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tower_throttle::Quota;
-use tower_throttle::store::{RedisStore};
-use tower_throttle::{Limiter, LimiterBuilder};
+use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
+use tower_throttle::{Limiter, LimiterBuilder};
 
 /// Creates a user with all rights but that to run scripts.
 fn without_scripting(server: &RedisServer) -> String {

@@ -10,7 +10,7 @@ const POINTS: usize = 8;
 /// Requests of one cost are described by at most eight points at even ranks, between which arrivals are interpolated.
 /// Where costs differ, the first eight requests are described one by one, and only they can be granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Demand {
+pub(crate) struct Demand {
     pub(crate) points: SmallVec<[Point; POINTS]>,
     /// The cost of each request; 0 where costs differ.
     pub(crate) cost: u32,
@@ -27,7 +27,7 @@ impl Demand {
     /// The demand of these requests: the arrival, in microseconds on the store's clock, and the cost of each, oldest
     /// first. An arrival that is earlier than the one before it counts as that.
     #[must_use]
-    pub fn new(requests: impl ExactSizeIterator<Item = (u64, u32)> + Clone) -> Self {
+    pub(crate) fn new(requests: impl ExactSizeIterator<Item = (u64, u32)> + Clone) -> Self {
         let count = requests.len();
         let Some((_, cost)) = requests.clone().next() else {
             return Self::default();

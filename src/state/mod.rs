@@ -9,9 +9,8 @@ use crate::quota::{self, Quota};
 
 #[cfg(feature = "redis")]
 pub(crate) use self::codec::HEAD as VALUE_HEAD;
-pub use self::demand::Demand;
 pub(crate) use self::{
-    demand::{Announcement, Others},
+    demand::{Announcement, Demand, Others},
     fixed::Fixed,
     gcra::Gcra,
     window::Window,
@@ -160,27 +159,27 @@ pub(crate) struct Recorded {
 
 /// A correction of what a past departure cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Settlement {
+pub(crate) struct Settlement {
     /// [When it was recorded](Grant::recorded).
-    pub recorded: u64,
+    pub(crate) recorded: u64,
     /// The units to add; below 0, to return. A return of all units gives the departure back.
-    pub difference: i64,
+    pub(crate) difference: i64,
 }
 
 /// A departure time that the store has recorded for one or more requests of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
+pub(crate) struct Grant {
     /// When they may depart, in microseconds on the store's clock.
-    pub at: u64,
+    pub(crate) at: u64,
     /// The latest moment at which they may arrive upstream. They depart earlier than that by the buffer.
-    pub recorded: u64,
+    pub(crate) recorded: u64,
     /// How many of the first requests that still wait.
-    pub requests: u32,
+    pub(crate) requests: u32,
 }
 
 /// How requests ask for departures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Requests that are not granted wait: the demand is kept.
     Wait,
     /// Requests depart now or not at all: no demand is kept.
@@ -191,27 +190,27 @@ pub enum Mode {
 
 /// One process asks for the departures of its requests for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Take {
+pub(crate) struct Take {
     /// A random number of the process, less than 2^53.
-    pub process: u64,
+    pub(crate) process: u64,
     /// The number of this call, greater than those of all earlier calls of the process. 0 if the answer cannot be
     /// lost.
-    pub number: u64,
+    pub(crate) number: u64,
     /// If answers were lost since the last one that arrived, the number of the first such call, else 0: the
     /// departures that it granted are taken back.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// How the requests ask.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// How long the answer is likely to take, in microseconds.
-    pub round_trip: u64,
+    pub(crate) round_trip: u64,
     /// How much later than granted a request may depart, in microseconds.
-    pub guard: u64,
+    pub(crate) guard: u64,
     /// How far ahead departures are granted, in microseconds.
-    pub horizon: u64,
+    pub(crate) horizon: u64,
     /// The process's knowledge of the state, if recovery is strict.
-    pub strict: Option<Strict>,
+    pub(crate) strict: Option<Strict>,
     /// The requests.
-    pub demand: Demand,
+    pub(crate) demand: Demand,
 }
 
 impl Take {
@@ -222,33 +221,33 @@ impl Take {
     }
 }
 
-/// The answer to [`Take`].
+/// The answer of a key to one call, which the limiter reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     /// The departures of the first requests, in their order.
-    pub grants: SmallVec<[Grant; 1]>,
+    pub(crate) grants: SmallVec<[Grant; 1]>,
     /// How many units may depart now beyond those granted.
-    pub remaining: u32,
+    pub(crate) remaining: u32,
     /// When all units of the quotas are available again, on the store's clock.
-    pub reset: u64,
+    pub(crate) reset: u64,
     /// When the process has to call again, on the store's clock; 0 if none of its requests waits.
-    pub next_call: u64,
+    pub(crate) next_call: u64,
     /// The estimated departure of each [point](Demand) of the demand that was not granted, on the store's clock.
     /// It may be early, never late.
-    pub expected: SmallVec<[u64; 8]>,
+    pub(crate) expected: SmallVec<[u64; 8]>,
     /// The end of the key's pause, on the store's clock.
-    pub paused_until: u64,
+    pub(crate) paused_until: u64,
     /// A later call of this process has arrived already. Nothing was done.
-    pub is_outdated: bool,
+    pub(crate) is_outdated: bool,
     /// The state as it is now, if recovery is strict.
-    pub known: Option<Known>,
+    pub(crate) known: Option<Known>,
     /// The end of the key's quarantine after its state was lost.
-    pub quarantined_until: u64,
+    pub(crate) quarantined_until: u64,
 }
 
 /// A command for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub(crate) enum Command {
     /// Nothing departs for so long, in microseconds. A longer pause stays.
     Pause {
         /// How long.
@@ -285,7 +284,7 @@ pub(crate) struct Hold {
 
 /// All that a store keeps for one key and policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     pub(crate) counters: SmallVec<[Counter; 1]>,
     pub(crate) announced: Vec<Announcement>,
     pub(crate) hold: Option<Box<Hold>>,
@@ -309,20 +308,20 @@ pub(crate) struct Life {
 
 /// The state of a key that a process has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub(crate) struct Known {
     /// When the state began.
-    pub generation: u64,
+    pub(crate) generation: u64,
     /// How often it had been written.
-    pub version: u64,
+    pub(crate) version: u64,
 }
 
 /// The knowledge that a call under strict recovery carries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Strict {
+pub(crate) struct Strict {
     /// The state that the process has seen last, if it has not expired since.
-    pub known: Option<Known>,
+    pub(crate) known: Option<Known>,
     /// Whether the server's clock was set since.
-    pub clock_was_set: bool,
+    pub(crate) clock_was_set: bool,
 }
 
 /// The server that holds a key.

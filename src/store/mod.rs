@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 pub(crate) mod redis;
 
 pub use crate::error::StoreError;
-pub use crate::stores::{Answered, Applied, Call, MemoryStore, Nudged, Operation, Store};
+pub use crate::stores::{Answered, Applied, Call, MemoryStore, Nudged, Origin, Store, Taken};
 #[cfg(feature = "redis")]
 pub use crate::stores::{
     Generation, KeyState, Keys, QuotaState, RedisStore, StoredKey, WaitingProcess,

@@ -10,8 +10,10 @@ use tokio::time::Instant;
 
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::state::{Command, Origin, Settlement, State, Take, Taken};
+use crate::state::{Command, Settlement, State, Take};
 use crate::store::{Reply, StoreError};
+
+pub use crate::state::{Origin, Taken};
 
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
@@ -71,7 +73,7 @@ pub struct Call<'a> {
     reason = "most operations are of this variant"
 )]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// Grants departures and keeps the rest of the demand.
     Take(Take),
     /// Corrects past departures.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::key::Key;
-use crate::state::{Grant, Taken};
+use crate::state::{Command, Mode, Taken};
 use crate::store::{Reply, StoreError};
 use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 
@@ -72,10 +72,8 @@ pub struct RecordedOperation {
     pub key: Key,
     /// The policy's name.
     pub policy: Option<String>,
-    /// What was to be done.
-    pub operation: Operation,
-    /// The answer, if the call was answered.
-    pub answer: Option<Result<Taken, StoreError>>,
+    operation: Operation,
+    answer: Option<Result<Taken, StoreError>>,
 }
 
 impl RecordedCall {
@@ -118,8 +116,7 @@ impl RecordedCall {
     /// The number of requests that were granted by all operations together.
     #[must_use]
     pub fn granted(&self) -> u32 {
-        let grants = self.operations.iter().flat_map(RecordedOperation::grants);
-        grants.map(|grant| grant.requests).sum()
+        self.operations.iter().map(RecordedOperation::granted).sum()
     }
 
     /// Why the call failed, if it did. An operation may fail on its own, too.
@@ -130,6 +127,26 @@ impl RecordedCall {
 }
 
 impl RecordedOperation {
+    /// The kind of the operation: `take`, `peek`, `settle`, `pause`, `allow`, `resume` or `reset`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match &self.operation {
+            Operation::Take(take) if take.mode == Mode::Peek => "peek",
+            Operation::Take(_) => "take",
+            Operation::Settle(_) => "settle",
+            Operation::Control(Command::Pause { .. }) => "pause",
+            Operation::Control(Command::Allow { .. }) => "allow",
+            Operation::Control(Command::Resume) => "resume",
+            Operation::Control(Command::Reset) => "reset",
+        }
+    }
+
+    /// Why the store refused the operation, if it did.
+    #[must_use]
+    pub fn error(&self) -> Option<&StoreError> {
+        self.answer.as_ref()?.as_ref().err()
+    }
+
     /// The units that its requests asked for: their number if each costs 1.
     #[must_use]
     pub fn units(&self) -> u64 {
@@ -139,12 +156,12 @@ impl RecordedOperation {
         }
     }
 
-    /// The departures that were granted.
+    /// The number of requests that were granted.
     #[must_use]
-    pub fn grants(&self) -> &[Grant] {
+    pub fn granted(&self) -> u32 {
         match &self.answer {
-            Some(Ok(taken)) => &taken.grants,
-            _ => &[],
+            Some(Ok(taken)) => taken.grants.iter().map(|grant| grant.requests).sum(),
+            _ => 0,
         }
     }
 }

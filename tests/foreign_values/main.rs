@@ -8,9 +8,9 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use tokio::time::{Duration, Instant};
 use tower_throttle::Error;
+use tower_throttle::Limiter;
 use tower_throttle::key::Key;
 use tower_throttle::store::{RedisStore, StoredKey};
-use tower_throttle::{Limiter};
 
 use crate::support::errors::{PATIENCE, assert_readable, bounded, everything, store_error};
 use crate::support::redis_server::{RedisServer, redis_6_2};
@@ -78,7 +78,10 @@ async fn every_caller_fails(store: &RedisStore, limiters: &[Limiter], server: &R
         for outcome in call(limiter).await {
             let error = outcome.expect_err("the value is not recognized");
             let error = store_error(&error);
-            assert!(error.is_unrecognized_value() && !error.is_outage(), "{error:?}");
+            assert!(
+                error.is_unrecognized_value() && !error.is_outage(),
+                "{error:?}"
+            );
             assert!(!error.is_outcome_unknown(), "{error:?}");
             assert!(everything(error).contains(NAME), "{}", everything(error));
             assert_readable(error);

@@ -11,7 +11,7 @@ mod urls;
 use std::time::Duration;
 
 use tower_throttle::Quota;
-use tower_throttle::store::{RedisStore};
+use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 use crate::support::redis_server::RedisServer;

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use tokio::time::Instant;
-use tower_throttle::key::{self, Extracted, Key, KeyExtractor};
 use tower_throttle::Limiter;
+use tower_throttle::key::{self, Extracted, Key, KeyExtractor};
 
 use crate::support::errors::everything;
 use crate::support::keyspace::names;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use tokio::runtime::Runtime;
+use tower_throttle::Limiter;
 use tower_throttle::key::Key;
 use tower_throttle::store::{RedisStore, StoredKey};
-use tower_throttle::{Limiter};
 
 use crate::support::keyspace::{names, start_cluster};
 use crate::support::monitor::{Monitor, Seen};

@@ -7,8 +7,8 @@ use redis::sentinel::{SentinelClient, SentinelServerType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tower_throttle::Error;
+use tower_throttle::Limiter;
 use tower_throttle::store::{RedisStore, StoreError};
-use tower_throttle::{Limiter};
 
 use crate::quotas;
 use crate::support::errors::{assert_readable, bounded, everything};

@@ -72,8 +72,7 @@ impl Bench {
 
     /// Reads the clock of the shard that holds a key.
     pub(super) async fn ping(&self, key: &Key) -> Answered {
-        self.check(0, || self.store.ping(key))
-            .await
+        self.check(0, || self.store.ping(key)).await
     }
 
     async fn check(&self, operations: usize, call: impl FnOnce() -> Reply<Answered>) -> Answered {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use tower_throttle::Policy;
-use tower_throttle::store::{MemoryStore};
-use tower_throttle::{Limiter, LimiterBuilder};
 use tower_throttle::rules::Rules;
+use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::FailingStore;
+use tower_throttle::{Limiter, LimiterBuilder};
 
 use super::Args;
 use crate::failure::Failure;
