@@ -1,4 +1,4 @@
-//! What a limiter sends to Redis, and what it leaves there.
+//! The calls that a limiter makes, and the keys that it leaves.
 
 mod support;
 

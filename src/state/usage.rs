@@ -1,4 +1,4 @@
-//! What a counter shows of its quota.
+//! The quota of a counter, and the units used of it.
 
 use std::time::Duration;
 

@@ -115,7 +115,7 @@ async fn a_policy_is_chosen_by_its_name() {
         let ended = on(&server, &[&["show"], args].concat());
         ended.assert_failed(1, "there is no state of the key");
         assert!(
-            ended.stderr.contains("hint: state is kept"),
+            ended.stderr.contains("hint: state expires"),
             "{}",
             ended.stderr
         );

@@ -23,7 +23,7 @@ async fn spend(server: &RedisServer, keys: u32) {
     spend_of(server, "key-", keys).await;
 }
 
-/// The same, for keys with this prefix.
+/// Spends units like [`spend`], for keys with this prefix.
 async fn spend_of(server: &RedisServer, name: &str, keys: u32) {
     let store = RedisStore::connect(&server.url()).await;
     let store = store.expect("a connection").timeout(LONG);

@@ -15,7 +15,7 @@ use crate::support::redis_server::RedisServer;
 use crate::support::spend::spend_by;
 use crate::{LONG, connect, quotas};
 
-/// The commands of clients and scripts, as documented, besides those that set up a connection.
+/// The documented commands of clients and scripts, without those that set up a connection.
 const CALLS: [&str; 7] = [
     "client",
     "del",

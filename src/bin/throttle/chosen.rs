@@ -74,7 +74,7 @@ impl Chosen {
             "there is no state of the key {:?}{under}",
             self.key
         ))
-        .hint("state is kept for as long as it counts")
+        .hint("state expires when no departure counts any more")
     }
 
     /// The policy's name.

@@ -112,7 +112,7 @@ impl Server {
     }
 }
 
-/// Checks a prefix before connecting. The same holds for the name of a policy.
+/// Checks a prefix before connecting. A policy name has the same form.
 fn prefix(text: &str) -> Result<String, &'static str> {
     let named = Limiter::builder().quota(Quota::per_second(1)).name(text);
     let refused = |_| "it is not 1 to 128 visible ASCII characters without braces";

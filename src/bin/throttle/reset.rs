@@ -11,9 +11,9 @@ use crate::output::Output;
 
 /// Forget all departures of a key, for all processes
 ///
-/// As many requests may depart as the quotas allow, besides those that have just departed: so up to twice as many in
-/// one window. A pause is forgotten, too. A process that remembers a refusal, by its denial cache, goes on refusing
-/// until the time that it was told. A value of the key that throttle did not write is deleted.
+/// As many requests may depart as the quotas allow. Requests that have just departed are not counted, so up to twice
+/// as many may depart in one window. A pause is forgotten, too. A value of the key that throttle did not write is
+/// deleted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -59,7 +59,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// As for [`connect`](Self::connect).
+    /// Fails like [`connect`](Self::connect).
     pub async fn connect_with(client: Client) -> Result<Self, StoreError> {
         Self::open(Servers::of_client(client)).await
     }
@@ -95,7 +95,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// As for [`connect_cluster`](Self::connect_cluster).
+    /// Fails like [`connect_cluster`](Self::connect_cluster).
     #[cfg(feature = "redis-cluster")]
     pub async fn connect_cluster_with(
         clients: impl IntoIterator<Item = Client>,
@@ -139,7 +139,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// As for [`connect_sentinel`](Self::connect_sentinel). Errors do not quote the server's answers, because the client
+    /// Fails like [`connect_sentinel`](Self::connect_sentinel). Errors do not quote the server's answers, because the client
     /// does not show its passwords.
     #[cfg(feature = "redis-sentinel")]
     pub async fn connect_sentinel_with(
@@ -157,7 +157,7 @@ impl RedisStore {
 }
 
 impl From<ConnectionManager> for RedisStore {
-    /// A store on a connection of yours. The manager's own response timeout applies besides the store's. The store
+    /// A store on a connection of yours. Both the manager's response timeout and the store's apply. The store
     /// receives no nudges, and needs scripts.
     fn from(manager: ConnectionManager) -> Self {
         Self::on(manager.into(), Options::default())

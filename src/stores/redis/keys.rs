@@ -50,7 +50,7 @@ impl RedisStore {
 /// Lists keys that have any state, page by page; see [`RedisStore::keys`].
 ///
 /// Keys that exist throughout are listed at least once, as [`SCAN`] guarantees, and may be listed again on another
-/// page. The servers of a cluster follow one another. Keys that move between them meanwhile may be missed.
+/// page. The servers of a cluster follow one another. Keys that move between them during the scan may be missed.
 ///
 /// [`SCAN`]: https://redis.io/docs/latest/commands/scan/#scan-guarantees
 #[must_use]

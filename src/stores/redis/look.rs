@@ -171,8 +171,7 @@ pub struct KeyState {
 pub struct QuotaState {
     /// The quota by which the last call counted. Buckets are shown as a sliding log, and a leaky bucket as spacing.
     pub quota: Quota,
-    /// The units that count, with those that are granted and depart soon. Of GCRA and spacing it is the most that may
-    /// count.
+    /// The units that count, with those that are granted and depart soon. GCRA and spacing show the most that may count.
     pub used: u32,
     /// The most units that may count at once.
     pub capacity: u32,
