@@ -1,14 +1,14 @@
-//! How to use it well, by what there is to decide.
+//! Guides, by the decision to make.
 //!
 //! | page | for |
 //! | --- | --- |
-//! | [`choosing`] | what a provider's documentation says, as quotas, keys, a buffer and bounds |
-//! | [`ordering`] | where the throttle belongs among retries, timeouts, redirects and limits on concurrency |
-//! | [`exactness`] | what "at most N in any window" means, what it costs, and what it takes |
-//! | [`sizing_redis`] | what a Redis has to have for so many keys and requests |
-//! | [`troubleshooting`] | what you see, what it is, and what to do |
+//! | [`choosing`] | turning a provider's documentation into quotas, keys, a buffer and bounds |
+//! | [`ordering`] | the throttle's place among retries, timeouts, redirects and concurrency limits |
+//! | [`exactness`] | the meaning of "at most N in any window", its cost, and its requirements |
+//! | [`sizing_redis`] | the size of a Redis for so many keys and requests |
+//! | [`troubleshooting`] | symptoms, causes, and remedies |
 //!
-//! Besides: [which algorithm](crate::algorithms), [deployments of Redis](mod@crate::redis),
+//! See also: [which algorithm](crate::algorithms), [deployments of Redis](mod@crate::redis),
 //! [tests of your own](crate::testing), [what it costs](crate::performance).
 
 #[doc = include_str!("docs/links.md")]

@@ -55,6 +55,8 @@ pub struct Limiter {
 enum Kind {
     /// One policy for all requests.
     Plain(Arc<Handle>),
+    /// The policy of one rule.
+    Rule(Arc<Handle>),
     Ruled(Arc<Live>),
 }
 
@@ -213,8 +215,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Fails as [`build`](LimiterBuilder::build) does, and if the limiter has [rules](crate::rules); then nothing has
-    /// changed.
+    /// Fails as [`build`](LimiterBuilder::build) does, and if the limiter has [rules](crate::rules) or is
+    /// [of a rule](Self::rule); then nothing has changed.
     pub fn set_quotas(&self, quotas: impl IntoIterator<Item = Quota>) -> Result<(), BuildError> {
         let Kind::Plain(handle) = &self.kind else {
             return Err(BuildError::set_by_rules("quota"));
@@ -258,7 +260,7 @@ impl Limiter {
     #[must_use]
     pub fn queues(&self) -> usize {
         match &self.kind {
-            Kind::Plain(handle) => handle.queues(),
+            Kind::Plain(handle) | Kind::Rule(handle) => handle.queues(),
             Kind::Ruled(live) => live.queues(),
         }
     }
@@ -266,7 +268,7 @@ impl Limiter {
     /// The handle of requests that have only a key.
     pub(crate) fn handle(&self) -> Arc<Handle> {
         match &self.kind {
-            Kind::Plain(handle) => handle.clone(),
+            Kind::Plain(handle) | Kind::Rule(handle) => handle.clone(),
             Kind::Ruled(live) => live.last(),
         }
     }

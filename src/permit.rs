@@ -94,10 +94,13 @@ impl Permit {
         until(self.granted.standing.reset)
     }
 
-    /// Whether the departure counts. It does not where [`Outage::Allow`] lets it depart while the store is out.
+    /// Whether the departure counts. It does not if a rule exempts the request, or if [`Outage::Allow`] lets it depart
+    /// while the store is out.
     #[must_use]
     pub fn is_counted(&self) -> bool {
-        self.granted.turn.is_counted() || self.current.policy.outage() != Outage::Allow
+        let policy = &self.current.policy;
+        let is_counted = self.granted.turn.is_counted() || policy.outage() != Outage::Allow;
+        is_counted && !policy.is_exempt()
     }
 
     /// The key.

@@ -30,6 +30,7 @@ pub struct Policy {
     max_waiting: Option<usize>,
     outage: Outage,
     recovery: Recovery,
+    is_exempt: bool,
     label: Arc<str>,
     largest_cost: u32,
     buffer_micros: u64,
@@ -110,6 +111,11 @@ impl Policy {
     #[must_use]
     pub fn label(&self) -> &str {
         &self.label
+    }
+
+    /// Everything departs, uncounted and unobserved.
+    pub(crate) fn is_exempt(&self) -> bool {
+        self.is_exempt
     }
 
     pub(crate) fn shared_label(&self) -> &Arc<str> {

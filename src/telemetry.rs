@@ -127,6 +127,14 @@ impl Telemetry {
     }
 }
 
+/// Makes something whose metrics are not recorded.
+pub(crate) fn unrecorded<T>(make: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "metrics")]
+    return metrics::with_local_recorder(&metrics::NoopRecorder, make);
+    #[cfg(not(feature = "metrics"))]
+    make()
+}
+
 /// An operation on the store.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(

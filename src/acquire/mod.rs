@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatcher::{Granted, Handle, Waiting};
+use crate::dispatcher::{Current, Granted, Handle, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
@@ -168,7 +168,8 @@ struct Request {
 enum Stage {
     /// With its place in the queue, if it has one already.
     Start(Option<u64>),
-    Waiting(Waiting, Instant),
+    /// Since then, counted under this policy.
+    Waiting(Waiting, Instant, Arc<Current>),
     Done,
 }
 
@@ -200,13 +201,13 @@ impl Request {
             self.stage = Stage::Done;
             return Poll::Ready(result);
         }
-        let Stage::Waiting(waiting, since) = &mut self.stage else {
+        let Stage::Waiting(waiting, since, joined) = &mut self.stage else {
             panic!("polled after it was ready");
         };
         let entered = self.span.enter();
         let result = ready!(Pin::new(waiting).poll(cx));
         let waited = since.elapsed();
-        self.handle.current().telemetry.left(&self.key);
+        joined.telemetry.left(&self.key);
         self.stage = Stage::Done;
         Poll::Ready(match result {
             Ok(granted) => Ok(self.granted(granted, waited, &entered)),
@@ -255,7 +256,7 @@ impl Request {
             Ok(waiting) => {
                 current.telemetry.joined(&self.key);
                 self.span.keep(&entered);
-                self.stage = Stage::Waiting(waiting, now);
+                self.stage = Stage::Waiting(waiting, now, current);
                 None
             }
             Err(refusal) => Some(Err(self.refused(refusal, Duration::ZERO, &entered))),
@@ -298,9 +299,9 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if let Stage::Waiting(_, since) = &self.stage {
+        if let Stage::Waiting(_, since, joined) = &self.stage {
             let (waited, entered) = (since.elapsed(), self.span.enter());
-            self.handle.current().telemetry.left(&self.key);
+            joined.telemetry.left(&self.key);
             self.ended(Outcome::Cancelled, waited, &entered);
         }
     }

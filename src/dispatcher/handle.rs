@@ -132,7 +132,14 @@ impl Handle {
         }
         self.guard.set_floor(plan.policy.guard());
         let telemetry = Telemetry::new(self.settings, &plan.policy);
-        self.current.store(Arc::new(Current::new(plan, telemetry)));
+        {
+            // The policy may have another label.
+            let queues = self.queues.lock();
+            let count = queues.by_key.len() as f64;
+            telemetry.queues(count);
+            let before = self.current.swap(Arc::new(Current::new(plan, telemetry)));
+            before.telemetry.queues(-count);
+        }
         self.forget_denials(None);
         for queue in self.each() {
             queue.update(|queue, _| queue.nudge(Instant::now()));
@@ -376,9 +383,9 @@ impl Handle {
     }
 
     /// Looks at a key without its queue. Corrections that were not sent yet go first.
-    pub(crate) fn look(&self, key: &Key, cost: u32) -> Reply<Answered> {
+    pub(crate) fn look(self: &Arc<Self>, key: &Key, cost: u32) -> Reply<Answered> {
         let take = Operation::Take(self.take_one(cost, Mode::Peek));
-        let current = self.current();
+        let (current, begun) = (self.current(), Instant::now());
         let store = self.dispatcher.store();
         if let Some(policy) = &current.fallback
             && self.dispatcher.outage(store.shard(key)).is_some()
@@ -401,7 +408,20 @@ impl Handle {
             policy,
             operation,
         });
-        store.call(&calls.collect::<Vec<_>>())
+        let mut reply = store.call(&calls.collect::<Vec<_>>());
+        let (dispatcher, key) = (self.dispatcher.clone(), key.clone());
+        let called = move |answered: &_| {
+            dispatcher.called(telemetry::Operation::Peek, &key, begun, answered);
+        };
+        if let Some(answered) = reply.take_ready() {
+            called(&answered);
+            return Reply::ready(answered);
+        }
+        Reply::pending(async move {
+            let answered = reply.await;
+            called(&answered);
+            answered
+        })
     }
 
     fn take_one(&self, cost: u32, mode: Mode) -> Take {

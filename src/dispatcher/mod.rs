@@ -736,6 +736,10 @@ impl Dispatcher {
         if begun.is_new {
             self.telemetry.out(shard, error, begun.others);
         }
+        if is_probe && self.handles().is_empty() {
+            // The limiter was dropped.
+            return;
+        }
         let probe = (begun.probe, shard);
         self.schedule.lock().probes.insert(probe, key.clone());
         self.ensure_task();

@@ -12,7 +12,7 @@ use crate::key::{Extracted, RequestHead, Ruled};
 use crate::policy::{Plan, Policy};
 use crate::rules::{Reloaded, Rules};
 use crate::stores::MemoryStore;
-use crate::telemetry::Settings;
+use crate::telemetry::{self, Settings};
 
 /// The rules of a limiter; its clones share them.
 pub(crate) struct Live {
@@ -123,8 +123,10 @@ impl Now {
 /// Lets everything depart at once.
 fn unlimited() -> Arc<Handle> {
     let store = MemoryStore::new();
-    let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
-    Handle::new(&dispatcher, Policy::unlimited(), Settings::default(), 0)
+    telemetry::unrecorded(|| {
+        let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
+        Handle::new(&dispatcher, Policy::unlimited(), Settings::default(), 0)
+    })
 }
 
 impl fmt::Debug for Live {

@@ -50,7 +50,7 @@ impl Limiter {
     pub fn rule(&self, name: &str) -> Option<Self> {
         let handle = self.live()?.rule(name)?;
         Some(Self {
-            kind: Kind::Plain(handle),
+            kind: Kind::Rule(handle),
         })
     }
 
@@ -90,7 +90,7 @@ impl Limiter {
 
     pub(crate) fn live(&self) -> Option<&Arc<Live>> {
         match &self.kind {
-            Kind::Plain(_) => None,
+            Kind::Plain(_) | Kind::Rule(_) => None,
             Kind::Ruled(live) => Some(live),
         }
     }

@@ -99,6 +99,7 @@ impl Policy {
         let parts = PolicyParts {
             name: Some("exempt".to_owned()),
             quotas: [unlimited()].into_iter().collect(),
+            is_exempt: true,
             ..PolicyParts::default()
         };
         parts.plan().expect("the quota is valid")

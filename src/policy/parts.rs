@@ -24,6 +24,8 @@ pub(crate) struct PolicyParts {
     pub(crate) max_waiting: Option<usize>,
     pub(crate) outage: Outage,
     pub(crate) recovery: Recovery,
+    /// Everything departs, uncounted.
+    pub(crate) is_exempt: bool,
 }
 
 /// A policy that was found to make sense, with what it is made of, and with what stands in for it while the store
@@ -166,6 +168,7 @@ impl PolicyParts {
             max_waiting: self.max_waiting,
             outage: self.outage,
             recovery: self.recovery,
+            is_exempt: self.is_exempt,
             label,
         })
     }

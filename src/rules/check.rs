@@ -79,6 +79,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         max_waiting: rule.max_waiting,
         outage: rule.outage.unwrap_or_default(),
         recovery: rule.recovery.unwrap_or_default(),
+        is_exempt: false,
     };
     let flaws = parts.flaws();
     for Flaw { part, error } in &flaws {

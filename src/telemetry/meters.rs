@@ -190,6 +190,8 @@ impl OfStore {
         let text = SharedString::const_str;
         with_recorder(|recorder| {
             describe(recorder);
+            #[cfg(feature = "redis")]
+            drop(RECONNECTS.counter(recorder, &[]));
             Self {
                 outages: OUTAGES.counter(recorder, values),
                 shards_out: OUT.gauge(recorder, values),

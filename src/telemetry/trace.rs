@@ -21,6 +21,7 @@ const TARGET: &str = "tower_throttle";
 #[derive(Debug, Clone)]
 pub(super) struct Tracer {
     policy: Arc<str>,
+    is_exempt: bool,
 }
 
 /// The span of a request that waits, if a subscriber wants it. It is a pointer, as requests are moved.
@@ -34,13 +35,14 @@ impl Tracer {
     pub(super) fn new(policy: &Policy) -> Self {
         Self {
             policy: policy.shared_label().clone(),
+            is_exempt: policy.is_exempt(),
         }
     }
 
     /// Begins the span of a request. If no subscriber wants it, this reads one atomic number.
     #[inline]
     pub(super) fn begin(&self, key: &Key, cost: u32) -> Entered {
-        if level_enabled!(Level::DEBUG) {
+        if level_enabled!(Level::DEBUG) && !self.is_exempt {
             self.begin_span(key, cost)
         } else {
             None

@@ -13,8 +13,8 @@ use crate::limiter::{ByRules, Limiter};
 
 /// Delays the requests to a service; made by [`ThrottleLayer`](super::ThrottleLayer).
 ///
-/// Always ready, as requests wait in the limiter's line and not in front of the service; to bound
-/// the line, see [`max_waiting`](crate::LimiterBuilder::max_waiting).
+/// It is always ready: requests wait in the limiter's queue. [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds
+/// that queue.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use crate::acquire::Acquire;
 use crate::acquire::Error;
 use crate::permit::Permit;
 
-/// What asks for the permit of one request.
+/// Asks for the permit of one request.
 pub(super) trait Ask {
     /// Why there is none.
     type Refusal;
@@ -47,11 +47,10 @@ pub(super) enum Stopped<R, E> {
 pub(super) type Departs<A, S, Q> =
     Result<(), Stopped<<A as Ask>::Refusal, <S as Service<Q>>::Error>>;
 
-/// First the permit, then the service. Should the permit expire before the service is ready, its slot
-/// goes back at once, and the request waits for the service before it asks for another.
+/// First the permit, then the service. If the permit expires before the service is ready, the request gives it back at
+/// once, and asks again when the service is ready.
 ///
-/// Its parts stay in their places until they are called for, as moving them around takes longer than
-/// the rest.
+/// Its parts stay in their places until they are used, as moving them takes longer than the rest.
 pub(super) struct Waiting<S, Q, R, A = Acquire> {
     service: S,
     call: Option<(Q, R)>,

@@ -107,8 +107,8 @@ async fn addresses(count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_is_bounded_under_a_million_addresses() {
-    addresses(1_000_000).await;
+async fn memory_is_bounded_under_a_flood_of_addresses() {
+    addresses(200_000).await;
 }
 
 /// ```sh

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use http::{Method, Request, Response, StatusCode};
 use reqwest_middleware::ClientWithMiddleware;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
-use tower_throttle::rules::{KeyPart, Rule, by_rules};
+use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::BoxError;
 use tower_throttle::{Error, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
 
@@ -238,7 +238,7 @@ async fn another_key_goes_by_the_last_rule_and_takes_any_request() {
 #[tokio::test]
 async fn rules_may_be_a_part_of_a_key() {
     let limiter = limiter([at_once(per_hour("all", 1).cost(1))]);
-    let extractor = (by_rules(&limiter), key::header("x-user"));
+    let extractor = (limiter.by_rules(), key::header("x-user"));
     let service =
         ThrottleLayer::new(limiter)
             .key(extractor)

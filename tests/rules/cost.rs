@@ -3,7 +3,7 @@
 use allocation_counter::measure;
 use http::{HeaderValue, Method, Request};
 use tower_throttle::key::{self, Extracted, KeyExtractor as _};
-use tower_throttle::rules::{KeyPart, Rule, by_rules};
+use tower_throttle::rules::{KeyPart, Rule};
 
 use crate::{get, limiter, per_hour, request};
 
@@ -48,7 +48,7 @@ fn free() -> Request<()> {
 #[test]
 fn a_rule_and_a_key_that_is_short_are_found_without_an_allocation() {
     let limiter = limiter(table());
-    let extractor = by_rules(&limiter);
+    let extractor = limiter.by_rules();
     for (request, name, key) in [
         (get("https://example.net/99/a"), "path-99", "example.net"),
         (
@@ -86,7 +86,7 @@ fn a_rule_and_a_key_that_is_short_are_found_without_an_allocation() {
 #[test]
 fn the_key_of_a_long_host_is_all_that_is_allocated() {
     let limiter = limiter(table());
-    let extractor = by_rules(&limiter);
+    let extractor = limiter.by_rules();
     let request = get("https://a-host-of-a-name-that-is-long.example.net/99/a");
     assert_eq!(allocations(|| key::host().extract(&request)), 1);
     assert_eq!(allocations(|| extractor.extract(&request)), 1);

@@ -1,7 +1,7 @@
 //! A thousand rules.
 
 use tower_throttle::key::{Extracted, KeyExtractor as _};
-use tower_throttle::rules::{KeyPart, Rule, by_rules};
+use tower_throttle::rules::{KeyPart, Rule};
 
 use crate::{get, limiter, per_hour, rules};
 
@@ -23,7 +23,7 @@ fn thousand() -> Vec<Rule> {
 #[tokio::test]
 async fn each_of_a_thousand_rules_is_found_and_has_a_state_of_its_own() {
     let limiter = limiter(thousand());
-    let extractor = by_rules(&limiter);
+    let extractor = limiter.by_rules();
     for number in 0..1_000 {
         let mut request = get(&match number % 4 {
             0 => format!("https://{number}.example/"),

@@ -324,7 +324,7 @@ fn code_has_the_same_mistakes() {
 }
 
 #[test]
-fn what_rules_say_is_not_said_to_the_builder_too() {
+fn fields_of_rules_are_not_set_by_the_builder() {
     let by_rules = || Limiter::builder().rules(rules([per_hour("all", 1)]));
     let second = Duration::from_secs(1);
     for (field, builder) in [
@@ -343,7 +343,7 @@ fn what_rules_say_is_not_said_to_the_builder_too() {
         let error = builder.build().unwrap_err().to_string();
         assert_eq!(
             error,
-            format!("{field}: there are rules, each of which says it for itself")
+            format!("{field}: the limiter has rules, which set it: see `reload`")
         );
     }
 }

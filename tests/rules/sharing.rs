@@ -45,7 +45,7 @@ async fn an_outage_and_its_end_are_known_to_all_rules() {
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_in_an_outage_follow_the_policy_that_is_reloaded() {
     let store = FailingStore::new(MemoryStore::new());
-    let table = |outage| rules([per_hour("all", 4).max_wait(PATIENCE).outage(outage)]);
+    let table = |outage| rules([per_hour("all", 4).outage(outage)]);
     let builder = Limiter::builder()
         .store(store.clone())
         .rules(table(Outage::Deny));

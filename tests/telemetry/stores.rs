@@ -54,15 +54,16 @@ impl Store for Sharded {
     fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
         let shard = self.shard(calls[0].key());
         if self.out.lock().expect("no panic").contains(&shard) {
-            return self.reply(true, self.store.ping(0));
+            return self.reply(true, self.store.ping(calls[0].key()));
         }
         self.reply(false, self.store.call(calls))
     }
 
-    fn ping(&self, shard: u64) -> Reply<Answered> {
+    fn ping(&self, key: &Key) -> Reply<Answered> {
+        let shard = self.shard(key);
         let is_out = self.out.lock().expect("no panic").contains(&shard);
         let answers = self.answer_pings.lock().expect("no panic").contains(&shard);
-        self.reply(is_out && !answers, self.store.ping(0))
+        self.reply(is_out && !answers, self.store.ping(key))
     }
 
     fn shard(&self, key: &Key) -> u64 {

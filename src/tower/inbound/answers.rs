@@ -89,7 +89,7 @@ impl<F, C> Answers<F, C> {
         response.extensions_mut().insert(refused);
     }
 
-    /// Adds to the response how its request departed, and gives the slot back if it does not count.
+    /// Adds the departure to the response, and gives it back if the response does not count.
     pub(super) fn settle<B>(&self, permit: Permit, response: &mut Response<B>)
     where
         C: Charge<B>,

@@ -20,8 +20,7 @@ use crate::tower::waiting::{Stopped, Waiting};
 pin_project! {
     /// Waits for the verdict, then for the service to be ready, then for its response.
     ///
-    /// Safe to drop at any time: a slot that was reserved for the request goes back, unless the service
-    /// was called by then.
+    /// It is safe to drop at any time: a departure that was granted is given back, unless the service was called.
     #[must_use = "futures do nothing unless they are awaited"]
     pub struct ResponseFuture<S, Q, F, C>
     where

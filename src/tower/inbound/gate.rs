@@ -1,4 +1,4 @@
-//! What asks the limiter on behalf of a client: [`Gate`].
+//! Asks the limiter for a client's request: [`Gate`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::tower::waiting::Ask;
 /// Asks for a permit, at once or with a bounded wait.
 pub(super) struct Gate {
     handle: Arc<Handle>,
-    /// As it was when the request came, for whom it refuses.
+    /// The policy when the request arrived.
     policy: Arc<Policy>,
     key: Key,
     cost: u32,
-    /// Why it does not wait, though it would.
+    /// The queue was full.
     full: Option<Error>,
     asks: Asks,
 }
@@ -66,7 +66,7 @@ impl Ask for Gate {
             match &mut self.asks {
                 Asks::AtOnce(decision) => break ready!(Pin::new(decision).poll(cx)),
                 Asks::Waits(permit) => match ready!(Pin::new(permit).poll(cx)) {
-                    // How long it would take is known to the store, or was told to another.
+                    // The error has no delay.
                     Err(error) if error.is_queue_full() => {
                         self.full = Some(error);
                         self.asks = self.at_once();
@@ -92,10 +92,8 @@ impl Ask for Gate {
         })
     }
 
-    /// Who does not wait has no place in the line to keep, so it asks as if it came now.
-    ///
-    /// To spend a permit that has expired would be simpler, and be answered sooner. But its slot may be
-    /// another's by then, and the service would be called more often than the limit allows.
+    /// A request that does not wait has no place in the queue, so it asks as if it arrived now. It must not use the expired
+    /// permit, as another request may depart in its place.
     fn again(&mut self, expired: Permit) {
         match &mut self.asks {
             Asks::AtOnce(_) => {

@@ -68,12 +68,12 @@ impl<K> InboundLayer<K> {
 }
 
 impl<K, F, C> InboundLayer<K, F, C> {
-    /// Delays requests up to so long, and answers with 429, at once, only those that would have to wait
-    /// longer. Default: none wait.
+    /// Delays requests for at most so long, and answers requests that would have to wait longer with 429 at once. Default:
+    /// no request waits.
     ///
-    /// The policy's own [`max_wait`](crate::LimiterBuilder::max_wait) holds besides, and its
-    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds how many wait. A client that hangs up
-    /// leaves the line.
+    /// The policy's own [`max_wait`](crate::LimiterBuilder::max_wait) also applies, and its
+    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds the queue. If a client hangs up, its request leaves the
+    /// queue.
     #[must_use]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.options.max_wait = max_wait;

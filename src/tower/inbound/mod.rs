@@ -1,8 +1,7 @@
-//! Protects a server: what is over the limit is answered with 429, at once or after a bounded wait.
+//! Protects a server: requests over the limit are answered with 429, at once or after a bounded wait.
 //!
-//! [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound) makes the layer. It fits axum and any other
-//! server of `http` requests, and the error of the service stays what it was, so that an axum service
-//! stays infallible.
+//! [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound) makes the layer. It fits axum and any other server of `http`
+//! requests. The error type of the service stays as it is, so an axum service stays infallible.
 //!
 //! ```
 //! use axum::{Router, routing::{get, post}};
@@ -25,14 +24,14 @@
 //! # }
 //! ```
 //!
-//! # What is answered
+//! # Answers
 //!
 //! | request | answer |
 //! | --- | --- |
 //! | may depart | the service's, with the headers below; its extensions hold the [`Departure`](crate::Departure) |
-//! | is over its limit, or the line is full | 429, with the same headers and `Retry-After` |
+//! | is over its limit, or the queue is full | 429, with the same headers and `Retry-After` |
 //! | has no key | 400, with the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives |
-//! | cannot be decided, as the store does not answer | 503, which does not tell why |
+//! | cannot be decided, as the store does not answer | 503, without the reason |
 //! | is exempt | the service's, as it is |
 //!
 //! The body is `application/problem+json` ([RFC 9457]), or [whatever you answer](InboundLayer::refusal).
@@ -47,30 +46,26 @@
 //! RateLimit: "api";r=7
 //! ```
 //!
-//! `"api"` is the policy as a whole, by its [name](crate::LimiterBuilder::name), or else its
-//! [id](crate::Policy::id). With one quota, it is that quota. Quotas that hold jointly are listed besides,
-//! each as a policy of its own, and the whole allows as much at once as the least of them: how many remain
-//! is known of all together, not of each. A window that is no whole number of seconds is left out.
+//! `"api"` is the [label](crate::Policy::label) of the policy: its name, or its quotas as text. Quotas that hold jointly
+//! are also listed one by one, and the policy as a whole allows as much as the smallest of them. A window that is not a
+//! whole number of seconds is left out.
 //!
-//! - `r` is how many more requests could depart when this one was decided on; no more than `q`, though a
-//!   burst may hold more.
-//! - `t` is the time by which more can depart, in seconds, rounded up. For a refused request that is when it
-//!   could depart itself. For one that was granted by one quota it is a bound: by then, all do again that
-//!   the quota allows, the first of them perhaps sooner. For one that was granted by joint quotas it is left
-//!   out, as few may remain of one while another takes long until all do.
-//! - `Retry-After` is the same as `t`, so never earlier than true and never 0.
+//! - `r` is how many more requests could depart when this one was decided; at most `q`, though a burst may hold more.
+//! - `t` is the time until more can depart, in seconds, rounded up. For a refused request, it is the time until a request
+//!   can depart. If other requests wait, it is an estimate that may be early. For a granted request, it is the
+//!   time until all units are available again. With joint quotas it is left out then, as `r` and `t` may come from different
+//!   quotas.
+//! - `Retry-After` is the same as `t`, and never 0.
 //!
-//! Where a server has several layers, each adds its items to the two lists. Give their limiters names, by
-//! which a client tells them apart. A `Retry-After` that is there stays, whatever the `t` of a layer that let
-//! the request in. Of `X-RateLimit-*`, which have room for one limit, those stay that leave less.
+//! If a server has several layers, each adds its items to the two lists. Give their limiters names, so that clients can
+//! distinguish them. An existing `Retry-After` stays. `X-RateLimit-*` have room for one limit: the lower one stays.
 //!
 //! # Order among layers
 //!
-//! The verdict comes first, then the service is made ready, and only then it is called: a request that is
-//! refused reaches nothing inside. If the service takes longer to get ready than the permit is valid, the
-//! slot goes back and another one is asked for once it is, so that the limit holds where the service is
-//! called. That is for services that are not always ready, such as those with a limit on concurrency; axum's
-//! always are.
+//! The layer decides first, then makes the service ready, and then calls it: a refused request reaches no inner layer. If
+//! the service takes longer to get ready than the permit is valid, for instance because of a concurrency limit, the
+//! request gives the permit back and asks again once the service is ready. So the limit holds where the service is called.
+//! Services of axum are always ready.
 //!
 //! [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 //! [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/

@@ -33,7 +33,7 @@ impl Refused {
         self.error.is_limited()
     }
 
-    /// Whether as many wait already as the policy allows.
+    /// Whether as many requests wait as the policy allows.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {
         self.error.is_queue_full()
@@ -45,8 +45,7 @@ impl Refused {
         self.missing.is_some()
     }
 
-    /// Whether the store did not answer. The [error](Self::error) tells why, which is no matter of the
-    /// client's.
+    /// Whether the store did not answer. The [error](Self::error) has the reason, which clients need not know.
     #[must_use]
     pub fn is_store(&self) -> bool {
         self.error.is_store()
@@ -59,7 +58,7 @@ impl Refused {
         self.enforced
     }
 
-    /// Whose quota the request would spend; `None` if it has no key.
+    /// The key; `None` if the request has none.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref()
@@ -71,20 +70,20 @@ impl Refused {
         &self.policy
     }
 
-    /// What the header fields call the policy: its name, or else its id.
+    /// The name of the policy in the header fields: its [label](crate::Policy::label).
     #[must_use]
     pub fn policy_name(&self) -> &str {
         policy_name(&self.policy)
     }
 
-    /// How long until a request may depart, if no other comes before it; `None` if that is not known, which
-    /// is where the status is not 429.
+    /// How long until a request may depart, if no other comes before it; `None` if the status is not 429. It may be early
+    /// if other requests wait.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         self.delay
     }
 
-    /// How long until as many requests may depart at once as the quotas allow; `None` where the delay is.
+    /// How long until all units of the quotas are available again; `None` if the delay is.
     #[must_use]
     pub fn reset(&self) -> Option<Duration> {
         self.reset
@@ -96,14 +95,14 @@ impl Refused {
         self.missing.as_deref()
     }
 
-    /// The same as an error, for whoever reports it.
+    /// The error.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// What is answered by default: 429 if the key is over its limit or the line is full, 400 without a
-    /// key, and 503 if the store does not answer.
+    /// The status of the default answer: 429 if the key is over its limit or the queue is full, 400 without a key, and 503
+    /// if the store does not answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         if self.is_limited() || self.is_queue_full() {
@@ -120,7 +119,7 @@ impl Refused {
         Self::failed(key, policy, Error::too_long(Duration::ZERO, limited))
     }
 
-    /// The line is full, and so is the key.
+    /// The queue is full, and the key is over its limit.
     pub(super) fn full(key: Key, policy: Arc<Policy>, error: Error, limited: Limited) -> Self {
         Self {
             delay: Some(limited.delay()),
@@ -156,7 +155,7 @@ impl Refused {
         }
     }
 
-    /// What the header fields say of the key.
+    /// The state of the key for the header fields.
     pub(super) fn standing(&self) -> Option<Standing> {
         let more = self.delay;
         more.map(|_| Standing { remaining: 0, more })
