@@ -29,18 +29,22 @@ local function arrived_by(j, time)
   return before + units - units % 1
 end
 
--- The units ahead of a request that arrived then: of all processes, or of those that are not overdue.
-function ahead(arrival, on_time)
+-- The units of a process ahead of a request that arrived then.
+function ahead_of(j, time)
+  if processes[j] >= process and time > 0 then time = time - 1 end
+  if time >= newest[j] then return waiting[j] end
+  if time >= oldest[j] then return arrived_by(j, time) end
+  return 0
+end
+
+-- The units ahead: of all processes, without what can be overtaken until then, or of those that are not overdue.
+function ahead(arrival, finish, on_time)
   local sum = 0
   for j = 1, live do
     if not on_time or now <= deadlines[j] then
       local time = arrival
-      if processes[j] >= process and time > 0 then time = time - 1 end
-      if time >= newest[j] then
-        sum = sum + waiting[j]
-      elseif time >= oldest[j] then
-        sum = sum + arrived_by(j, time)
-      end
+      if finish and deadlines[j] > finish then time = time > 50000 and time - 50000 or 0 end
+      sum = sum + ahead_of(j, time)
     end
   end
   return sum
@@ -57,8 +61,8 @@ function share(finish)
     middle = middle - middle % 1
     local before, units = units_of(middle - 1), units_of(middle)
     local arrival = arrival_of(units)
-    if earliest(now, ahead(arrival) + before, units - before) <= finish
-      or earliest(now, ahead(arrival, true) + before, units - before) == now then
+    if earliest(now, ahead(arrival, finish) + before, units - before) <= finish
+      or earliest(now, ahead(arrival, nil, true) + before, units - before) == now then
       low = middle
     else
       high = middle

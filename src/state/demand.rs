@@ -195,8 +195,12 @@ pub(crate) struct Announcement {
 /// A process is overdue if its call is late by this, or by two round trips.
 const LATE: u64 = 20_000;
 
-/// So long behind the deadline of a process ahead, the next ones call.
-const WATCH_DELAY: u64 = 100_000;
+/// So long behind the deadline of a process ahead, the next one calls.
+const WATCH_DELAY: u64 = 60_000;
+
+/// A process may overtake requests that arrived before its own by less than this, if their process calls only after
+/// the capacity is due. Else a few units are left over from each call, and each group of them takes calls of its own.
+const TOLERANCE: u64 = 50_000;
 
 /// The time after which the demand of an overdue process no longer counts.
 const OVERDUE: u64 = 250_000;
@@ -215,14 +219,14 @@ impl Announcement {
         now <= self.deadline + OVERDUE
     }
 
-    /// When the processes behind it call next, if this one does not call: a few times behind its deadline, and once
-    /// its demand no longer counts.
+    /// When the process behind it calls next, if this one does not call: a few times behind its deadline, and once its
+    /// demand no longer counts.
     fn watch_at(&self, now: u64) -> u64 {
         let first = self.deadline + WATCH_DELAY;
         if now < first {
             first
         } else {
-            (now + WATCH_DELAY / 2).min(self.deadline + OVERDUE + 1)
+            (now + OVERDUE / 5).min(self.deadline + OVERDUE + 1)
         }
     }
 
@@ -265,12 +269,21 @@ impl<'a> Others<'a> {
 
     /// The units ahead of a request that arrived then, of all processes that count.
     pub(crate) fn ahead(&self, arrival: u64) -> u64 {
+        self.ahead_until(arrival, u64::MAX)
+    }
+
+    /// The units ahead that cannot be overtaken until a time; see [`TOLERANCE`].
+    pub(crate) fn ahead_until(&self, arrival: u64, until: u64) -> u64 {
+        let tolerant = arrival.saturating_sub(TOLERANCE);
         let live = self
             .announced
             .iter()
             .filter(|other| other.is_live(self.now));
-        live.map(|other| other.ahead_of(arrival, self.process))
-            .sum()
+        live.map(|other| {
+            let calls_later = other.deadline > until;
+            other.ahead_of(if calls_later { tolerant } else { arrival }, self.process)
+        })
+        .sum()
     }
 
     /// The units ahead, of the processes that are not overdue.
@@ -284,14 +297,21 @@ impl<'a> Others<'a> {
             .sum()
     }
 
-    /// The next time to look whether a process ahead has crashed, if at most two are ahead.
-    pub(crate) fn watched(&self, arrival: u64) -> Option<u64> {
+    /// The times to look whether processes ahead have crashed, and their units ahead: of the one right ahead, and of
+    /// those that are overdue.
+    pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, u64)> {
         let is_ahead =
-            |other: &&Announcement| other.is_live(self.now) && other.demand.oldest() < arrival;
+            move |other: &&Announcement| other.is_live(self.now) && other.demand.oldest() < arrival;
         let ahead = self.announced.iter().filter(is_ahead);
-        let (count, first) = ahead.fold((0, u64::MAX), |(count, first), other| {
-            (count + 1, first.min(other.watch_at(self.now)))
-        });
-        (1..=2).contains(&count).then_some(first)
+        let nearest = ahead.clone().map(|other| other.demand.oldest()).max();
+        let is_watched = move |other: &&Announcement| {
+            Some(other.demand.oldest()) == nearest || other.deadline < self.now
+        };
+        ahead.filter(is_watched).map(move |other| {
+            (
+                other.watch_at(self.now),
+                other.ahead_of(arrival, self.process),
+            )
+        })
     }
 }

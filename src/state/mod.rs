@@ -411,7 +411,8 @@ impl State {
         taken.next_call = if rest.is_empty() {
             0
         } else {
-            self.next_call(&terms, &rest, take)
+            let last = taken.expected.last().copied().unwrap_or(now);
+            self.next_call(&terms, &rest, take, last)
         };
         taken.grants = grants.iter().map(|(grant, _)| *grant).collect();
         let granted = grants.iter().filter(|_| take.number != 0);
@@ -618,7 +619,7 @@ impl State {
             let (before, units) = (demand.units_of(middle - 1), demand.units_of(middle));
             let arrival = demand.arrival_of(units);
             let departs = |ahead| self.earliest(terms, terms.now, ahead + before, units - before);
-            let is_due = departs(others.ahead(arrival)) <= until
+            let is_due = departs(others.ahead_until(arrival, until)) <= until
                 || departs(others.ahead_on_time(arrival)) == terms.now;
             if is_due {
                 most = middle;
@@ -733,17 +734,19 @@ impl State {
         }
     }
 
-    /// When a process has to call again for the requests that it has left.
-    fn next_call(&self, terms: &Terms, rest: &Demand, take: &Take) -> u64 {
+    /// When a process has to call again for the requests that it has left, of which the last one is expected to depart
+    /// at `last`.
+    fn next_call(&self, terms: &Terms, rest: &Demand, take: &Take, last: u64) -> u64 {
         let now = terms.now;
         let others = Others::new(&self.announced, take.process, now);
-        let first = rest.oldest();
-        let at = self.earliest(terms, now, others.ahead(first), rest.units_of(1));
-        let silence = LONGEST_SILENCE.max((at - now) / 4);
-        let mut call = at.saturating_sub(take.horizon / 2).min(now + silence);
-        if let Some(watch_at) = others.watched(first) {
-            call = call.min(watch_at);
-        }
+        let (first, ahead) = (rest.oldest(), others.ahead(rest.oldest()));
+        let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
+        let silence = LONGEST_SILENCE.max((last - now) / 4);
+        let call = opens(ahead).saturating_sub(take.horizon / 2);
+        // If a process ahead has crashed, its capacity is free at its deadline, or when it opens.
+        let watched = others.watched(first);
+        let watched = watched.map(|(at, units)| at.max(opens(ahead - units)));
+        let call = call.min(now + silence).min(watched.min().unwrap_or(call));
         call.max(now + SOONEST_CALL)
     }
 }

@@ -186,7 +186,7 @@ if slices then
   rest = concat(slices)
 end
 
-local ahead, share
+local ahead_of, ahead, share
 if live > 0 then
 --@demand
 end
@@ -233,13 +233,15 @@ if operation < 3 then
     end
     if grant_count > 1 then grants, marks = concat(more_grants), concat(more_marks) end
   end
+  local departs = now
   for i = 1, count do
     local units = points[i * 2]
     if units > granted then
       local each = cost > 0 and cost or 1
       if cost == 0 and i <= 8 then each = units - (i > 1 and points[i * 2 - 2] or 0) end
       local before = (live > 0 and ahead(points[i * 2 - 1]) or 0) + units - granted - each
-      expected, expected_count = expected .. pack('<I7', earliest(now, before, each)), expected_count + 1
+      departs = earliest(now, before, each)
+      expected, expected_count = expected .. pack('<I7', departs), expected_count + 1
     end
   end
   -- The points of the demand without what was granted.
@@ -269,25 +271,28 @@ if operation < 3 then
       end
       described = #left / 2
     end
-    local first = left[1]
-    local opens = earliest(now, live > 0 and ahead(first) or 0, cost > 0 and cost or left[2])
-    local silence = (opens - now) / 4
+    local first, each = left[1], cost > 0 and cost or left[2]
+    local before = live > 0 and ahead(first) or 0
+    local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
-    next_call = opens - (horizon - horizon % 2) / 2
+    next_call = earliest(now, before, each) - (horizon - horizon % 2) / 2
     if next_call > now + silence then next_call = now + silence end
-    local watched, soonest = 0, 9007199254740992
+    local nearest = 0
     for j = 1, live do
-      if oldest[j] < first then
-        watched = watched + 1
-        local watch = deadlines[j] + 100000
+      if oldest[j] < first and oldest[j] > nearest then nearest = oldest[j] end
+    end
+    for j = 1, live do
+      if oldest[j] < first and (oldest[j] == nearest or deadlines[j] < now) then
+        local watch = deadlines[j] + 60000
         if now >= watch then
           watch = now + 50000
           if watch > deadlines[j] + 250001 then watch = deadlines[j] + 250001 end
         end
-        if watch < soonest then soonest = watch end
+        local opens = earliest(now, before - ahead_of(j, first), each)
+        if watch < opens then watch = opens end
+        if watch < next_call then next_call = watch end
       end
     end
-    if watched > 0 and watched <= 2 and next_call > soonest then next_call = soonest end
     if next_call < now + 2000 then next_call = now + 2000 end
   end
   if described > 0 or marks ~= '' then
