@@ -1,4 +1,4 @@
-//! Several servers: what one of them loses, and what one lacks that takes another's place.
+//! Several servers: a cluster that loses its state, and a replica that takes over.
 
 use std::time::Duration;
 

@@ -8,10 +8,11 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::Limiter;
 use tower_throttle::test_util::history::History;
 
-/// The callers of one limiter.
+/// The callers for each limiter.
 const CALLERS: usize = 8;
 
 pub(crate) struct Load {
+    key: &'static str,
     callers: JoinSet<()>,
     departed: Arc<Mutex<Vec<Duration>>>,
     start: Instant,
@@ -19,7 +20,13 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn new() -> Self {
+        Self::of("a")
+    }
+
+    /// Callers for this key.
+    pub(crate) fn of(key: &'static str) -> Self {
         Self {
+            key,
             callers: JoinSet::new(),
             departed: Arc::default(),
             start: Instant::now(),
@@ -30,14 +37,14 @@ impl Load {
     pub(crate) fn add(&mut self, limiter: &Limiter) {
         for _ in 0..CALLERS {
             let (limiter, departed) = (limiter.clone(), self.departed.clone());
-            let start = self.start;
+            let (start, key) = (self.start, self.key);
             self.callers.spawn(async move {
                 loop {
-                    let Ok(permit) = limiter.acquire("a").await else {
+                    let Ok(permit) = limiter.acquire(key).await else {
                         sleep(Duration::from_millis(5)).await;
                         continue;
                     };
-                    // Read before it is checked: the departure is no later than what is recorded, then.
+                    // Before the check, so that the departure is no later than this.
                     let at = start.elapsed();
                     if permit.is_valid() {
                         departed.lock().expect("no panic").push(at);

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Value;
 use tokio::time::{Instant, sleep};
 use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, Quota, Recovery};
+use tower_throttle::{Algorithm, Limiter, Quota, Recovery, WindowStart};
 
 use super::load::Load;
 use super::support::proxy::Proxy;
 use super::support::redis_server::RedisServer;
-use super::{LIMIT, WINDOW, grown, limiter, strict};
+use super::{LIMIT, WINDOW, limiter, strict};
 
-/// Under load from three, something is lost three times; afterwards, all go on.
+/// Under load from three processes, something is lost three times. Afterwards, all go on.
 async fn survives(server: &mut RedisServer, mut lose: impl FnMut(&mut RedisServer)) {
     let mut load = Load::new();
     for _ in 0..3 {
@@ -47,7 +48,7 @@ async fn a_key_that_is_evicted() {
 }
 
 fn lose_key(server: &RedisServer) {
-    let names: Vec<String> = server.command(&["KEYS", "throttle:{a}:*"]);
+    let names: Vec<String> = server.command(&["KEYS", "throttle:{a}*"]);
     assert!(!names.is_empty());
     for name in names {
         server.command::<()>(&["DEL", &name]);
@@ -64,11 +65,11 @@ async fn the_last_writes() {
     }
     load.goes_on(LIMIT as usize * 3).await;
     for _ in 0..3 {
-        let name = format!("throttle:{{a}}:{LIMIT}/400ms");
+        let name = "throttle:{a}";
         let raw: Value = server.command(&["GET", &name]);
         load.goes_on(LIMIT as usize / 2).await;
         let Value::BulkString(raw) = raw else {
-            panic!("there is a log, and not {raw:?}");
+            panic!("no value: {raw:?}");
         };
         let mut connection = server.client().get_connection().expect("a connection");
         let set = redis::cmd("SET")
@@ -85,10 +86,10 @@ async fn the_last_writes() {
     server.stop();
 }
 
-/// The same, where somebody asks first who does not know of them.
+/// The same, and a process calls first that has not seen them.
 #[tokio::test]
-async fn last_writes_of_which_another_knows() {
-    let server = grown();
+async fn last_writes_that_another_process_has_seen() {
+    let server = RedisServer::start();
     let long = WINDOW * 20;
     let limiter = async || {
         let store = RedisStore::connect(&server.url())
@@ -107,27 +108,30 @@ async fn last_writes_of_which_another_knows() {
         }
         granted
     };
+    // The new server rests.
+    while departures(&other, 1).await == 0 {
+        sleep(Duration::from_millis(10)).await;
+    }
     let start = Instant::now();
-    assert_eq!(departures(&other, 1).await, 1);
     let old = Old::of(&server);
     assert_eq!(departures(&knows, 3).await, 3);
     old.restore(&server);
     assert_eq!(
         departures(&other, 1).await,
         1,
-        "nobody has missed anything yet"
+        "no process has missed anything yet"
     );
     assert_eq!(departures(&knows, 4).await, 0);
     assert_eq!(departures(&other, 4).await, 0);
     assert!(start.elapsed() < long, "too slow a machine");
 }
 
-/// What stands under all names of the key.
+/// The values of the key.
 struct Old(Vec<(String, Vec<u8>)>);
 
 impl Old {
     fn of(server: &RedisServer) -> Self {
-        let names: Vec<String> = server.command(&["KEYS", "throttle:{a}:*"]);
+        let names: Vec<String> = server.command(&["KEYS", "throttle:{a}*"]);
         assert!(!names.is_empty());
         let mut connection = server.client().get_connection().expect("a connection");
         let mut get = |name| redis::cmd("GET").arg(name).query(&mut connection);
@@ -148,27 +152,28 @@ impl Old {
     }
 }
 
-/// It comes from afar, while nobody waits for long.
+/// The answer takes long.
 #[tokio::test]
 async fn a_key_while_an_answer_is_on_its_way() {
-    let server = grown();
+    let server = RedisServer::start();
     let proxy = Proxy::start(server.port());
     let quota = Quota::new(5, WINDOW);
     let limiter = async |url: &str| {
         let store = RedisStore::connect(url).await.expect("a connection");
-        let builder = Limiter::builder().quota(quota).max_wait(WINDOW / 20);
+        let builder = Limiter::builder().quota(quota);
         let builder = builder.store(store.timeout(Duration::from_secs(20)));
         let limiter = builder.recovery(Recovery::Strict).build();
         limiter.expect("a valid policy")
     };
     let (far, near) = (limiter(&proxy.url()).await, limiter(&server.url()).await);
     proxy.delay(Duration::from_millis(300));
-    // So that it knows how far it is.
+    // So that it has measured the round trip.
     for _ in 0..3 {
         let _ = far.acquire("b").await;
     }
     let (mut history, start) = (History::new(), Instant::now());
-    near.acquire("a").await.expect("a permit");
+    // The new server rests.
+    while near.acquire("a").await.is_err() {}
     history.push(start.elapsed());
     let asking = tokio::spawn(async move {
         let permit = far.acquire("a").cost(4).await.ok()?;
@@ -181,7 +186,7 @@ async fn a_key_while_an_answer_is_on_its_way() {
     lose_key(&server);
     while history.len() < 6 {
         assert!(start.elapsed() < Duration::from_secs(60), "nothing departs");
-        let Ok(permit) = near.acquire("a").await else {
+        let Ok(permit) = near.acquire("a").max_wait(WINDOW / 20).await else {
             sleep(Duration::from_millis(2)).await;
             continue;
         };
@@ -196,9 +201,9 @@ async fn a_key_while_an_answer_is_on_its_way() {
     history.assert_at_most(5, WINDOW);
 }
 
-/// Who has just started knows of nothing that could be missed.
+/// A process that has just started has seen no state.
 #[tokio::test]
-async fn who_comes_first_after_a_loss_cannot_run_ahead() {
+async fn a_new_process_after_a_loss_cannot_run_ahead() {
     let server = RedisServer::start();
     let mut load = Load::new();
     load.add(&strict(&server).await);
@@ -252,4 +257,60 @@ async fn a_server_that_is_emptied_and_knows_no_scripts() {
     load.goes_on(LIMIT as usize * 3).await;
     let history = load.history().await;
     history.assert_at_most(LIMIT.into(), WINDOW);
+}
+
+/// The state of the key is deleted within the window in which a request has departed.
+async fn misses(quota: Quota, change: impl AsyncFnOnce(&Limiter)) {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await;
+    let builder = Limiter::builder().store(store.expect("a connection"));
+    let builder = builder.recovery(Recovery::Strict).quota(quota);
+    let limiter = builder.build().expect("a valid policy");
+    // The new server rests.
+    limiter.acquire("a").await.expect("a permit");
+    let begun = Instant::now();
+    let departures = async || {
+        let mut departed = 0;
+        for _ in 0..10 {
+            let decision = limiter.try_acquire("a").await.expect("an answer");
+            // However late it is: it is not used.
+            departed += u32::from(decision.is_granted());
+        }
+        departed
+    };
+    change(&limiter).await;
+    lose_key(&server);
+    let after = departures().await;
+    let is_quick = begun.elapsed() < quota.window() / quota.limit();
+    assert!(is_quick, "the machine is too slow for this");
+    assert_eq!(after, 0, "{quota}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_under_each_algorithm() {
+    let window = Duration::from_secs(4);
+    let quotas = [
+        Algorithm::SlidingLog,
+        Algorithm::SlidingBuckets { buckets: 6 },
+        Algorithm::Gcra { burst: 4 },
+        Algorithm::Spacing,
+        Algorithm::FixedWindow {
+            start: WindowStart::FirstRequest,
+        },
+    ];
+    let quotas = quotas.map(|algorithm| Quota::new(1, window).algorithm(algorithm));
+    join_all(quotas.map(|quota| misses(quota, async |_| {}))).await;
+}
+
+#[tokio::test]
+async fn a_key_whose_quota_changes_and_changes_back() {
+    let quota = Quota::new(1, Duration::from_secs(4));
+    misses(quota, async |limiter| {
+        for limit in [2, 1] {
+            let other = Quota::new(limit, quota.window());
+            limiter.set_quota(other).expect("a valid quota");
+            limiter.peek("a").await.expect("an answer");
+        }
+    })
+    .await;
 }

@@ -1,4 +1,4 @@
-//! What becomes of keys whose state a real server loses, where recovery is strict.
+//! Strict recovery: a real server loses the state of keys, and no window holds more than the quota allows.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -6,11 +6,9 @@ mod support;
 mod clocks;
 mod cut_off;
 mod deployments;
-mod held;
 mod load;
 mod losses;
 mod quiet;
-mod traces;
 
 use std::time::Duration;
 
@@ -21,18 +19,11 @@ use tower_throttle::{Limiter, Quota, Recovery};
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// The longest wait.
+/// The longest wait of a request.
 const MAX_WAIT: Duration = Duration::from_millis(800);
 
-/// How long a key rests, but for twice the guard.
-const REST: Duration = Duration::from_millis(2_000 + 800 + 400);
-
-/// As if it had been in use for long.
-fn grown() -> RedisServer {
-    let server = RedisServer::start();
-    server.command::<()>(&["SET", "throttle:born", "1"]);
-    server
-}
+/// The time that a key rests, but for the guard.
+const REST: Duration = Duration::from_millis(400 + 100);
 
 async fn strict(server: &RedisServer) -> Limiter {
     limiter(server, Recovery::Strict).await

@@ -1,4 +1,4 @@
-//! Where nothing is lost, nothing rests.
+//! Where nothing is lost, no key rests.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::load::Load;
 use super::support::redis_server::RedisServer;
-use super::{LIMIT, MAX_WAIT, WINDOW, strict};
+use super::{LIMIT, MAX_WAIT, REST, WINDOW, strict};
 
-/// A new store rests once, as long as a key would.
+/// A new server rests once, as long as a key would.
 #[tokio::test]
 async fn a_store_that_was_never_used_rests_once() {
     let server = RedisServer::start();
     let limiter = strict(&server).await;
     let start = Instant::now();
     while limiter.acquire("a").await.is_err() {}
-    assert!(start.elapsed() >= WINDOW + MAX_WAIT);
-    // No other key does, nor any other process.
+    assert!(start.elapsed() >= REST);
+    // Other keys and other processes do not rest again.
     let another = strict(&server).await;
     let decision = another.try_acquire("b").await.expect("an answer");
     assert!(decision.is_granted());
-    let ttl: i64 = server.command(&["PTTL", "throttle:born"]);
+    let ttl: i64 = server.command(&["PTTL", "throttle:created"]);
     assert!(ttl > 0, "every key expires");
 }
 
@@ -31,11 +31,11 @@ async fn traffic_that_comes_and_goes_is_never_held_up() {
     while limiters[0].acquire("a").await.is_err() {}
     let start = Instant::now();
     let mut round = 0_u32;
-    while start.elapsed() < Duration::from_secs(8) {
+    while start.elapsed() < Duration::from_secs(5) {
         round += 1;
         let mut load = Load::new();
         limiters.iter().for_each(|limiter| load.add(limiter));
-        // Those who give up, and permits that are not used.
+        // Requests that are cancelled, and permits that are not used.
         let giving_up = limiters[0].acquire("a");
         let _ = timeout(Duration::from_millis(3), giving_up).await;
         if let Ok(permit) = limiters[1].acquire("a").await {
@@ -51,7 +51,7 @@ async fn traffic_that_comes_and_goes_is_never_held_up() {
         );
         load.history().await.assert_at_most(LIMIT.into(), WINDOW);
         if round.is_multiple_of(3) {
-            // Until nothing counts any more.
+            // Until no departure counts any more.
             sleep(WINDOW * 3).await;
         }
     }

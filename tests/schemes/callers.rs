@@ -1,4 +1,4 @@
-//! What a caller is told, and what a limit can be put on.
+//! The answers that callers get, and functions that are limited.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,14 +12,13 @@ use tower_throttle::{Algorithm, Decision, key};
 use crate::support::redis_server::RedisServer;
 use crate::{LONG, MS, PATIENCE, SECOND, depart, limiter, quota, since_epoch, store};
 
-/// Elsewhere who is refused is told whole seconds, or nothing.
 #[tokio::test]
-async fn waits_or_refuses_as_the_caller_chooses_with_the_exact_delay() {
+async fn refusals_name_the_exact_delay() {
     let server = RedisServer::start();
     let builder = quota(1, SECOND / 2, Algorithm::SlidingLog).guard(MS(800));
     let limiter = limiter(&server, builder).await;
     let first = depart(&limiter, "a").await;
-    // Each refusal says when the next may depart, as closely as the call's duration tells.
+    // Each refusal names the time of the next departure, as closely as the call's duration tells.
     let (mut earliest, mut latest) = (first + SECOND / 2, Duration::MAX);
     for _ in 0..20 {
         let sent = since_epoch();
@@ -45,13 +44,12 @@ async fn waits_or_refuses_as_the_caller_chooses_with_the_exact_delay() {
     );
 }
 
-/// As closely as a system's clock, which may be slewed, keeps to the time that passes.
+/// The system's clock may be slewed.
 const CLOCK: Duration = Duration::from_millis(1);
 
-/// By the user's name where there is one; all others share one quota, and nobody gets at it by its
-/// name.
+/// No request can name the key that the others share.
 #[tokio::test]
-async fn what_remains_is_told_and_those_without_a_name_share_one_key() {
+async fn permits_tell_what_remains_and_requests_without_a_name_share_one_key() {
     let server = RedisServer::start();
     let builder = quota(3, LONG, Algorithm::SlidingLog).guard(PATIENCE);
     let limiter = limiter(&server, builder).await;
@@ -86,13 +84,13 @@ async fn what_remains_is_told_and_those_without_a_name_share_one_key() {
     }
 }
 
-/// Elsewhere the request passes and the log has a line more.
 #[tokio::test]
 async fn an_outage_is_an_error_and_never_a_pass() {
     let mut server = RedisServer::start();
     let store = store(&server).await;
     let limiter = |timeout| {
         let builder = quota(1_000_000, LONG, Algorithm::SlidingLog);
+        let builder = builder.max_wait(SECOND);
         let builder = builder.store(store.clone().timeout(timeout));
         builder.build().expect("a valid policy")
     };
@@ -124,7 +122,6 @@ async fn an_outage_is_an_error_and_never_a_pass() {
     assert_eq!(*called.lock().expect("no panic"), 2);
 }
 
-/// A decorator, elsewhere, and of one language's functions.
 #[tokio::test]
 async fn a_limit_is_put_on_any_function() {
     struct Oracle(Mutex<Vec<Duration>>);
@@ -138,7 +135,7 @@ async fn a_limit_is_put_on_any_function() {
 
     let server = RedisServer::start();
     let (limit, window) = (5, MS(100));
-    // What may come between the permit and the reading of the clock when the machine is busy.
+    // For what a busy machine does between the permit and the reading of the clock.
     let builder = quota(limit, window, Algorithm::SlidingLog).buffer(MS(400));
     let (one, other) = (
         limiter(&server, builder.clone()).await,

@@ -1,8 +1,6 @@
-//! The schemes of the field, one test each: what each of them promises, without its known faults,
-//! against a real Redis.
+//! The algorithms on a real Redis: each keeps the bound that is known of it.
 //!
-//! Redis runs on this host, so the time at which a request departs, by the system's clock, is on the
-//! store's clock.
+//! Redis runs on this host, so the system's clock is the store's.
 
 mod callers;
 mod pace;
@@ -11,18 +9,16 @@ mod sharing;
 mod support;
 mod windows;
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use support::redis_server::RedisServer;
-use tower_throttle::key::Key;
-use tower_throttle::store::{Ask, Outcome, RedisStore, Reserve, Reserved, Slot, Store as _};
-use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Policy, Quota};
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota};
 
-/// What a machine may need that does many other things; nothing here waits so long.
+/// Longer than a test waits on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// So long that what is done in one test falls into one window.
+/// So long that a test ends within one window.
 const LONG: Duration = Duration::from_secs(600);
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -43,16 +39,12 @@ fn quota(limit: u32, window: Duration, algorithm: Algorithm) -> LimiterBuilder {
     Limiter::builder().quota(Quota::new(limit, window).algorithm(algorithm))
 }
 
-fn policy(builder: LimiterBuilder) -> Arc<Policy> {
-    builder.build().expect("a valid policy").policy()
-}
-
 fn since_epoch() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.expect("a sensible clock")
 }
 
-/// Departs once, and says when: at a moment at which the permit was valid.
+/// Departs once, and returns a time at which the permit was valid.
 async fn depart(limiter: &Limiter, key: &str) -> Duration {
     loop {
         let permit = limiter.acquire(key).await.expect("a permit");
@@ -62,36 +54,4 @@ async fn depart(limiter: &Limiter, key: &str) -> Duration {
         }
         permit.forfeit();
     }
-}
-
-async fn reserve(store: &RedisStore, key: &Key, policy: &Policy, asks: &[Ask]) -> Reserved {
-    let mut reserve = Reserve::new(key, policy);
-    reserve.asks = asks;
-    store.reserve(&reserve).await.expect("an answer")
-}
-
-fn ask(count: u32, max_wait: u64) -> Ask {
-    Ask {
-        count,
-        cost: 1,
-        max_wait,
-    }
-}
-
-fn granted(answer: &Reserved) -> Vec<Slot> {
-    let outcomes = answer.outcomes().iter();
-    let slot = |outcome: &Outcome| match outcome {
-        Outcome::Granted(slot) => Some(slot.clone()),
-        Outcome::Refused { .. } => None,
-    };
-    outcomes.filter_map(slot).collect()
-}
-
-fn waits(answer: &Reserved) -> Vec<u64> {
-    let outcomes = answer.outcomes().iter();
-    let wait = |outcome: &Outcome| match outcome {
-        Outcome::Granted(_) => None,
-        Outcome::Refused { wait } => Some(*wait),
-    };
-    outcomes.filter_map(wait).collect()
 }

@@ -1,45 +1,58 @@
-//! Logs, buckets and windows: as many as they say, and no state that stays or grows.
+//! Logs, buckets and windows.
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::time::sleep;
-use tower_throttle::key::Key;
-use tower_throttle::store::{Ask, RedisStore, Slot};
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, WindowStart};
 
 use crate::support::child;
 use crate::support::keyspace::{assert_all_expire, names, wait_until_empty};
 use crate::support::redis_server::RedisServer;
-use crate::support::slots::slots;
-use crate::{LONG, MS, PATIENCE, ask, granted, policy, quota, reserve, store, waits};
+use crate::{LONG, MS, PATIENCE, SECOND, depart, limiter, quota, since_epoch};
 
-/// Elsewhere the first request sets the counter and then its expiry; who dies in between leaves a
-/// key that never goes, and who reads in between lets too many through.
+const FIRST_REQUEST: Algorithm = Algorithm::FixedWindow {
+    start: WindowStart::FirstRequest,
+};
+
+/// The departures of two replicas, each of which sends so many requests.
+async fn departures(
+    server: &RedisServer,
+    builder: tower_throttle::LimiterBuilder,
+    requests: usize,
+) -> Vec<Duration> {
+    let (one, other) = (
+        limiter(server, builder.clone()).await,
+        limiter(server, builder).await,
+    );
+    let departs = (0..requests).flat_map(|_| [depart(&one, "a"), depart(&other, "a")]);
+    let mut departed = join_all(departs).await;
+    departed.sort_unstable();
+    departed
+}
+
 #[tokio::test]
-async fn a_window_from_the_first_request_holds_its_limit_and_always_expires() {
+async fn a_window_from_the_first_request_ends_after_its_length() {
     let server = RedisServer::start();
-    let (limit, window) = (5, MS(100));
-    let start = WindowStart::FirstRequest;
-    let policy = policy(quota(limit, window, Algorithm::FixedWindow { start }));
-    let key = Key::from("a");
-    let (one, other) = (store(&server).await, store(&server).await);
-    let calls =
-        (0..40).map(|call| slots([&one, &other][call % 2], &key, &policy, 1 + call as u32 % 3));
-    let mut slots = join_all(calls).await.concat();
-    slots.sort_by_key(|slot| slot.at);
-    assert_eq!(slots.len(), 79);
-    let (mut end, mut count) = (0, 0);
-    for slot in &slots {
-        if slot.at >= end {
-            (end, count) = (slot.at + window.as_micros() as u64, 0);
-        }
-        count += 1;
-        assert!(count <= limit && slot.record < end, "{slot:?} of {slots:?}");
+    let (limit, window) = (5, MS(200));
+    let departed = departures(&server, quota(limit, window, FIRST_REQUEST), 20).await;
+    // A window begins with a departure. The next begins with the first departure after its end.
+    let mut rest = &departed[..];
+    while let Some(&start) = rest.first() {
+        let length = rest.partition_point(|&at| at < start + window);
+        assert!(
+            length <= limit as usize,
+            "{length} from {start:?}: {departed:?}"
+        );
+        rest = &rest[length..];
     }
-
     wait_until_empty(&server).await;
+}
+
+#[tokio::test]
+async fn a_killed_process_leaves_no_key_without_an_expiry() {
+    let server = RedisServer::start();
     for _ in 0..3 {
         let spender = child::spawn("windows::spends_without_end", &server.url(), &[]);
         for _ in 0..3 {
@@ -55,10 +68,10 @@ async fn a_window_from_the_first_request_holds_its_limit_and_always_expires() {
 #[ignore = "started by another test as a process of its own"]
 async fn spends_without_end() {
     let Some(url) = child::role() else { return };
-    let start = WindowStart::FirstRequest;
-    let builder = quota(1, LONG, Algorithm::FixedWindow { start });
-    let store = RedisStore::connect(&url).await.expect("a connection");
-    let limiter = builder.store(store).build().expect("a valid policy");
+    let builder = quota(1, LONG, FIRST_REQUEST);
+    let store = tower_throttle::store::RedisStore::connect(&url).await;
+    let limiter = builder.store(store.expect("a connection")).build();
+    let limiter = limiter.expect("a valid policy");
     for round in 0.. {
         let all = (0..100).map(|key| limiter.try_acquire(format!("{round}-{key}")));
         join_all(all).await;
@@ -66,114 +79,90 @@ async fn spends_without_end() {
     }
 }
 
-/// Elsewhere each user has a key per minute, or three that take turns.
 #[tokio::test]
-async fn windows_of_the_clock_take_one_key_per_user() {
+async fn windows_of_the_clock_begin_at_its_multiples() {
     let server = RedisServer::start();
-    let store = store(&server).await;
     let (limit, window) = (3, MS(100));
     let start = WindowStart::Clock;
-    let policy = policy(quota(limit, window, Algorithm::FixedWindow { start }));
-    let users = ["alice", "bob", "carol"];
-    let mut handed_out = vec![Vec::new(); users.len()];
-    for _ in 0..8 {
-        for (user, all) in users.iter().zip(&mut handed_out) {
-            all.extend(slots(&store, &Key::from(*user), &policy, 4).await);
-        }
-        let names = names(&server);
-        for user in users {
-            let of_user = names
-                .iter()
-                .filter(|name| name.contains(&format!("{{{user}}}")));
-            assert!(of_user.count() <= 1, "{names:?}");
-        }
-        assert_all_expire(&server);
-        sleep(window / 3).await;
-    }
-    for slots in handed_out {
-        assert_eq!(slots.len(), 32);
-        for history in histories(&slots) {
-            assert!(history.most_in_aligned(window) <= limit.into(), "{slots:?}");
-        }
-    }
+    let builder = quota(limit, window, Algorithm::FixedWindow { start });
+    let departed = departures(&server, builder, 16).await;
+    let history: History = departed.into_iter().collect();
+    assert!(history.most_in_aligned(window) <= limit.into());
+    assert!(history.span() >= Some(window * 9));
+    assert_eq!(names(&server).len(), 1);
+    assert_all_expire(&server);
     wait_until_empty(&server).await;
 }
 
-/// Elsewhere an entry is named by its time, so that those of one microsecond are one; or the refused
-/// are entered too, and keep the next ones out.
 #[tokio::test]
-async fn a_log_counts_all_of_one_microsecond_and_never_a_refused_one() {
+async fn a_log_counts_all_requests_of_a_moment_and_none_that_it_refuses() {
     let server = RedisServer::start();
-    let store = store(&server).await;
-    let (limit, key) = (100, Key::from("a"));
-    let policy = policy(quota(limit, LONG, Algorithm::SlidingLog));
-    // One answer has one time.
-    let answer = reserve(&store, &key, &policy, &[ask(limit + 50, 0)]).await;
-    let slots = granted(&answer);
-    assert_eq!(slots.len(), limit as usize);
-    assert!(slots.iter().all(|slot| slot.at == answer.now()));
-    let promised = answer.now() + waits(&answer)[0];
-
-    let state = || {
-        let names = names(&server);
-        let name = names.first().expect("one");
-        (
-            names.len(),
-            server.command::<Vec<u8>>(&["GETRANGE", name, "0", "-1"]),
-        )
-    };
-    let before = state();
-    let refused = (0..200).map(|_| reserve(&store, &key, &policy, std::slice::from_ref(&AT_ONCE)));
-    for answer in join_all(refused).await {
-        assert_eq!((answer.remaining(), granted(&answer).len()), (0, 0));
-        assert_eq!(answer.now() + waits(&answer)[0], promised);
+    let builder = quota(100, LONG, Algorithm::SlidingLog).guard(PATIENCE);
+    let limiter = limiter(&server, builder.denial_cache(0)).await;
+    let mut granted = 0;
+    for _ in 0..3 {
+        let decisions = join_all((0..60).map(|_| limiter.try_acquire("a"))).await;
+        let decisions = decisions.into_iter().map(|it| it.expect("a decision"));
+        granted += decisions.filter(|it| it.is_granted()).count();
     }
-    assert_eq!(state(), before);
+    assert_eq!(granted, 100);
+    let reset = limiter.peek("a").await.expect("a look").reset();
+    assert!(reset <= LONG + PATIENCE + SECOND, "{reset:?}");
 }
 
-const AT_ONCE: Ask = Ask {
-    count: 1,
-    cost: 1,
-    max_wait: 0,
-};
-
-/// Elsewhere a field per tick, all of which are read, and the oldest counts in part.
 #[tokio::test]
 async fn buckets_hold_any_limit_in_a_bounded_number_of_counts() {
     let server = RedisServer::start();
-    let store = store(&server).await;
-    let (limit, window, buckets) = (5_000, MS(400), 10);
-    let policy = policy(quota(limit, window, Algorithm::SlidingBuckets { buckets }));
-    let key = Key::from("a");
-    let mut all = Vec::new();
-    for _ in 0..60 {
-        let answer = reserve(&store, &key, &policy, &[ask(300, 100_000)]).await;
-        all.extend(granted(&answer));
-        for name in names(&server) {
-            // Those of the last window and of what is to come, and each a few bytes.
-            let bound = 2 * u64::from(buckets) * 8;
-            let length = server.command::<u64>(&["STRLEN", &name]);
-            assert!(length <= bound, "{length} bytes, where {bound} would do");
+    let (limit, window, buckets) = (500, MS(400), 10);
+    let builder = quota(limit, window, Algorithm::SlidingBuckets { buckets });
+    let limiter = limiter(&server, builder).await;
+    let departs = join_all((0..1_500).map(|_| depart(&limiter, "a")));
+    let longest = async {
+        let mut longest = 0;
+        for _ in 0..20 {
+            sleep(window / 10).await;
+            let length: usize = server.command(&["STRLEN", "throttle:{a}"]);
+            longest = length.max(longest);
         }
-        sleep(window / 50).await;
-    }
-    assert!(all.len() > limit as usize, "{}", all.len());
-    for history in histories(&all) {
-        history.assert_at_most(limit.into(), window);
-    }
+        longest
+    };
+    let (departed, longest) = join(departs, longest).await;
+    let history: History = departed.into_iter().collect();
+    history.assert_at_most(limit.into(), window);
+    assert!(longest > 0 && longest < 600, "{longest} bytes");
 }
 
-/// Departures at the slots; at the ends of their guards; and at the one or the other, by turns.
-fn histories(slots: &[Slot]) -> [History; 3] {
-    let history = |at: fn(usize, &Slot) -> u64| {
-        let times = slots.iter().enumerate();
-        times
-            .map(|(place, slot)| Duration::from_micros(at(place, slot)))
-            .collect()
+/// Each request costs more than a thousandth of the limit.
+#[tokio::test]
+async fn a_limit_of_a_million_serves_large_costs_within_12_kilobytes() {
+    const COST: u32 = 8_000;
+    const LIMIT: u32 = 1_000_000;
+    let server = RedisServer::start();
+    let builder = quota(LIMIT, SECOND, Algorithm::SlidingLog);
+    let limiter = limiter(&server, builder).await;
+    let departs = join_all((0..1_000).map(|_| async {
+        loop {
+            let permit = limiter.acquire("a").cost(COST).await.expect("a permit");
+            let at = since_epoch();
+            if permit.is_valid() {
+                return (at, u64::from(COST));
+            }
+            permit.forfeit();
+        }
+    }));
+    let longest = async {
+        let mut longest = 0;
+        for _ in 0..50 {
+            sleep(SECOND / 8).await;
+            let length: usize = server.command(&["STRLEN", "throttle:{a}"]);
+            longest = length.max(longest);
+        }
+        longest
     };
-    [
-        history(|_, slot| slot.at),
-        history(|_, slot| slot.record),
-        history(|place, slot| [slot.at, slot.record][place % 2]),
-    ]
+    let (departed, longest) = join(departs, longest).await;
+    let history: History = departed.into_iter().collect();
+    assert_eq!(history.len(), 1_000);
+    history.assert_at_most(LIMIT.into(), SECOND);
+    assert!(longest > 0 && longest <= 12_000, "{longest} bytes");
+    println!("{longest} bytes, {:?}", history.span());
 }
