@@ -171,7 +171,7 @@ async fn the_timeout_bounds_every_call() {
     server.sigstop();
     for store in [&default, &multiplexed] {
         let start = Instant::now();
-        let error = bounded(store.ping(0)).await.expect_err("no answer in time");
+        let error = bounded(store.ping(&"any".into())).await.expect_err("no answer in time");
         assert!(error.is_outage(), "{error:?}");
         assert!(
             start.elapsed() >= Duration::from_millis(900),
@@ -184,8 +184,8 @@ async fn the_timeout_bounds_every_call() {
         sleep(Duration::from_millis(1_300)).await;
         server.sigcont();
     };
-    let [one, other] = &patient;
-    let (one, other, ()) = futures_util::join!(one.ping(0), other.ping(0), wake);
+    let ([one, other], key) = (&patient, "any".into());
+    let (one, other, ()) = futures_util::join!(one.ping(&key), other.ping(&key), wake);
     one.expect("a late answer");
     other.expect("a late answer");
 }

@@ -128,8 +128,8 @@ impl Store for Sharded {
         self.0[shard as usize].call(calls)
     }
 
-    fn ping(&self, shard: u64) -> Reply<Answered> {
-        self.0[shard as usize].ping(shard)
+    fn ping(&self, key: &Key) -> Reply<Answered> {
+        self.0[self.shard(key) as usize].ping(key)
     }
 
     fn shard(&self, key: &Key) -> u64 {

@@ -156,7 +156,7 @@ async fn a_server_that_is_busy_with_a_script_is_out() {
         }
         is_refused(&store, "BUSY", true).await;
         is_refused(&of_database, "BUSY", true).await;
-        let error = bounded(store.ping(0)).await;
+        let error = bounded(store.ping(&"any".into())).await;
         assert!(error.expect_err("it is busy").is_outage());
         server.command::<()>(&["SCRIPT", "KILL"]);
         endless.wait().expect("our own child");
