@@ -80,6 +80,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
+mod algorithm;
 // The first definition of a link wins: here, those of this crate's items and of pictures in data
 // URIs, before those at the end of the page, which suit whoever reads it as a file.
 #[doc = include_str!("docs/links.md")]
@@ -127,9 +128,7 @@ pub mod redis {}
 #[cfg(feature = "reqwest")]
 mod reqwest;
 pub mod rules;
-mod state;
 pub mod store;
-mod stores;
 #[cfg(all(test, feature = "redis"))]
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -11,8 +11,8 @@ use crate::acquire::check;
 use crate::dispatcher::Handle;
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::store::Answered;
 use crate::store::Reply;
-use crate::stores::Answered;
 
 /// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).
 ///

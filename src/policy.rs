@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::algorithm::Counter;
 use crate::quota::{Algorithm, Quota};
-use crate::state::Counter;
 
 mod label;
 mod outage;

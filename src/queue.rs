@@ -11,8 +11,8 @@ use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::algorithm::{Demand, Mode, Settlement};
 use crate::error::StoreError;
-use crate::state::{Demand, Mode, Settlement};
 
 /// How long a request without a bound waits for a store that is out.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);

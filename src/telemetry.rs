@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::algorithm::Command;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::state::Command;
 
 #[cfg(feature = "metrics")]
 mod meters;

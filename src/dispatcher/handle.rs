@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Dispatcher;
 use super::known::{Announced, Denials, Denied, Seen, SeenState};
+use crate::algorithm::{Command, Demand, Mode, Settlement, Strict, Take, Taken};
 use crate::clock::Offset;
 use crate::error::StoreError;
 use crate::guard::Guard;
@@ -21,9 +22,8 @@ use crate::key::Key;
 use crate::policy::Recovery;
 use crate::policy::{Plan, Policy, PolicyParts};
 use crate::queue::{Answer, Queue, Refusal, Standing, Step, Turn, Woken};
-use crate::state::{Command, Demand, Mode, Settlement, Strict, Take, Taken};
 use crate::store::Reply;
-use crate::stores::{Answered, Call, Operation, Store as _};
+use crate::store::{Answered, Call, Operation, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
 
 /// The current policy of a limiter or of a rule, and the requests that wait under it.

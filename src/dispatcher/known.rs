@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
+use crate::algorithm::Known;
 use crate::key::Key;
 use crate::queue::Standing;
-use crate::state::Known;
 
 /// The usual number of keys that are known to be over their limit.
 pub(crate) const REMEMBERED_DENIALS: usize = 10_000;

@@ -26,14 +26,14 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
+use crate::algorithm::{Mode, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::queue::{Ask, Standing, Woken};
-use crate::state::{Mode, Take, Taken};
 use crate::store::Reply;
-use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
+use crate::store::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
 mod handle;

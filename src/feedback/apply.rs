@@ -9,12 +9,12 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::algorithm::Command;
 use crate::dispatcher::Handle;
 use crate::feedback::Advice;
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::policy::Policy;
-use crate::state::Command;
 
 /// A response is held back until the store knows its contents, for at most this long: enough for a round trip.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);

@@ -12,7 +12,7 @@ use crate::policy::PolicyParts;
 use crate::policy::Recovery;
 use crate::quota::Quota;
 use crate::rules::Rules;
-use crate::stores::{MemoryStore, Store};
+use crate::store::{MemoryStore, Store};
 use crate::telemetry::Settings;
 
 /// Builds a [`Limiter`].

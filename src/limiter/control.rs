@@ -4,8 +4,8 @@ use tokio::time::Instant;
 
 use super::Limiter;
 use crate::acquire::Error;
+use crate::algorithm::Command;
 use crate::key::Key;
-use crate::state::Command;
 
 impl Limiter {
     /// Lets nothing depart for a key until then, in all processes. No request loses its place.

@@ -11,7 +11,7 @@ use crate::dispatcher::{Dispatcher, Handle};
 use crate::key::{Extracted, RequestHead, Ruled};
 use crate::policy::{Plan, Policy};
 use crate::rules::{Reloaded, Rules};
-use crate::stores::MemoryStore;
+use crate::store::MemoryStore;
 use crate::telemetry::{self, Settings};
 
 /// The rules of a limiter; its clones share them.

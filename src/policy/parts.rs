@@ -6,9 +6,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::{Outage, Policy, Recovery, label};
+use crate::algorithm::Counter;
 use crate::error::BuildError;
 use crate::quota::Quota;
-use crate::state::Counter;
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;

@@ -1,60 +1,183 @@
-//! The answers of stores: [`Reply`] and [`StoreError`].
+//! Where departures are recorded: [`Store`].
+//!
+//! A store keeps one value for each key and policy, reads its clock, and applies operations to values atomically.
+//! [`Call::apply`] does the rest.
 
-use std::fmt;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::fmt::Debug;
+use std::sync::Weak;
 
+use tokio::time::Instant;
+
+use crate::algorithm::{Command, Settlement, State, Take};
+use crate::key::Key;
+use crate::policy::Policy;
+
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub use self::manual_clock::ManualClock;
 #[cfg(feature = "redis")]
-pub(crate) mod redis;
-
-pub use crate::error::StoreError;
-pub use crate::stores::{Answered, Applied, Call, MemoryStore, Nudged, Origin, Store, Taken};
-#[cfg(feature = "redis")]
-pub use crate::stores::{
+pub use self::redis::{
     Generation, KeyState, Keys, QuotaState, RedisStore, StoredKey, WaitingProcess,
 };
+pub use self::{memory::MemoryStore, reply::Reply};
+pub use crate::algorithm::{Origin, Taken};
+pub use crate::error::StoreError;
 
-/// A store's answer: there already, or on its way.
-pub struct Reply<T>(Stage<T>);
+#[cfg(feature = "test-util")]
+mod manual_clock;
+mod memory;
+#[cfg(feature = "redis")]
+mod redis;
+mod reply;
 
-enum Stage<T> {
-    Ready(Option<Result<T, StoreError>>),
-    Pending(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
+/// Keeps the state of keys for all processes that use it.
+pub trait Store: Debug + Send + Sync + 'static {
+    /// Applies operations. Each is atomic, and they are independent of each other; all keys are of one
+    /// [shard](Self::shard).
+    ///
+    /// # Errors
+    ///
+    /// The reply fails if the shard does not answer. An error of a single key is in its place in the answer.
+    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered>;
+
+    /// Reads the clock of the shard that holds this key. The limiter measures round trips by it, and probes a shard that
+    /// is out.
+    ///
+    /// # Errors
+    ///
+    /// The reply fails if the shard does not answer.
+    fn ping(&self, key: &Key) -> Reply<Answered>;
+
+    /// The part of the store that holds a key. One shard may be out while others answer. Default: 0, the only one.
+    fn shard(&self, _key: &Key) -> u64 {
+        0
+    }
+
+    /// Calls this subscriber, until it is dropped, for keys that may have become available early. Optional: it makes
+    /// other processes call sooner. Default: never.
+    fn subscribe(&self, _subscriber: Weak<dyn Nudged>) {}
 }
 
-impl<T> Reply<T> {
-    /// An answer that is there already.
-    pub fn ready(answer: Result<T, StoreError>) -> Self {
-        Self(Stage::Ready(Some(answer)))
+/// Is called for nudges; see [`Store::subscribe`].
+pub trait Nudged: Send + Sync {
+    /// A key may have become available early.
+    fn nudged(&self, key: &Key);
+}
+
+/// One operation on one key.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) policy: &'a Policy,
+    pub(crate) operation: &'a Operation,
+}
+
+/// What is done to the state of a key.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most operations are of this variant"
+)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Grants departures and keeps the rest of the demand.
+    Take(Take),
+    /// Corrects past departures.
+    Settle(Vec<Settlement>),
+    /// Applies a command.
+    Control(Command),
+}
+
+/// The answer to calls, in their order.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// The store's clock, in microseconds since 1970: read after `sent` and before `received`.
+    pub now: u64,
+    /// A number of the server process that answered; 0 if it is unknown.
+    pub server: u64,
+    /// When the calls were sent.
+    pub sent: Instant,
+    /// When the answer arrived.
+    pub received: Instant,
+    /// An answer for each call.
+    pub answers: Vec<Result<Taken, StoreError>>,
+}
+
+/// The effect of a call on a value.
+#[derive(Debug)]
+pub struct Applied {
+    /// The answer of this call.
+    pub answer: Taken,
+    /// The new value; `None` if it stays as it is.
+    pub value: Option<Vec<u8>>,
+    /// When the new value expires, in microseconds on the store's clock.
+    pub expires: u64,
+}
+
+impl Call<'_> {
+    /// The limiter's key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        self.key
     }
 
-    /// The answer, if it is there already.
-    pub(crate) fn take_ready(&mut self) -> Option<Result<T, StoreError>> {
-        match &mut self.0 {
-            Stage::Ready(answer) => answer.take(),
-            Stage::Pending(_) => None,
-        }
+    /// The policy. State belongs to the pair of its name and the key.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        self.policy
     }
 
-    /// The answer that this future will give.
-    pub fn pending(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
-        Self(Stage::Pending(Box::pin(answer)))
+    /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and nothing may be written, if the value was not written by this crate or by a later version of it, or
+    /// if a request costs more than the quotas allow.
+    pub fn apply(
+        &self,
+        value: Option<&[u8]>,
+        origin: Origin,
+        now: u64,
+    ) -> Result<Applied, StoreError> {
+        let mut state = match value {
+            Some(value) => State::decode(value)?,
+            None => State::default(),
+        };
+        let answer = self.apply_to(&mut state, origin, now)?;
+        let is_written = !self.operation.is_peek() && !answer.is_outdated;
+        let value = is_written.then(|| state.encode());
+        Ok(Applied {
+            answer,
+            value,
+            expires: state.expires(),
+        })
+    }
+
+    /// Applies the operation to a decoded state.
+    pub(crate) fn apply_to(
+        &self,
+        state: &mut State,
+        origin: Origin,
+        now: u64,
+    ) -> Result<Taken, StoreError> {
+        state.continue_as(self.policy.counters());
+        let buffer = self.policy.buffer_micros();
+        Ok(match self.operation {
+            Operation::Take(take) => {
+                if take.demand.largest_cost() > self.policy.largest_cost().into() {
+                    let error = StoreError::new("a request costs more than the quotas allow");
+                    return Err(error.no_outage());
+                }
+                state.verify(buffer, take, origin, now);
+                state.take(buffer, take, now)
+            }
+            Operation::Settle(settlements) => state.settle(settlements, now),
+            Operation::Control(command) => state.control(*command, now),
+        })
     }
 }
 
-impl<T: Unpin> Future for Reply<T> {
-    type Output = Result<T, StoreError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Stage::Ready(answer) => Poll::Ready(answer.take().expect("polled after it was ready")),
-            Stage::Pending(answer) => answer.as_mut().poll(cx),
-        }
-    }
-}
-
-impl<T> fmt::Debug for Reply<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reply")
+impl Operation {
+    pub(crate) fn is_peek(&self) -> bool {
+        matches!(self, Self::Take(take) if take.mode == crate::algorithm::Mode::Peek)
     }
 }

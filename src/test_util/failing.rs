@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+use crate::algorithm::Known;
 use crate::key::Key;
-use crate::state::Known;
+use crate::store::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 use crate::store::{Reply, StoreError};
-use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 
 /// A failure of a [`FailingStore`].
 ///

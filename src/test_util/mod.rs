@@ -11,14 +11,15 @@
 //! The stores wrap any other store: `RecordingStore::new(FailingStore::new(MemoryStore::new()))`. All are handles, whose
 //! clones share everything. The [guide](crate::testing) shows how to test a client with them.
 
-mod clock;
 mod contract;
 mod failing;
 pub mod history;
 mod recording;
 
+#[doc(inline)]
+pub use crate::store::ManualClock;
+
 pub use self::{
-    clock::ManualClock,
     contract::{StoreHooks, store_contract, store_contract_with},
     failing::{FailingStore, Fault},
     recording::{RecordedCall, RecordedOperation, RecordingStore},

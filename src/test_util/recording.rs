@@ -6,10 +6,10 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::algorithm::{Command, Mode, Taken};
 use crate::key::Key;
-use crate::state::{Command, Mode, Taken};
+use crate::store::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 use crate::store::{Reply, StoreError};
-use crate::stores::{Answered, Call, MemoryStore, Nudged, Operation, Store};
 
 /// A remote store that remembers each call and its answer.
 ///

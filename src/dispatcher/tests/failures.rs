@@ -1,7 +1,7 @@
 //! Stores that refuse, panic, or do not reply, and what is left after an outage.
 
 use super::*;
-use crate::state::{Command, Demand, Mode, Taken};
+use crate::algorithm::{Command, Demand, Mode, Taken};
 
 fn key() -> Key {
     Key::new("key")

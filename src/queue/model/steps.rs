@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::world::{
     Call, Claim, EPOCH, Fault, GUARD, Kind, Reply, Request, START, Setup, TICK, World, known, take,
 };
+use crate::algorithm::{Command, Origin, Strict, Take};
 use crate::queue::{self, Answer, Ask, Fate, Stage, Standing, Turn, Woken};
-use crate::state::{Command, Origin, Strict, Take};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
 const STOPPED: u64 = 4;

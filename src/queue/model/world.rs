@@ -8,9 +8,9 @@ use stateright::{Model, Property};
 use tokio::time::Instant;
 
 use super::steps::Step;
+use crate::algorithm::{Counter, Demand, Known, Mode, Settlement, State, Take, Taken};
 use crate::queue::Queue;
 use crate::quota::Quota;
-use crate::state::{Counter, Demand, Known, Mode, Settlement, State, Take, Taken};
 
 /// A tick is half of the horizon: the store's constants are 20 ms, 100 ms and 250 ms.
 pub(super) const TICK: Duration = Duration::from_millis(50);

@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep};
 
 use super::StoreHooks;
 use super::judge::Departure;
+use crate::algorithm::{Command, Demand, Mode, Settlement, Take, Taken};
 use crate::key::Key;
 use crate::policy::{Policy, PolicyParts};
-use crate::state::{Command, Demand, Mode, Settlement, Take, Taken};
+use crate::store::{Answered, Call, Operation, Store};
 use crate::store::{Reply, StoreError};
-use crate::stores::{Answered, Call, Operation, Store};
 
 pub(super) const MS: u64 = 1_000;
 pub(super) const SECOND: u64 = 1_000_000;

@@ -7,9 +7,9 @@ use tokio::task::JoinError;
 
 use super::bench::{Bench, MS, SECOND, attempt, granted, parts, policy, take};
 use super::{judge, require};
+use crate::algorithm::{Command, Mode, Take};
 use crate::policy::{Policy, PolicyParts};
-use crate::state::{Command, Mode, Take};
-use crate::stores::{Call, Operation};
+use crate::store::{Call, Operation};
 
 /// How far ahead departures are granted: five windows of a second.
 const HORIZON: u64 = 5 * SECOND;

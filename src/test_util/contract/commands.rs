@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 
 use super::bench::{Bench, LONG, SECOND, attempt, granted, parts, policy};
 use super::require;
+use crate::algorithm::{Command, Mode};
 use crate::key::Key;
 use crate::policy::PolicyParts;
-use crate::state::{Command, Mode};
-use crate::stores::Nudged;
+use crate::store::Nudged;
 
 fn pause(seconds: u64) -> Command {
     Command::Pause {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::bench::{Bench, LONG, SECOND, attempt, granted, policy, take};
 use super::require;
+use crate::algorithm::{Grant, Mode, Take};
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::state::{Grant, Mode, Take};
-use crate::stores::Operation;
+use crate::store::Operation;
 
 /// Lets requests depart until no more can, and returns their number and the last grant.
 async fn exhaust(bench: &Bench, key: &Key, policy: &Policy) -> (u32, Grant) {

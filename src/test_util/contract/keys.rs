@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::bench::{Bench, attempt, granted, parts, policy, take};
 use super::require;
+use crate::algorithm::{Command, Mode, Settlement, Taken};
 use crate::key::Key;
 use crate::policy::{Policy, PolicyParts};
-use crate::state::{Command, Mode, Settlement, Taken};
 use crate::store::StoreError;
-use crate::stores::{Call, Operation};
+use crate::store::{Call, Operation};
 
 /// New keys of one shard.
 fn keys(bench: &Bench, count: usize) -> Vec<Key> {

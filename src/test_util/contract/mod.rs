@@ -7,7 +7,7 @@ use std::sync::Arc;
 use self::bench::Bench;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::stores::Store;
+use crate::store::Store;
 
 mod bench;
 mod bounds;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::bench::{Bench, SECOND, granted, policy};
 use super::require;
-use crate::state::Mode;
-use crate::stores::Operation;
+use crate::algorithm::Mode;
+use crate::store::Operation;
 
 /// More than a window, and less than two.
 const HORIZON: u64 = SECOND * 3 / 2;

@@ -16,13 +16,13 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::state::{Counter, VALUE_HEAD};
+use crate::algorithm::{Counter, VALUE_HEAD};
 
-const STATE: &str = include_str!("../../state/state.lua");
-const DEMAND: &str = include_str!("../../state/demand.lua");
-const WINDOW: &str = include_str!("../../state/window.lua");
-const GCRA: &str = include_str!("../../state/gcra.lua");
-const FIXED: &str = include_str!("../../state/fixed.lua");
+const STATE: &str = include_str!("../../algorithm/state.lua");
+const DEMAND: &str = include_str!("../../algorithm/demand.lua");
+const WINDOW: &str = include_str!("../../algorithm/window.lua");
+const GCRA: &str = include_str!("../../algorithm/gcra.lua");
+const FIXED: &str = include_str!("../../algorithm/fixed.lua");
 
 /// The bytes of a call before the terms of the quotas.
 pub(super) const CALL_HEAD: usize = 56;

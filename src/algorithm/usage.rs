@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::state::Window;
+    use crate::algorithm::Window;
 
     proptest! {
         #[test]

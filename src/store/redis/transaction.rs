@@ -9,12 +9,12 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::servers::{self, Answered, Exclusive, refused};
 use super::{Done, Inner, Owned, strange, time, unrecognized};
+use crate::algorithm::Origin;
 use crate::backoff;
 use crate::quota::HORIZON;
-use crate::state::Origin;
 use crate::store::StoreError;
-use crate::store::redis::servers::{self, Answered, Exclusive, refused};
 
 /// How often a change is tried while other processes change the same key.
 const ATTEMPTS: u32 = 50;

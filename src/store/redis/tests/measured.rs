@@ -1,7 +1,7 @@
 //! How long the scripts take, and how large the values are.
 
 use super::*;
-use crate::state::{Demand, Mode, Take};
+use crate::algorithm::{Demand, Mode, Take};
 
 const ROUNDS: u64 = 3_000;
 

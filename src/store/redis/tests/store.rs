@@ -7,10 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::state::{Command, Demand, Mode, Settlement, State, Strict, Take};
+use crate::algorithm::{Command, Demand, Mode, Settlement, State, Strict, Take};
 use crate::store::redis::servers::Servers;
-use crate::stores::redis::{Options, RedisStore};
-use crate::stores::{Nudged, Store as _};
+use crate::store::redis::{Options, RedisStore};
+use crate::store::{Nudged, Store as _};
 
 fn store(server: &RedisServer, scripting: bool) -> RedisStore {
     let options = Options {

@@ -5,10 +5,10 @@ use std::fmt;
 
 use redis::{FromRedisValue as _, Value};
 
+use super::servers::{Servers, refused};
 use super::{RedisStore, names, strange};
 use crate::key::Key;
 use crate::store::StoreError;
-use crate::store::redis::servers::{Servers, refused};
 
 impl RedisStore {
     /// Lists the keys under this store's prefix that have any state.

@@ -3,9 +3,9 @@
 use redis::Value;
 use smallvec::SmallVec;
 
+use crate::algorithm::{Command, Grant, Known, Mode, Settlement, Take, Taken};
 use crate::policy::Policy;
-use crate::state::{Command, Grant, Known, Mode, Settlement, Take, Taken};
-use crate::stores::Operation;
+use crate::store::Operation;
 
 use super::script::CALL_HEAD;
 

@@ -9,13 +9,13 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+#[cfg(feature = "test-util")]
+use super::ManualClock;
 use super::{Answered, Call, Store};
+use crate::algorithm::{Origin, State, Taken};
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::state::{Origin, State, Taken};
 use crate::store::{Reply, StoreError};
-#[cfg(feature = "test-util")]
-use crate::test_util::ManualClock;
 
 const SHARDS: usize = 32;
 

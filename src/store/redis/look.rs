@@ -8,11 +8,11 @@ use futures_util::future::join_all;
 use redis::{FromRedisValue as _, Value};
 
 use super::keys::StoredKey;
+use super::servers::{Answered, refused};
 use super::{Inner, RedisStore, strange, time, unrecognized};
+use crate::algorithm::{Announcement, Demand, Mode, State, Take, Taken};
 use crate::quota::Quota;
-use crate::state::{Announcement, Demand, Mode, State, Take, Taken};
 use crate::store::StoreError;
-use crate::store::redis::servers::{Answered, refused};
 
 /// Values are read up to this length. No value of this crate is as long.
 const LONGEST: usize = 256 * 1024;

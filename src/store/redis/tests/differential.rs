@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
-use crate::state::{Command, Demand, Grant, Mode, Settlement, State, Strict, Take};
+use crate::algorithm::{Command, Demand, Grant, Mode, Settlement, State, Strict, Take};
 
 const START: u64 = 1_763_000_000_000_000;
 
@@ -38,7 +38,7 @@ struct Process {
     lost: u64,
     waiting: Vec<(u64, u32)>,
     departed: Vec<Grant>,
-    known: Option<crate::state::Known>,
+    known: Option<crate::algorithm::Known>,
     round_trip: u64,
 }
 

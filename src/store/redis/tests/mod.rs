@@ -4,11 +4,11 @@ use redis::Value;
 
 use super::script::Script;
 use super::wire::{self, Answer};
+use crate::algorithm::{Origin, Taken};
 use crate::key::Key;
 use crate::policy::{Policy, PolicyParts};
-use crate::state::{Origin, Taken};
 use crate::store::StoreError;
-use crate::stores::{Call, Operation};
+use crate::store::{Call, Operation};
 
 use crate::support;
 

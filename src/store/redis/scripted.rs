@@ -4,10 +4,10 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::time::Instant;
 
 use super::script::Script;
+use super::servers::{Answered, refused};
 use super::wire::{self, Answer};
 use super::{Done, Inner, Owned, strange, unrecognized};
 use crate::store::StoreError;
-use crate::store::redis::servers::{Answered, refused};
 
 impl Inner {
     /// The result of each call, or `None` if its value has to be changed without a script.

@@ -4,9 +4,9 @@ use redis::Client;
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 use tokio::runtime::Handle;
 
+use super::servers::Servers;
 use super::{Options, RedisStore};
 use crate::store::StoreError;
-use crate::store::redis::servers::Servers;
 
 impl RedisStore {
     /// Connects to the server at this URL.
