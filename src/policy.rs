@@ -33,7 +33,6 @@ pub struct Policy {
     is_exempt: bool,
     label: Arc<str>,
     largest_cost: u32,
-    buffer_micros: u64,
     /// The quotas, with nothing recorded.
     counters: SmallVec<[Counter; 1]>,
 }
@@ -123,7 +122,7 @@ impl Policy {
     }
 
     pub(crate) fn buffer_micros(&self) -> u64 {
-        self.buffer_micros
+        self.buffer.as_micros() as u64
     }
 
     /// How long the leaky buckets let a request wait: as long as the last of their capacity.

@@ -159,7 +159,6 @@ impl PolicyParts {
         Ok(Policy {
             name: self.name.map(String::into_boxed_str),
             largest_cost: largest_costs.min().unwrap_or(u32::MAX),
-            buffer_micros: self.buffer.as_micros() as u64,
             counters,
             quotas: self.quotas,
             buffer: self.buffer,
