@@ -1,4 +1,4 @@
-//! What users test their own clients with does what it says.
+//! The utilities for users' tests do what they promise.
 
 mod clock;
 mod failing;
@@ -8,7 +8,7 @@ mod recovery;
 
 use std::time::Duration;
 
-use tower_throttle::{Decision, Limited, Limiter, Quota};
+use tower_throttle::{Limiter, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -18,11 +18,8 @@ async fn granted(limiter: &Limiter) -> bool {
     decision.expect("a decision").is_granted()
 }
 
-async fn limited(limiter: &Limiter) -> Limited {
-    match limiter.try_acquire("a").await {
-        Ok(Decision::Limited(limited)) => limited,
-        other => panic!("not limited: {other:?}"),
-    }
+async fn delay(limiter: &Limiter) -> Duration {
+    limiter.peek("a").await.expect("an answer").delay()
 }
 
 fn quota(text: &str) -> Quota {

@@ -1,4 +1,4 @@
-//! What a store has lost, and what becomes of its clock, as users would test it.
+//! A store loses its state, or its clock is set, as users would test it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{MS, SECOND};
 
 const LIMIT: u32 = 5;
 
-/// When thirty departed who came at once, while something happens to the store after half a second.
+/// Lets 45 requests depart, and something happens to the store after half a second.
 async fn departures(
     store: &FailingStore,
     recovery: Recovery,
@@ -49,18 +49,18 @@ fn store() -> (FailingStore, ManualClock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_comes_back_empty_lets_twice_as_many_depart() {
+async fn a_store_that_lost_its_state_lets_up_to_twice_as_many_depart() {
     let (store, _) = store();
-    let lose = async || store.lose_state().await.expect("it forgets");
+    let lose = async || store.lose_state();
     let history = departures(&store, Recovery::Immediate, lose).await;
     let most = history.most_in_any(SECOND);
     assert!((6..=2 * u64::from(LIMIT)).contains(&most), "{most}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_recovery_is_strict_never_more_depart_than_the_quota_allows() {
+async fn strict_recovery_never_lets_more_depart_than_the_quota_allows() {
     let (first, _) = store();
-    let lose = async || first.lose_state().await.expect("it forgets");
+    let lose = async || first.lose_state();
     let history = departures(&first, Recovery::Strict, lose).await;
     assert_eq!(history.len(), 45);
     history.assert_at_most(LIMIT.into(), SECOND);
