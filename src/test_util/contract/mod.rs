@@ -142,7 +142,7 @@ pub async fn store_contract_with<S: Store>(make: impl AsyncFn() -> S, hooks: imp
             a_reset_nudges;
         keys:
             batches_answer_each_operation,
-            a_cost_beyond_the_quotas_fails_alone,
+            a_cost_beyond_the_quotas_is_refused_alone,
             any_text_is_a_key,
             policies_of_other_names_do_not_count,
             changed_quotas_keep_departures,

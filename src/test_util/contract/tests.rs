@@ -81,7 +81,10 @@ const FAULTS: [(Fault, &str); 38] = [
     (RecordsPeeks, "a peek records nothing"),
     (AppliesTwice, "concurrent calls are atomic"),
     (ReversesBatches, "batches answer each operation"),
-    (FailsWholeBatches, "a cost beyond the quotas fails alone"),
+    (
+        FailsWholeBatches,
+        "a cost beyond the quotas is refused alone",
+    ),
     (AcceptsOldCalls, "calls that were overtaken change nothing"),
     (KeepsLostGrants, "lost answers are taken back"),
     (TakesAllGrantsBack, "no quota is exceeded"),
