@@ -66,8 +66,8 @@ impl Fault {
 /// ```
 /// use std::time::Duration;
 /// use tower_throttle::Quota;
-/// use tower_throttle::store::{MemoryStore};
-/// use tower_throttle::{Limiter};
+/// use tower_throttle::store::MemoryStore;
+/// use tower_throttle::Limiter;
 /// use tower_throttle::test_util::{FailingStore, Fault};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -101,7 +101,7 @@ struct Wire {
     subscribers: Mutex<Vec<Weak<dyn Nudged>>>,
 }
 
-/// What fails, and what was counted so far.
+/// The faults to come, and counts of past calls.
 #[derive(Debug, Default)]
 struct Script {
     fault: Option<Fault>,
@@ -138,7 +138,7 @@ impl<S: Store> FailingStore<S> {
         self.script().latency = latency;
     }
 
-    /// Makes all calls fail until the store is told to [recover](Self::recover) or to fail otherwise.
+    /// Makes all calls fail until the test calls [`recover`](Self::recover) or sets another fault.
     pub fn fail_with(&self, fault: Fault) {
         self.set_fault(Some(fault), None);
     }

@@ -19,8 +19,8 @@ use crate::store::{Reply, StoreError};
 /// ```
 /// use futures_util::future::join_all;
 /// use tower_throttle::Quota;
-/// use tower_throttle::store::{MemoryStore};
-/// use tower_throttle::{Limiter};
+/// use tower_throttle::store::MemoryStore;
+/// use tower_throttle::Limiter;
 /// use tower_throttle::test_util::{FailingStore, RecordingStore};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

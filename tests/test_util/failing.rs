@@ -1,4 +1,4 @@
-//! A failing store fails as it is told, and otherwise does what the store inside does.
+//! A failing store fails as its test says, and otherwise does what the store inside does.
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};

@@ -14,105 +14,39 @@ pub(super) fn times(departed: &[Departed], time: impl Fn(&Departed) -> u64) -> V
     times
 }
 
+/// The same as a history, counted from 1970.
+fn history(times: &[(u64, u64)]) -> History {
+    let events = times.iter();
+    events
+        .map(|&(at, cost)| (Duration::from_micros(START + at), cost))
+        .collect()
+}
+
 /// The most units in any half-open interval of this length.
 pub(super) fn most_in_any(times: &[(u64, u64)], window: u64) -> u64 {
-    let events = times
-        .iter()
-        .map(|&(at, cost)| (Duration::from_micros(at), cost));
-    let history: History = events.collect();
-    history.most_in_any(Duration::from_micros(window))
+    history(times).most_in_any(Duration::from_micros(window))
 }
 
 /// Why these departures, in order, break the promise of a quota.
 pub(super) fn fault(quota: &Counter, times: &[(u64, u64)]) -> Option<String> {
-    let found = match quota {
-        Counter::Window(it) => (most_in_any(times, it.window), it.limit.into()),
-        Counter::Gcra(it) if it.spaced => return spacing_fault(times, it.interval),
-        Counter::Gcra(it) => return gcra_fault(times, it.burst.into(), it.interval),
-        Counter::Fixed(it) if it.aligned => (most_aligned(times, it.window), it.limit.into()),
+    let history = history(times);
+    let micros = Duration::from_micros;
+    let (most, limit): (u64, u64) = match quota {
+        Counter::Window(it) => (history.most_in_any(micros(it.window)), it.limit.into()),
+        Counter::Gcra(it) if it.spaced => {
+            let at = history.too_close(micros(it.interval))?;
+            return Some(format!("the departure at {at:?} is too close"));
+        }
+        Counter::Gcra(it) => (history.burst(micros(it.interval)), it.burst.into()),
+        Counter::Fixed(it) if it.aligned => {
+            (history.most_in_aligned(micros(it.window)), it.limit.into())
+        }
         Counter::Fixed(it) => {
-            let fits = fits_windows(times, it.window, it.limit.into());
+            let fits = history.fits_windows(it.limit.into(), micros(it.window));
             return (!fits).then(|| "no windows hold all departures".to_owned());
         }
     };
-    let (most, limit): (u64, u64) = found;
-    (most > limit).then(|| format!("{most} units in a window of {limit}"))
-}
-
-/// More than `burst + span / interval` units in any span.
-fn gcra_fault(times: &[(u64, u64)], burst: u64, interval: u64) -> Option<String> {
-    // A bucket that drains continuously never holds more than the burst.
-    let (mut level, mut before) = (0, 0);
-    for &(at, cost) in times {
-        level = u64::saturating_sub(level, at - before) + cost * interval;
-        before = at;
-        if level > burst * interval {
-            return Some(format!(
-                "at {at} the bucket holds {level} of {}",
-                burst * interval
-            ));
-        }
-    }
-    None
-}
-
-/// A departure less than its cost in intervals behind the one before it.
-fn spacing_fault(times: &[(u64, u64)], interval: u64) -> Option<String> {
-    let too_near = times
-        .windows(2)
-        .find(|it| it[1].0 - it[0].0 < it[0].1 * interval);
-    too_near.map(|it| format!("{} and {} with a cost of {}", it[0].0, it[1].0, it[0].1))
-}
-
-fn most_aligned(times: &[(u64, u64)], window: u64) -> u64 {
-    let number = |it: &(u64, u64)| (it.0 + START) / window;
-    let windows = times.chunk_by(|a, b| number(a) == number(b));
-    windows
-        .map(|it| it.iter().map(|it| it.1).sum())
-        .max()
-        .unwrap_or(0)
-}
-
-/// True if some windows that do not overlap hold all departures, with at most `limit` units each.
-///
-/// The request that began a window may never depart, as its process was killed or was late.
-fn fits_windows(times: &[(u64, u64)], window: u64, limit: u64) -> bool {
-    // Each departure that may be the first of its window: the earliest and the latest start of the window.
-    let mut starts: Vec<Option<(u64, u64)>> = Vec::new();
-    let offset = window;
-    for first in 0..=times.len() {
-        let at = times.get(first).map_or(u64::MAX, |it| it.0 + offset);
-        let Some(before) = first.checked_sub(1) else {
-            let latest = latest_start(times, first, window, limit);
-            starts.push(latest.map(|latest| (at - window, latest)));
-            continue;
-        };
-        let end_of = |&(earliest, latest): &(u64, u64)| {
-            let end = (earliest + window).max(times[before].0 + offset + 1);
-            (end <= at.min(latest + window)).then_some(end)
-        };
-        let end = starts.iter().flatten().filter_map(end_of).min();
-        let Some(_) = times.get(first) else {
-            return end.is_some();
-        };
-        let latest = latest_start(times, first, window, limit);
-        let start = end
-            .zip(latest)
-            .map(|(end, latest)| (end.max(at - window + 1), latest));
-        starts.push(start.filter(|it| it.0 <= it.1));
-    }
-    true
-}
-
-/// The latest start of a window with this first departure that holds at most `limit` units, a window later.
-fn latest_start(times: &[(u64, u64)], first: usize, window: u64, limit: u64) -> Option<u64> {
-    let mut units = 0;
-    let (at, _) = *times.get(first)?;
-    let next = times[first..].iter().find(|it| {
-        units += it.1;
-        units > limit
-    });
-    Some(next.map_or(at + window, |next| next.0.min(at + window)))
+    (most > limit).then(|| format!("{most} units in a window or burst of {limit}"))
 }
 
 /// The most units in a window if each begins with the first departure after the one before.
@@ -170,17 +104,4 @@ pub(super) fn unfair_share(out: &Outcome, excused: &[usize]) -> f64 {
         is_gone[it.serial] = true;
     }
     unfair as f64 / out.departed.len().max(1) as f64
-}
-
-#[test]
-fn windows_are_found_wherever_they_begin() {
-    let fits = |times: &[u64]| {
-        let times: Vec<_> = times.iter().map(|&at| (at, 1)).collect();
-        fits_windows(&times, 10, 2)
-    };
-    assert!(fits(&[]) && fits(&[0, 1]) && fits(&[0, 1, 10, 11]));
-    assert!(fits(&[5, 10, 11]), "a window begins at 0 and one at 10");
-    assert!(fits(&[0, 1, 2, 3]) && !fits(&[0, 0, 0]) && !fits(&[0, 1, 2, 3, 4]));
-    assert!(fits(&[0, 0, 1, 1, 11]) && !fits(&[0, 0, 1, 1, 2]));
-    assert!(fits(&[0, 1, 10, 11, 12]) && fits(&[0, 1, 11, 12, 21, 22]));
 }

@@ -59,9 +59,9 @@ fn fault_of(quota: &Quota, history: &History) -> Option<String> {
             let found = history.burst(interval);
             return (found > burst.into()).then(|| format!("a burst of {found}"));
         }
-        Algorithm::FixedWindow { start } if start == WindowStart::Clock => {
-            history.most_in_aligned(window)
-        }
+        Algorithm::FixedWindow {
+            start: WindowStart::Clock,
+        } => history.most_in_aligned(window),
         Algorithm::FixedWindow { .. } => {
             let fits = history.fits_windows(limit, window);
             return (!fits).then(|| "no windows hold all departures".to_owned());

@@ -32,7 +32,7 @@ pub trait StoreHooks: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns true if the store [nudges](crate::next::Nudged) its subscribers after a reset.
+    /// Returns true if the store [nudges](crate::store::Nudged) its subscribers after a reset.
     fn nudges(&self) -> bool {
         false
     }
@@ -53,7 +53,7 @@ use require;
 
 /// Tests that a store does what a limiter relies on.
 ///
-/// A limiter does not check its store: if that grants a departure too many, nobody notices. Call this in a test, with
+/// A limiter does not check its store: a departure too many goes unnoticed. Call this in a test, with
 /// a function that returns the store; it is called once for each clause.
 ///
 /// ```
@@ -73,7 +73,7 @@ use require;
 /// # The clauses
 ///
 /// - No quota is exceeded, whatever its algorithm, whenever the requests depart between their grant and the end of
-///   their guard, and arrive upstream within the buffer behind it. Nor does capacity stay unused. Joint quotas all
+///   their guard, and arrive upstream within the buffer behind it. Capacity is used. Joint quotas all
 ///   hold, and costs count.
 /// - Concurrent calls are atomic, and each is applied once. Batches answer each operation in its place.
 /// - Processes are granted departures in the order in which their requests arrived.
@@ -94,7 +94,7 @@ pub async fn store_contract<S: Store>(make: impl AsyncFn() -> S) {
     store_contract_with(make, ()).await;
 }
 
-/// The same as [`store_contract`], with access to the store's values.
+/// Does what [`store_contract`] does, with access to the store's values.
 ///
 /// # Panics
 ///

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
-use crate::algorithm::{Command, Demand, Mode, Origin, Taken};
 use crate::policy::PolicyParts;
-use crate::store::{Answered, Call, MemoryStore, Nudged, Operation};
+use crate::algorithm::{Command, Demand, Mode, Origin, Taken};
 use crate::store::{Reply, StoreError};
+use crate::store::{Answered, Call, MemoryStore, Nudged, Operation};
 use crate::test_util::ManualClock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +190,7 @@ impl Inner {
         };
         let name = match self.fault {
             IgnoresPolicies => None,
-            TellsChangedQuotasApart => Some(format!("{:?}", policy.quotas())),
+            TellsChangedQuotasApart => Some(format!("{:?} {:?}", policy.name(), policy.quotas())),
             _ => policy.name().map(str::to_owned),
         };
         (name, key)
