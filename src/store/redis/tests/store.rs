@@ -141,7 +141,7 @@ async fn scripts_that_the_server_forgets_are_sent_again() {
 #[tokio::test]
 async fn scripts_and_transactions_share_a_quota() {
     let server = RedisServer::start();
-    let policy = policy("100/h + 60/m gcra burst=60");
+    let policy = policy("100/h + 60/d gcra burst=60");
     let stores = [
         store(&server, true),
         store(&server, false),
