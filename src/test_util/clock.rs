@@ -14,7 +14,7 @@ const MIDNIGHT: Duration = Duration::from_secs(1_735_689_600);
 /// 2200-01-01 00:00 UTC: later times are too large for a store.
 const LATEST: Duration = Duration::from_secs(7_258_118_400);
 
-/// A store's clock that a test sets, for [`MemoryStore::with_clock`](crate::next::MemoryStore::with_clock).
+/// A store's clock that a test sets, for [`MemoryStore::with_clock`](crate::store::MemoryStore::with_clock).
 ///
 /// A limiter uses two clocks. The store's clock decides when a request may depart. A waiting request sleeps by tokio's
 /// clock. If tokio's clock is paused (`start_paused = true`), the embedded store follows it, and most tests need
@@ -61,11 +61,11 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 /// were granted already. Back, nothing departs until the clock has caught up. [Strict recovery] notices both if the
 /// store is not embedded, as in a [`FailingStore`](super::FailingStore).
 ///
-/// [`try_acquire`]: crate::next::Limiter::try_acquire
-/// [`peek`]: crate::next::Limiter::peek
-/// [`acquire`]: crate::next::Limiter::acquire
-/// [validity]: crate::next::Permit::is_valid
-/// [guard]: crate::next::LimiterBuilder::guard
+/// [`try_acquire`]: crate::Limiter::try_acquire
+/// [`peek`]: crate::Limiter::peek
+/// [`acquire`]: crate::Limiter::acquire
+/// [validity]: crate::Permit::is_valid
+/// [guard]: crate::LimiterBuilder::guard
 /// [Strict recovery]: crate::Recovery::Strict
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<Shown>>);

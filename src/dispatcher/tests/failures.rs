@@ -172,7 +172,7 @@ async fn a_late_failure_does_not_lengthen_the_pause_before_a_probe() {
     let error = StoreError::new("the store is out");
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        handle.dispatcher().out(0, &error, false);
+        handle.dispatcher().out(0, &"key 0".into(), &error, false);
     }
     store.set(Fault::None);
     for waiting in waiting {

@@ -32,7 +32,7 @@ pub trait StoreHooks: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns true if the store [nudges](crate::next::Nudged) its subscribers after a reset.
+    /// Returns true if the store [nudges](crate::store::Nudged) its subscribers after a reset.
     fn nudges(&self) -> bool {
         false
     }

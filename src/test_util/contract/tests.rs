@@ -190,7 +190,7 @@ impl Inner {
         };
         let name = match self.fault {
             IgnoresPolicies => None,
-            TellsChangedQuotasApart => Some(policy.id().to_owned()),
+            TellsChangedQuotasApart => Some(format!("{:?}", policy.quotas())),
             _ => policy.name().map(str::to_owned),
         };
         (name, key)
