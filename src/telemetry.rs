@@ -139,7 +139,7 @@ pub(crate) fn unrecorded<T>(make: impl FnOnce() -> T) -> T {
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(
     not(feature = "metrics"),
-    expect(dead_code, reason = "only metrics tell them apart")
+    expect(dead_code, reason = "only metrics distinguish them")
 )]
 pub(crate) enum Operation {
     Take,
@@ -205,7 +205,7 @@ pub(crate) fn reconnected() {
     meters::reconnected();
 }
 
-/// Whether nudges arrive on this channel from now on.
+/// Nudges arrive on this channel from now on, or no longer.
 #[cfg(feature = "redis")]
 pub(crate) fn subscribed(channel: &str, is_subscribed: bool) {
     trace::subscribed(channel, is_subscribed);

@@ -61,11 +61,11 @@ async fn refusal(client: &ClientWithMiddleware, upstream: &Upstream) -> Error {
     }
 }
 
-/// Waits until no line is left, so that what was given back is back.
+/// Waits until no queue is left, so that returned departures have arrived.
 async fn settle(limiter: &Limiter) {
     let deadline = Instant::now() + MINUTE;
     while limiter.queues() > 0 {
-        assert!(Instant::now() < deadline, "a line is left behind");
+        assert!(Instant::now() < deadline, "a queue is left");
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -84,7 +84,7 @@ async fn the_wait_it_would_have_been_comes_out_of_the_error() {
 }
 
 #[tokio::test]
-async fn a_full_line_refuses() {
+async fn a_full_queue_refuses() {
     let upstream = Upstream::start().await;
     let client = client(&build(per_hour(1).max_waiting(1)));
     send(&client, &upstream).await;
@@ -240,7 +240,7 @@ async fn a_key_of_ones_own_decides_whose_quota_is_spent() {
     assert_eq!(upstream.arrivals().len(), 2);
 }
 
-/// Drops requests in the line, then asks how long the next one would have to wait.
+/// Drops requests that wait, then asks how long the next one would have to wait.
 async fn assert_dropped_requests_consume_nothing(limiter: &Limiter) {
     let upstream = Upstream::start().await;
     let client = client_of_one_key(limiter);
@@ -260,12 +260,12 @@ async fn assert_dropped_requests_consume_nothing(limiter: &Limiter) {
 }
 
 #[tokio::test]
-async fn dropped_in_the_line_a_request_consumes_nothing_in_memory() {
+async fn a_request_that_is_dropped_while_it_waits_spends_nothing_in_memory() {
     assert_dropped_requests_consume_nothing(&build(per_hour(1))).await;
 }
 
 #[tokio::test]
-async fn dropped_in_the_line_a_request_consumes_nothing_on_redis() {
+async fn a_request_that_is_dropped_while_it_waits_spends_nothing_on_redis() {
     let redis = RedisServer::start();
     let store = RedisStore::connect(&redis.url())
         .await

@@ -1,5 +1,5 @@
 //! `Throttle` keeps tower's readiness contract: it is always ready itself, holds nothing of the
-//! service inside while a request waits, and calls it only when it is ready and the slot has come.
+//! service inside while a request waits, and calls it only when it is ready and the request may depart.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -28,7 +28,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
 
-/// How far slots lie apart with a limit of 1.
+/// The distance between departures with a limit of 1.
 const STEP: Duration = Duration::from_millis(1_010);
 
 type Mock = mock::Mock<Request<()>, Response<()>>;
@@ -63,7 +63,7 @@ async fn answer(handle: &mut Handle) -> String {
     request.uri().path().to_owned()
 }
 
-/// Sends a request from a task of its own, with its place in the line once this returns.
+/// Sends a request from a task of its own. It has its place in the queue once this returns.
 async fn start<S>(service: &S, path: &str) -> JoinHandle<Answer>
 where
     S: Service<Request<()>, Response = Response<()>, Error = BoxError> + Clone + Send + 'static,
@@ -83,7 +83,7 @@ async fn settle() {
     }
 }
 
-/// What all clones of a [`Strict`] service share.
+/// All clones of a [`Strict`] service share this.
 #[derive(Debug, Default)]
 struct Gate {
     open: bool,
@@ -209,7 +209,7 @@ impl Service<Request<()>> for Strict {
     }
 }
 
-/// What a service may fail with.
+/// An error of a service.
 #[derive(Debug, PartialEq, Eq)]
 struct Broken(u32);
 
@@ -242,7 +242,7 @@ async fn is_ready_however_many_wait_and_though_the_service_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_in_line_hold_no_concurrency_permit() {
+async fn requests_that_wait_hold_no_concurrency_permit() {
     let (mock, mut handle) = mock::pair();
     let permits = Arc::new(Semaphore::new(2));
     let limited = ConcurrencyLimit::with_semaphore(mock, permits.clone());
@@ -256,7 +256,7 @@ async fn requests_in_line_hold_no_concurrency_permit() {
         sleep(100 * MS).await;
         assert_eq!(permits.available_permits(), 1);
     }
-    // So others, who pass by the throttle, are served meanwhile.
+    // So requests that bypass the throttle are served.
     let passing = tokio::spawn(limited.oneshot(get("/passing")));
     assert_eq!(answer(&mut handle).await, "/passing");
     passing.await.expect("no panic").expect("an answer");
@@ -276,7 +276,7 @@ async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it
     let late = start(&service, "/late").await;
     settle().await;
     assert_eq!(permits.available_permits(), 0, "it is getting ready");
-    // Somebody else makes sure that there is no slot at once.
+    // Another request takes the next departure.
     let other = tokio::spawn(limiter.acquire("upstream").into_future());
     sleep(GUARD * 5).await;
     handle.allow(1);
@@ -290,7 +290,7 @@ async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_service_is_not_even_asked_whether_it_is_ready_before_the_slot_has_come() {
+async fn the_service_is_made_ready_only_when_the_request_may_depart() {
     let strict = Strict::open();
     let service = layer(per_second(1)).layer(strict.clone());
     let first = start(&service, "/a").await;
@@ -309,7 +309,7 @@ async fn the_service_is_not_even_asked_whether_it_is_ready_before_the_slot_has_c
 async fn only_the_very_clone_that_got_ready_is_called() {
     let strict = Strict::closed();
     let service = layer(per_second(5)).layer(strict.clone());
-    // Ready for moments only, at times that have nothing to do with the slots.
+    // Ready for moments only, at other times than the departures.
     let gate = strict.clone();
     let flutter = tokio::spawn(async move {
         loop {
@@ -331,7 +331,7 @@ async fn only_the_very_clone_that_got_ready_is_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_gets_ready_too_late_is_called_with_another_slot() {
+async fn a_service_that_gets_ready_too_late_is_called_with_another_permit() {
     let strict = Strict::closed();
     let service = layer(per_second(1)).layer(strict.clone());
     let late = start(&service, "/late").await;
@@ -342,7 +342,7 @@ async fn a_service_that_gets_ready_too_late_is_called_with_another_slot() {
     let next = start(&service, "/next").await;
     next.await.expect("no panic").expect("an answer");
 
-    // The slot at 0 went back, so the late one need not wait; the next one counts from then on.
+    // The permit at 0 was given back, so the late request need not wait; the next one counts from then on.
     let calls = strict.calls();
     assert_eq!(strict.paths(), ["/late", "/next"]);
     assert!(calls[0].1 >= GUARD * 50 && calls[0].1 < SECOND, "{calls:?}");
@@ -351,14 +351,14 @@ async fn a_service_that_gets_ready_too_late_is_called_with_another_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_missed_their_slots_depart_later_within_the_bound() {
+async fn requests_whose_permits_expired_depart_later_within_the_bound() {
     let strict = Strict::closed();
     let service = layer(per_second(3)).layer(strict.clone());
     let mut sent = Vec::new();
     for number in 0..9 {
         sent.push(start(&service, &format!("/{number}")).await);
     }
-    // Three have slots that expire; the others are in line.
+    // The permits of three expire; the others wait.
     sleep(STEP / 2).await;
     strict.set_open(true);
     for answer in timeout(60 * SECOND, join_all(sent)).await.expect("an end") {
@@ -369,7 +369,7 @@ async fn requests_that_missed_their_slots_depart_later_within_the_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_from_the_line_that_missed_its_slot_departs_before_those_behind_it() {
+async fn a_request_that_waited_departs_first_after_its_permit_expired() {
     let strict = Strict::open();
     let service = layer(per_second(1)).layer(strict.clone());
     let first = start(&service, "/first").await;
@@ -386,7 +386,7 @@ async fn a_request_from_the_line_that_missed_its_slot_departs_before_those_behin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_had_its_slot_at_once_and_missed_it_departs_before_those_behind_it() {
+async fn a_request_with_a_permit_at_once_departs_first_after_it_expired() {
     let strict = Strict::closed();
     let service = layer(per_second(1)).layer(strict.clone());
     let late = start(&service, "/late").await;
@@ -402,7 +402,7 @@ async fn a_request_that_had_its_slot_at_once_and_missed_it_departs_before_those_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_missed_its_slot_is_not_refused_for_those_who_came_after_it() {
+async fn a_request_whose_permit_expired_is_not_refused_for_later_requests() {
     let strict = Strict::closed();
     let service = layer(per_second(1).max_waiting(1)).layer(strict.clone());
     let late = start(&service, "/late").await;
@@ -425,8 +425,8 @@ async fn a_service_that_takes_longer_to_get_ready_than_permits_are_valid_is_call
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_not_starved_by_others_who_keep_the_service_busy() {
-    // Each call takes longer than a permit is valid, and somebody else always waits for the next.
+async fn a_request_is_not_starved_by_others_that_keep_the_service_busy() {
+    // Each call takes longer than a permit is valid, and another request always waits for the next.
     let slow = tower::service_fn(|_: Request<()>| async {
         sleep(GUARD * 2).await;
         Ok::<_, Infallible>(Response::new(()))
@@ -446,7 +446,7 @@ async fn a_request_is_not_starved_by_others_who_keep_the_service_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_missed_its_slot_still_waits_no_longer_than_its_bound() {
+async fn a_request_whose_permit_expired_keeps_its_bound() {
     let strict = Strict::closed();
     let limiter = per_second(1).max_wait(STEP / 2).build();
     let limiter = limiter.expect("a valid policy");
@@ -467,7 +467,7 @@ async fn a_request_that_missed_its_slot_still_waits_no_longer_than_its_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_fails_to_get_ready_fails_the_request_and_its_slot_goes_back() {
+async fn a_service_that_fails_to_get_ready_fails_the_request_and_costs_nothing() {
     let (service, mut handle) = throttled(per_second(1));
     handle.send_error(Broken(3));
     let error = service
@@ -485,7 +485,7 @@ async fn a_service_that_fails_to_get_ready_fails_the_request_and_its_slot_goes_b
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_fails_after_the_permit_has_expired_costs_no_slot_either() {
+async fn a_service_that_fails_after_the_permit_has_expired_costs_nothing() {
     let (service, mut handle) = throttled(per_second(1));
     handle.allow(0);
     let failing = start(&service, "/a").await;
@@ -502,7 +502,7 @@ async fn a_service_that_fails_after_the_permit_has_expired_costs_no_slot_either(
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_in_the_line_a_request_leaves_its_slot_to_the_next() {
+async fn a_request_that_is_dropped_while_it_waits_lets_the_next_move_up() {
     let (service, mut handle) = throttled(per_second(1));
     let _first = start(&service, "/first").await;
     assert_eq!(answer(&mut handle).await, "/first");
@@ -528,7 +528,7 @@ async fn dropped_before_it_was_polled_a_request_has_taken_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_with_a_permit_while_the_service_is_not_ready_a_request_gives_its_slot_back() {
+async fn a_request_that_is_dropped_before_the_service_is_ready_costs_nothing() {
     for held in [Duration::ZERO, GUARD / 2, GUARD * 5] {
         let (service, mut handle) = throttled(per_second(1));
         handle.allow(0);
@@ -546,7 +546,7 @@ async fn dropped_with_a_permit_while_the_service_is_not_ready_a_request_gives_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_after_the_call_a_request_has_spent_its_slot() {
+async fn a_request_that_is_dropped_after_the_call_has_departed() {
     let (service, mut handle) = throttled(per_second(1));
     let mut dropped = Box::pin(service.clone().oneshot(get("/dropped")));
     assert!(poll!(&mut dropped).is_pending());
@@ -574,7 +574,7 @@ async fn the_wait_it_would_have_been_comes_out_of_the_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_line_refuses_and_those_in_it_are_served() {
+async fn a_full_queue_refuses_requests_and_serves_its_own() {
     let (service, mut handle) = throttled(per_second(1).max_waiting(1));
     let _first = start(&service, "/first").await;
     assert_eq!(answer(&mut handle).await, "/first");

@@ -99,7 +99,7 @@ impl Meters {
         }
     }
 
-    /// The same, with the key as a label.
+    /// Counts a request that has ended, with the key as a label.
     #[cold]
     fn ended_of(&self, key: &Key, cost: u32, outcome: Outcome, waited: Duration) {
         let name = SharedString::const_str(outcome.name());
@@ -160,7 +160,7 @@ impl Meters {
 pub(super) struct OfStore {
     outages: Counter,
     shards_out: Gauge,
-    /// What this limiter has added to the gauge, which others share.
+    /// The part of the gauge that is this limiter's, as others share it.
     added: AtomicU32,
     /// By operation, then by result.
     calls: [[Counter; 3]; Operation::ALL.len()],

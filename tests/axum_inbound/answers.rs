@@ -75,7 +75,7 @@ async fn over_the_limit_it_answers_429_and_says_until_when() {
     ];
     assert_eq!(refused.items("ratelimit-policy"), expected);
 
-    // Whom the others are no concern of.
+    // Another client.
     let other = Client::new(&server, "b").get("/").await;
     assert_eq!(other.status, StatusCode::OK);
 }

@@ -61,7 +61,7 @@ impl Answer {
         self.headers.contains_key(name)
     }
 
-    /// A field that stands there once, and is a number.
+    /// A number in a field that occurs once.
     pub(crate) fn number(&self, name: &str) -> u64 {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next().unwrap_or_else(|| panic!("no {name}"));

@@ -1,4 +1,4 @@
-//! What an inbound service asks of the service inside, and when: no server, and time that is paused.
+//! The calls of an inbound service to the service inside, in paused time, without a server.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -50,7 +50,7 @@ async fn remaining(limiter: &Limiter) -> u32 {
     limiter.peek("all").await.expect("an answer").remaining()
 }
 
-/// What waits for the service for longer than its slot is good for.
+/// Waits for the service for longer than a permit is valid.
 async fn overdue<F: Future>(response: F) -> Pin<Box<F>> {
     let mut response = Box::pin(response);
     assert!(poll!(&mut response).is_pending());
@@ -91,7 +91,7 @@ async fn a_request_that_is_refused_reaches_nothing_inside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_service_gets_ready_an_expired_slot_is_given_back() {
+async fn a_permit_that_expires_while_the_service_gets_ready_is_given_back() {
     let limiter = per_second(1);
     let (mut service, mut handle) = protected(&limiter);
     handle.allow(0);
@@ -111,7 +111,7 @@ async fn while_the_service_gets_ready_an_expired_slot_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_its_slot_taken_once_the_service_is_ready_is_refused() {
+async fn a_request_whose_departure_is_taken_once_the_service_is_ready_is_refused() {
     let limiter = per_second(1);
     let (mut service, mut handle) = protected(&limiter);
     handle.allow(0);
@@ -141,7 +141,7 @@ async fn who_only_would_be_refused_then_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_dropped_before_the_call_gives_its_slot_back() {
+async fn a_request_that_is_dropped_before_the_call_spends_nothing() {
     let limiter = per_second(1);
     let (mut service, mut handle) = protected(&limiter);
     handle.allow(0);

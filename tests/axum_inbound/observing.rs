@@ -79,7 +79,7 @@ async fn nothing_is_refused_and_everything_is_reported() {
         assert_eq!(answer.body == "granted", number < 2, "{}", answer.body);
         let extensions = if number < 2 { "departed" } else { "429" };
         assert_eq!(answer.headers["x-extensions"], extensions);
-        // The truth, as they would be told it.
+        // The headers are those of a layer that refuses.
         let (_, r, t) = answer.rate_limit();
         assert_eq!(r, i64::from(number == 0));
         assert!((3_590..=3_601).contains(&t), "{t}");

@@ -20,7 +20,7 @@ use crate::support::redis_server::RedisServer;
 
 const FAILURES: u32 = 3;
 
-/// Whose answers are held back until it is open.
+/// A login whose answers wait until it is open.
 struct Login {
     open: Semaphore,
     attempts: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What an upstream says wins over what was configured, in every replica.
+//! The limits of an upstream win over the configuration, in every replica.
 
 #[path = "../support/mod.rs"]
 mod support;

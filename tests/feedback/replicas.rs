@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Per second, for both together.
 const LIMIT: u32 = 10;
 
-/// What each sends.
+/// The requests of each.
 const REQUESTS: usize = 40;
 
 /// Which request of all is the first to be refused.
@@ -43,7 +43,7 @@ fn replica() {
             .with(ThrottleMiddleware::new(limiter))
             .build();
         assert_eq!(child::hear(), "go");
-        // All at once, so that most hold slots when the provider has had enough.
+        // All at once, so that most wait when the provider refuses one.
         let answers = join_all((0..REQUESTS).map(|_| client.get(url).send())).await;
         let answers = answers.into_iter().map(|answer| answer.expect("an answer"));
         let refused = answers.filter(|answer| answer.status() == 429).count();
@@ -78,7 +78,7 @@ async fn both_stop_within_a_second_and_go_on_together_after_the_pause() {
         .iter()
         .filter(|&&at| at > enough + SECOND && at < enough + SECOND * 2);
     assert_eq!(late.count(), 0, "refused at {enough:?}: {arrivals:?}");
-    // What was under way goes on, and no more; the next are those of the time after the pause.
+    // Requests that were granted depart, and no others until the end of the pause.
     let resumed = arrivals
         .iter()
         .filter(|&&at| at >= enough + SECOND * 2)

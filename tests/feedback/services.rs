@@ -1,4 +1,4 @@
-//! What a tower service answers, in paused time.
+//! The answers of a tower service, in paused time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_has_had_enough_is_left_alone() {
+async fn a_service_that_answers_429_is_paused() {
     let limiter = limiter(10);
     let service = ThrottleLayer::new(limiter.clone()).layer(answers(|number| match number {
         0 => Response::builder().status(429).header("retry-after", "20"),
@@ -47,7 +47,7 @@ async fn a_service_that_has_had_enough_is_left_alone() {
     }));
     let start = Instant::now();
     let response = service.clone().oneshot(request()).await.expect("an answer");
-    // The caller gets what the service said, and how the request departed.
+    // The caller gets the answer of the service, and the departure.
     assert_eq!(response.status(), 429);
     assert!(response.extensions().get::<Departure>().is_some());
     assert!(start.elapsed() < SECOND);
@@ -63,7 +63,7 @@ async fn a_service_that_has_had_enough_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limiter_knows_even_if_the_caller_is_gone() {
+async fn an_answer_is_applied_even_if_the_caller_is_gone() {
     let limiter = limiter(10);
     let service = answers(|_| Response::builder().status(429).header("retry-after", "20"));
     let service = ThrottleLayer::new(limiter.clone()).layer(service);
@@ -76,7 +76,7 @@ async fn the_limiter_knows_even_if_the_caller_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn responses_of_any_type_can_say_something() {
+async fn responses_of_any_type_can_pause() {
     let limiter = limiter(10);
     let service = ServiceBuilder::new()
         .layer(
@@ -100,7 +100,7 @@ async fn responses_of_any_type_can_say_something() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_is_not_kept() {
+async fn feedback_can_be_switched_off() {
     let service = answers(|_| Response::builder().status(429).header("retry-after", "20"));
     let layer = ThrottleLayer::new(limiter(10)).without_feedback();
     let service = layer.layer(service);

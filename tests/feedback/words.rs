@@ -1,4 +1,4 @@
-//! What is understood, and what it does.
+//! The headers that the limiter understands, and their effects.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn wait_after(answer: Answer, make: impl Fn(Limiter) -> ThrottleMiddleware
 }
 
 fn assert_about(wait: Duration, expected: Duration, what: &str) {
-    // As the answer was read a while ago, and busy machines take longer.
+    // The answer was read a while ago, longer on a busy machine.
     let range = expected.saturating_sub(SECOND * 5)..=expected;
     assert!(range.contains(&wait), "{what}: {wait:?}, not {expected:?}");
 }
@@ -61,7 +61,7 @@ fn unix_time(ahead: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn what_pauses_pauses_and_what_does_not_does_not() {
+async fn some_headers_pause_and_others_do_not() {
     let date = |ahead| {
         let at = std::time::SystemTime::now() + Duration::from_secs(ahead);
         httpdate::fmt_http_date(at)
@@ -146,7 +146,7 @@ async fn what_pauses_pauses_and_what_does_not_does_not() {
 }
 
 #[tokio::test]
-async fn whoever_wants_heeds_nothing_or_something_else() {
+async fn feedback_can_be_switched_off_or_replaced() {
     let answer = || {
         Answer::new(429)
             .header("Retry-After", 60)
@@ -174,7 +174,7 @@ async fn whoever_wants_heeds_nothing_or_something_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_depart_than_are_said_to_remain() {
-    // Of 1,000 in a long while, 5 are left after the first request.
+    // Five are left after the first request.
     let provider = Provider::start(|number, _| {
         let left = 5_usize.saturating_sub(number);
         Answer::new(200).header("RateLimit", format!("\"hour\";r={left};t=4"))

@@ -48,7 +48,7 @@ fn client(limiter: &Limiter) -> ClientWithMiddleware {
         .build()
 }
 
-/// By which rule a request is refused.
+/// The rule that refuses a request.
 fn refused_by(error: &Error) -> Option<String> {
     assert!(error.is_limited(), "{error}");
     let name = error.policy_name().expect("a name").to_owned();
@@ -143,7 +143,7 @@ async fn a_tower_service_goes_by_the_rules() {
         None,
         "of another host"
     );
-    // What was made with the limiter follows it.
+    // Services that were made with the limiter follow it.
     limiter.reload(rules([Rule::exempt()])).expect("rules");
     assert_eq!(send(Method::POST, "http://a.example/reports").await, None);
 }

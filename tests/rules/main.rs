@@ -22,7 +22,7 @@ use http::{Method, Request};
 use tower_throttle::rules::{Rule, Rules, RulesError};
 use tower_throttle::{Limiter, Quota};
 
-/// What a machine may need that does many other things; nothing here waits so long.
+/// More than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn rules(rules: impl IntoIterator<Item = Rule>) -> Rules {
@@ -62,7 +62,7 @@ fn yaml(text: &str) -> Result<Rules, RulesError> {
         Ok(())
     });
     let read = read.expect("a document");
-    // What follows a value that was not read to its end is taken for another document.
+    // The rest of a value that was not read to its end looks like another document.
     assert!(read.is_err() || end.is_ok(), "{end:?}");
     read
 }

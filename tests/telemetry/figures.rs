@@ -1,4 +1,4 @@
-//! What was counted: [`Figures`].
+//! The recorded metrics: [`Figures`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -10,10 +10,10 @@ use metrics::{
 use metrics_util::registry::{AtomicStorage, Registry};
 use tower_throttle::{Limiter, LimiterBuilder};
 
-/// What limiters count that are built by this. Reading it changes no level.
+/// The metrics of the limiters that are built by this. Reading them changes no level.
 pub(crate) struct Figures(Registry<Key, AtomicStorage>);
 
-/// What was counted until some moment. Of histograms, what was recorded since the moment before.
+/// The metrics at some moment. Histograms have the samples since the last reading.
 #[derive(Debug)]
 pub(crate) struct Reading(BTreeMap<String, Value>);
 
@@ -37,7 +37,7 @@ impl Figures {
         metrics::with_local_recorder(self, make)
     }
 
-    /// As long as the guard lives, what is looked up on this thread is looked up here.
+    /// While the guard lives, this thread looks metrics up here.
     pub(crate) fn here(&self) -> LocalRecorderGuard<'_> {
         metrics::set_default_local_recorder(self)
     }
@@ -94,7 +94,7 @@ fn text(key: &Key) -> String {
 }
 
 impl Reading {
-    /// Of a counter or a gauge.
+    /// The value of a counter or a gauge.
     pub(crate) fn number(&self, series: &str) -> f64 {
         match self.0.get(series) {
             Some(Value::Number(number)) => *number,
@@ -102,7 +102,7 @@ impl Reading {
         }
     }
 
-    /// Of a histogram.
+    /// The samples of a histogram.
     pub(crate) fn recorded(&self, series: &str) -> &[f64] {
         match self.0.get(series) {
             Some(Value::Recorded(all)) => all,

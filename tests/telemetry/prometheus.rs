@@ -38,7 +38,7 @@ pub(crate) fn exporter() -> PrometheusBuilder {
     builder.expect("buckets")
 }
 
-/// A loopback address that nobody listens on.
+/// A free loopback address.
 pub(crate) fn spare_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("an address")

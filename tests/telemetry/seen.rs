@@ -1,4 +1,4 @@
-//! What a subscriber has seen of the crate's spans and events: [`Seen`].
+//! A subscriber to the crate's spans and events: [`Seen`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
-/// What the code of this thread tells, for as long as the guard lives.
+/// The spans and events of this thread, while the guard lives.
 #[derive(Clone)]
 pub(crate) struct Seen(Arc<Mutex<All>>);
 
@@ -31,7 +31,7 @@ pub(crate) struct SpanSeen {
     pub(crate) name: &'static str,
     pub(crate) level: Level,
     pub(crate) fields: Fields,
-    /// The span outside, whosever it is.
+    /// The span outside.
     pub(crate) parent: Option<&'static str>,
     pub(crate) entered: usize,
     pub(crate) left: usize,
@@ -42,7 +42,7 @@ pub(crate) struct SpanSeen {
 pub(crate) struct EventSeen {
     pub(crate) level: Level,
     pub(crate) message: String,
-    /// But for the message.
+    /// All fields except the message.
     pub(crate) fields: Fields,
     /// The names of all fields, also of those without a value.
     pub(crate) names: Vec<&'static str>,
@@ -52,17 +52,17 @@ pub(crate) struct EventSeen {
 pub(crate) struct Fields(BTreeMap<&'static str, String>);
 
 thread_local! {
-    /// Who hears of what happens on this thread.
+    /// Receives what happens on this thread.
     static HERE: RefCell<Option<Seen>> = const { RefCell::new(None) };
 }
 
-/// Hears of everything, and leaves it to whoever wants to hear of what happens on that thread.
+/// Receives everything, and passes it to the receiver of that thread.
 ///
-/// A subscriber for each test would not do: a thread without one decides for all whether an event is of interest to
-/// anybody, if it is the first to come by.
+/// A subscriber for each test would not work: if the first thread at a call site has none, the call site is disabled for
+/// all threads.
 struct Router;
 
-/// Nobody hears any more once this is dropped.
+/// Ends the subscription of this thread when it is dropped.
 pub(crate) struct Guard;
 
 impl Drop for Guard {
@@ -76,7 +76,7 @@ impl Seen {
         Self::begin_at(Level::TRACE)
     }
 
-    /// That wants nothing of a lower level.
+    /// Receives nothing of a lower level.
     pub(crate) fn begin_at(level: Level) -> (Self, Guard) {
         static ROUTER: Once = Once::new();
         ROUTER.call_once(|| tracing_subscriber::registry().with(Router).init());
@@ -113,7 +113,7 @@ impl Seen {
         self.events().into_iter().map(|it| it.message).collect()
     }
 
-    /// Does this, too, whenever anything happens.
+    /// Calls this at each event.
     pub(crate) fn whenever(&self, asks: impl Fn() + Send + Sync + 'static) {
         self.all().asks = Some(Arc::new(asks));
     }

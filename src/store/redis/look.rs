@@ -42,7 +42,7 @@ impl RedisStore {
     }
 
     /// Deletes what Redis holds of a key, also if this crate did not write it. Under strict recovery, limiters take
-    /// this for a loss: [`Limiter::reset`](crate::next::Limiter::reset) is the way to reset a key.
+    /// this for a loss: [`Limiter::reset`](crate::Limiter::reset) is the way to reset a key.
     ///
     /// # Errors
     ///

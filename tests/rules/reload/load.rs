@@ -22,7 +22,7 @@ fn rule(name: &str) -> Rule {
     Rule::named(name).quota(Quota::new(LIMIT, WINDOW))
 }
 
-/// The same quota in every one, and all else different.
+/// Each table has the same quota; everything else differs.
 fn tables(recoveries: [Recovery; 2]) -> [Rules; 4] {
     let [one, other] = recoveries;
     let more = |number: u32| rule("more").path(format!("/{number}"));
