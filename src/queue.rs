@@ -741,7 +741,8 @@ impl Queue {
                 continue;
             };
             let is_lost = loses(request, &turn);
-            if !is_lost && !(displaced.contains_key(&alike) && turn.is_useful(now)) {
+            let moves = displaced.contains_key(&alike) && turn.is_useful(now);
+            if !is_lost && !moves {
                 continue;
             }
             request.has_missed |= is_lost;
