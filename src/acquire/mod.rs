@@ -229,7 +229,9 @@ impl Request {
             return Some(Err(Refused::Failed(error.by(&current.policy))));
         }
         let until = bound(&current.policy, self.handle.guard().current(), now);
-        let waits = until.is_none_or(|until| now < until);
+        // With an earlier bound, it departs by the answer to the first call or not at all.
+        let answered = now + self.handle.guard().round_trip();
+        let waits = until.is_none_or(|until| answered < until);
         match self.handle.depart_at_once(&self.key, self.cost, now) {
             Some(Ok(granted)) => {
                 return Some(Ok(self.granted(granted, Duration::ZERO, &entered)));

@@ -139,13 +139,6 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
             "limit \"4294967296\" at byte 0 is too large, expected at most 4_294_967_295".into(),
         ),
         ("0/s", 0..1, "the limit is zero (\"0\" at byte 0)".into()),
-        (
-            "20_000_000/d",
-            0..10,
-            "a log holds at most 10_000_000 requests; GCRA holds any number \
-             (\"20_000_000\" at byte 0)"
-                .into(),
-        ),
         // The window.
         ("10/fortnight", 3..12, format!("unknown unit \"fortnight\" at byte 3, {UNITS}")),
         ("10/5ns", 4..6, format!("unknown unit \"ns\" at byte 4, {UNITS}")),
