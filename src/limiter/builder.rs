@@ -171,20 +171,22 @@ impl LimiterBuilder {
     /// zero, a window longer than ten years or not in whole microseconds, or a name, buffer, guard or share out of
     /// bounds; or if there are [rules](Self::rules) and a field is set that belongs to them.
     pub fn build(self) -> Result<Limiter, BuildError> {
-        let this = match self.store {
-            Some(_) => self,
-            None => self.store(MemoryStore::new()),
+        let (denials, telemetry) = (self.denials, self.telemetry);
+        let (store, embedded) = match self.store {
+            Some(store) => (store, self.embedded),
+            None => {
+                let store = MemoryStore::new();
+                (Arc::new(store.clone()) as Arc<dyn Store>, Some(store))
+            }
         };
-        let (store, embedded) = (this.store.expect("a store is set"), this.embedded);
-        let (denials, telemetry) = (this.denials, this.telemetry);
-        let kind = match this.rules {
+        let kind = match self.rules {
             Some(rules) => {
-                this.parts.check_empty()?;
+                self.parts.check_empty()?;
                 let dispatcher = Dispatcher::new(store, embedded, "rules".into());
                 Kind::Ruled(Arc::new(Live::new(rules, &dispatcher, denials, telemetry)))
             }
             None => {
-                let plan = this.parts.plan()?;
+                let plan = self.parts.plan()?;
                 let label = plan.policy.shared_label().clone();
                 let dispatcher = Dispatcher::new(store, embedded, label);
                 Kind::Plain(Handle::new(&dispatcher, plan, telemetry, denials))
