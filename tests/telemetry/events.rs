@@ -35,7 +35,7 @@ pub(super) async fn outage(seen: &Seen) {
     store.out(&["a"]);
     let requests = (0..1_000).map(|_| limiter.acquire("a").max_wait(SECOND * 3));
     for answer in join_all(requests).await {
-        assert!(answer.unwrap_err().is_store());
+        assert!(answer.is_err_and(|error| error.is_store()));
     }
     let out = seen.told("the store is out");
     assert_eq!(out.len(), 1, "{:?}", seen.messages());
