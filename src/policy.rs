@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use crate::algorithm::Counter;
 use crate::quota::{Algorithm, Quota};
 
-mod label;
 mod outage;
 mod parts;
 mod recovery;

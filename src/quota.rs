@@ -1,13 +1,16 @@
 //! Limits: [`Quota`] and [`Algorithm`].
 
-mod check;
+mod algorithm;
 #[cfg(feature = "serde")]
 mod serde;
 mod text;
 
 use std::time::Duration;
 
-pub use self::text::ParseQuotaError;
+pub use self::{
+    algorithm::{Algorithm, WindowStart},
+    text::ParseQuotaError,
+};
 
 /// The longest window: ten years.
 pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -61,75 +64,6 @@ pub struct Quota {
     limit: u32,
     window: Duration,
     algorithm: Algorithm,
-}
-
-/// How departures are counted against a [`Quota`] of N per W.
-///
-/// For which one to choose, and how each lets the same burst depart, see [`algorithms`](crate::algorithms).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// At most N in any window of length W, exactly; up to N may depart at once. The default.
-    ///
-    /// The store keeps the departures of the last window, at most 1,000 times with the units at each, 11 bytes a time.
-    /// With a limit of more than 1,000, times are rounded up to about a 1,000th of the window, which gives up at most
-    /// 0.2% of the rate.
-    #[default]
-    SlidingLog,
-    /// At most N in any window of length W, with times rounded up to buckets: a smaller state.
-    ///
-    /// The window is divided into `buckets`, and each departure counts until a window after the end of its bucket. The
-    /// bound is as strict as that of [`SlidingLog`](Self::SlidingLog); the rate falls to N / (W + W/buckets) at most.
-    SlidingBuckets {
-        /// How many buckets a window has, from 1 to 1000: 100 cost at most 1% of the rate.
-        buckets: u32,
-    },
-    /// Every two requests are at least W/N apart.
-    ///
-    /// The interval is rounded up to whole microseconds, and the guard and the buffer widen it: the rate is
-    /// 1 / (W/N + guard + buffer). With the default guard of 5 ms for such short intervals, 10/s reaches 9.5/s, but 100/s
-    /// only 67/s. A request of cost c keeps c intervals free behind it.
-    Spacing,
-    /// Requests leave at the rate N/W, one by one, and each waits as long as `capacity` of them take at most: a leaky bucket
-    /// used as a queue.
-    ///
-    /// Departures are as with [`Spacing`](Self::Spacing). A request fails, with
-    /// [`Error::is_limited`](crate::Error::is_limited), if it would have to wait longer than `capacity` requests of cost 1
-    /// take, those of all replicas counted together; for whatever reason, also because of another quota.
-    LeakyBucket {
-        /// The most requests that wait, in all processes together; at least 1.
-        capacity: u32,
-    },
-    /// The generic cell rate algorithm (ITU-T I.371, annex A), a leaky bucket used as a meter.
-    ///
-    /// In any window of length w, at most `burst + w * N/W` depart: a `burst`, then one per W/N, rounded up to whole
-    /// microseconds. The full rate needs a burst that takes, (burst - 1) * W/N, no less than guard and buffer. The state is
-    /// one time. A `burst` of N lets nearly 2N through in one W: use [`SlidingLog`](Self::SlidingLog) where that matters.
-    Gcra {
-        /// The most that may depart at once, as one request, at least 1.
-        burst: u32,
-    },
-    /// At most N in each window of length W, one window after the other: as many APIs count.
-    ///
-    /// Up to 2N depart in one W around the boundary of two windows; use [`SlidingLog`](Self::SlidingLog) where that
-    /// matters. No request is granted so late in a window that its guard and buffer would reach into the next. The state
-    /// is one window and its count.
-    FixedWindow {
-        /// Where windows begin.
-        start: WindowStart,
-    },
-}
-
-/// Where the windows of [`Algorithm::FixedWindow`] begin.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WindowStart {
-    /// At the multiples of W on the store's clock, counted from 1970-01-01 00:00 UTC: each whole
-    /// minute, hour or day (of UTC). The default.
-    #[default]
-    Clock,
-    /// With the first request, and the next one with the first request after it has ended.
-    FirstRequest,
 }
 
 impl Quota {
@@ -192,19 +126,6 @@ impl Quota {
     #[must_use]
     pub const fn counted_by(&self) -> Algorithm {
         self.algorithm
-    }
-
-    /// The most one request may cost: what could ever depart at once.
-    #[must_use]
-    pub const fn largest_cost(&self) -> u32 {
-        match self.algorithm {
-            Algorithm::Gcra { burst } => burst,
-            Algorithm::SlidingLog
-            | Algorithm::SlidingBuckets { .. }
-            | Algorithm::Spacing
-            | Algorithm::LeakyBucket { .. }
-            | Algorithm::FixedWindow { .. } => self.limit,
-        }
     }
 }
 

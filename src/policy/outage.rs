@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Plan, Policy, PolicyParts};
 use crate::error::BuildError;
-use crate::quota::{Algorithm, HORIZON, Quota};
+use crate::quota::{Algorithm, Quota};
 
 /// What happens to requests while the store is out.
 ///
@@ -77,7 +77,7 @@ impl Outage {
             None => quotas.push(unlimited()),
             Some(share) => {
                 for quota in &parts.quotas {
-                    let part = scaled(quota, share);
+                    let part = quota.scaled(share);
                     // Two that differ may have the same share.
                     if !quotas.contains(&part) {
                         quotas.push(part);
@@ -109,43 +109,6 @@ impl Policy {
 /// A quota that is never exhausted: some billions at once, and a million per second after that.
 fn unlimited() -> Quota {
     Quota::new(1, Duration::from_micros(1)).algorithm(Algorithm::Gcra { burst: u32::MAX })
-}
-
-fn scaled(quota: &Quota, share: f64) -> Quota {
-    let part = |of: u32| {
-        // A third of 3 is 1, whatever the last digit says.
-        let part = (f64::from(of) * share + 1e-6).floor();
-        // It is no more than what it is a part of.
-        part as u32
-    };
-    let longer = |by: f64| {
-        let window = quota.window().as_secs_f64() * by;
-        let longest = HORIZON.as_secs_f64();
-        Duration::from_micros((window.min(longest) * 1e6).ceil() as u64)
-    };
-    match quota.counted_by() {
-        Algorithm::SlidingLog
-        | Algorithm::SlidingBuckets { .. }
-        | Algorithm::FixedWindow { .. } => {
-            let scaled = match part(quota.limit()) {
-                0 => Quota::new(1, longer(1.0 / (f64::from(quota.limit()) * share))),
-                limit => Quota::new(limit, quota.window()),
-            };
-            scaled.algorithm(quota.counted_by())
-        }
-        Algorithm::Spacing => {
-            Quota::new(quota.limit(), longer(1.0 / share)).algorithm(Algorithm::Spacing)
-        }
-        Algorithm::LeakyBucket { capacity } => {
-            let capacity = part(capacity).max(1);
-            Quota::new(quota.limit(), longer(1.0 / share))
-                .algorithm(Algorithm::LeakyBucket { capacity })
-        }
-        Algorithm::Gcra { burst } => {
-            let burst = part(burst).max(1);
-            Quota::new(quota.limit(), longer(1.0 / share)).algorithm(Algorithm::Gcra { burst })
-        }
-    }
 }
 
 #[cfg(test)]

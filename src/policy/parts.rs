@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Outage, Policy, Recovery, label};
+use super::{Outage, Policy, Recovery};
 use crate::algorithm::Counter;
 use crate::error::BuildError;
 use crate::quota::Quota;
@@ -153,7 +153,7 @@ impl PolicyParts {
         let counters = sorted.iter().map(Counter::new).collect();
         let label = match &self.name {
             Some(name) => name.as_str().into(),
-            None => label::of(&self.quotas).into(),
+            None => label(&self.quotas).into(),
         };
         let largest_costs = self.quotas.iter().map(Quota::largest_cost);
         Ok(Policy {
@@ -173,7 +173,13 @@ impl PolicyParts {
     }
 }
 
-/// Names and prefixes stand in the names of Redis keys, where braces make the hash tag.
+/// The quotas in their order, such as `10/s+5000/h-gcra-burst=20`.
+fn label(quotas: &[Quota]) -> String {
+    let all: Vec<_> = quotas.iter().map(ToString::to_string).collect();
+    all.join("+").replace(' ', "-").replace('_', "")
+}
+
+/// Names and prefixes are part of the names of Redis keys, where braces make the hash tag.
 pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), BuildError> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
     if name.is_empty() || name.len() > 128 || !name.bytes().all(fits) {
@@ -276,12 +282,12 @@ mod tests {
         let labels: Vec<_> = policy.label().split('+').collect();
         let expected = [
             "10/s",
-            "5000/1h30m-buckets-1000",
+            "5000/1h30m-sliding-buckets-buckets=1000",
             "5000/1h30m-spacing",
-            "5000/1h30m-leaky-20",
-            "5000/1h30m-gcra-20",
-            "5000/1h30m-fixed",
-            "5000/1h30m-fixed-first",
+            "5000/1h30m-leaky-bucket-capacity=20",
+            "5000/1h30m-gcra-burst=20",
+            "5000/1h30m-fixed-window",
+            "5000/1h30m-fixed-window-start=first-request",
         ];
         assert_eq!(labels, expected);
     }

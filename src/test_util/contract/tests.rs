@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
-use crate::policy::PolicyParts;
 use crate::algorithm::{Command, Demand, Mode, Origin, Taken};
-use crate::store::{Reply, StoreError};
+use crate::policy::PolicyParts;
 use crate::store::{Answered, Call, MemoryStore, Nudged, Operation};
+use crate::store::{Reply, StoreError};
 use crate::test_util::ManualClock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,196 @@
+//! The algorithms, and what depends on them in a quota: [`Algorithm`].
+
+use std::time::Duration;
+
+use super::{HORIZON, Quota};
+use crate::error::BuildError;
+
+/// How departures are counted against a [`Quota`] of N per W.
+///
+/// For which one to choose, and how each lets the same burst depart, see [`algorithms`](crate::algorithms).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// At most N in any window of length W, exactly; up to N may depart at once. The default.
+    ///
+    /// The store keeps the departures of the last window, at most 1,000 times with the units at each, 11 bytes a time.
+    /// With a limit of more than 1,000, times are rounded up to about a 1,000th of the window, which gives up at most
+    /// 0.2% of the rate.
+    #[default]
+    SlidingLog,
+    /// At most N in any window of length W, with times rounded up to buckets: a smaller state.
+    ///
+    /// The window is divided into `buckets`, and each departure counts until a window after the end of its bucket. The
+    /// bound is as strict as that of [`SlidingLog`](Self::SlidingLog); the rate falls to N / (W + W/buckets) at most.
+    SlidingBuckets {
+        /// How many buckets a window has, from 1 to 1000: 100 cost at most 1% of the rate.
+        buckets: u32,
+    },
+    /// Every two requests are at least W/N apart.
+    ///
+    /// The interval is rounded up to whole microseconds, and the guard and the buffer widen it: the rate is
+    /// 1 / (W/N + guard + buffer). With the default guard of 5 ms for such short intervals, 10/s reaches 9.5/s, but 100/s
+    /// only 67/s. A request of cost c keeps c intervals free behind it.
+    Spacing,
+    /// Requests leave at the rate N/W, one by one, and each waits as long as `capacity` of them take at most: a leaky bucket
+    /// used as a queue.
+    ///
+    /// Departures are as with [`Spacing`](Self::Spacing). A request fails, with
+    /// [`Error::is_limited`](crate::Error::is_limited), if it would have to wait longer than `capacity` requests of cost 1
+    /// take, those of all replicas counted together; for whatever reason, also because of another quota.
+    LeakyBucket {
+        /// The most requests that wait, in all processes together; at least 1.
+        capacity: u32,
+    },
+    /// The generic cell rate algorithm (ITU-T I.371, annex A), a leaky bucket used as a meter.
+    ///
+    /// In any window of length w, at most `burst + w * N/W` depart: a `burst`, then one per W/N, rounded up to whole
+    /// microseconds. The full rate needs a burst that takes, (burst - 1) * W/N, no less than guard and buffer. The state is
+    /// one time. A `burst` of N lets nearly 2N through in one W: use [`SlidingLog`](Self::SlidingLog) where that matters.
+    Gcra {
+        /// The most that may depart at once, as one request, at least 1.
+        burst: u32,
+    },
+    /// At most N in each window of length W, one window after the other: as many APIs count.
+    ///
+    /// Up to 2N depart in one W around the boundary of two windows; use [`SlidingLog`](Self::SlidingLog) where that
+    /// matters. No request is granted so late in a window that its guard and buffer would reach into the next. The state
+    /// is one window and its count.
+    FixedWindow {
+        /// Where windows begin.
+        start: WindowStart,
+    },
+}
+
+/// Where the windows of [`Algorithm::FixedWindow`] begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WindowStart {
+    /// At the multiples of W on the store's clock, counted from 1970-01-01 00:00 UTC: each whole
+    /// minute, hour or day (of UTC). The default.
+    #[default]
+    Clock,
+    /// With the first request, and the next one with the first request after it has ended.
+    FirstRequest,
+}
+
+/// The most buckets in a window: as many entries as the log of a window has.
+const MOST_BUCKETS: u32 = 1_000;
+
+impl Quota {
+    /// The most one request may cost: what could ever depart at once.
+    #[must_use]
+    pub const fn largest_cost(&self) -> u32 {
+        match self.algorithm {
+            Algorithm::Gcra { burst } => burst,
+            Algorithm::SlidingLog
+            | Algorithm::SlidingBuckets { .. }
+            | Algorithm::Spacing
+            | Algorithm::LeakyBucket { .. }
+            | Algorithm::FixedWindow { .. } => self.limit,
+        }
+    }
+
+    /// Fails, with the quota and the problem, if it cannot hold.
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
+        self.problem().map_or(Ok(()), |problem| {
+            Err(BuildError::new(format!("quota `{self}`"), problem))
+        })
+    }
+
+    fn problem(&self) -> Option<&'static str> {
+        if self.limit == 0 {
+            return Some("the limit is zero");
+        }
+        if self.window.is_zero() {
+            return Some("the window is zero");
+        }
+        if self.window > HORIZON {
+            return Some("the window is longer than ten years");
+        }
+        if !self.window.subsec_nanos().is_multiple_of(1_000) {
+            return Some("the window is not in whole microseconds");
+        }
+        let is_too_long = |intervals: u32| self.interval().saturating_mul(intervals) > HORIZON;
+        let is_too_dense = u128::from(self.limit) > self.window.as_micros();
+        match self.algorithm {
+            Algorithm::SlidingBuckets { buckets: 0 } => Some("the number of buckets is zero"),
+            Algorithm::SlidingBuckets { buckets } if buckets > MOST_BUCKETS => {
+                Some("there are more than 1_000 buckets")
+            }
+            Algorithm::SlidingBuckets { buckets }
+                if u128::from(buckets) > self.window.as_micros() =>
+            {
+                Some("the buckets would be shorter than a microsecond")
+            }
+            Algorithm::Spacing | Algorithm::Gcra { .. } | Algorithm::LeakyBucket { .. }
+                if is_too_dense =>
+            {
+                Some("the requests would be less than a microsecond apart")
+            }
+            Algorithm::LeakyBucket { capacity: 0 } => Some("the capacity is zero"),
+            Algorithm::LeakyBucket { capacity } if is_too_long(capacity) => {
+                Some("the capacity is worth longer than ten years")
+            }
+            Algorithm::Gcra { burst: 0 } => Some("the burst is zero"),
+            Algorithm::Gcra { burst } if is_too_long(burst) => {
+                Some("the burst is worth longer than ten years")
+            }
+            _ => None,
+        }
+    }
+
+    /// W/N, rounded up to whole microseconds.
+    pub(crate) fn interval(&self) -> Duration {
+        Duration::from_micros((self.window.as_micros() as u64).div_ceil(self.limit.into()))
+    }
+
+    /// The shortest span over which departures are counted against each other.
+    pub(crate) fn span(&self) -> Duration {
+        match self.algorithm {
+            Algorithm::SlidingLog
+            | Algorithm::SlidingBuckets { .. }
+            | Algorithm::FixedWindow { .. } => self.window,
+            Algorithm::Spacing | Algorithm::LeakyBucket { .. } => self.interval(),
+            Algorithm::Gcra { burst } => self.interval() * burst.saturating_sub(1).max(1),
+        }
+    }
+
+    /// The part of the quota for one of several processes.
+    pub(crate) fn scaled(&self, share: f64) -> Self {
+        let part = |of: u32| {
+            // A third of 3 is 1, whatever the last digit says.
+            let part = (f64::from(of) * share + 1e-6).floor();
+            // It is no more than what it is a part of.
+            part as u32
+        };
+        let longer = |by: f64| {
+            let window = self.window().as_secs_f64() * by;
+            let longest = HORIZON.as_secs_f64();
+            Duration::from_micros((window.min(longest) * 1e6).ceil() as u64)
+        };
+        match self.counted_by() {
+            Algorithm::SlidingLog
+            | Algorithm::SlidingBuckets { .. }
+            | Algorithm::FixedWindow { .. } => {
+                let scaled = match part(self.limit()) {
+                    0 => Self::new(1, longer(1.0 / (f64::from(self.limit()) * share))),
+                    limit => Self::new(limit, self.window()),
+                };
+                scaled.algorithm(self.counted_by())
+            }
+            Algorithm::Spacing => {
+                Self::new(self.limit(), longer(1.0 / share)).algorithm(Algorithm::Spacing)
+            }
+            Algorithm::LeakyBucket { capacity } => {
+                let capacity = part(capacity).max(1);
+                Self::new(self.limit(), longer(1.0 / share))
+                    .algorithm(Algorithm::LeakyBucket { capacity })
+            }
+            Algorithm::Gcra { burst } => {
+                let burst = part(burst).max(1);
+                Self::new(self.limit(), longer(1.0 / share)).algorithm(Algorithm::Gcra { burst })
+            }
+        }
+    }
+}
