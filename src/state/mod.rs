@@ -214,11 +214,16 @@ pub struct Take {
     pub demand: Demand,
 }
 
+/// Requests of other processes depart at most so long after the call that granted them, in microseconds.
+const LONGEST_AHEAD: u64 = 1_000_000;
+
 impl Take {
     /// How long a key rests if departures under these quotas may have been lost.
     pub(crate) fn quarantine(&self, quotas: &[Counter], buffer: u64) -> u64 {
         let memory = quotas.iter().map(|quota| quota.get().memory()).max();
-        memory.unwrap_or(0) + self.horizon + self.round_trip + self.guard + buffer
+        // The horizon and the guard of another process may be longer than those of this one.
+        let ahead = (self.horizon + self.round_trip + self.guard).max(LONGEST_AHEAD);
+        memory.unwrap_or(0) + ahead + buffer
     }
 }
 
