@@ -310,6 +310,8 @@ pub(crate) struct Life {
     pub(crate) server: u64,
     /// Nothing departs until then, as departures may have been lost.
     pub(crate) quarantined_until: u64,
+    /// It is kept until then, though departures were returned: processes that saw it expect it.
+    pub(crate) kept_until: u64,
 }
 
 /// The state of a key that a process has seen.
@@ -593,7 +595,8 @@ impl State {
                 hold.commanded + REMEMBERED,
             ]
         });
-        let life = self.life.iter().map(|life| life.quarantined_until);
+        let life = self.life.iter();
+        let life = life.map(|life| life.quarantined_until.max(life.kept_until));
         counters
             .chain(announced)
             .chain(hold)
