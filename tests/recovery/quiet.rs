@@ -82,3 +82,27 @@ async fn a_pause_is_no_loss() {
     assert!(waited < MAX_WAIT + WINDOW, "{waited:?}");
     load.history().await.assert_at_most(LIMIT.into(), WINDOW);
 }
+
+/// Without departures, the state would expire earlier than the processes expect.
+#[tokio::test]
+async fn returned_departures_are_no_loss() {
+    let server = RedisServer::start();
+    let limiters = [strict(&server).await, strict(&server).await];
+    rested(&limiters[0]).await;
+    for _ in 0..5 {
+        // Until no departure counts any more.
+        sleep(WINDOW * 2).await;
+        let mut permits = Vec::new();
+        for limiter in &limiters {
+            permits.push(limiter.acquire("a").await.expect("a permit"));
+        }
+        for permit in permits {
+            permit.forfeit();
+        }
+        sleep(WINDOW / 10).await;
+        for limiter in &limiters {
+            let decision = limiter.try_acquire("a").await.expect("an answer");
+            decision.permit().expect("no rest").forfeit();
+        }
+    }
+}
