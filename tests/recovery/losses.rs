@@ -86,7 +86,7 @@ async fn the_last_writes() {
     server.stop();
 }
 
-/// The same, and a process calls first that has not seen them.
+/// The last writes are lost, and a process calls first that has not seen them.
 #[tokio::test]
 async fn last_writes_that_another_process_has_seen() {
     let server = RedisServer::start();
