@@ -1,11 +1,15 @@
-//! What a caller sees of the limiter, on a clock that stands still unless all are waiting.
+//! The limiter on an embedded store, on a paused clock.
 
+use std::future::{Future as _, poll_fn};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use futures_util::poll;
+use futures_util::{FutureExt as _, poll};
 use tokio::time::{Instant, advance, sleep, timeout};
+use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Decision, Limiter, LimiterBuilder, Quota};
 
@@ -22,7 +26,7 @@ fn build(builder: LimiterBuilder) -> Limiter {
     builder.build().expect("a valid policy")
 }
 
-/// Waits until no line is left, so that nothing more will change.
+/// Waits until no queue is left, so that nothing changes any more.
 async fn settle(limiter: &Limiter) {
     while limiter.queues() > 0 {
         sleep(Duration::from_millis(1)).await;
@@ -51,7 +55,7 @@ async fn never_lets_more_than_the_limit_go_in_any_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_waiters_depart_in_their_order() {
+async fn a_thousand_requests_depart_in_their_order() {
     let limiter = build(per_second(30));
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
@@ -73,7 +77,9 @@ async fn a_thousand_waiters_depart_in_their_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_threads_keep_the_order() {
     let quota = Quota::new(100, Duration::from_millis(50));
-    let limiter = build(Limiter::builder().quota(quota));
+    // No thread of a busy machine is late for its turn.
+    let guard = Duration::from_millis(200);
+    let limiter = build(Limiter::builder().quota(quota).guard(guard));
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut acquires = Vec::new();
     for number in 0..1_000 {
@@ -84,7 +90,7 @@ async fn many_threads_keep_the_order() {
             acquires.push((number, acquire));
         }
     }
-    // Each has its place in the line before any of the tasks starts.
+    // Each has its place in the queue before any of the tasks starts.
     let tasks = acquires.into_iter().map(|(number, acquire)| {
         let order = order.clone();
         tokio::spawn(async move {
@@ -105,17 +111,17 @@ async fn many_threads_keep_the_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_never_overtakes_the_line() {
+async fn a_new_request_never_overtakes_the_queue() {
     let limiter = build(per_second(2));
     let waiting = (0..6).map(|_| limiter.acquire("a")).collect::<Vec<_>>();
-    let line = tokio::spawn(join_all(waiting));
+    let queue = tokio::spawn(join_all(waiting));
     for _ in 0..2_500 {
         sleep(Duration::from_millis(1)).await;
-        if line.is_finished() {
+        if queue.is_finished() {
             break;
         }
         let Decision::Limited(limited) = limiter.try_acquire("a").await.expect("a decision") else {
-            panic!("overtook the line");
+            panic!("overtook the queue");
         };
         assert!(limited.delay() > Duration::ZERO);
         assert_eq!(limited.remaining(), 0);
@@ -123,7 +129,7 @@ async fn a_newcomer_never_overtakes_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn says_how_long_exactly() {
+async fn refusals_name_the_exact_delay() {
     let limiter = build(per_second(2));
     for left in [1, 0] {
         let Decision::Granted(permit) = limiter.try_acquire("a").await.expect("a decision") else {
@@ -178,7 +184,7 @@ async fn keys_do_not_affect_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_at_once_what_would_wait_too_long_and_consumes_nothing() {
+async fn a_request_that_would_wait_too_long_is_refused_at_once_and_consumes_nothing() {
     let limiter = build(per_second(1).max_wait(SECOND * 2));
     let start = Instant::now();
     let waits = join_all((0..5).map(|_| limiter.acquire("a"))).await;
@@ -202,7 +208,7 @@ async fn refuses_at_once_what_would_wait_too_long_and_consumes_nothing() {
         .acquire("a")
         .max_wait(SECOND / 2)
         .await
-        .expect_err("no slot so soon");
+        .expect_err("no departure so soon");
     assert!(error.is_limited() && error.wait() > Some(SECOND / 2));
     let error = limiter
         .acquire("a")
@@ -210,7 +216,7 @@ async fn refuses_at_once_what_would_wait_too_long_and_consumes_nothing() {
         .await
         .expect_err("no time");
     assert!(error.is_limited());
-    // None of those who were refused has pushed the next one back.
+    // The refused requests have not delayed the next one.
     let waited = limiter.acquire("a").await.expect("a permit").waited();
     assert!(
         waited <= SECOND + GUARD + Duration::from_millis(2),
@@ -219,7 +225,7 @@ async fn refuses_at_once_what_would_wait_too_long_and_consumes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeps_the_line_as_short_as_it_is_told() {
+async fn the_queue_holds_no_more_requests_than_it_may() {
     let limiter = build(per_second(1).max_waiting(3));
     limiter.acquire("a").await.expect("a permit");
     let mut line = Vec::new();
@@ -228,7 +234,7 @@ async fn keeps_the_line_as_short_as_it_is_told() {
         assert!(poll!(&mut waiter).is_pending());
         line.push(waiter);
     }
-    let error = limiter.acquire("a").await.expect_err("the line is full");
+    let error = limiter.acquire("a").await.expect_err("the queue is full");
     assert!(error.is_queue_full() && !error.is_limited());
     assert!(
         !limiter
@@ -237,14 +243,14 @@ async fn keeps_the_line_as_short_as_it_is_told() {
             .expect("a decision")
             .is_granted()
     );
-    limiter.acquire("b").await.expect("a line of its own");
+    limiter.acquire("b").await.expect("a queue of its own");
     line.pop();
     let mut waiter = Box::pin(limiter.acquire("a"));
     assert!(poll!(&mut waiter).is_pending(), "a place is free again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_never_depart_is_refused_at_once_and_is_not_called_limited() {
+async fn a_request_that_can_never_depart_is_refused_at_once_and_is_not_limited() {
     let limiter = build(per_second(5).quota(Quota::per_minute(3)));
     for cost in [0, 4, u32::MAX] {
         let error = limiter
@@ -335,7 +341,7 @@ async fn spacing_and_gcra_keep_their_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_leaves_moves_everyone_up() {
+async fn a_cancelled_request_moves_the_others_up() {
     let limiter = build(per_second(1));
     limiter.acquire("a").await.expect("a permit");
     let mut waiters: Vec<_> = (0..4).map(|_| Box::pin(limiter.acquire("a"))).collect();
@@ -356,7 +362,7 @@ async fn a_waiter_that_leaves_moves_everyone_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everyone_leaving_leaves_nothing_behind() {
+async fn cancelling_all_requests_leaves_nothing_behind() {
     let limiter = build(per_second(1));
     limiter.acquire("a").await.expect("a permit");
     let mut waiters: Vec<_> = (0..500).map(|_| Box::pin(limiter.acquire("a"))).collect();
@@ -386,10 +392,7 @@ async fn a_forfeited_permit_costs_nothing() {
     let mut waiter = Box::pin(limiter.acquire("a"));
     assert!(poll!(&mut waiter).is_pending());
     second.forfeit();
-    let waited = waiter
-        .await
-        .expect("the slot of the one that went")
-        .waited();
+    let waited = waiter.await.expect("the forfeited permit").waited();
     assert_eq!(waited, Duration::ZERO);
 }
 
@@ -410,7 +413,7 @@ async fn a_permit_is_not_valid_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_wake_up_gets_another_slot_and_keeps_its_place() {
+async fn a_late_request_gets_another_grant_and_keeps_its_place() {
     let limiter = build(per_second(1));
     let start = Instant::now();
     limiter.acquire("a").await.expect("a permit");
@@ -419,7 +422,7 @@ async fn a_late_wake_up_gets_another_slot_and_keeps_its_place() {
     assert!(poll!(&mut first).is_pending());
     assert!(poll!(&mut second).is_pending());
     sleep(SECOND / 2).await;
-    // Everyone sleeps through the first slot and its guard.
+    // All of them sleep through the first departure and its guard.
     advance(SECOND).await;
     let first = async { (first.await.expect("a permit"), start.elapsed()) };
     let second = async { (second.await.expect("a permit"), start.elapsed()) };
@@ -431,7 +434,7 @@ async fn a_late_wake_up_gets_another_slot_and_keeps_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_look_keeps_nobody() {
+async fn a_request_that_is_not_polled_delays_no_other() {
     let limiter = build(per_second(3));
     join_all((0..3).map(|_| limiter.acquire("a"))).await;
     let mut stuck = Box::pin(limiter.acquire("a"));
@@ -442,7 +445,7 @@ async fn one_that_does_not_look_keeps_nobody() {
         assert!(waited < SECOND + GUARD * 2, "{waited:?}");
     }
     sleep(SECOND / 2).await;
-    let waited = stuck.await.expect("another slot").waited();
+    let waited = stuck.await.expect("another grant").waited();
     assert!(waited < SECOND * 3, "{waited:?}");
 }
 
@@ -469,7 +472,7 @@ async fn nothing_is_left_when_a_key_falls_idle() {
 }
 
 #[test]
-fn a_line_outlives_the_runtime_that_served_it() {
+fn a_queue_outlives_the_runtime_that_served_it() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().expect("a runtime")
@@ -487,7 +490,7 @@ fn a_line_outlives_the_runtime_that_served_it() {
     drop(first);
     let second = runtime();
     second.block_on(async {
-        (&mut waiter).await.expect("another driver");
+        (&mut waiter).await.expect("another task");
         assert!(poll!(&mut gone).is_pending());
     });
     drop(second);
@@ -496,7 +499,7 @@ fn a_line_outlives_the_runtime_that_served_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_a_function_once_it_may_depart() {
+async fn a_function_runs_once_it_may_depart() {
     let limiter = build(per_second(1));
     let start = Instant::now();
     let double = async |number: u32| {
@@ -509,4 +512,74 @@ async fn runs_a_function_once_it_may_depart() {
     let (four, at) = double(2).await;
     assert_eq!(four, 4);
     assert!(at - start >= SECOND);
+}
+
+/// Each call returns a decision or an error, and no call waits.
+#[test]
+fn many_threads_without_a_runtime_decide_and_leave_nothing_behind() {
+    const UNITS: u32 = 1_000;
+    let limiter = build(Limiter::builder().quota(Quota::per_hour(UNITS)));
+    let granted = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for number in 0..32 {
+            let (limiter, granted) = (&limiter, &granted);
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let decision = limiter.try_acquire("a").now_or_never();
+                    match decision.expect("an answer at once") {
+                        Ok(Decision::Granted(permit)) if (number + round) % 3 == 0 => {
+                            permit.forfeit();
+                        }
+                        Ok(Decision::Granted(_)) => {
+                            granted.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(Decision::Limited(_)) => {}
+                        Err(error) => assert!(error.is_store(), "{error}"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(limiter.queues(), 0);
+    let snapshot = limiter.peek("a").now_or_never().expect("an answer at once");
+    let spent = UNITS - snapshot.expect("a look").remaining();
+    assert_eq!(spent, granted.into_inner());
+}
+
+/// The task of a request at the head works for longer than the guard before it polls its request. Costs alternate.
+#[tokio::test]
+async fn requests_depart_in_their_order_behind_one_that_is_late() {
+    let store = MemoryStore::new();
+    let quota = Quota::new(6, Duration::from_millis(200));
+    let [limiter, other] =
+        [(); 2].map(|()| build(Limiter::builder().quota(quota).store(store.clone())));
+    let departed = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for place in 0..24_u32 {
+        let limiter = if place % 3 == 2 { &other } else { &limiter };
+        let acquire = limiter.acquire("a").cost(1 + place % 2);
+        let (mut acquire, departed) = (Box::pin(acquire), departed.clone());
+        let mut polls = 0;
+        tasks.push(tokio::spawn(async move {
+            poll_fn(|cx| {
+                polls += 1;
+                if place == 0 || (place == 9 && polls == 2) {
+                    thread::sleep(Duration::from_millis(60));
+                }
+                acquire.as_mut().poll(cx)
+            })
+            .await
+            .expect("a permit");
+            departed.lock().expect("no panic").push(place);
+        }));
+        tokio::task::yield_now().await;
+    }
+    join_all(tasks).await;
+    let departed = departed.lock().expect("no panic");
+    for is_other in [false, true] {
+        let places = departed
+            .iter()
+            .filter(|place| (**place % 3 == 2) == is_other);
+        assert!(places.is_sorted(), "{departed:?}");
+    }
 }

@@ -228,7 +228,7 @@ impl State {
         }
         let (flags, quotas) = (value.number(1)? as u8, value.number(1)?);
         let (announced, tail) = (value.number(2)?, value.number(4)? as usize);
-        let _expires = value.number(7)?;
+        let expires = value.number(7)?;
         let mut state = Self::default();
         let mut logs = Vec::new();
         for _ in 0..quotas {
@@ -257,6 +257,7 @@ impl State {
                 written: tail.number(7)?,
                 server: tail.number(8)?,
                 quarantined_until: tail.number(7)?,
+                kept_until: expires,
             }));
         }
         for _ in 0..announced {

@@ -213,11 +213,16 @@ pub(crate) struct Take {
     pub(crate) demand: Demand,
 }
 
+/// Requests of other processes depart at most so long after the call that granted them, in microseconds.
+const LONGEST_AHEAD: u64 = 1_000_000;
+
 impl Take {
     /// How long a key rests if departures under these quotas may have been lost.
     pub(crate) fn quarantine(&self, quotas: &[Counter], buffer: u64) -> u64 {
         let memory = quotas.iter().map(|quota| quota.get().memory()).max();
-        memory.unwrap_or(0) + self.horizon + self.round_trip + self.guard + buffer
+        // The horizon and the guard of another process may be longer than those of this one.
+        let ahead = (self.horizon + self.round_trip + self.guard).max(LONGEST_AHEAD);
+        memory.unwrap_or(0) + ahead + buffer
     }
 }
 
@@ -304,6 +309,8 @@ pub(crate) struct Life {
     pub(crate) server: u64,
     /// Nothing departs until then, as departures may have been lost.
     pub(crate) quarantined_until: u64,
+    /// It is kept until then, though departures were returned: processes that saw it expect it.
+    pub(crate) kept_until: u64,
 }
 
 /// The state of a key that a process has seen.
@@ -588,7 +595,8 @@ impl State {
                 hold.commanded + REMEMBERED,
             ]
         });
-        let life = self.life.iter().map(|life| life.quarantined_until);
+        let life = self.life.iter();
+        let life = life.map(|life| life.quarantined_until.max(life.kept_until));
         counters
             .chain(announced)
             .chain(hold)

@@ -89,6 +89,7 @@ if strict > 0 then
   end
   if was_lost then
     clear$()
+    expires = 0
     generation, version, written, server, quarantined = now, 0, 0, origin, opens > now and opens or 0
   end
 end
@@ -354,6 +355,8 @@ if is_changed then
     if commanded + 60000000 > finish then finish = commanded + 60000000 end
   end
   if generation > 0 and quarantined > finish then finish = quarantined end
+  -- Processes that saw the state expect it, though departures were returned.
+  if generation > 0 and expires > finish then finish = expires end
   if finish > now then
     local held = is_held and pack('<I7I4I7I7', paused, allowed, allowed_until, commanded) or ''
     local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''

@@ -19,8 +19,9 @@ pub enum Recovery {
     /// remembers the generation and version that it saw last, for as long as the departures count (some 100 bytes for
     /// each key of the last window), and sends them with each call. If the state is missing, is older than that, was
     /// written by another server process, or if the server's clock was set by more than 5 ms, a new generation begins:
-    /// nothing departs for the longest window, the horizon of 100 ms, the guard and the buffer. Requests keep their
-    /// order.
+    /// nothing departs for the longest window, the buffer, and a second in which other processes may depart by what they
+    /// were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
+    /// may depart later than that.
     ///
     /// A server that was started or emptied keeps all keys at rest for that time: it writes down since when it knows
     /// every call. So a server that was never used also does so once; in a cluster, each hash slot.

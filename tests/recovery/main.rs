@@ -13,6 +13,7 @@ mod quiet;
 use std::time::Duration;
 
 use support::redis_server::RedisServer;
+use tokio::time::sleep;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, Recovery};
 
@@ -22,8 +23,8 @@ const WINDOW: Duration = Duration::from_millis(400);
 /// The longest wait of a request.
 const MAX_WAIT: Duration = Duration::from_millis(800);
 
-/// The time that a key rests, but for the guard.
-const REST: Duration = Duration::from_millis(400 + 100);
+/// The time that a key rests: a window and a second.
+const REST: Duration = Duration::from_millis(400 + 1_000);
 
 async fn strict(server: &RedisServer) -> Limiter {
     limiter(server, Recovery::Strict).await
@@ -35,4 +36,11 @@ async fn limiter(server: &RedisServer, recovery: Recovery) -> Limiter {
     let builder = builder.store(store.expect("a connection"));
     let builder = builder.recovery(recovery).max_wait(MAX_WAIT);
     builder.build().expect("a valid policy")
+}
+
+/// Waits until a key of a new server has rested, and departs once.
+async fn rested(limiter: &Limiter) {
+    while limiter.acquire("a").await.is_err() {
+        sleep(Duration::from_millis(10)).await;
+    }
 }

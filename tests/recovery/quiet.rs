@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::load::Load;
 use super::support::redis_server::RedisServer;
-use super::{LIMIT, MAX_WAIT, REST, WINDOW, strict};
+use super::{LIMIT, MAX_WAIT, REST, WINDOW, rested, strict};
 
 /// A new server rests once, as long as a key would.
 #[tokio::test]
@@ -14,7 +14,7 @@ async fn a_store_that_was_never_used_rests_once() {
     let server = RedisServer::start();
     let limiter = strict(&server).await;
     let start = Instant::now();
-    while limiter.acquire("a").await.is_err() {}
+    rested(&limiter).await;
     assert!(start.elapsed() >= REST);
     // Other keys and other processes do not rest again.
     let another = strict(&server).await;
@@ -28,7 +28,7 @@ async fn a_store_that_was_never_used_rests_once() {
 async fn traffic_that_comes_and_goes_is_never_held_up() {
     let server = RedisServer::start();
     let limiters = [strict(&server).await, strict(&server).await];
-    while limiters[0].acquire("a").await.is_err() {}
+    rested(&limiters[0]).await;
     let start = Instant::now();
     let mut round = 0_u32;
     while start.elapsed() < Duration::from_secs(5) {
@@ -61,7 +61,7 @@ async fn traffic_that_comes_and_goes_is_never_held_up() {
 async fn a_pause_is_no_loss() {
     let server = RedisServer::start();
     let limiters = [strict(&server).await, strict(&server).await];
-    while limiters[0].acquire("a").await.is_err() {}
+    rested(&limiters[0]).await;
     let mut load = Load::new();
     limiters.iter().for_each(|limiter| load.add(limiter));
     load.goes_on(LIMIT as usize).await;
@@ -81,4 +81,28 @@ async fn a_pause_is_no_loss() {
     let waited = load.goes_on(LIMIT as usize).await;
     assert!(waited < MAX_WAIT + WINDOW, "{waited:?}");
     load.history().await.assert_at_most(LIMIT.into(), WINDOW);
+}
+
+/// Without departures, the state would expire earlier than the processes expect.
+#[tokio::test]
+async fn returned_departures_are_no_loss() {
+    let server = RedisServer::start();
+    let limiters = [strict(&server).await, strict(&server).await];
+    rested(&limiters[0]).await;
+    for _ in 0..5 {
+        // Until no departure counts any more.
+        sleep(WINDOW * 2).await;
+        let mut permits = Vec::new();
+        for limiter in &limiters {
+            permits.push(limiter.acquire("a").await.expect("a permit"));
+        }
+        for permit in permits {
+            permit.forfeit();
+        }
+        sleep(WINDOW / 10).await;
+        for limiter in &limiters {
+            let decision = limiter.try_acquire("a").await.expect("an answer");
+            decision.permit().expect("no rest").forfeit();
+        }
+    }
 }

@@ -24,7 +24,7 @@ async fn quotas_that_change_all_the_time_on_redis_keep_the_bound_and_lose_no_req
     change_all_the_time(redis_store(&server).await).await;
 }
 
-/// Many acquire, some of them give up, and the quotas change meanwhile.
+/// Requests arrive, some are cancelled, and the quotas change all the time.
 async fn change_all_the_time(store: impl Store) {
     const KEYS: [&str; 2] = ["a", "b"];
     const WINDOW: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! What changes, and what of the policy stays.
+//! The parts of the policy that change, and those that stay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

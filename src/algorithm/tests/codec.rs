@@ -87,6 +87,7 @@ fn recovery_and_commands_are_written_and_read() {
         written: START + 1,
         server: u64::MAX,
         quarantined_until: START + 2,
+        kept_until: 0,
     }));
     state.control(
         super::super::Command::Pause {
@@ -95,6 +96,8 @@ fn recovery_and_commands_are_written_and_read() {
         },
         START,
     );
+    let kept_until = state.expires();
+    state.life.as_mut().unwrap().kept_until = kept_until;
     assert_round_trip(&state);
 }
 

@@ -312,7 +312,7 @@ async fn a_new_server_puts_keys_in_quarantine_under_strict_recovery() {
         let first = call(&store, "key", &policy, strict(1, None)).await.unwrap();
         assert!(first.quarantined_until > 0 && first.grants.is_empty());
         // The state expires with the quarantine, so the process no longer counts on it.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
         let second = call(&store, "key", &policy, strict(2, None)).await.unwrap();
         assert_eq!(granted(&second), 1);
         // The server has known of every call for long enough.
