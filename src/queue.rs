@@ -17,6 +17,9 @@ use crate::error::StoreError;
 /// How long a request without a bound waits for a store that is out.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 
+/// A request waits so long for the first answer of the store, even if its bound is earlier.
+const FIRST_ANSWER: Duration = Duration::from_millis(100);
+
 /// A pause of this process that the store does not know yet is asked for again after so long.
 const PAUSED: Duration = Duration::from_millis(100);
 
@@ -669,7 +672,13 @@ impl Queue {
             Fate::Waiting => {
                 let out = self.out.as_ref();
                 let outage = out.map(|out| (out.since.max(request.arrival) + OUTAGE_WAIT, out));
-                let bound = request.bound.or(outage.map(|(until, _)| until));
+                // The first answer says whether an early bound can be kept.
+                let soonest = match self.latest.reset {
+                    None => request.arrival + FIRST_ANSWER,
+                    Some(_) => request.arrival,
+                };
+                let bound = request.bound.map(|bound| bound.max(soonest));
+                let bound = bound.or(outage.map(|(until, _)| until));
                 if bound.is_none_or(|bound| now < bound) {
                     request.waker.0 = Some(waker.clone());
                     return Step::Wait(bound);

@@ -148,8 +148,6 @@ enum Fault {
     Reply,
     /// Nothing reaches the store.
     Out,
-    /// The server's clock was set forward by this.
-    Clock(Duration),
     /// The store answers, but not for this key.
     Refuses,
     /// The answers are lost, as the process sees at once.
@@ -210,9 +208,6 @@ impl Remote {
         }
         // As if the calls arrived at once, and the answers took the whole round trip.
         let mut answered = answered();
-        if let Fault::Clock(ahead) = fault {
-            answered.now += ahead.as_micros() as u64;
-        }
         if fault == Fault::Short {
             answered.answers.clear();
         }

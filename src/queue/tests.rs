@@ -350,7 +350,12 @@ impl Bench {
                 Fate::Waiting => {
                     let out = self.queue.out.as_ref();
                     let out = out.map(|out| out.since.max(request.arrival) + OUTAGE_WAIT);
-                    let bounds = request.bound.into_iter().chain(out);
+                    let soonest = match self.queue.latest.reset {
+                        None => request.arrival + FIRST_ANSWER,
+                        Some(_) => request.arrival,
+                    };
+                    let bound = request.bound.map(|bound| bound.max(soonest));
+                    let bounds = bound.into_iter().chain(out);
                     assert!(bounds.min().is_none_or(is_in_time), "{joined:?}");
                 }
             }

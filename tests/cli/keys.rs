@@ -82,7 +82,7 @@ async fn all_policies_of_a_key_are_shown_and_no_other_key() {
         (3_000.0..4_700.0).contains(&seconds(&stored["expires_seconds"])),
         "{stored}"
     );
-    assert_eq!(policies[1]["quotas"][0]["quota"], "3_000/h");
+    assert_eq!(policies[1]["quotas"][1]["quota"], "3_000/h");
     assert_eq!(policies[1]["exact"], false);
     assert_eq!(policies[1]["redis"]["name"], "throttle:{api}:github");
 

@@ -300,11 +300,12 @@ impl Inner {
         pipe.cmd("TIME");
         let answers = self.servers.run(name, &pipe, deadline).await?;
         let answer = answers.first().ok_or_else(strange)?;
+        let mut origin = answer.origin;
         let now = match &self.host_clock {
-            Some(clock) => clock.now(),
+            Some(clock) => clock.read_after(&mut origin),
             None => time(&answer.value)?,
         };
-        Ok((now, answer.origin))
+        Ok((now, origin))
     }
 
     fn deadline(&self) -> Instant {
@@ -405,6 +406,13 @@ struct HostClock {
 }
 
 impl HostClock {
+    /// Reads the clock after an answer, which counts as received only then.
+    fn read_after(&self, origin: &mut Origin) -> u64 {
+        let now = self.now();
+        origin.received = Instant::now();
+        now
+    }
+
     fn now(&self) -> u64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = since_epoch.unwrap_or_default().as_micros() as u64;

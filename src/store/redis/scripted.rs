@@ -20,6 +20,7 @@ impl Inner {
             return Ok(Vec::new());
         };
         let server = self.known_server(calls, deadline).await?;
+        let begun = Instant::now();
         let bytes: Vec<_> = calls
             .iter()
             .map(|call| {
@@ -47,7 +48,13 @@ impl Inner {
             }
         }
         let results = calls.iter().zip(answers);
-        let results = results.map(|(call, answer)| self.read(call, answer, server));
+        let results = results.map(|(call, mut answer)| {
+            if self.host_clock.is_some() {
+                // The clock was read before the call was sent.
+                answer.origin.sent = begun;
+            }
+            self.read(call, answer, server)
+        });
         Ok(results.collect())
     }
 

@@ -249,10 +249,10 @@ impl Inner {
         if is_watched {
             next()?;
         }
-        let (value, origin) = next()?;
+        let (value, mut origin) = next()?;
         let value: Option<Vec<u8>> = redis::from_redis_value(value).map_err(|_| strange())?;
         let now = match &self.host_clock {
-            Some(clock) => clock.now(),
+            Some(clock) => clock.read_after(&mut origin),
             None => time(&next()?.0)?,
         };
         let since = if call.is_strict() {
