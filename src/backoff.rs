@@ -6,10 +6,6 @@ use std::time::Duration;
 
 /// The pause before an attempt, of those that failed before: it doubles with each, up to the longest. It is
 /// at random up to that, so that those who got into each other's way do not meet again.
-#[cfg_attr(
-    not(feature = "redis"),
-    expect(dead_code, reason = "only connections and transactions are tried so")
-)]
 pub(crate) fn before(attempt: u32, first: Duration, longest: Duration) -> Duration {
     up_to(longest_before(attempt, first, longest))
 }

@@ -78,6 +78,10 @@
 //! | `cli` | the command `throttle`: [`cli`] | |
 //! | `test-util` | [`test_util`]: a clock, stores that fail and remember, the history checker, the store contract | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(all(feature = "metrics", feature = "redis", feature = "tower")),
+    allow(dead_code, unused_imports, reason = "some parts serve only these features")
+)]
 
 mod acquire;
 mod algorithm;

@@ -41,24 +41,20 @@ impl Permit {
     }
 
     /// The policy under which it was granted.
-    #[cfg(feature = "tower")]
     pub(crate) fn policy(&self) -> &Arc<Policy> {
         &self.current.policy
     }
 
-    #[cfg(feature = "tower")]
     pub(crate) fn expires(&self) -> Instant {
         self.granted.turn.until
     }
 
     /// Its place in the queue.
-    #[cfg(feature = "tower")]
     pub(crate) fn place(&self) -> u64 {
         self.granted.place
     }
 
     /// When the store has recorded the departure.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
     pub(crate) fn recorded(&self) -> u64 {
         self.granted.turn.recorded
     }

@@ -137,10 +137,6 @@ pub(crate) fn unrecorded<T>(make: impl FnOnce() -> T) -> T {
 
 /// An operation on the store.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(
-    not(feature = "metrics"),
-    expect(dead_code, reason = "only metrics distinguish them")
-)]
 pub(crate) enum Operation {
     Take,
     Control,

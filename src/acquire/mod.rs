@@ -39,7 +39,6 @@ impl Acquire {
     }
 
     /// Waits once more, in the place that the request had when it got this permit.
-    #[cfg(feature = "tower")]
     pub(crate) fn again(&mut self, expired: Permit) {
         self.request.stage = Stage::Start(Some(expired.place()));
         expired.forfeit();
@@ -249,7 +248,6 @@ impl Request {
         }
         let handle = &self.handle;
         let joined = match place {
-            #[cfg(feature = "tower")]
             Some(place) if waits => handle.join_again(&self.key, self.cost, until, place),
             _ if waits => handle.join(&self.key, self.cost, now, until),
             _ => handle.attempt(&self.key, self.cost, now),

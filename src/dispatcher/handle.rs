@@ -235,7 +235,6 @@ impl Handle {
     /// # Errors
     ///
     /// Fails and panics like [`join`](Self::join), but not if many requests wait.
-    #[cfg(feature = "tower")]
     pub(crate) fn join_again(
         self: &Arc<Self>,
         key: &Key,
@@ -491,13 +490,11 @@ impl Handle {
     }
 
     /// An upstream announces a pause of a key, or else an allowance; false if it did so at `since` or later.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
     pub(crate) fn announces(&self, key: &Key, is_pause: bool, since: Instant) -> bool {
         self.announced.note(key, is_pause, since)
     }
 
     /// Counts a request that has no key, and returns the policy.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
     pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
         let current = self.current();
         let request = (&Key::from(""), 1);

@@ -26,7 +26,7 @@ fn plan(quota: Quota, fallback: Option<Quota>) -> Plan {
     };
     let fallback = fallback.map(|quota| Arc::new(parts(quota).build().expect("a policy")));
     Plan {
-        fallback: fallback,
+        fallback,
         ..parts(quota).plan().expect("a policy")
     }
 }

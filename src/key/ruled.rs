@@ -66,13 +66,11 @@ impl Ruled {
     }
 
     /// The limiter's handle of the rule.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
     pub(crate) fn handle(&self) -> Arc<dyn Any + Send + Sync> {
         self.handle.clone()
     }
 
     /// The key, or the reason why there is none.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
     pub(crate) fn into_key(self) -> Result<Key, Cow<'static, str>> {
         self.key
     }

@@ -1,16 +1,12 @@
 //! A limiter with rules.
 
-#[cfg(any(feature = "tower", feature = "reqwest"))]
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Kind, Limiter, Live};
-#[cfg(any(feature = "tower", feature = "reqwest"))]
 use crate::acquire::{Acquire, Error};
-#[cfg(any(feature = "tower", feature = "reqwest"))]
 use crate::dispatcher::Handle;
 use crate::error::BuildError;
-#[cfg(any(feature = "tower", feature = "reqwest"))]
 use crate::key::{Extracted, Key};
 use crate::rules::{Reloaded, Rules};
 
@@ -96,7 +92,6 @@ impl Limiter {
     }
 
     /// Asks for the permit of a request; `None` if it needs none.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
     pub(crate) fn admit(&self, extracted: Extracted) -> Result<Option<Acquire>, Error> {
         match self.find(extracted) {
             Some(Ok((handle, key, cost))) => Ok(Some(Acquire::new(handle, key).cost(cost))),
@@ -108,7 +103,6 @@ impl Limiter {
     }
 
     /// The handle, the key and the cost of a request; without a key, the handle and the reason. `None` if it is exempt.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
     pub(crate) fn find(&self, extracted: Extracted) -> Option<Found> {
         let (handle, key, cost) = match extracted {
             Extracted::Key(key) => (self.handle(), Ok(key), 1),
@@ -128,5 +122,4 @@ impl Limiter {
 }
 
 /// A request that a limiter limits, or the reason why it has no key.
-#[cfg(any(feature = "tower", feature = "reqwest"))]
 pub(crate) type Found = Result<(Arc<Handle>, Key, u32), (Arc<Handle>, Cow<'static, str>)>;

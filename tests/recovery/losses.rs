@@ -66,7 +66,7 @@ async fn the_last_writes() {
     load.goes_on(LIMIT as usize * 3).await;
     for _ in 0..3 {
         let name = "throttle:{a}";
-        let raw: Value = server.command(&["GET", &name]);
+        let raw: Value = server.command(&["GET", name]);
         load.goes_on(LIMIT as usize / 2).await;
         let Value::BulkString(raw) = raw else {
             panic!("no value: {raw:?}");

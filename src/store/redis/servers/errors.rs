@@ -102,10 +102,6 @@ pub(super) fn shut_down() -> StoreError {
 pub(super) enum Secrets {
     Known(Vec<String>),
     /// The client does not show its passwords.
-    #[cfg_attr(
-        not(feature = "redis-sentinel"),
-        allow(dead_code, reason = "all other clients show theirs")
-    )]
     Hidden,
 }
 
