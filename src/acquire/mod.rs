@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatcher::{Granted, Handle, Waiting};
+use crate::dispatcher::{Current, Granted, Handle, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
@@ -206,10 +206,11 @@ impl Request {
         let entered = self.span.enter();
         let result = ready!(Pin::new(waiting).poll(cx));
         let waited = since.elapsed();
-        self.handle.current().telemetry.left(&self.key);
+        let current = self.handle.current();
+        current.telemetry.left(&self.key);
         self.stage = Stage::Done;
         Poll::Ready(match result {
-            Ok(granted) => Ok(self.granted(granted, waited, &entered)),
+            Ok(granted) => Ok(self.granted(current, granted, waited, &entered)),
             Err(refusal) => Err(self.refused(refusal, waited, &entered)),
         })
     }
@@ -229,9 +230,9 @@ impl Request {
         }
         let until = bound(&current.policy, self.handle.guard().current(), now);
         let waits = until.is_none_or(|until| now < until);
-        match self.handle.depart_at_once(&self.key, self.cost, now) {
+        match (self.handle).depart_at_once(&current.policy, &self.key, self.cost, now) {
             Some(Ok(granted)) => {
-                return Some(Ok(self.granted(granted, Duration::ZERO, &entered)));
+                return Some(Ok(self.granted(current, granted, Duration::ZERO, &entered)));
             }
             Some(Err(standing)) if !waits => {
                 let refusal = Refusal::Limited(standing);
@@ -262,13 +263,21 @@ impl Request {
         }
     }
 
-    fn granted(&self, granted: Granted, waited: Duration, entered: &Entered) -> Permit {
+    fn granted(
+        &self,
+        current: Arc<Current>,
+        granted: Granted,
+        waited: Duration,
+        entered: &Entered,
+    ) -> Permit {
         let outcome = match granted.turn.is_counted() {
             true => Outcome::Granted,
             false => Outcome::Fallback,
         };
-        self.ended(outcome, waited, entered);
-        Permit::new(self.handle.clone(), self.key.clone(), granted, waited)
+        let request = (&self.key, self.cost);
+        current.telemetry.ended(entered, request, outcome, waited);
+        let (handle, key) = (self.handle.clone(), self.key.clone());
+        Permit::new(handle, current, key, granted, waited)
     }
 
     fn refused(&self, refusal: Refusal, waited: Duration, entered: &Entered) -> Refused {
