@@ -26,10 +26,16 @@ pub struct Permit {
 }
 
 impl Permit {
-    pub(crate) fn new(handle: Arc<Handle>, key: Key, granted: Granted, waited: Duration) -> Self {
+    pub(crate) fn new(
+        handle: Arc<Handle>,
+        current: Arc<Current>,
+        key: Key,
+        granted: Granted,
+        waited: Duration,
+    ) -> Self {
         Self {
-            current: handle.current(),
             handle,
+            current,
             key,
             granted,
             waited,

@@ -102,7 +102,7 @@ pub(crate) struct Answer {
     /// The turns of the first requests, in their order, each with the number of requests that share it.
     pub(crate) turns: SmallVec<[(Turn, u32); 1]>,
     /// When each point of the demand that was not granted is expected to depart.
-    pub(crate) expected: SmallVec<[Instant; 8]>,
+    pub(crate) expected: SmallVec<[Instant; 1]>,
     /// By so much, that may be too late.
     pub(crate) uncertainty: Duration,
     pub(crate) next_call: Option<Instant>,

@@ -1,11 +1,14 @@
 //! What is asked of Redis: [`Case`].
 
-use anyhow::ensure;
+use anyhow::Context as _;
+use futures_util::future::try_join_all;
+use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
-use tower_throttle::Policy;
+use tower_throttle::Limiter;
 use tower_throttle::key::Key;
-use tower_throttle::store::{Ask, Outcome, RedisStore, Reserve, Store as _};
+
+use crate::CALLERS;
 
 /// Something to ask, and what Redis counts it as.
 pub(crate) struct Case {
@@ -15,19 +18,15 @@ pub(crate) struct Case {
     asked: Asked,
 }
 
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there are a dozen of them, and none is moved while it is measured"
-)]
 enum Asked {
     /// In one round trip.
     Commands(MultiplexedConnection, Vec<Cmd>),
-    /// So many requests, in one call.
-    Reserve {
-        store: RedisStore,
-        key: Key,
-        policy: Policy,
-        count: u32,
+    /// So many requests for a key at the same time, which share a call.
+    Acquire {
+        limiter: Limiter,
+        count: usize,
+        /// The keys for which no request is under way: callers at the same time share no call.
+        keys: Mutex<Vec<Key>>,
     },
 }
 
@@ -67,17 +66,12 @@ impl Case {
         Ok(Self::commands(name, SCRIPT, &connection, [call]))
     }
 
-    pub(crate) fn reserve(
-        name: &'static str,
-        store: &RedisStore,
-        policy: Policy,
-        count: u32,
-    ) -> Self {
-        let asked = Asked::Reserve {
-            store: store.clone(),
-            key: Key::new(format!("floor:{count}")),
-            policy,
+    pub(crate) fn acquire(name: &'static str, limiter: Limiter, count: usize) -> Self {
+        let key = |caller| Key::new(format!("{name}:{caller}"));
+        let asked = Asked::Acquire {
+            limiter,
             count,
+            keys: Mutex::new((0..CALLERS).map(key).collect()),
         };
         Self {
             name,
@@ -101,25 +95,14 @@ impl Case {
                     pipeline.query_async::<Value>(&mut connection).await?;
                 }
             }
-            Asked::Reserve {
-                store,
-                key,
-                policy,
+            Asked::Acquire {
+                limiter,
                 count,
+                keys,
             } => {
-                let asks = [Ask {
-                    count: *count,
-                    cost: 1,
-                    max_wait: u64::MAX,
-                }];
-                let mut reserve = Reserve::new(key, policy);
-                reserve.asks = &asks;
-                let reserved = store.reserve(&reserve).await?;
-                let granted = |outcome: &Outcome| matches!(outcome, Outcome::Granted(_));
-                ensure!(
-                    reserved.outcomes().iter().all(granted),
-                    "a request was refused"
-                );
+                let key = keys.lock().pop().context("more callers than keys")?;
+                try_join_all((0..*count).map(|_| limiter.acquire(key.clone()))).await?;
+                keys.lock().push(key);
             }
         }
         Ok(())

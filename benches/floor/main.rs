@@ -1,4 +1,4 @@
-//! What a reservation costs beside the least that anything costs which asks Redis.
+//! The cost of a permit beside the least cost of a call to Redis.
 //!
 //! ```sh
 //! cargo bench --bench floor                    # a table
@@ -11,7 +11,7 @@
 //! | GET, SET PX | the same with state, in one round trip of two commands: no limiter, as others may come between |
 //! | an empty script | what Redis takes to run any script: no limiter that decides in one is below it |
 //! | TIME, GET, SET PX, in scripts | what a script adds that asks for the time, reads state and writes it with an expiry; and all of it, as a limiter must |
-//! | reserve | `Store::reserve` of a `RedisStore`, granted: by GCRA, by fixed windows and by the log, for one request and for 64 at once |
+//! | acquire | `Limiter::acquire`, granted at once: by GCRA, by fixed windows, by short and long sliding windows, for one request and for 64 at the same time |
 //!
 //! All have one connection to a `redis-server` of the benchmark's own. Figures are microseconds and bytes
 //! per call:
@@ -24,9 +24,10 @@
 //!
 //! Cases take turns in blocks, and figures are medians over the rounds.
 //!
-//! Bounds: where the caller is alone, a reservation takes him at most twice as long as the script that
-//! does TIME, GET and SET PX and nothing else. For each of 64 requests in one call, the command takes at
-//! most a tenth of what it takes for one alone.
+//! With 64 callers, each acquires for a key of its own, so that they share no call for a key.
+//!
+//! Bounds: for one caller, a permit takes at most twice as long as the script that does TIME, GET and SET PX and
+//! nothing else. For each of 64 requests in one call, the command takes at most a tenth of the time for one request.
 
 mod case;
 #[path = "../support/mod.rs"]
@@ -40,11 +41,11 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use redis::aio::MultiplexedConnection;
-use tower_throttle::{Algorithm, Quota, WindowStart};
+use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 
 use self::case::Case;
 use self::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, median, policy, until_asked_to_end,
+    Cell, Options, Output, Progress, RedisServer, Table, median, until_asked_to_end,
 };
 use self::usage::Usage;
 
@@ -55,14 +56,17 @@ const CALLS: u32 = 256;
 const CALLERS: usize = 64;
 /// Rounds that count for nothing.
 const WARM_UP: usize = 3;
+/// Short, so that few departures count at a time.
+const GUARD: Duration = Duration::from_millis(2);
 const MOST_TO_SCRIPT: f64 = 2.0;
 const MOST_TO_ALONE: f64 = 0.1;
 
 const STATE: &str = "TIME, GET, SET PX in a script";
-const LOG: &str = "reserve, sliding log";
-const LOG_OF_MANY: &str = "reserve, sliding log, 64 at once";
+const SHORT: &str = "acquire, 50 per ms";
+const LONG: &str = "acquire, 10,000 per 10 ms";
+const MANY: &str = "acquire, 10,000 per 10 ms, 64 at once";
 
-/// Measures what a reservation costs beside less.
+/// Measures the cost of a permit beside that of less.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -139,11 +143,11 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
     }
     output.table(&table);
     let time = |name| over(name, &|[alone, _]| alone.time);
-    let claim = "time of a reservation by the log, to that of a script with TIME, GET and SET PX";
-    output.at_most(claim, time(LOG) / time(STATE), MOST_TO_SCRIPT);
+    let claim = "time of a permit, to that of a script with TIME, GET and SET PX";
+    output.at_most(claim, time(SHORT) / time(STATE), MOST_TO_SCRIPT);
     let command = |name| over(name, &|[alone, _]| alone.command);
     let claim = "time in redis of each of 64 requests, to that of one alone";
-    let ratio = command(LOG_OF_MANY) / CALLERS as f64 / command(LOG);
+    let ratio = command(MANY) / CALLERS as f64 / command(LONG);
     output.at_most(claim, ratio, MOST_TO_ALONE);
     output.finish()
 }
@@ -158,16 +162,22 @@ async fn cases(server: &RedisServer) -> anyhow::Result<Vec<Case>> {
         .arg("PX")
         .arg(60_000);
     let pair = [get, set];
-    // Nobody gets there, so all depart at once; and records do not stay for longer than a window.
-    let policy = |algorithm| {
-        let quota = Quota::new(10_000, Duration::from_millis(10)).algorithm(algorithm);
-        policy(quota, Some(Duration::from_micros(1)))
+    // No caller reaches these limits, so all requests depart at once.
+    let limiter = |limit, window, algorithm| {
+        Limiter::builder()
+            .store(store.clone())
+            .quota(Quota::new(limit, window).algorithm(algorithm))
+            .guard(GUARD)
+            .build()
     };
-    let gcra = policy(Algorithm::Gcra { burst: 10_000 })?;
-    let fixed = policy(Algorithm::FixedWindow {
-        start: WindowStart::Clock,
-    })?;
-    let log = policy(Algorithm::SlidingLog)?;
+    let window = Duration::from_millis(10);
+    let gcra = limiter(10_000, window, Algorithm::Gcra { burst: 10_000 })?;
+    let start = WindowStart::Clock;
+    // At the end of a window, requests wait for the next one.
+    let second = Duration::from_secs(1);
+    let fixed = limiter(1_000_000, second, Algorithm::FixedWindow { start })?;
+    let short = limiter(50, Duration::from_millis(1), Algorithm::SlidingLog)?;
+    let long = limiter(10_000, window, Algorithm::SlidingLog)?;
     let script = async |name, text| Case::script(name, &connection, text).await;
     Ok(vec![
         Case::commands("PING", &["ping"], &connection, [redis::cmd("PING")]),
@@ -188,10 +198,11 @@ async fn cases(server: &RedisServer) -> anyhow::Result<Vec<Case>> {
              return state",
         )
         .await?,
-        Case::reserve("reserve, GCRA", &store, gcra, 1),
-        Case::reserve("reserve, fixed window", &store, fixed, 1),
-        Case::reserve(LOG, &store, log.clone(), 1),
-        Case::reserve(LOG_OF_MANY, &store, log, CALLERS as u32),
+        Case::acquire("acquire, GCRA", gcra, 1),
+        Case::acquire("acquire, fixed window", fixed, 1),
+        Case::acquire(SHORT, short, 1),
+        Case::acquire(LONG, long.clone(), 1),
+        Case::acquire(MANY, long, CALLERS),
     ])
 }
 

@@ -1,9 +1,8 @@
-//! How the cost grows, itself against itself: with callers, processes, keys, limits and
-//! waiters.
+//! How the cost grows, itself against itself: with callers, processes, keys and waiters.
 //!
 //! ```sh
 //! cargo bench --bench growth                        # tables, in about 90 s
-//! cargo bench --bench growth -- limits              # one curve
+//! cargo bench --bench growth -- waiters             # one curve
 //! cargo bench --bench growth -- --quick             # a tenth of the time, for a first look
 //! cargo bench --bench growth -- --check             # fails if a bound is not met
 //! cargo bench --bench growth -- --plot src/docs/plots
@@ -18,11 +17,10 @@
 //! | callers | 1 to 512 callers in one process, on one key with 100,000 per 10 ms, which nobody reaches | permits per second; the CPU of the process, of the kernel for it, and of Redis, per permit | a permit of 512 takes at most a tenth of the time and of the CPU in Redis that one of a single caller takes |
 //! | processes | 1 to 8 processes with 64 callers each, on that key | permits per second in all, Redis calls and CPU per permit | 8 processes make at most 1.5 times as many calls per permit as one; never more than the limit in any window, over all processes |
 //! | keys | 1 to 1,000,000 keys, from which 64 callers pick one at random | time per permit, as 1 over the rate of all callers | a million cost at most twice what a hundred cost |
-//! | limits | N from 1 to 100,000, with a log that is nearly full | a call of `Store::reserve`, as its caller sees it and in Redis | N = 100,000 costs at most 1.5 times what N = 10 costs, by both |
-//! | waiters | 1 to 100,000 callers who wait for one key | the time from the first asking until all hold slots; that from the first departure to the last, where all are due at once | per waiter, 100,000 cost at most 1.5 times what 1,000 cost to wake up, and 2.5 times until all hold slots |
+//! | waiters | 1 to 100,000 requests that wait for one key | the time until all wait; that from the first departure to the last, where all may depart at once | per request, 100,000 cost at most 1.5 times what 1,000 cost to wake up, and 2.5 times until all wait |
 //!
 //! The bounds are ratios, so they say nothing about the machine. They leave room for what no scheme can
-//! help: that a million keys, a log of 800 kB and a hundred thousand tasks do not fit into caches.
+//! help: that a million keys and a hundred thousand tasks do not fit into caches.
 //!
 //! Within a process, callers of one key share a call, and keys share calls with each other. So a permit
 //! costs a 32nd of a call where 64 callers are at work, as one half of them asks while the other departs:
@@ -32,14 +30,10 @@
 //! [`Limiter::acquire`]: tower_throttle::Limiter::acquire
 
 mod callers;
-mod counting;
 #[path = "../../examples/algorithms/data_uris.rs"]
 mod data_uris;
 mod hot;
 mod keys;
-mod limits;
-#[path = "../../tests/support/pass_on.rs"]
-mod pass_on;
 mod plot;
 mod processes;
 mod replica;
@@ -83,7 +77,6 @@ enum Curve {
     Callers,
     Processes,
     Keys,
-    Limits,
     Waiters,
 }
 
@@ -113,7 +106,6 @@ async fn measure(cli: Cli) -> anyhow::Result<()> {
             Curve::Callers => callers::measure(output, progress).await?,
             Curve::Processes => processes::measure(output, progress).await?,
             Curve::Keys => keys::measure(output, progress).await?,
-            Curve::Limits => limits::measure(output, progress).await?,
             Curve::Waiters => waiters::measure(output, progress).await?,
         });
     }
@@ -131,8 +123,6 @@ impl Curve {
             Self::Callers => callers::CALLERS.len(),
             Self::Processes => processes::PROCESSES.len(),
             Self::Keys => keys::KEYS.len(),
-            // All in turns, once the logs are filled.
-            Self::Limits => 2,
             // All in turns.
             Self::Waiters => 1,
         }

@@ -4,24 +4,23 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tower_throttle::key::Key;
-use tower_throttle::store::{Ask, RedisStore, Reserve, Store as _};
+use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 
-use crate::counting::Counting;
 use crate::plot::{Chart, Panel};
 use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
 
 const WAITERS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
 const TIME: Duration = Duration::from_secs(12);
 const WINDOW: Duration = Duration::from_millis(10);
-/// A wake-up costs the same however many wait, but for memory that caches do not hold; and of that, a
-/// caller who asks takes more, as his task is made then.
+/// A wake-up costs the same however many wait, but for memory that caches do not hold; a request that joins needs more
+/// of that, as its task is made then.
 const MOST_WAKING_RATIO: f64 = 1.5;
-const MOST_ASKING_RATIO: f64 = 2.5;
+const MOST_JOINING_RATIO: f64 = 2.5;
 
 /// Microseconds per waiter.
 struct Waits {
-    asking: f64,
+    joining: f64,
     waking: f64,
 }
 
@@ -32,7 +31,7 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
         "waiters on one key",
         &[
             "waiters",
-            "us until all hold slots",
+            "us until all wait",
             "per waiter",
             "us until all that are due have departed",
             "per waiter",
@@ -46,13 +45,13 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
     let mut levels = Vec::new();
     for (place, waiters) in WAITERS.into_iter().enumerate() {
         let level = Waits {
-            asking: over(&|round| round[place].asking),
+            joining: over(&|round| round[place].joining),
             waking: over(&|round| round[place].waking),
         };
         table.row([
             Cell::Count(waiters.into()),
-            Cell::Figure(level.asking * f64::from(waiters)),
-            Cell::Ratio(level.asking),
+            Cell::Figure(level.joining * f64::from(waiters)),
+            Cell::Ratio(level.joining),
             Cell::Figure(level.waking * f64::from(waiters)),
             Cell::Ratio(level.waking),
         ]);
@@ -62,12 +61,8 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
     let growth = over(&|round| round[5].waking / round[3].waking);
     let claim = |what| format!("waiters, 100,000 to 1,000, {what} per waiter");
     output.at_most(claim("time to wake up"), growth, MOST_WAKING_RATIO);
-    let growth = over(&|round| round[5].asking / round[3].asking);
-    output.at_most(
-        claim("time until all hold slots"),
-        growth,
-        MOST_ASKING_RATIO,
-    );
+    let growth = over(&|round| round[5].joining / round[3].joining);
+    output.at_most(claim("time until all wait"), growth, MOST_JOINING_RATIO);
     Ok(chart(&levels))
 }
 
@@ -91,7 +86,7 @@ async fn rounds(store: &RedisStore, time: Duration) -> anyhow::Result<Vec<Vec<Wa
             }
             let over = |figure: fn(&Waits) -> f64| median(all.iter().map(figure).collect());
             round.push(Waits {
-                asking: over(|waits| waits.asking),
+                joining: over(|waits| waits.joining),
                 waking: over(|waits| waits.waking),
             });
         }
@@ -100,29 +95,17 @@ async fn rounds(store: &RedisStore, time: Duration) -> anyhow::Result<Vec<Vec<Wa
     Ok(rounds)
 }
 
-/// `None` if the first slot came before all had one.
+/// `None` if a request departed before all waited.
 async fn wait(store: &RedisStore, waiters: u32, guard: Duration) -> anyhow::Result<Option<Waits>> {
-    let store = Counting::new(store.clone());
     let limiter = Limiter::builder()
         .store(store.clone())
         .quota(Quota::new(waiters, WINDOW))
         .guard(guard)
         .build()?;
-    let key = Key::new(format!("line:{waiters}"));
+    let key = Key::new(format!("queue:{waiters}"));
     limiter.reset(key.clone()).await?;
-    // The limiter's first call is to be none of those that count: it measures the way to the store.
-    limiter.acquire("other").await?;
-    // All of the limit departs as one request, so all who come then have their slots at one time.
-    let asks = [Ask {
-        count: 1,
-        cost: waiters,
-        max_wait: 0,
-    }];
-    let policy = limiter.policy();
-    let mut reserve = Reserve::new(&key, &policy);
-    reserve.asks = &asks;
-    store.reserve(&reserve).await?;
-    store.forget();
+    // All of the limit departs as one request, so that all others may depart at one time.
+    limiter.acquire(key.clone()).cost(waiters).await?;
 
     let since = Instant::now();
     let mut tasks = JoinSet::new();
@@ -130,8 +113,9 @@ async fn wait(store: &RedisStore, waiters: u32, guard: Duration) -> anyhow::Resu
         let permit = limiter.acquire(key.clone());
         tasks.spawn(async move { permit.await.map(|_| Instant::now()) });
     }
-    store.wait_for(waiters).await;
-    let asked = since.elapsed();
+    // Tasks run in the order in which they were spawned.
+    tokio::spawn(async {}).await?;
+    let joined = since.elapsed();
     let mut departures = Vec::with_capacity(waiters as usize);
     while let Some(departure) = tasks.join_next().await {
         departures.push(departure??.duration_since(since));
@@ -139,8 +123,8 @@ async fn wait(store: &RedisStore, waiters: u32, guard: Duration) -> anyhow::Resu
     let first = departures.iter().min().copied().unwrap_or_default();
     let last = departures.iter().max().copied().unwrap_or_default();
     let per_waiter = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(waiters);
-    Ok((asked < first).then(|| Waits {
-        asking: per_waiter(asked),
+    Ok((joined < first).then(|| Waits {
+        joining: per_waiter(joined),
         waking: per_waiter(last - first),
     }))
 }
@@ -151,11 +135,11 @@ fn chart(levels: &[Waits]) -> Chart {
         let line = places.zip(levels.iter().map(figure));
         line.skip(from).collect::<Vec<_>>()
     };
-    let asking = Panel::new("us per waiter until all hold slots", "waiters")
+    let joining = Panel::new("us per waiter until all wait", "waiters")
         .logarithmic()
-        .line("", line(0, |level| level.asking));
+        .line("", line(0, |level| level.joining));
     // A single one departs when it is due.
     let waking = Panel::new("us per waiter until all that are due are gone", "waiters")
         .line("", line(1, |level| level.waking));
-    Chart::new("growth-waiters", [asking, waking])
+    Chart::new("growth-waiters", [joining, waking])
 }

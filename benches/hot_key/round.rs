@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use tower_throttle::Algorithm;
-use tower_throttle::store::RedisStore;
 
-use crate::hot::{Hot, Path};
+use crate::hot::Hot;
 use crate::support::{Info, median};
 
 /// Rounds that count for nothing, in which caches and logs become what they stay.
@@ -25,20 +23,6 @@ pub(crate) struct Series {
 struct Block {
     time: f64,
     redis: f64,
-}
-
-/// How long a call takes on a quiet key.
-pub(crate) async fn call_time(store: &RedisStore) -> anyhow::Result<Duration> {
-    let pace = Duration::from_millis(1);
-    let mut hot = Hot::new(store, Algorithm::SlidingLog, 10, Path::Refused, pace)?;
-    hot.fill().await?;
-    let mut times = Vec::new();
-    for _ in 0..21 {
-        let since = Instant::now();
-        hot.block().await?;
-        times.push(since.elapsed().as_secs_f64() / f64::from(hot.calls()));
-    }
-    Ok(Duration::from_secs_f64(median(times)))
 }
 
 /// Lets all take turns for so long.
@@ -88,7 +72,7 @@ async fn time_block(
     let time = since.elapsed();
     let redis = in_redis(connection).await? - before;
     hot.undo().await?;
-    let calls = f64::from(hot.calls());
+    let calls = hot.calls() as f64;
     Ok(Block {
         time: time.as_secs_f64() * 1e6 / calls,
         redis: redis as f64 / calls,

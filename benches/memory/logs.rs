@@ -3,49 +3,28 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tower_throttle::key::Key;
-use tower_throttle::store::{Ask, Outcome, RedisStore, Reserve, Store as _};
-use tower_throttle::{Policy, Quota};
+use tokio::time::{Instant, sleep_until};
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota};
 
 use crate::gauge::{Gauge, growth};
 use crate::schemes::{LOG_SCHEMES, LogScheme};
-use crate::support::{Cell, Output, Progress, Table, policy};
+use crate::support::{Cell, Output, Progress, Table, limiter};
 
 /// The limit, and for how many keys.
 const LIMITS: [(u32, u64); 2] = [(1_000, 80), (10_000, 8)];
-const MOST_BYTES: f64 = 10.0;
-
-/// What a log went through before it is measured.
-#[derive(Clone, Copy)]
-enum Past {
-    /// It was filled, by many calls.
-    Full,
-    /// For some windows, it took what there was room for.
-    Steady,
-    /// After that, it took half as many again as the limit is.
-    Waiting,
-}
-
-const PASTS: [(&str, Past); 3] = [
-    ("sliding log, full", Past::Full),
-    ("sliding log, after 4 windows", Past::Steady),
-    ("sliding log, and half as many waiting", Past::Waiting),
-];
+/// The most entries of a log.
+const ENTRIES: u32 = 1_000;
+/// Departures of a longer log are rounded to a thousandth of it, and as far apart as that here.
+const WINDOW: Duration = Duration::from_secs(12);
+const NAME: &str = "sliding window, full";
+const MOST_BYTES: f64 = 12.5;
 
 /// Bytes per logged request.
 struct Bytes {
     logged: u64,
     usage: f64,
     used: f64,
-}
-
-/// One long log, and what it was asked to record.
-struct Log<'a> {
-    store: &'a RedisStore,
-    policy: &'a Policy,
-    key: Key,
-    records: Vec<u64>,
-    now: u64,
 }
 
 pub(crate) async fn measure(
@@ -63,20 +42,15 @@ pub(crate) async fn measure(
             "by used_memory",
         ],
     );
-    // Once, for the buffers that the server keeps from then on: a byte per request here.
     let limits = LIMITS.map(|(limit, keys)| (limit, output.options().count(keys)));
-    let (limit, keys) = limits[0];
-    ours(gauge, store, Past::Full, limit, keys).await?;
-    let mut progress = Progress::new(limits.len() * (PASTS.len() + LOG_SCHEMES.len()));
+    let mut progress = Progress::new(limits.len() * (1 + LOG_SCHEMES.len()));
     for (limit, keys) in limits {
-        for (name, past) in PASTS {
-            progress.begin(&format!("logs of {limit}, {name}"));
-            let bytes = ours(gauge, store, past, limit, keys).await?;
-            table.row(row(name, limit, keys, &bytes));
-            let claim = |by| format!("{name}, bytes per request of {limit} by {by}");
-            output.at_most(claim("MEMORY USAGE"), bytes.usage, MOST_BYTES);
-            output.at_most(claim("used_memory"), bytes.used, MOST_BYTES);
-        }
+        progress.begin(&format!("logs of {limit}, {NAME}"));
+        let bytes = ours(gauge, store, limit, keys).await?;
+        table.row(row(NAME, limit, keys, &bytes));
+        let claim = |by| format!("{NAME}, bytes per request of {limit} by {by}");
+        output.at_most(claim("MEMORY USAGE"), bytes.usage, MOST_BYTES);
+        output.at_most(claim("used_memory"), bytes.used, MOST_BYTES);
         for scheme in &LOG_SCHEMES {
             progress.begin(&format!("logs of {limit}, {}", scheme.name));
             let bytes = theirs(gauge, scheme, limit, keys).await?;
@@ -100,28 +74,20 @@ fn row(name: &str, limit: u32, keys: u64, bytes: &Bytes) -> [Cell; 5] {
 async fn ours(
     gauge: &mut Gauge,
     store: &RedisStore,
-    past: Past,
     limit: u32,
     keys: u64,
 ) -> anyhow::Result<Bytes> {
-    let window = match past {
-        Past::Full => Duration::from_secs(3_600),
-        Past::Steady | Past::Waiting => Duration::from_millis(800),
-    };
-    let policy = policy(Quota::new(limit, window), None)?;
-    gauge.clear().await?;
-    let mut logs = (0..keys)
-        .map(|key| Log::new(store, &policy, key))
-        .collect::<Vec<_>>();
-    // The server knows the script before its memory is looked at.
-    Log::new(store, &policy, keys).reserve(1, u64::MAX).await?;
+    let limiter = limiter(store, Quota::new(limit, WINDOW))?;
+    // The server knows the script before its memory is measured, and has its buffers.
+    fill(&limiter, limit, "first").await?;
     gauge.clear().await?;
     let before = gauge.settled().await?;
-    try_join_all(logs.iter_mut().map(|log| log.live(past, limit, window))).await?;
+    let names: Vec<_> = (0..keys).map(|key| format!("api:{key}")).collect();
+    try_join_all(names.iter().map(|name| fill(&limiter, limit, name))).await?;
     let after = gauge.used().await?;
     let names = gauge.names().await?;
     let usage = gauge.usage(names).await?;
-    let logged = logs.iter().map(|log| log.logged(window)).sum();
+    let logged = u64::from(limit) * keys;
     Ok(Bytes {
         logged,
         usage: usage as f64 / logged as f64,
@@ -129,63 +95,15 @@ async fn ours(
     })
 }
 
-impl<'a> Log<'a> {
-    fn new(store: &'a RedisStore, policy: &'a Policy, number: u64) -> Self {
-        Self {
-            store,
-            policy,
-            key: Key::new(format!("api:{number}")),
-            records: Vec::new(),
-            now: 0,
-        }
+/// Uses up the limit of a key within its window, in as many departures as its log has entries.
+async fn fill(limiter: &Limiter, limit: u32, name: &str) -> anyhow::Result<()> {
+    let start = Instant::now();
+    for entry in 0..ENTRIES {
+        // Most of a window, so that none has expired at the end.
+        sleep_until(start + WINDOW * 9 / 10 * entry / ENTRIES).await;
+        limiter.acquire(name).cost(limit / ENTRIES).await?;
     }
-
-    async fn live(&mut self, past: Past, limit: u32, window: Duration) -> anyhow::Result<()> {
-        if matches!(past, Past::Full) {
-            for _ in 0..1_000 {
-                self.reserve(limit / 1_000, u64::MAX).await?;
-            }
-            return Ok(());
-        }
-        for _ in 0..40 {
-            self.reserve(limit / 10, 0).await?;
-            tokio::time::sleep(window / 10).await;
-        }
-        // What a burst left behind may be less than full.
-        let room = self.reserve(1, 0).await?;
-        self.reserve(room, 0).await?;
-        if matches!(past, Past::Waiting) {
-            self.reserve(limit / 2, u64::MAX).await?;
-        }
-        Ok(())
-    }
-
-    /// Returns how many more may depart now.
-    async fn reserve(&mut self, count: u32, max_wait: u64) -> anyhow::Result<u32> {
-        let asks = [Ask {
-            count,
-            cost: 1,
-            max_wait,
-        }];
-        let mut reserve = Reserve::new(&self.key, self.policy);
-        reserve.asks = &asks;
-        let reserved = self.store.reserve(&reserve).await?;
-        self.now = reserved.now();
-        for outcome in reserved.outcomes() {
-            if let Outcome::Granted(slot) = outcome {
-                self.records.push(slot.record);
-            }
-        }
-        Ok(reserved.remaining())
-    }
-
-    /// How many requests still counted at the last call.
-    fn logged(&self, window: Duration) -> u64 {
-        let count = |record: &&u64| {
-            Duration::from_micros(**record) + window > Duration::from_micros(self.now)
-        };
-        self.records.iter().filter(count).count() as u64
-    }
+    Ok(())
 }
 
 async fn theirs(

@@ -6,7 +6,7 @@ use tower_throttle::Quota;
 use tower_throttle::store::RedisStore;
 
 use crate::gauge::{Gauge, growth};
-use crate::support::{Cell, Output, Progress, Table, policy};
+use crate::support::{Cell, Output, Progress, Table, limiter};
 use crate::users::load;
 
 const USERS: u64 = 1_000_000;
@@ -32,9 +32,9 @@ pub(crate) async fn measure(
     let mut effort = redis::cmd("CONFIG");
     effort.arg("SET").arg("active-expire-effort").arg(10);
     gauge.ask::<()>(&effort).await?;
-    let pilot = policy(Quota::new(2, SHORTEST), None)?;
+    let pilot = limiter(store, Quota::new(2, SHORTEST))?;
     let start = Instant::now();
-    load(store, &pilot, 0..PILOT).await?;
+    load(&pilot, 0..PILOT).await?;
     // All are to expire at about one time, some while after the last was loaded.
     let end = start.elapsed().mul_f64(1.2 * (users / PILOT) as f64) + SHORTEST;
     gauge.clear().await?;
@@ -45,9 +45,9 @@ pub(crate) async fn measure(
     for part in 0..users / PART {
         progress.begin("million, loading");
         let seconds = end.saturating_sub(start.elapsed()).max(SHORTEST).as_secs();
-        let policy = policy(Quota::new(2, Duration::from_secs(seconds)), None)?;
+        let limiter = limiter(store, Quota::new(2, Duration::from_secs(seconds)))?;
         let first = 1_000_000 + part * PART;
-        load(store, &policy, first..first + PART).await?;
+        load(&limiter, first..first + PART).await?;
     }
     let loading = start.elapsed();
     let (peak, keys) = (gauge.used().await?, gauge.keys().await?);

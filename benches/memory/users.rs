@@ -5,13 +5,12 @@ use std::time::Duration;
 use anyhow::ensure;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use redis::Cmd;
-use tower_throttle::key::Key;
-use tower_throttle::store::{RedisStore, Reserve, Store as _};
-use tower_throttle::{Policy, Quota};
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota};
 
 use crate::gauge::{Gauge, growth};
 use crate::schemes::{HASH, NUMBER, SCHEMES, Scheme, expire};
-use crate::support::{Cell, Output, Progress, Table, algorithms, policy};
+use crate::support::{Cell, Output, Progress, Table, algorithms, limiter};
 
 const USERS: u64 = 100_000;
 /// All have six digits, which stand nowhere else in a name.
@@ -40,7 +39,7 @@ pub(crate) async fn measure(
     for (state, algorithm) in algorithms(2) {
         progress.begin(&format!("users, {state}"));
         let quota = Quota::new(2, Duration::from_secs(30)).algorithm(algorithm);
-        all.push(ours(gauge, store, state, &policy(quota, None)?, users).await?);
+        all.push(ours(gauge, state, &limiter(store, quota)?, users).await?);
     }
     for scheme in &SCHEMES {
         progress.begin(&format!("users, {}", scheme.name));
@@ -92,24 +91,23 @@ fn judge(all: &[Bytes], output: &mut Output) {
     }
 }
 
-/// What this policy's state takes.
+/// The state of this limiter's keys.
 async fn ours(
     gauge: &mut Gauge,
-    store: &RedisStore,
     state: &'static str,
-    policy: &Policy,
+    limiter: &Limiter,
     users: u64,
 ) -> anyhow::Result<Bytes> {
     // With this, the server also knows the script before its memory is looked at.
     gauge.clear().await?;
-    load(store, policy, FIRST..FIRST + 1).await?;
+    load(limiter, FIRST..FIRST + 1).await?;
     let names = gauge.names().await?;
     let name = |name: &String, user: u64| name.replace(&FIRST.to_string(), &user.to_string());
     gauge.clear().await?;
     let before = gauge.settled().await?;
     let (mut usage, mut used) = ([0.0; 2], [0.0; 2]);
     for request in 0..2 {
-        load(store, policy, FIRST..FIRST + users).await?;
+        load(limiter, FIRST..FIRST + users).await?;
         used[request] = growth(before, gauge.settled().await?, users);
         let asked =
             (FIRST..FIRST + ASKED).flat_map(|user| names.iter().map(move |it| name(it, user)));
@@ -131,14 +129,10 @@ async fn ours(
 
 /// One request of each of these users.
 pub(crate) async fn load(
-    store: &RedisStore,
-    policy: &Policy,
+    limiter: &Limiter,
     users: impl IntoIterator<Item = u64>,
 ) -> anyhow::Result<()> {
-    let calls = stream::iter(users).map(|user| {
-        let key = Key::new(format!("user:{user}"));
-        store.reserve(&Reserve::new(&key, policy))
-    });
+    let calls = stream::iter(users).map(|user| limiter.acquire(format!("user:{user}")));
     calls
         .buffer_unordered(CALLS)
         .try_for_each(|_| async { Ok(()) })

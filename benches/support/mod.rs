@@ -20,7 +20,7 @@ pub use self::{
     output::{Cell, Options, Output, Table},
     progress::Progress,
     quantiles::{median, quantile},
-    quotas::{algorithms, policy},
+    quotas::{algorithms, limiter},
     redis_server::{Info, RedisServer},
 };
 

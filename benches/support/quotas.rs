@@ -1,8 +1,7 @@
-//! What is measured: the [`algorithms`], and a [`policy`] of each.
+//! What is measured: the [`algorithms`], and a [`limiter`] of each.
 
-use std::time::Duration;
-
-use tower_throttle::{Algorithm, Limiter, Policy, Quota, WindowStart};
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 
 /// Every algorithm for quotas of `limit`; a new one is a line here.
 pub fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
@@ -27,11 +26,8 @@ pub fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
     ]
 }
 
-/// The policy of one quota, with the default guard unless another is given.
-pub fn policy(quota: Quota, guard: Option<Duration>) -> anyhow::Result<Policy> {
-    let mut limiter = Limiter::builder().quota(quota);
-    if let Some(guard) = guard {
-        limiter = limiter.guard(guard);
-    }
-    Ok(Policy::clone(&limiter.build()?.policy()))
+/// A limiter of one quota on Redis.
+pub fn limiter(store: &RedisStore, quota: Quota) -> anyhow::Result<Limiter> {
+    let limiter = Limiter::builder().store(store.clone()).quota(quota);
+    Ok(limiter.build()?)
 }

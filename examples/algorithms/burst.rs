@@ -67,10 +67,11 @@ pub(crate) async fn run(store: &MemoryStore, quota: Quota) -> anyhow::Result<Run
     for (seconds, count) in ARRIVALS {
         let at = Duration::from_secs(seconds);
         for _ in 0..count {
-            let limiter = limiter.clone();
+            // Another key than that of the quota before, whose departures would count.
+            let (limiter, key) = (limiter.clone(), quota.to_string());
             let request = tokio::spawn(async move {
                 tokio::time::sleep_until(start + at).await;
-                let permit = limiter.acquire("burst").await;
+                let permit = limiter.acquire(key).await;
                 (permit, start.elapsed())
             });
             requests.push((at, request));

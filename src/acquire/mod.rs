@@ -206,10 +206,11 @@ impl Request {
         let entered = self.span.enter();
         let result = ready!(Pin::new(waiting).poll(cx));
         let waited = since.elapsed();
+        let current = self.handle.current();
         joined.telemetry.left(&self.key);
         self.stage = Stage::Done;
         Poll::Ready(match result {
-            Ok(granted) => Ok(self.granted(granted, waited, &entered)),
+            Ok(granted) => Ok(self.granted(current, granted, waited, &entered)),
             Err(refusal) => Err(self.refused(refusal, waited, &entered)),
         })
     }
@@ -231,9 +232,9 @@ impl Request {
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + self.handle.guard().round_trip();
         let waits = until.is_none_or(|until| answered < until);
-        match self.handle.depart_at_once(&self.key, self.cost, now) {
+        match (self.handle).depart_at_once(&current.policy, &self.key, self.cost, now) {
             Some(Ok(granted)) => {
-                return Some(Ok(self.granted(granted, Duration::ZERO, &entered)));
+                return Some(Ok(self.granted(current, granted, Duration::ZERO, &entered)));
             }
             Some(Err(standing)) if !waits => {
                 let refusal = Refusal::Limited(standing);
@@ -263,13 +264,21 @@ impl Request {
         }
     }
 
-    fn granted(&self, granted: Granted, waited: Duration, entered: &Entered) -> Permit {
+    fn granted(
+        &self,
+        current: Arc<Current>,
+        granted: Granted,
+        waited: Duration,
+        entered: &Entered,
+    ) -> Permit {
         let outcome = match granted.turn.is_counted() {
             true => Outcome::Granted,
             false => Outcome::Fallback,
         };
-        self.ended(outcome, waited, entered);
-        Permit::new(self.handle.clone(), self.key.clone(), granted, waited)
+        let request = (&self.key, self.cost);
+        current.telemetry.ended(entered, request, outcome, waited);
+        let (handle, key) = (self.handle.clone(), self.key.clone());
+        Permit::new(handle, current, key, granted, waited)
     }
 
     fn refused(&self, refusal: Refusal, waited: Duration, entered: &Entered) -> Refused {

@@ -11,7 +11,8 @@ const POINTS: usize = 8;
 /// Where costs differ, the first eight requests are described one by one, and only they can be granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Demand {
-    pub(crate) points: SmallVec<[Point; POINTS]>,
+    // One inline: most calls are for one request.
+    pub(crate) points: SmallVec<[Point; 1]>,
     /// The cost of each request; 0 where costs differ.
     pub(crate) cost: u32,
 }
@@ -37,7 +38,7 @@ impl Demand {
             .map(|nth| (count - 1) * nth / (POINTS - 1))
             .peekable();
         let mut this = Self {
-            points: SmallVec::new(),
+            points: SmallVec::with_capacity(count.min(POINTS)),
             cost: if is_uniform { cost } else { 0 },
         };
         let (mut units, mut latest) = (0, 0);
@@ -63,7 +64,7 @@ impl Demand {
             units: cost.into(),
         };
         Self {
-            points: [point].into_iter().collect(),
+            points: SmallVec::from_buf([point]),
             cost,
         }
     }

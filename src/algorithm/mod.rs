@@ -239,7 +239,7 @@ pub struct Taken {
     pub(crate) next_call: u64,
     /// The estimated departure of each [point](Demand) of the demand that was not granted, on the store's clock.
     /// It may be early, never late.
-    pub(crate) expected: SmallVec<[u64; 8]>,
+    pub(crate) expected: SmallVec<[u64; 1]>,
     /// The end of the key's pause, on the store's clock.
     pub(crate) paused_until: u64,
     /// A later call of this process has arrived already. Nothing was done.
@@ -422,20 +422,20 @@ impl State {
             self.next_call(&terms, &rest, take, last)
         };
         taken.grants = grants.iter().map(|(grant, _)| *grant).collect();
-        let granted = grants.iter().filter(|_| take.number != 0);
-        let granted = granted.map(|(grant, units)| Recorded {
-            recorded: grant.recorded,
-            units: *units,
-        });
-        let announcement = Announcement {
-            process: take.process,
-            number: take.number,
-            deadline: Announcement::deadline(taken.next_call.max(now), take.round_trip),
-            demand: rest,
-            granted: granted.collect(),
-        };
-        if !announcement.demand.is_empty() || !announcement.granted.is_empty() {
-            self.announced.push(announcement);
+        let can_be_lost = take.number != 0 && !grants.is_empty();
+        if can_be_lost || !rest.is_empty() {
+            let granted = grants.iter().filter(|_| can_be_lost);
+            let granted = granted.map(|(grant, units)| Recorded {
+                recorded: grant.recorded,
+                units: *units,
+            });
+            self.announced.push(Announcement {
+                process: take.process,
+                number: take.number,
+                deadline: Announcement::deadline(taken.next_call.max(now), take.round_trip),
+                demand: rest,
+                granted: granted.collect(),
+            });
         }
         self.written(now);
         taken.known = self.life.as_ref().map(|life| Known {

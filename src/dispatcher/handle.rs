@@ -159,6 +159,7 @@ impl Handle {
     /// asked by way of the queue.
     pub(crate) fn depart_at_once(
         &self,
+        policy: &Policy,
         key: &Key,
         cost: u32,
         now: Instant,
@@ -171,12 +172,10 @@ impl Handle {
             }
             queues.next_place()
         };
-        let policy = &self.current.load().policy;
-        let take = self.take_one(cost, Mode::Try);
         let call = Call {
             key,
             policy,
-            operation: &Operation::Take(take),
+            operation: &Operation::Take(self.take_one(cost, Mode::Try)),
         };
         let (at, answer) = store.apply(&call, now);
         let taken = answer.ok()?;

@@ -7,51 +7,45 @@ use anyhow::ensure;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_peers::load::{Load, load};
-use tower_throttle_peers::peers::{Peer, Rate};
+use tower_throttle_peers::peers::Peer;
 use tower_throttle_peers::support::RedisServer;
 
-use crate::unguarded::Unguarded;
+use crate::RATE;
 
-/// A limiter, its rate, and a key of its own.
+/// A limiter, and a key of its own.
 #[derive(Clone)]
 pub(crate) struct Contestant {
-    rate: Rate,
     key: Key,
     limiter: By,
 }
 
 #[derive(Clone)]
 enum By {
-    Ours(Limiter, Unguarded),
+    Ours(Limiter),
     Peer(Peer),
 }
 
 impl Contestant {
     /// Ours, and then the peers.
-    pub(crate) async fn all(server: &RedisServer, rate: Rate) -> anyhow::Result<Vec<Self>> {
-        let store = Unguarded::new(server.store().await?);
+    pub(crate) async fn all(server: &RedisServer) -> anyhow::Result<Vec<Self>> {
         let limiter = Limiter::builder()
-            .store(store.clone())
-            .quota(Quota::new(rate.limit, rate.window))
+            .store(server.store().await?)
+            .quota(Quota::new(RATE.limit, RATE.window))
             .build()?;
-        let mut all = vec![By::Ours(limiter, store)];
-        all.extend(Peer::all(server, rate).await?.into_iter().map(By::Peer));
+        let mut all = vec![By::Ours(limiter)];
+        all.extend(Peer::all(server, RATE).await?.into_iter().map(By::Peer));
         let all = all.into_iter().enumerate().map(|(number, limiter)| {
-            let key = Key::new(format!("hot:{}:{number}", rate.limit));
-            Self { rate, key, limiter }
+            let key = Key::new(format!("hot:{number}"));
+            Self { key, limiter }
         });
         Ok(all.collect())
     }
 
     pub(crate) fn name(&self) -> &'static str {
         match &self.limiter {
-            By::Ours(..) => "tower-throttle",
+            By::Ours(_) => "tower-throttle",
             By::Peer(peer) => peer.name,
         }
-    }
-
-    pub(crate) fn rate(&self) -> Rate {
-        self.rate
     }
 
     /// Lets so many ask for permits, which are there at once or once the store has answered. Each kind of
@@ -59,7 +53,7 @@ impl Contestant {
     pub(crate) async fn load(&self, callers: usize, time: Duration) -> anyhow::Result<Load> {
         let key = self.key.clone();
         match &self.limiter {
-            By::Ours(limiter, _) => {
+            By::Ours(limiter) => {
                 let limiter = limiter.clone();
                 let ask = move || {
                     let permit = limiter.acquire(key.clone());
@@ -87,18 +81,5 @@ impl Contestant {
                 load(callers, time, ask).await
             }
         }
-    }
-
-    /// Fails if what was reserved since the last time breaks the limit.
-    pub(crate) fn judge(&self) -> anyhow::Result<()> {
-        if let By::Ours(_, store) = &self.limiter {
-            let Rate { limit, window } = self.rate;
-            let most = store.most_in_any(window);
-            ensure!(
-                (1..=u64::from(limit)).contains(&most),
-                "{most} slots lie within {window:?}, where {limit} may"
-            );
-        }
-        Ok(())
     }
 }

@@ -26,8 +26,6 @@ pub(crate) enum Line {
     Limiter {
         limiter: Limiter,
         key: Key,
-        /// For how long all wait.
-        turn: Duration,
         /// When the limit was spent.
         spent: Instant,
     },
@@ -68,7 +66,6 @@ impl Line {
         Ok(Self::Limiter {
             limiter,
             key,
-            turn: 2 * span,
             spent: Instant::now(),
         })
     }
@@ -78,16 +75,6 @@ impl Line {
         match self {
             Self::Limiter { spent, .. } => Some(*spent),
             Self::Pending | Self::Semaphore(_) => None,
-        }
-    }
-
-    /// Whether all who wait have slots: then one more would have to wait for another turn.
-    pub(crate) async fn all_have_slots(&self) -> anyhow::Result<bool> {
-        match self {
-            Self::Limiter {
-                limiter, key, turn, ..
-            } => Ok(limiter.peek(key.clone()).await?.delay() > *turn),
-            Self::Pending | Self::Semaphore(_) => Ok(true),
         }
     }
 }

@@ -7,12 +7,11 @@
 //!
 //! So many tasks on a runtime of one thread wait for a permit, on the embedded store or on a
 //! `redis-server` of the benchmark's own. One request has spent the whole limit, which is as many as
-//! wait: so all slots are the same, and all depart at once when its window ends. The semaphore gets as
-//! many permits at once. (The guard is long: one that is shorter than it takes to wake them all would
-//! send those at the end of the line to reserve once more.)
+//! wait: so all may depart at once when its window ends. The semaphore gets as many permits at once. (The guard is
+//! long: with one that is shorter than it takes to wake them all, the last would miss their turns.)
 //!
-//! Memory is what is on the heap when all wait and have their slots, by the allocator, less what as
-//! many tasks take that wait for nothing: so it includes the future, and what the line, the connection
+//! Memory is what is on the heap when all wait, by the allocator, less what as
+//! many tasks take that wait for nothing: so it includes the future, and what the queue, the connection
 //! and an embedded store hold. Time is from the first departure to the last, per waiter. Both are
 //! medians over the rounds, in which all take turns: those of ratios, too.
 //!

@@ -54,7 +54,7 @@ pub(crate) fn run(
     Ok(Run { bytes, wake })
 }
 
-/// Spawns the tasks, and returns once all wait and have slots.
+/// Spawns the tasks, and returns once all wait.
 async fn gather(line: &Line, waiters: usize, told: &Arc<Told>) -> anyhow::Result<Tasks> {
     let mut tasks = Tasks::with_capacity(waiters);
     // By combinators: an async block would keep a second place for the future that it awaits.
@@ -87,13 +87,13 @@ async fn gather(line: &Line, waiters: usize, told: &Arc<Told>) -> anyhow::Result
             }
         });
     }
-    while told.came.load(Ordering::Relaxed) < waiters || !line.all_have_slots().await? {
+    while told.came.load(Ordering::Relaxed) < waiters {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        ensure!(
-            told.departures.lock().is_empty(),
-            "the window was over before all waited"
-        );
     }
+    ensure!(
+        told.departures.lock().is_empty(),
+        "the window was over before all waited"
+    );
     Ok(tasks)
 }
 

@@ -1,4 +1,4 @@
-//! The limiter as it is, with nothing taken out.
+//! The departures of other limits, judged.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,10 +12,9 @@ use tower_throttle_peers::load::load;
 use tower_throttle_peers::peers::Rate;
 use tower_throttle_peers::support::{Cell, Output, RedisServer, Table};
 
-use crate::unguarded::LEAST;
-use crate::{CROWD, rate};
+use crate::{CROWD, LIMIT, RATE};
 
-const LIMITS: [u32; 3] = [1_000, 10_000, 100_000];
+const LIMITS: [u32; 3] = [LIMIT / 100, LIMIT / 10, LIMIT];
 
 /// Departures of all callers.
 #[derive(Clone, Default)]
@@ -23,21 +22,20 @@ struct Departures(Arc<Mutex<Vec<Instant>>>);
 
 pub(crate) async fn measure(server: &RedisServer, output: &Output) -> anyhow::Result<()> {
     let mut table = Table::new(
-        "departures per second on one hot key, with the guard",
+        "departures per second on one hot key, judged",
         &[
             "callers",
             "limit",
             "window us",
-            "least guard us",
+            "guard us",
             "departures per s",
             "not used in time",
             "most in any window",
         ],
     );
     for limit in LIMITS {
-        for guard in [Some(LEAST), None] {
-            table.row(one(server, rate(limit), guard, output).await?);
-        }
+        let window = RATE.window / (LIMIT / limit);
+        table.row(one(server, Rate { limit, window }, output).await?);
     }
     output.table(&table);
     Ok(())
@@ -46,18 +44,14 @@ pub(crate) async fn measure(server: &RedisServer, output: &Output) -> anyhow::Re
 async fn one(
     server: &RedisServer,
     Rate { limit, window }: Rate,
-    guard: Option<Duration>,
     output: &Output,
 ) -> anyhow::Result<[Cell; 7]> {
-    let mut limiter = Limiter::builder()
+    let limiter = Limiter::builder()
         .store(server.store().await?)
-        .quota(Quota::new(limit, window));
-    if let Some(guard) = guard {
-        limiter = limiter.guard(guard);
-    }
-    let limiter = limiter.build()?;
+        .quota(Quota::new(limit, window))
+        .build()?;
     let guard = limiter.policy().guard();
-    let key = Key::new(format!("guarded:{guard:?}"));
+    let key = Key::new(format!("judged:{limit}"));
     let departures = Departures::default();
     let noted = departures.clone();
     let time = output.options().time(Duration::from_secs(1));
