@@ -80,7 +80,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "metrics", feature = "redis", feature = "tower")),
-    allow(dead_code, unused_imports, reason = "some parts serve only these features")
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "some parts serve only these features"
+    )
 )]
 
 mod acquire;

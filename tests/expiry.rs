@@ -19,7 +19,12 @@ const LONG: [&[&str]; 8] = [
     &["5/10m fixed-window start=first-request"],
     &["5/10m spacing"],
     &["5/10m leaky-bucket capacity=50"],
-    &["5/10m", "9/20m sliding-buckets buckets=20", "50/d", "1/m spacing"],
+    &[
+        "5/10m",
+        "9/20m sliding-buckets buckets=20",
+        "50/d",
+        "1/m spacing",
+    ],
 ];
 
 const SHORT: [&[&str]; 4] = [

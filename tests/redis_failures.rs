@@ -171,7 +171,9 @@ async fn the_timeout_bounds_every_call() {
     server.sigstop();
     for store in [&default, &multiplexed] {
         let start = Instant::now();
-        let error = bounded(store.ping(&"any".into())).await.expect_err("no answer in time");
+        let error = bounded(store.ping(&"any".into()))
+            .await
+            .expect_err("no answer in time");
         assert!(error.is_outage(), "{error:?}");
         assert!(
             start.elapsed() >= Duration::from_millis(900),

@@ -15,7 +15,9 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::key::{self, KeyExtractor};
 use tower_throttle::store::{RedisStore, StoreError};
-use tower_throttle::{Decision, Departure, Error, Limiter, LimiterBuilder, Quota, ThrottleMiddleware};
+use tower_throttle::{
+    Decision, Departure, Error, Limiter, LimiterBuilder, Quota, ThrottleMiddleware,
+};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -212,7 +212,11 @@ mod tests {
             (None, "10/s", r#""10/s";q=10;w=1"#),
             (Some("api"), "5_000/h", r#""api";q=5000;w=3600"#),
             (Some(r#"a"b\c"#), "600/1m30s", r#""a\"b\\c";q=600;w=90"#),
-            (None, "100/m gcra burst=20", r#""100/m-gcra-burst=20";q=100;w=60"#),
+            (
+                None,
+                "100/m gcra burst=20",
+                r#""100/m-gcra-burst=20";q=100;w=60"#,
+            ),
         ] {
             assert_eq!(rate_limit_policy(name, &[quota]), expected);
         }
@@ -256,7 +260,10 @@ mod tests {
         let fields = Fields::new(&policy(None, &["1/s gcra burst=20"]));
         fields.write_rate_limit(&mut headers, Some(standing(19, 1)));
         fields.write_x_rate_limit(&mut headers, standing(19, 1));
-        assert_eq!(values(&headers, "ratelimit"), [r#""1/s-gcra-burst=20";r=1;t=1"#]);
+        assert_eq!(
+            values(&headers, "ratelimit"),
+            [r#""1/s-gcra-burst=20";r=1;t=1"#]
+        );
         assert_eq!(values(&headers, "x-ratelimit-remaining"), ["1"]);
     }
 
