@@ -86,35 +86,35 @@ impl StoreError {
         }
     }
 
-    /// The same error, with its cause.
+    /// Adds the cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into().into());
         self
     }
 
-    /// The same error, of a call that the store may have executed.
+    /// Marks the call as one that the store may have executed.
     #[must_use]
     pub fn outcome_unknown(mut self) -> Self {
         self.unknown = true;
         self
     }
 
-    /// The same error, of this call alone: the store answers other calls, and would refuse this one again.
+    /// Limits the error to this call: the store answers other calls, and would refuse this one again.
     #[must_use]
     pub fn no_outage(mut self) -> Self {
         self.kind = Kind::Call;
         self
     }
 
-    /// The same error, as this crate did not write the value of the key: [no outage](Self::no_outage).
+    /// Marks the value of the key as not written by this crate: [no outage](Self::no_outage).
     #[must_use]
     pub fn unrecognized_value(mut self) -> Self {
         self.kind = Kind::UnrecognizedValue;
         self
     }
 
-    /// The same error, of an invalid URL: [no outage](Self::no_outage).
+    /// Marks the URL as invalid: [no outage](Self::no_outage).
     #[cfg(feature = "redis")]
     pub(crate) fn invalid_url(mut self) -> Self {
         self.kind = Kind::InvalidUrl;

@@ -73,7 +73,7 @@ impl Policy {
         self.max_waiting
     }
 
-    /// What happens to requests while the store is out.
+    /// The treatment of requests while the store is out.
     #[must_use]
     pub fn outage(&self) -> Outage {
         self.outage

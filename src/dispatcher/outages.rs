@@ -28,7 +28,7 @@ struct Outage {
     ended: Option<Instant>,
 }
 
-/// What a failure has changed.
+/// The change by a failure.
 pub(super) struct Begun {
     /// When the next probe is due.
     pub(super) probe: Instant,
@@ -116,7 +116,7 @@ impl Health {
         self.out.is_some()
     }
 
-    /// Since when; if several shards are out, since the first of them.
+    /// The beginning of the outage; of the first one if several shards are out.
     #[must_use]
     pub fn since(&self) -> Option<Instant> {
         self.out.as_ref().map(|(since, _)| *since)

@@ -141,7 +141,7 @@ impl LimiterBuilder {
     /// A store that refuses a request names the time at which it could depart. Until then,
     /// [`try_acquire`](Limiter::try_acquire) for the same key fails without a call if it costs as much or more;
     /// [`acquire`](Limiter::acquire) does if its bound is earlier. An entry holds for at most 1 s, as other
-    /// processes may give departures back or end a pause meanwhile. What this limiter gives back,
+    /// processes may give departures back or end a pause. Departures that this limiter gives back,
     /// [`resume`](Limiter::resume), [`reset`](Limiter::reset) and other quotas count at once. Keys of more than 256
     /// bytes are not remembered.
     ///

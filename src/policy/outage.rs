@@ -1,4 +1,4 @@
-//! What happens to requests while the store is out: [`Outage`].
+//! The treatment of requests while the store is out: [`Outage`].
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::{Plan, Policy, PolicyParts};
 use crate::error::BuildError;
 use crate::quota::{Algorithm, Quota};
 
-/// What happens to requests while the store is out.
+/// The treatment of requests while the store is out.
 ///
 /// Set by [`LimiterBuilder::outage`](crate::LimiterBuilder::outage). The store is out once a call fails with an error that
 /// [says so](crate::store::StoreError::is_outage). From then on it is probed: after 50 ms at first, then after pauses that
 /// double up to a second, each shortened at random by up to a half. When a probe succeeds, all requests go on.
-/// [`Limiter::health`](crate::Limiter::health) tells whether the store is out.
+/// [`Limiter::health`](crate::Limiter::health) reports whether the store is out.
 ///
 /// In a cluster, this holds for each server and the keys that it holds: one that is out does not concern the others.
 ///
@@ -36,9 +36,9 @@ pub enum Outage {
     /// [says](crate::Error::is_store) so. Requests that do not wait fail at once.
     #[default]
     Deny,
-    /// Everything departs at once, uncounted: for those who would rather exceed a limit than fail.
+    /// Everything departs at once, uncounted: for services that would rather exceed a limit than fail.
     ///
-    /// A [pause](crate::Limiter::pause) that is set meanwhile holds in this process. Departures are not counted once the
+    /// A [pause](crate::Limiter::pause) that is set during the outage holds in this process. Departures are not counted once the
     /// store is back.
     Allow,
     /// This process counts by itself, with its share of the quotas.
@@ -61,7 +61,7 @@ pub enum Outage {
 }
 
 impl Outage {
-    /// What a policy is made of that holds in place of this one while the store is out, if any does.
+    /// The parts of the policy that holds instead of this one while the store is out, if there is one.
     pub(crate) fn fallback(self, parts: &PolicyParts) -> Result<Option<PolicyParts>, BuildError> {
         let share = match self {
             Self::Deny => return Ok(None),

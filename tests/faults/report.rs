@@ -17,7 +17,7 @@ const END: &str = "<!-- end -->\n";
 const DESCRIBED: &str = "# What is done\n";
 
 const HEAD: &str = "\
-| | departed meanwhile | errors | longest wait | longest silence of a key | most in any window | \
+| | departed during it | errors | longest wait | longest silence of a key | most in any window | \
 requests lost | calls lost | connections | calls per request |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
