@@ -318,6 +318,11 @@ impl Queue {
         }
     }
 
+    /// Returns true if requests wait for the store to come back.
+    pub(crate) fn is_out(&self) -> bool {
+        self.out.is_some()
+    }
+
     /// Something may have become available early.
     pub(crate) fn nudge(&mut self, now: Instant) {
         if !self.waiting.is_empty() {

@@ -564,7 +564,10 @@ impl Dispatcher {
                         self.telemetry.back(shard, lasted, others);
                     }
                     Handle::each_queue(self, |queue| {
-                        if self.store.shard(queue.key()) == shard {
+                        // In a cluster, keys may have moved to another shard.
+                        let other = self.store.shard(queue.key());
+                        let waits = other == shard || queue.lock().is_out();
+                        if waits && self.outage(other).is_none() {
                             queue.update(|queue, _| queue.nudge(Instant::now()));
                         }
                     });
