@@ -121,12 +121,14 @@ impl Hot {
         while self.limiter.queues() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        // A departure that was given back is not available before its guard has passed.
+        tokio::time::sleep(self.limiter.policy().guard()).await;
         Ok(())
     }
 
     /// The share of requests that departed at once.
     pub(crate) fn departed(&self) -> f64 {
-        self.departed as f64 / self.asked as f64
+        self.departed as f64 / self.asked.max(1) as f64
     }
 
     /// Fails if other requests departed than the path is about.
@@ -146,10 +148,15 @@ impl Hot {
 
 /// How many may depart from a key that is not full.
 fn room(algorithm: Algorithm, limit: u32) -> u32 {
-    match algorithm {
-        Algorithm::Spacing | Algorithm::LeakyBucket { .. } => 1,
-        _ => limit / 5,
-    }
+    if is_spaced(algorithm) { 1 } else { limit / 5 }
+}
+
+/// Whether requests depart one by one.
+pub(crate) fn is_spaced(algorithm: Algorithm) -> bool {
+    matches!(
+        algorithm,
+        Algorithm::Spacing | Algorithm::LeakyBucket { .. }
+    )
 }
 
 impl fmt::Display for Path {
