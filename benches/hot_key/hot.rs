@@ -80,15 +80,18 @@ impl Hot {
     /// Uses up the limit of each key, or four fifths of it, request by request.
     pub(crate) async fn fill(&mut self) -> anyhow::Result<()> {
         let is_full = matches!(self.path, Path::Refused | Path::Peeked);
+        let rest = match is_full {
+            true => 0,
+            false => room(self.algorithm, self.limit),
+        };
         for key in &self.keys {
-            let mut left = self.limiter.peek(key.clone()).await?.remaining();
-            let rest = if is_full {
-                0
-            } else {
-                room(self.algorithm, self.limit)
-            };
-            while left > rest {
-                left = self.limiter.acquire(key.clone()).await?.remaining();
+            // With GCRA, the last of a burst departs a guard behind the first.
+            for _ in 0..2 {
+                let mut left = self.limiter.peek(key.clone()).await?.remaining();
+                while left > rest {
+                    left = self.limiter.acquire(key.clone()).await?.remaining();
+                }
+                tokio::time::sleep(self.limiter.policy().guard()).await;
             }
         }
         Ok(())
