@@ -154,7 +154,7 @@ fn room(algorithm: Algorithm, limit: u32) -> u32 {
     if is_spaced(algorithm) { 1 } else { limit / 5 }
 }
 
-/// Whether requests depart one by one.
+/// Returns true if the algorithm lets requests depart one by one.
 pub(crate) fn is_spaced(algorithm: Algorithm) -> bool {
     matches!(
         algorithm,
