@@ -80,15 +80,18 @@ impl Hot {
     /// Uses up the limit of each key, or four fifths of it, request by request.
     pub(crate) async fn fill(&mut self) -> anyhow::Result<()> {
         let is_full = matches!(self.path, Path::Refused | Path::Peeked);
+        let rest = match is_full {
+            true => 0,
+            false => room(self.algorithm, self.limit),
+        };
         for key in &self.keys {
-            let mut left = self.limiter.peek(key.clone()).await?.remaining();
-            let rest = if is_full {
-                0
-            } else {
-                room(self.algorithm, self.limit)
-            };
-            while left > rest {
-                left = self.limiter.acquire(key.clone()).await?.remaining();
+            // With GCRA, the last of a burst departs a guard behind the first.
+            for _ in 0..2 {
+                let mut left = self.limiter.peek(key.clone()).await?.remaining();
+                while left > rest {
+                    left = self.limiter.acquire(key.clone()).await?.remaining();
+                }
+                tokio::time::sleep(self.limiter.policy().guard()).await;
             }
         }
         Ok(())
@@ -121,12 +124,14 @@ impl Hot {
         while self.limiter.queues() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        // A departure that was given back is not available before its guard has passed.
+        tokio::time::sleep(self.limiter.policy().guard()).await;
         Ok(())
     }
 
     /// The share of requests that departed at once.
     pub(crate) fn departed(&self) -> f64 {
-        self.departed as f64 / self.asked as f64
+        self.departed as f64 / self.asked.max(1) as f64
     }
 
     /// Fails if other requests departed than the path is about.
@@ -146,10 +151,15 @@ impl Hot {
 
 /// How many may depart from a key that is not full.
 fn room(algorithm: Algorithm, limit: u32) -> u32 {
-    match algorithm {
-        Algorithm::Spacing | Algorithm::LeakyBucket { .. } => 1,
-        _ => limit / 5,
-    }
+    if is_spaced(algorithm) { 1 } else { limit / 5 }
+}
+
+/// Returns true if the algorithm lets requests depart one by one.
+pub(crate) fn is_spaced(algorithm: Algorithm) -> bool {
+    matches!(
+        algorithm,
+        Algorithm::Spacing | Algorithm::LeakyBucket { .. }
+    )
 }
 
 impl fmt::Display for Path {

@@ -14,7 +14,8 @@
 //! | refused | full | [`try_acquire`] is refused, by the store |
 //! | peeked | full | [`peek`] |
 //!
-//! Spacing and leaky buckets depart one by one, so their keys are unused where a request departs. A log has at most
+//! Spacing and leaky buckets depart one by one: their keys are unused where a request departs, and nothing is returned,
+//! as the time of a departure that is given back is not used again before it has passed. A log has at most
 //! 1,000 entries, also with a larger limit.
 //!
 //! Windows are so long that nothing expires, and what departed is given back after each block of calls. Figures are
@@ -36,7 +37,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use self::hot::{Hot, Path};
+use self::hot::{Hot, Path, is_spaced};
 use self::round::{Series, measure};
 use self::support::{
     Cell, Options, Output, Progress, RedisServer, Table, algorithms, until_asked_to_end,
@@ -64,8 +65,8 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
     let server = RedisServer::start().await?;
     let mut connection = server.connect().await?;
     let store = server.store().await?;
-    let mut progress = Progress::new(algorithms(1).len() * PATHS.len());
-    for (place, (name, _)) in algorithms(1).into_iter().enumerate() {
+    let mut progress = Progress::new(algorithms(1).len() * PATHS.len() - 2);
+    for (place, (name, algorithm)) in algorithms(1).into_iter().enumerate() {
         let mut table = Table::new(
             "cost of a call on a hot key",
             &[
@@ -80,6 +81,9 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
             ],
         );
         for path in PATHS {
+            if path == Path::Returned && is_spaced(algorithm) {
+                continue;
+            }
             progress.begin(&format!("{name}, {path}"));
             let hot = LIMITS.map(|limit| {
                 let (_, algorithm) = algorithms(limit)[place];

@@ -27,7 +27,8 @@ async fn refusals_name_the_exact_delay() {
             break;
         };
         let received = since_epoch();
-        earliest = earliest.max(sent + limited.delay());
+        let took = received - sent;
+        earliest = earliest.max(sent + limited.delay() - took);
         latest = latest.min(received + limited.delay());
         assert!(earliest <= latest + CLOCK, "{earliest:?} to {latest:?}");
     }

@@ -44,6 +44,13 @@ pub(crate) async fn do_everything(store: &RedisStore, server: &RedisServer) {
             }
         }
     }
+    // A departure is given back whose state is lost.
+    let limiter = under(&["3/h"]).store(store.clone()).build();
+    let limiter = limiter.expect("a valid policy");
+    let decision = limiter.try_acquire("lost").await.expect("the right to it");
+    server.command::<()>(&["FLUSHALL"]);
+    decision.permit().expect("a permit").forfeit();
+    limiter.peek("lost").await.expect("the right to it");
     // A call without an answer is followed by a `PING`.
     let limiter = under(&["3/h"]).store(store.clone().timeout(Duration::from_millis(100)));
     let limiter = limiter.build().expect("a valid policy");
