@@ -624,6 +624,9 @@ impl Queue {
         if self.waiting.is_empty() {
             self.forget();
         }
+        if let Stage::Calling(sent) = &self.stage {
+            self.lost.get_or_insert(sent.number);
+        }
         self.stage = Stage::Idle;
         if self.out.is_none() {
             let error = error.clone();

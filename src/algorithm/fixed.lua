@@ -5,7 +5,7 @@ do
   local limit, window = unpack('<I4I7', arg, @terms + 1)
   local start, finish, count, last = 0, 0, 0, 0
   if raw ~= '' and not shape then
-    if byte(raw, @value) == @kind then
+    if byte(raw, @value) == @kind and sub(raw, @value + 5, @value + 11) == sub(prefix, 6) then
       start, finish, count, last = unpack('<I7I7I4I7', raw, @value + 12)
     else
       shape = true

@@ -115,6 +115,27 @@ impl Counter {
         }
     }
 
+    /// The time over which departures count.
+    fn span(&self) -> u64 {
+        match self {
+            Self::Window(it) => it.window,
+            Self::Gcra(it) => it.interval,
+            Self::Fixed(it) => it.window,
+        }
+    }
+
+    /// Returns true if the counter can go on with other numbers alone.
+    fn is_like(&self, quota: &Self) -> bool {
+        match (self, quota) {
+            (Self::Window(it), Self::Window(quota)) => it.window == quota.window,
+            (Self::Gcra(_), Self::Gcra(_)) => true,
+            (Self::Fixed(it), Self::Fixed(quota)) => {
+                (it.aligned, it.window) == (quota.aligned, quota.window)
+            }
+            _ => false,
+        }
+    }
+
     /// Takes the numbers of another quota and keeps the departures, if the algorithm is the same.
     fn continue_as(&mut self, quota: &Self) -> bool {
         match (self, quota) {
@@ -354,23 +375,28 @@ impl State {
         }
     }
 
-    /// Continues under other quotas. Each takes over the next departures that were counted by the same algorithm, or
-    /// starts from zero.
+    /// Continues under other quotas. Each takes over the departures of the counter of the same algorithm with the same
+    /// window, else with the next longer one, else with the longest, or starts from zero.
     pub(crate) fn continue_as(&mut self, quotas: &[Counter]) {
-        let is_same = self.counters.len() == quotas.len()
-            && self
-                .counters
-                .iter_mut()
-                .zip(quotas)
-                .all(|(counter, quota)| counter.continue_as(quota));
-        if !is_same {
-            let mut old = std::mem::take(&mut self.counters);
-            for quota in quotas {
-                let same = old.iter_mut().position(|it| it.continue_as(quota));
-                self.counters
-                    .push(same.map_or_else(|| quota.clone(), |place| old.remove(place)));
+        let is_like = self.counters.len() == quotas.len()
+            && (self.counters.iter().zip(quotas)).all(|(counter, quota)| counter.is_like(quota));
+        if is_like {
+            for (counter, quota) in self.counters.iter_mut().zip(quotas) {
+                counter.continue_as(quota);
             }
+            return;
         }
+        let old = std::mem::take(&mut self.counters);
+        let continued = quotas.iter().map(|quota| {
+            let all = old.iter().filter_map(|counter| {
+                let (mut counter, span) = (counter.clone(), counter.span());
+                counter.continue_as(quota).then_some((counter, span))
+            });
+            let nearest =
+                all.min_by_key(|(_, span)| (*span < quota.span(), span.abs_diff(quota.span())));
+            nearest.map_or_else(|| quota.clone(), |(counter, _)| counter)
+        });
+        self.counters = continued.collect();
     }
 
     /// Grants departures and keeps the rest of the demand.

@@ -12,7 +12,7 @@ do
   local times, befores
   local place = 0 --ring
   if raw ~= '' and not shape then
-    if byte(raw, @value) ~= @kind then
+    if byte(raw, @value) ~= @kind or sub(raw, @value + 5, @value + 11) ~= sub(prefix, 6) then
       shape = true
     else
       kept, total = unpack('<I2I4', raw, @value + 12) --whole

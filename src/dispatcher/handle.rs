@@ -336,7 +336,8 @@ impl Handle {
         self.forget_denials(Some(key));
         let mut woken = Woken::new();
         let queue = {
-            let queue = self.queue_of(&mut self.queues.lock(), key);
+            let mut queues = self.queues.lock();
+            let queue = self.queue_of(&mut queues, key);
             queue.lock().pass_on(turn, Instant::now(), &mut woken);
             queue
         };

@@ -591,13 +591,14 @@ impl Dispatcher {
                     Err(error) => Some(error),
                 };
                 Handle::each_queue(self, |queue| {
-                    if self.store.shard(queue.key()) == shard {
-                        queue.update(|queue, woken| {
-                            if let Some(error) = &error {
-                                queue.abandon(error, woken);
-                            }
-                        });
-                    }
+                    let is_here = self.store.shard(queue.key()) == shard;
+                    let error = error.as_ref().filter(|_| is_here);
+                    // A key may have moved to another shard since it began to wait for this ping.
+                    queue.update(|queue, woken| {
+                        if let Some(error) = error {
+                            queue.abandon(error, woken);
+                        }
+                    });
                 });
             }
             Flight::Call(shard, sent) => self.apply(Some(shard), sent, answer),
@@ -740,12 +741,14 @@ impl Dispatcher {
             self.telemetry.out(shard, error, begun.others);
         }
         if is_probe && self.handles().is_empty() {
-            // The limiter was dropped.
+            // The limiter was dropped, or has no rules that limit. The next failure begins another outage.
+            self.outages.ended(shard);
             return;
         }
         let probe = (begun.probe, shard);
         self.schedule.lock().probes.insert(probe, key.clone());
         self.ensure_task();
+        self.changed.notify_one();
     }
 }
 

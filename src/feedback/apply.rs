@@ -52,7 +52,12 @@ impl Departed {
     /// Applies the advice of the response, if it says more than the quotas do.
     pub(crate) fn apply(self, advice: &Advice) -> Option<Applying> {
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let (evidence, begun) = (self.recorded, Instant::now());
+        let begun = Instant::now();
+        // The store has not recorded a departure that the fallback store granted.
+        let evidence = match self.recorded {
+            0 => u64::MAX,
+            recorded => recorded,
+        };
         let mut commands = SmallVec::<[Command; 2]>::new();
         if let Some(wait) = advice.wait()
             && self.handle.announces(&self.key, true, self.at)

@@ -279,3 +279,21 @@ fn a_window_begins_later_if_its_first_request_is_given_back() {
     let at: Vec<_> = taken.grants.iter().map(|it| it.at).collect();
     assert_eq!(at, [START + SECOND + 505 * MILLI]);
 }
+
+#[test]
+fn quotas_keep_their_departures_when_others_are_added_or_removed() {
+    let second = Counter::Window(Window::new(10, SECOND));
+    let minute = Counter::Window(Window::new(100, 60 * SECOND));
+    let hour = Counter::Window(Window::new(5_000, 3_600 * SECOND));
+    let mut state = State::new(&[second.clone(), minute.clone()]);
+    for nth in 0..5 {
+        granted(&mut state, &take(1, nth + 1, 10), START + nth * 2 * SECOND);
+    }
+    let now = START + 10 * SECOND;
+    state.continue_as(std::slice::from_ref(&minute));
+    assert_eq!(granted(&mut state.clone(), &take(1, 9, 99), now), 50);
+    state.continue_as(&[second, minute.clone(), hour]);
+    assert_eq!(granted(&mut state.clone(), &take(1, 9, 99), now), 10);
+    state.continue_as(&[minute]);
+    assert_eq!(granted(&mut state, &take(1, 9, 99), now), 50);
+}
