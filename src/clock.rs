@@ -199,7 +199,7 @@ impl Offset {
         if behind > 0 { -behind } else { ahead.max(0) }
     }
 
-    /// What both say, unless they contradict each other.
+    /// Returns the overlap of the two ranges, or `None` if they contradict each other.
     fn and(self, other: Self) -> Option<Self> {
         let both = Self {
             origin: self.origin,
@@ -209,12 +209,12 @@ impl Offset {
         (both.least <= both.most).then_some(both)
     }
 
-    /// The same, as the clocks may have drifted apart since then.
+    /// Widens the range by the most that two clocks drift apart between the instants.
     fn aged(self, then: Instant, now: Instant) -> Self {
         self.widened(then, now, DRIFT)
     }
 
-    /// The same, as a clock may have been slewed since then.
+    /// Widens the range by the most that a clock is slewed between the instants.
     fn slewed(self, then: Instant, now: Instant) -> Self {
         self.widened(then, now, SLEWING)
     }

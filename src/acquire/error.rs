@@ -59,7 +59,7 @@ impl Error {
         Self::from(Kind::Store(error))
     }
 
-    /// The same error, with the name of the policy.
+    /// Adds the name of the policy to the error.
     pub(crate) fn by(mut self, policy: &Policy) -> Self {
         self.inner.policy = policy.name().map(Box::from);
         self
@@ -79,7 +79,7 @@ impl Error {
         matches!(self.inner.kind, Kind::TooLong { .. })
     }
 
-    /// Whether as many requests waited for the key as `max_waiting` allows.
+    /// Returns true if the queue of the key already held `max_waiting` requests.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {
         matches!(self.inner.kind, Kind::QueueFull { .. })

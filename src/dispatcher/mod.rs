@@ -235,7 +235,7 @@ impl Dispatcher {
         self.outages.error(shard)
     }
 
-    /// Whether shards are out.
+    /// Returns how many shards are out, and the time and the error of the first.
     pub(crate) fn health(&self) -> Health {
         self.outages.health()
     }

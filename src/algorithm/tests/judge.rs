@@ -14,7 +14,7 @@ pub(super) fn times(departed: &[Departed], time: impl Fn(&Departed) -> u64) -> V
     times
 }
 
-/// The same as a history, counted from 1970.
+/// Converts the times to a history, counted from 1970.
 fn history(times: &[(u64, u64)]) -> History {
     let events = times.iter();
     events

@@ -33,7 +33,7 @@ impl Refused {
         self.error.is_limited()
     }
 
-    /// Whether as many requests wait as the policy allows.
+    /// Returns true if the queue of the key already held `max_waiting` requests.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {
         self.error.is_queue_full()
