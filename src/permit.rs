@@ -93,7 +93,7 @@ impl Permit {
     /// How long until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        until(self.granted.standing.reset)
+        until(self.granted.standing.reset, Instant::now())
     }
 
     /// Whether the departure counts. It does not if a rule exempts the request, or if [`Outage::Allow`] lets it depart
@@ -162,11 +162,11 @@ pub struct Limited {
 }
 
 impl Limited {
-    pub(crate) fn new(standing: &Standing) -> Self {
+    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
         Self {
-            delay: until(standing.last),
+            delay: until(standing.last, now),
             remaining: standing.remaining,
-            reset: until(standing.reset),
+            reset: until(standing.reset, now),
         }
     }
 
@@ -190,9 +190,7 @@ impl Limited {
 }
 
 /// The time from now until then, in whole microseconds, rounded up.
-pub(crate) fn until(at: Option<Instant>) -> Duration {
-    let left = at.map_or(Duration::ZERO, |at| {
-        at.saturating_duration_since(Instant::now())
-    });
+fn until(at: Option<Instant>, now: Instant) -> Duration {
+    let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
     Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

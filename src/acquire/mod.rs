@@ -286,7 +286,7 @@ impl Request {
         let (outcome, error) = match refusal {
             Refusal::Limited(standing) => {
                 self.ended(Outcome::Limited, waited, entered);
-                return Refused::Limited(Limited::new(&standing), waited);
+                return Refused::Limited(Limited::new(&standing, Instant::now()), waited);
             }
             Refusal::Full(waiting) => (Outcome::QueueFull, Error::queue_full(waiting)),
             Refusal::TooCostly => {

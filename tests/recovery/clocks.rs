@@ -2,8 +2,8 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -33,8 +33,13 @@ impl Settable {
             clock.display(),
             redis_6_2().display(),
         );
-        fs::write(&wrapper, script).expect("a new file");
-        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700)).expect("our own file");
+        // Another process writes the program: a server that another test starts meanwhile would inherit the open file,
+        // and a file that is open for writing cannot be run.
+        let text = dir.path().join("text");
+        fs::write(&text, script).expect("a new file");
+        let mut install = Command::new("install");
+        let status = install.args(["-m", "700"]).arg(&text).arg(&wrapper).status();
+        assert!(status.expect("coreutils").success());
         let server = RedisServer::start_as(wrapper, |_| Vec::new());
         Self { server, dir }
     }

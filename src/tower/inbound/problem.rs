@@ -108,12 +108,14 @@ mod tests {
 
     #[test]
     fn over_the_limit_it_names_the_policy() {
-        let then = Some(tokio::time::Instant::now() + SECOND);
-        let limited = Limited::new(&crate::queue::Standing {
+        let now = tokio::time::Instant::now();
+        let then = Some(now + SECOND);
+        let standing = crate::queue::Standing {
             remaining: 0,
             reset: then,
             last: then,
-        });
+        };
+        let limited = Limited::new(&standing, now);
         let over = Refused::limited("a".into(), policy(r#"b"\/"#), limited);
         let full = Refused::failed("a".into(), policy(r#"b"\/"#), Error::queue_full(3));
         for refused in [over, full] {
