@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatcher::{Current, Granted, Handle};
+use crate::dispatcher::{Current, Granted, Handle, Place};
 use crate::key::Key;
 use crate::policy::Outage;
 use crate::policy::Policy;
@@ -55,8 +55,7 @@ impl Permit {
         self.granted.turn.until
     }
 
-    /// Its place in the queue.
-    pub(crate) fn place(&self) -> u64 {
+    pub(crate) fn place(&self) -> Place {
         self.granted.place
     }
 

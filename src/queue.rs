@@ -52,7 +52,7 @@ pub(crate) struct Queue {
     departing: BTreeMap<u64, usize>,
     stall: Stall,
     stage: Stage,
-    /// The number of the first call whose answer was lost, if that was the latest one.
+    /// The number of the first call to the store whose answer was lost, if that was the latest one.
     lost: Option<u64>,
     settlements: Vec<Settlement>,
     /// The store may hold a demand of this queue.
@@ -85,6 +85,7 @@ struct Sent {
     last_place: u64,
     /// The next call is due then, as the queue has changed since this one.
     next: Option<Instant>,
+    is_fallback: bool,
 }
 
 /// The contents of one call.
@@ -330,11 +331,13 @@ impl Queue {
         }
     }
 
-    /// Begins a call. Requests of more than the largest cost fail.
+    /// Begins a call. Requests of more than the largest cost fail. The fallback store does not learn what concerns
+    /// grants of the store.
     pub(crate) fn begin(
         &mut self,
         number: u64,
         largest_cost: u32,
+        is_fallback: bool,
         arrived: impl Fn(Instant) -> u64,
         woken: &mut Woken,
     ) -> Ask {
@@ -362,13 +365,20 @@ impl Queue {
             demand: demand.clone(),
             last_place,
             next: None,
+            is_fallback,
         });
-        let settlements = std::mem::take(&mut self.settlements);
+        let (settlements, lost) = match is_fallback {
+            true => (Vec::new(), 0),
+            false => (
+                std::mem::take(&mut self.settlements),
+                self.lost.unwrap_or(0),
+            ),
+        };
         Ask {
             settlements,
             mode,
             demand,
-            lost: self.lost.unwrap_or(0),
+            lost,
         }
     }
 
@@ -377,7 +387,9 @@ impl Queue {
         let Some(sent) = self.end_call(number) else {
             return;
         };
-        self.lost = None;
+        if !sent.is_fallback {
+            self.lost = None;
+        }
         self.out = None;
         self.latest = answer.standing;
         self.is_announced = answer.next_call.is_some();
@@ -397,7 +409,7 @@ impl Queue {
                 self.refuse_tries(woken);
             }
         }
-        self.schedule(answer.next_call, now);
+        self.schedule(answer.next_call, now, sent.is_fallback);
     }
 
     /// Takes back the current call, if it has this number.
@@ -566,10 +578,13 @@ impl Queue {
     }
 
     /// Decides when the next call is due, after an answer.
-    fn schedule(&mut self, next_call: Option<Instant>, now: Instant) {
-        let only_waits = self.tries.is_empty() && self.settlements.is_empty();
+    fn schedule(&mut self, next_call: Option<Instant>, now: Instant, is_fallback: bool) {
+        let has_settlements = !is_fallback && !self.settlements.is_empty();
+        let only_waits = self.tries.is_empty() && !has_settlements;
         match next_call {
             Some(next) if only_waits && !self.waiting.is_empty() => self.call_at(next),
+            // The queue is not kept for the end of the outage.
+            _ if is_fallback && self.waiting.is_empty() && self.tries.is_empty() => self.forget(),
             _ => self.reschedule(now),
         }
     }
@@ -859,8 +874,9 @@ impl Queue {
         missed.map(|turn| turn.guard)
     }
 
-    /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store.
-    pub(crate) fn leave(&mut self, id: usize, now: Instant, woken: &mut Woken) {
+    /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns
+    /// true if it had one.
+    pub(crate) fn leave(&mut self, id: usize, now: Instant, woken: &mut Woken) -> bool {
         let request = self.requests.0.remove(id);
         match request.fate {
             Fate::Waiting => {
@@ -870,9 +886,11 @@ impl Queue {
             Fate::Departs(turn) => {
                 self.departing.remove(&request.place);
                 self.pass_on(turn, now, woken);
+                return true;
             }
             Fate::Fails(_) => {}
         }
+        false
     }
 
     /// A turn is not used: the next request takes it, or it goes back to the store.
@@ -936,9 +954,9 @@ impl Queue {
         self.nudge(now);
     }
 
-    /// The corrections that are to be sent before the state is looked at.
-    pub(crate) fn take_settlements(&mut self) -> Vec<Settlement> {
-        std::mem::take(&mut self.settlements)
+    /// The corrections that were not sent yet.
+    pub(crate) fn settlements(&self) -> &[Settlement] {
+        &self.settlements
     }
 
     /// Wakes all requests, which look at where they stand.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use support::child;
 use support::errors::{PATIENCE, store_error};
+use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 use support::spend::under;
 use support::upstream::Upstream;
@@ -125,6 +126,21 @@ async fn processes_with_scripts_and_without_share_their_quotas() {
     history.assert_at_most(5, window);
     history.assert_at_most(12, window * 3);
     assert_eq!(server.command::<usize>(&["DBSIZE"]), 1);
+}
+
+#[tokio::test]
+async fn keys_do_not_wait_for_each_other() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    let limiter = limiter(&proxy.url(), under(&["2/h"])).await;
+    limiter.acquire("first").await.expect("a permit");
+    // One after the other, the round trips alone would take longer than a call may.
+    let delay = PATIENCE / 1_000;
+    proxy.delay(delay);
+    let permits = (0..300).map(|nth| limiter.acquire(format!("key {nth}")));
+    for permit in join_all(permits).await {
+        permit.expect("a permit");
+    }
 }
 
 /// Passes everything on to a server, and changes the watched value before each of the first `spoiled` transactions.

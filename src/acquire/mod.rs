@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatcher::{Current, Granted, Handle, Waiting};
+use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Limited, Permit};
 use crate::policy::Policy;
@@ -38,7 +38,7 @@ impl Acquire {
         }
     }
 
-    /// Waits once more, in the place that the request had when it got this permit.
+    /// Waits once more, in the place that the request had when it got this permit. Its bounds stay as they were.
     pub(crate) fn again(&mut self, expired: Permit) {
         self.request.stage = Stage::Start(Some(expired.place()));
         expired.forfeit();
@@ -166,7 +166,7 @@ struct Request {
 
 enum Stage {
     /// With its place in the queue, if it has one already.
-    Start(Option<u64>),
+    Start(Option<Place>),
     /// Since then, counted under this policy.
     Waiting(Waiting, Instant, Arc<Current>),
     Done,
@@ -218,7 +218,7 @@ impl Request {
     /// Yields the result if it is known at once, or joins the queue.
     fn start(
         &mut self,
-        place: Option<u64>,
+        place: Option<Place>,
         bound: impl Fn(&Policy, Duration, Instant) -> Option<Instant>,
     ) -> Option<Result<Permit, Refused>> {
         let now = Instant::now();
@@ -228,13 +228,17 @@ impl Request {
             self.ended(Outcome::Invalid, Duration::ZERO, &entered);
             return Some(Err(Refused::Failed(error.by(&current.policy))));
         }
-        let until = bound(&current.policy, self.handle.guard().current(), now);
+        let place = place.unwrap_or_else(|| now.into());
+        let guard = self.handle.guard().current();
+        let until = bound(&current.policy, guard, place.arrival);
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + self.handle.guard().round_trip();
         let waits = until.is_none_or(|until| answered < until);
-        match (self.handle).depart_at_once(&current.policy, &self.key, self.cost, now) {
+        let (policy, key, cost) = (&current.policy, &self.key, self.cost);
+        match (self.handle).depart_at_once(policy, key, cost, place, now) {
             Some(Ok(granted)) => {
-                return Some(Ok(self.granted(current, granted, Duration::ZERO, &entered)));
+                let waited = now - place.arrival;
+                return Some(Ok(self.granted(current, granted, waited, &entered)));
             }
             Some(Err(standing)) if !waits => {
                 let refusal = Refusal::Limited(standing);
@@ -248,16 +252,15 @@ impl Request {
             return Some(Err(self.refused(refusal, Duration::ZERO, &entered)));
         }
         let handle = &self.handle;
-        let joined = match place {
-            Some(place) if waits => handle.join_again(&self.key, self.cost, until, place),
-            _ if waits => handle.join(&self.key, self.cost, now, until),
-            _ => handle.attempt(&self.key, self.cost, now),
+        let joined = match waits {
+            true => handle.join(&self.key, self.cost, place, until),
+            false => handle.attempt(&self.key, self.cost, now),
         };
         match joined {
             Ok(waiting) => {
                 current.telemetry.joined(&self.key);
                 self.span.keep(&entered);
-                self.stage = Stage::Waiting(waiting, now, current);
+                self.stage = Stage::Waiting(waiting, place.arrival, current);
                 None
             }
             Err(refusal) => Some(Err(self.refused(refusal, Duration::ZERO, &entered))),
@@ -345,5 +348,35 @@ pub(crate) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Error> 
     match policy.problem_of_cost(cost) {
         Some(problem) => Err(Error::invalid_cost(problem)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limiter, Quota};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_asks_again_keeps_its_arrival_and_its_bound() {
+        let quota = Quota::per_second(1);
+        let limiter = Limiter::builder().quota(quota).build().unwrap();
+        for (max_wait, is_granted) in [(1_500, false), (3_000, true)] {
+            limiter.reset("a").await.unwrap();
+            limiter.acquire("a").await.unwrap();
+            let mut asks = limiter
+                .acquire("a")
+                .max_wait(Duration::from_millis(max_wait));
+            let permit = (&mut asks).await.unwrap();
+            limiter.pause("a", Instant::now() + SECOND).await.unwrap();
+            asks.again(permit);
+            let start = Instant::now();
+            match (&mut asks).await {
+                Ok(permit) => assert!(is_granted && permit.waited() >= 2 * SECOND),
+                Err(error) => assert!(!is_granted && error.limited().is_some()),
+            }
+            assert_eq!(start.elapsed() >= SECOND, is_granted);
+        }
     }
 }

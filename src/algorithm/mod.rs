@@ -232,12 +232,30 @@ pub(crate) struct Take {
     pub(crate) strict: Option<Strict>,
     /// The requests.
     pub(crate) demand: Demand,
+    /// Corrections of past departures.
+    pub(crate) settlements: Vec<Settlement>,
 }
 
 /// Requests of other processes depart at most so long after the call that granted them, in microseconds.
 const LONGEST_AHEAD: u64 = 1_000_000;
 
 impl Take {
+    /// Asks for one request that arrives now, in a way that no answer can lose.
+    pub(crate) fn one(mode: Mode, cost: u32) -> Self {
+        Self {
+            process: 0,
+            number: 0,
+            lost: 0,
+            mode,
+            round_trip: 0,
+            guard: 0,
+            horizon: 0,
+            strict: None,
+            demand: Demand::one(cost),
+            settlements: Vec::new(),
+        }
+    }
+
     /// How long a key rests if departures under these quotas may have been lost.
     pub(crate) fn quarantine(&self, quotas: &[Counter], buffer: u64) -> u64 {
         let memory = quotas.iter().map(|quota| quota.get().memory()).max();
@@ -420,13 +438,14 @@ impl State {
             let last = self.announced.swap_remove(place);
             if take.lost != 0 && last.number >= take.lost {
                 for granted in last.granted {
-                    self.settle_one(&Settlement {
+                    self.settle(&Settlement {
                         recorded: granted.recorded,
                         difference: -i64::from(granted.units),
                     });
                 }
             }
         }
+        take.settlements.iter().for_each(|it| self.settle(it));
         let terms = Terms {
             now,
             round_trip: take.round_trip,
@@ -530,22 +549,13 @@ impl State {
         let mut copy = self.clone();
         copy.drop_expired(now);
         copy.announced.retain(|it| it.process != take.process);
+        take.settlements.iter().for_each(|it| copy.settle(it));
         let terms = Terms {
             now,
             round_trip: take.round_trip,
             hold: take.guard + buffer,
         };
         copy.answer(&terms, take.process, &take.demand, 0)
-    }
-
-    /// Corrects past departures.
-    pub(crate) fn settle(&mut self, settlements: &[Settlement], now: u64) -> Taken {
-        self.drop_expired(now);
-        for settlement in settlements {
-            self.settle_one(settlement);
-        }
-        self.written(now);
-        self.summary(now)
     }
 
     /// Forgets all departures, also those that could be taken back.
@@ -556,7 +566,8 @@ impl State {
         self.announced.iter_mut().for_each(|it| it.granted.clear());
     }
 
-    fn settle_one(&mut self, settlement: &Settlement) {
+    /// Corrects a past departure.
+    fn settle(&mut self, settlement: &Settlement) {
         self.counters
             .iter_mut()
             .for_each(|counter| counter.get_mut().settle(settlement));

@@ -1,13 +1,14 @@
 -- One operation on the state of a key; see mod.rs, and codec.rs for the value.
 --
 -- KEYS: the value; under strict recovery, the creation mark
--- ARGV: the call, as below; of a settlement or a command, the channel of nudges and the key as the limiter has it
---   <I7 B I7 I7 I7 I7 I7 I7 I4 B B>  now (0: read the clock), operation, process, number of the call, first lost call,
---     round trip, hold (guard and buffer), horizon, cost, number of points, strict (1; 2: known, 4: clock was set)
+-- ARGV: the call, as below; if others may depart earlier by it, the channel of nudges and the key as the limiter has it
+--   <I7 B I7 I7 I7 I7 I7 I7 I4 B I2 B>  now (0: read the clock), operation, process, number of the call, first lost call,
+--     round trip, hold (guard and buffer), horizon, cost, number of points, number of settlements,
+--     strict (1; 2: known, 4: clock was set)
 --   each quota, as Counter::encode_terms
---   operations 0 (wait), 1 (try), 2 (peek): points <I7 I5>; if strict, <I7 I7 I7 c8> quarantine, generation, version, server
---   operation 3 (settle): number <I2>, then each <I7 I5> recorded, difference + 2^32
---   operations 4 (pause), 5 (allow), 6 (resume), 7 (reset): <I7 I7 I4> evidence, span, units
+--   operations 0 (wait), 1 (try), 2 (peek): points <I7 I5>; settlements <I7 I5> recorded, difference + 2^32;
+--     if strict, <I7 I7 I7 c8> quarantine, generation, version, server
+--   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4> evidence, span, units
 -- Returns: <B I7> status (0: done, 1: outdated, 2: shape, 3: unrecognized), now; if done,
 --   <I4 I7 I7 I7 I7 I7 I7 B I2> remaining, reset, next call, paused until, quarantined until, generation, version,
 --     number of expected departures, number of grants; each expected <I7>; each grant <I7 I7 I4> at, recorded, requests
@@ -15,14 +16,14 @@
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local key, arg = KEYS[1], ARGV[1]
-local now, operation, process, number, lost, round_trip, hold, horizon, cost, count, strict =
-  unpack('<I7BI7I7I7I7I7I7I4BB', arg)
+local now, operation, process, number, lost, round_trip, hold, horizon, cost, count, settled, strict =
+  unpack('<I7BI7I7I7I7I7I7I4BI2B', arg)
 if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 -- True if departures may have to be corrected or forgotten, which takes further functions.
-local is_rare = operation > 2 or lost > 0 or strict > 0
+local is_rare = operation > 2 or lost > 0 or settled > 0 or strict > 0
 local LONGEST, FORGOTTEN, HEAD, REST = 315360000000000, 10000000, @head, @rest
 local raw = call('GET', key) or '' --whole
 local raw = call('GETRANGE', key, 0, HEAD - 1) --ring
@@ -70,7 +71,7 @@ end
 -- Begins a new generation, in quarantine, if departures may have been lost.
 local was_lost = false
 if strict > 0 then
-  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + count * 12)
+  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + (count + settled) * 12)
   local is_known, opens = strict % 4 >= 2, now + rest
   was_lost = strict >= 4
   if generation == 0 then
@@ -136,8 +137,9 @@ end
 local live, processes, deadlines, oldest, newest, waiting, detail = 0
 
 -- The other announcements, with what matters of them.
-local others, slices, from, start, latest = 0, nil, at, at, 0
-local granted_before
+local others, slices, from, latest = 0, nil, at, 0
+-- Recorded times and differences in turn.
+local corrections = is_rare and {}
 for _ = 1, announced do
   local who, deadline, first, last, units, size = unpack('<I7I7I7I7I5I2', tail, at)
   local next = at + 35 + size
@@ -147,10 +149,9 @@ for _ = 1, announced do
       local before, _, described = unpack('<I7I4B', tail, at + 35)
       if number ~= 0 and before >= number and operation < 2 then return pack('<BI7', 1, now) end
       if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
-        granted_before = {}
         for place = at + 47 + (described > 1 and described * 12 or 0), next - 1, 11 do
-          local i, time, units = #granted_before, unpack('<I7I4', tail, place)
-          granted_before[i + 1], granted_before[i + 2] = time, -units
+          local i, time, units = #corrections, unpack('<I7I4', tail, place)
+          corrections[i + 1], corrections[i + 2] = time, -units
         end
       end
     else
@@ -166,7 +167,7 @@ for _ = 1, announced do
       end
     end
   end
-  if not is_other or was_lost or operation == 7 then
+  if not is_other or was_lost or operation == 6 then
     slices = slices or {}
     if at > from then slices[#slices + 1] = sub(tail, from, at - 1) end
     if is_other then
@@ -196,8 +197,14 @@ local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
 local next_call, granted, mine = 0, 0, ''
 local is_changed, is_nudge = operation ~= 2, false
 if operation < 3 then
-  if granted_before then
-    settle$(granted_before)
+  for i = count, count + settled - 1 do
+    local j, time, difference = #corrections, unpack('<I7I5', arg, REST + i * 12)
+    difference = difference - 4294967296
+    if difference < 0 then is_nudge = is_changed end
+    corrections[j + 1], corrections[j + 2] = time, difference
+  end
+  if is_rare then
+    settle$(corrections)
   end
   if operation < 2 then
     local time, finish, departed = now, now + horizon, 0
@@ -310,32 +317,23 @@ if operation < 3 then
     others = others + 1
     if deadline > latest then latest = deadline end
   end
-elseif operation == 3 then
-  local list = {}
-  for i = 1, (unpack('<I2', arg, REST)) do
-    local time, difference = unpack('<I7I5', arg, REST + i * 12 - 10)
-    difference = difference - 4294967296
-    if difference < 0 then is_nudge = true end
-    list[i * 2 - 1], list[i * 2] = time, difference
-  end
-  settle$(list)
 else
   local evidence, length, units = unpack('<I7I7I4', arg, REST)
-  if operation < 6 and evidence < commanded then
+  if operation < 5 and evidence < commanded then
     is_changed = false
   else
     if length > LONGEST then length = LONGEST end
-    if operation == 4 then
+    if operation == 3 then
       if now + length > paused then paused = now + length end
-    elseif operation == 5 then
+    elseif operation == 4 then
       if now >= allowed_until or units < allowed then allowed, allowed_until = units, now + length end
     else
       paused, allowed, allowed_until, is_nudge = 0, 0, 0, true
-      if operation == 7 then
+      if operation == 6 then
         clear$()
       end
     end
-    if operation ~= 5 then commanded = now end
+    if operation ~= 4 then commanded = now end
     is_held = true
   end
 end

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Dispatcher;
 use super::known::{Announced, Denials, Denied, Seen, SeenState};
-use crate::algorithm::{Command, Demand, Mode, Settlement, Strict, Take, Taken};
+use crate::algorithm::{Command, Mode, Strict, Take, Taken};
 use crate::clock::Offset;
 use crate::error::StoreError;
 use crate::guard::Guard;
@@ -71,8 +71,21 @@ pub(crate) struct KeyQueue {
 pub(crate) struct Granted {
     pub(crate) turn: Turn,
     pub(crate) standing: Standing,
-    /// Its place in the queue.
-    pub(crate) place: u64,
+    pub(crate) place: Place,
+}
+
+/// The place of a request in its queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Requests with lower numbers are ahead of it; 0 if it is new.
+    number: u64,
+    pub(crate) arrival: Instant,
+}
+
+impl From<Instant> for Place {
+    fn from(arrival: Instant) -> Self {
+        Self { number: 0, arrival }
+    }
 }
 
 impl Handle {
@@ -162,22 +175,19 @@ impl Handle {
         policy: &Policy,
         key: &Key,
         cost: u32,
+        mut place: Place,
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
         let store = self.dispatcher.embedded()?;
-        let place = {
+        {
             let mut queues = self.queues.lock();
             if queues.by_key.contains_key(key) {
                 return None;
             }
-            queues.next_place()
-        };
-        let call = Call {
-            key,
-            policy,
-            operation: &Operation::Take(self.take_one(cost, Mode::Try)),
-        };
-        let (at, answer) = store.apply(&call, now);
+            queues.number(&mut place);
+        }
+        let take = Operation::Take(self.take_one(cost, Mode::Try));
+        let (at, answer) = store.apply(key, policy, &take, now);
         let taken = answer.ok()?;
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
         let standing = Standing {
@@ -204,11 +214,11 @@ impl Handle {
         }))
     }
 
-    /// A request waits in the queue of its key.
+    /// A request waits in the queue of its key, in the place that it had if it is not new.
     ///
     /// # Errors
     ///
-    /// Fails outside of a tokio runtime, and if too many requests wait.
+    /// Fails outside of a tokio runtime, and if it is new and too many requests wait.
     ///
     /// # Panics
     ///
@@ -217,32 +227,17 @@ impl Handle {
         self: &Arc<Self>,
         key: &Key,
         cost: u32,
-        arrival: Instant,
+        place: impl Into<Place>,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
+        let place = place.into();
         let most = self.current.load().policy.max_waiting();
-        self.enter(key, None, |queue, place| {
+        let most = most.filter(|_| place.number == 0);
+        self.enter(key, place, |queue, place| {
             if most.is_some_and(|most| queue.len() >= most) {
                 return Err(Refusal::Full(queue.len()));
             }
-            Ok(queue.join(place, cost, arrival, bound))
-        })
-    }
-
-    /// A request waits again, in the place that it had.
-    ///
-    /// # Errors
-    ///
-    /// Fails and panics like [`join`](Self::join), but not if many requests wait.
-    pub(crate) fn join_again(
-        self: &Arc<Self>,
-        key: &Key,
-        cost: u32,
-        bound: Option<Instant>,
-        place: u64,
-    ) -> Result<Waiting, Refusal> {
-        self.enter(key, Some(place), |queue, place| {
-            Ok(queue.join(place, cost, Instant::now(), bound))
+            Ok(queue.join(place.number, cost, place.arrival, bound))
         })
     }
 
@@ -257,16 +252,16 @@ impl Handle {
         cost: u32,
         arrival: Instant,
     ) -> Result<Waiting, Refusal> {
-        self.enter(key, None, |queue, place| {
-            Ok(queue.attempt(place, cost, arrival))
+        self.enter(key, arrival.into(), |queue, place| {
+            Ok(queue.attempt(place.number, cost, arrival))
         })
     }
 
     fn enter(
         self: &Arc<Self>,
         key: &Key,
-        place: Option<u64>,
-        enter: impl FnOnce(&mut Queue, u64) -> Result<usize, Refusal>,
+        mut place: Place,
+        enter: impl FnOnce(&mut Queue, Place) -> Result<usize, Refusal>,
     ) -> Result<Waiting, Refusal> {
         if Runtime::try_current().is_err() {
             let error = StoreError::new("requests can wait on a tokio runtime only");
@@ -274,12 +269,12 @@ impl Handle {
         }
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         drop(sleep_until(Instant::now()));
-        let (queue, id, place) = {
+        let (queue, id) = {
             let mut queues = self.queues.lock();
-            let place = place.unwrap_or_else(|| queues.next_place());
+            queues.number(&mut place);
             let queue = self.queue_of(&mut queues, key);
             let id = enter(&mut queue.lock(), place)?;
-            (queue, id, place)
+            (queue, id)
         };
         self.dispatcher.touch(&queue);
         Ok(Waiting {
@@ -352,21 +347,17 @@ impl Handle {
         current.telemetry.commanded(key, &command);
         let operation = Operation::Control(command);
         if let Some(policy) = &current.fallback {
-            let call = Call {
-                key,
-                policy,
-                operation: &operation,
-            };
-            self.dispatcher.fallback().apply(&call, Instant::now()).1?;
+            let store = self.dispatcher.fallback();
+            store.apply(key, policy, &operation, Instant::now()).1?;
         }
-        let calls = [Call {
-            key,
-            policy: &current.policy,
-            operation: &operation,
+        let calls = vec![Call {
+            key: key.clone(),
+            policy: current.policy.clone(),
+            operation,
         }];
         let store = self.dispatcher.store();
-        let answered = match store.call(&calls).await {
-            Err(error) if error.is_outcome_unknown() => store.call(&calls).await,
+        let answered = match store.call(calls.clone()).await {
+            Err(error) if error.is_outcome_unknown() => store.call(calls).await,
             answered => answered,
         };
         self.dispatcher
@@ -381,33 +372,25 @@ impl Handle {
             .try_for_each(|answer| answer.map(drop))
     }
 
-    /// Looks at a key without its queue. Corrections that were not sent yet go first.
+    /// Looks at a key without its queue, as it is after the corrections that were not sent yet.
     pub(crate) fn look(self: &Arc<Self>, key: &Key, cost: u32) -> Reply<Answered> {
-        let take = Operation::Take(self.take_one(cost, Mode::Peek));
         let (current, begun) = (self.current(), Instant::now());
         let store = self.dispatcher.store();
+        let call = |policy: &Arc<Policy>, take| Call {
+            key: key.clone(),
+            policy: policy.clone(),
+            operation: Operation::Take(take),
+        };
+        let mut take = self.take_one(cost, Mode::Peek);
         if let Some(policy) = &current.fallback
             && self.dispatcher.outage(store.shard(key)).is_some()
         {
-            // Corrections stay in the queue: they are for the store.
-            let operation = &take;
-            let call = Call {
-                key,
-                policy,
-                operation,
-            };
-            return self.dispatcher.fallback().call(&[call]);
+            return self.dispatcher.fallback().call(vec![call(policy, take)]);
         }
-        let settlements = self.take_settlements(key);
-        let settle = (!settlements.is_empty()).then_some(Operation::Settle(settlements));
-        let operations: Vec<Operation> = settle.into_iter().chain([take]).collect();
-        let policy = &*current.policy;
-        let calls = operations.iter().map(|operation| Call {
-            key,
-            policy,
-            operation,
-        });
-        let mut reply = store.call(&calls.collect::<Vec<_>>());
+        if let Some(queue) = self.known_queue(key) {
+            take.settlements = queue.lock().settlements().to_vec();
+        }
+        let mut reply = store.call(vec![call(&current.policy, take)]);
         let (dispatcher, key) = (self.dispatcher.clone(), key.clone());
         let called = move |answered: &_| {
             dispatcher.called(telemetry::Operation::Peek, &key, begun, answered);
@@ -426,14 +409,9 @@ impl Handle {
     fn take_one(&self, cost: u32, mode: Mode) -> Take {
         Take {
             process: self.dispatcher.process(),
-            number: 0,
-            lost: 0,
-            mode,
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
-            horizon: 0,
-            strict: None,
-            demand: Demand::one(cost),
+            ..Take::one(mode, cost)
         }
     }
 
@@ -450,12 +428,6 @@ impl Handle {
             Command::Resume | Command::Reset => queue.resume(now),
             Command::Allow { .. } => {}
         });
-    }
-
-    /// The corrections of a key that were not sent yet: a look at its state has to see them.
-    pub(crate) fn take_settlements(&self, key: &Key) -> Vec<Settlement> {
-        let queue = self.known_queue(key);
-        queue.map_or_else(Vec::new, |queue| queue.lock().take_settlements())
     }
 
     fn known_queue(&self, key: &Key) -> Option<Arc<KeyQueue>> {
@@ -550,13 +522,14 @@ impl Handle {
         guard: Duration,
         lead: Duration,
     ) -> Answer {
+        let now = Instant::now();
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
             let until = offset.earliest(grant.recorded - policy.buffer_micros());
             (
                 Turn {
                     from,
-                    until: until.min(from + 2 * guard),
+                    until: until.min(from.max(now) + 2 * guard),
                     recorded: grant.recorded,
                     units: 0,
                     guard,
@@ -583,9 +556,12 @@ impl Handle {
 }
 
 impl Queues {
-    fn next_place(&mut self) -> u64 {
-        self.last_place += 1;
-        self.last_place
+    /// Gives a request a place behind all others, if it is new.
+    fn number(&mut self, place: &mut Place) {
+        if place.number == 0 {
+            self.last_place += 1;
+            place.number = self.last_place;
+        }
     }
 }
 
@@ -656,7 +632,7 @@ impl KeyQueue {
 pub(crate) struct Waiting {
     queue: Arc<KeyQueue>,
     id: Option<usize>,
-    place: u64,
+    place: Place,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -713,8 +689,10 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             let now = Instant::now();
-            self.queue
-                .update(|queue, woken| queue.leave(id, now, woken));
+            let queue = &self.queue;
+            if queue.update(|queue, woken| queue.leave(id, now, woken)) {
+                queue.handle.forget_denials(Some(&queue.key));
+            }
         }
     }
 }

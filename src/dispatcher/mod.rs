@@ -22,7 +22,7 @@ pub use self::outages::Health;
 use self::known::Denied;
 use self::outages::Outages;
 pub(crate) use self::{
-    handle::{Current, Granted, Handle, KeyQueue, Waiting},
+    handle::{Current, Granted, Handle, KeyQueue, Place, Waiting},
     known::REMEMBERED_DENIALS,
 };
 
@@ -125,22 +125,28 @@ struct Sent {
     queue: Arc<KeyQueue>,
     policy: Arc<Policy>,
     number: u64,
+    begun: Instant,
     guard: Duration,
     round_trip: Duration,
-    /// The operations of this queue, in the batch.
-    operations: Vec<Operation>,
+    take: Take,
     clock_sets: u64,
 }
 
 impl Sent {
+    fn call(&self) -> Call {
+        Call {
+            key: self.queue.key().clone(),
+            policy: self.policy.clone(),
+            operation: Operation::Take(self.take.clone()),
+        }
+    }
+
     /// The cost of the first request that was not granted, and its expected departure on the store's clock.
     fn first_refused(&self, taken: &Taken) -> Option<(u64, u64)> {
-        let Some(Operation::Take(take)) = self.operations.last() else {
-            return None;
-        };
+        let demand = &self.take.demand;
         let granted = taken.grants.iter().map(|grant| u64::from(grant.requests));
-        let granted = take.demand.units_of(granted.sum());
-        let (point, cost) = take.demand.points_from(granted).next()?;
+        let granted = demand.units_of(granted.sum());
+        let (point, cost) = demand.points_from(granted).next()?;
         let is_next = point.units == granted + cost;
         Some((cost, *taken.expected.first()?)).filter(|_| is_next)
     }
@@ -377,11 +383,13 @@ impl Dispatcher {
         }
         for (shard, queues) in shards {
             if let Some(error) = self.outage(shard) {
-                self.call_fallback(queues, &error);
+                self.call_fallback(&queues, &error);
             } else if self.embedded.is_some()
                 || queues.iter().all(|it| it.handle().guard().is_measured())
             {
-                self.call_shard(shard, queues);
+                for batch in queues.chunks(self.store.batch_size().max(1)) {
+                    self.call_shard(shard, batch);
+                }
             } else if !self.schedule.lock().is_pinged(shard) {
                 self.send(Flight::Ping(shard, queues[0].key().clone()));
             }
@@ -402,30 +410,25 @@ impl Dispatcher {
         is_due
     }
 
-    fn call_shard(self: &Arc<Self>, shard: u64, queues: Vec<Arc<KeyQueue>>) {
+    fn call_shard(self: &Arc<Self>, shard: u64, queues: &[Arc<KeyQueue>]) {
         let mut woken = Woken::new();
-        let begun = queues.into_iter().filter_map(|queue| {
+        let begun = queues.iter().filter_map(|queue| {
             let policy = queue.handle().policy();
-            self.begin(&queue, policy, false, &mut woken)
+            self.begin(queue, policy, false, &mut woken)
         });
         let sent: Vec<Sent> = begun.collect();
         wake(woken);
         if !sent.is_empty() {
-            let (mut requests, mut returned) = (0, 0);
-            for operation in sent.iter().flat_map(|sent| &sent.operations) {
-                match operation {
-                    Operation::Take(take) => requests += take.demand.requests(),
-                    Operation::Settle(settlements) => returned += settlements.len(),
-                    Operation::Control(_) => {}
-                }
-            }
+            let takes = || sent.iter().map(|sent| &sent.take);
+            let requests = takes().map(|take| take.demand.requests()).sum();
+            let returned = takes().map(|take| take.settlements.len()).sum();
             self.telemetry.asked(requests, returned);
             self.send(Flight::Call(shard, sent));
         }
     }
 
     /// Serves queues whose shard is out by the embedded store, or lets them wait.
-    fn call_fallback(self: &Arc<Self>, queues: Vec<Arc<KeyQueue>>, error: &StoreError) {
+    fn call_fallback(self: &Arc<Self>, queues: &[Arc<KeyQueue>], error: &StoreError) {
         for queue in queues {
             let mut woken = Woken::new();
             let Some(policy) = queue.handle().fallback() else {
@@ -442,7 +445,7 @@ impl Dispatcher {
             queue
                 .lock()
                 .fail_costly(policy.largest_cost(), error, &mut woken);
-            let sent = self.begin(&queue, policy, true, &mut woken);
+            let sent = self.begin(queue, policy, true, &mut woken);
             wake(woken);
             let sent: Vec<Sent> = sent.into_iter().collect();
             if let Some(Ok(answered)) = call(&self.fallback.store, &sent).take_ready() {
@@ -460,7 +463,7 @@ impl Dispatcher {
         woken: &mut Woken,
     ) -> Option<Sent> {
         let handle = queue.handle();
-        let guard = handle.guard().current();
+        let (begun, guard) = (Instant::now(), handle.guard().current());
         let (clock, round_trip) = if is_fallback {
             (&self.fallback.clock, Duration::ZERO)
         } else {
@@ -470,7 +473,10 @@ impl Dispatcher {
         let mut locked = queue.lock();
         locked.call_due()?;
         let arrived = |at| clock.shows(at).unwrap_or(0);
-        let ask = locked.begin(number, policy.largest_cost(), arrived, woken);
+        let ask = locked.begin(number, policy.largest_cost(), is_fallback, arrived, woken);
+        if let Some(check) = locked.due() {
+            self.schedule.lock().set(queue, Some(check));
+        }
         drop(locked);
         let Ask {
             settlements,
@@ -499,16 +505,16 @@ impl Dispatcher {
             },
             strict: if is_fallback { None } else { strict() },
             demand,
+            settlements,
         };
-        let settle = (!settlements.is_empty()).then_some(Operation::Settle(settlements));
-        let operations = settle.into_iter().chain([Operation::Take(take)]).collect();
         Some(Sent {
             queue: queue.clone(),
             policy,
             number,
+            begun,
             guard,
             round_trip,
-            operations,
+            take,
             clock_sets,
         })
     }
@@ -653,8 +659,7 @@ impl Dispatcher {
             if shard.is_some() && self.embedded.is_none() {
                 handle.measured(took, offset.uncertainty());
             }
-            let of_queue = answers.by_ref().take(sent.operations.len());
-            let taken = match of_queue.last() {
+            let taken = match answers.next() {
                 Some(Ok(taken)) => taken,
                 Some(Err(error)) => {
                     self.fail(shard, &sent, &error);
@@ -684,7 +689,7 @@ impl Dispatcher {
                             last: Some(offset.latest(expected)),
                             ..answer.standing
                         },
-                        sent: answered.sent,
+                        sent: sent.begun,
                     };
                     handle.note_denial(sent.queue.key(), denied);
                 }
@@ -754,15 +759,7 @@ impl Dispatcher {
 
 /// Calls a store for a batch.
 fn call(store: &dyn Store, sent: &[Sent]) -> Reply<Answered> {
-    let calls = sent.iter().flat_map(|sent| {
-        let (key, policy) = (sent.queue.key(), &*sent.policy);
-        sent.operations.iter().map(move |operation| Call {
-            key,
-            policy,
-            operation,
-        })
-    });
-    store.call(&calls.collect::<Vec<_>>())
+    store.call(sent.iter().map(Sent::call).collect())
 }
 
 fn panicked() -> StoreError {

@@ -229,8 +229,14 @@ impl Remote {
 }
 
 impl Store for Remote {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
-        self.reply(|| self.memory.call(calls).take_ready().unwrap().unwrap())
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+        self.reply(|| {
+            self.memory
+                .call(calls.clone())
+                .take_ready()
+                .unwrap()
+                .unwrap()
+        })
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {

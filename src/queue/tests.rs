@@ -252,7 +252,9 @@ impl Bench {
         if self.in_flight.is_none() && self.queue.call_due().is_some_and(|due| due <= self.now) {
             self.number += 1;
             let arrived = |at: Instant| (at - self.now.min(at)).as_micros() as u64;
-            let ask = self.queue.begin(self.number, LARGEST_COST, arrived, woken);
+            let ask = self
+                .queue
+                .begin(self.number, LARGEST_COST, false, arrived, woken);
             assert!(ask.settlements.len() <= MOST_SETTLEMENTS);
             self.returned(&ask.settlements);
             self.in_flight = Some((self.number, ask));

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 #[cfg(feature = "test-util")]
 use super::ManualClock;
-use super::{Answered, Call, Store};
+use super::{Answered, Call, Operation, Store};
 use crate::algorithm::{Origin, State, Taken};
 use crate::key::Key;
 use crate::policy::Policy;
@@ -108,10 +108,17 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Applies a call made at `sent`, as reading the clock takes longer than the rest.
-    pub(crate) fn apply(&self, call: &Call<'_>, sent: Instant) -> (u64, Result<Taken, StoreError>) {
-        self.with_state(call.key, call.policy, sent, |state, now| {
-            (now, call.apply_to(state, Origin::default(), now))
+    /// Applies an operation that was called at `sent`, as reading the clock takes longer than the rest.
+    pub(crate) fn apply(
+        &self,
+        key: &Key,
+        policy: &Policy,
+        operation: &Operation,
+        sent: Instant,
+    ) -> (u64, Result<Taken, StoreError>) {
+        self.with_state(key, policy, sent, |state, now| {
+            let answer = operation.apply(policy, state, Origin::default(), now);
+            (now, answer)
         })
     }
 
@@ -178,11 +185,11 @@ impl Clock {
 }
 
 impl Store for MemoryStore {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let sent = Instant::now();
         let mut now = self.0.clock.at(sent);
         let answers = calls.iter().map(|call| {
-            let (at, answer) = self.apply(call, sent);
+            let (at, answer) = self.apply(&call.key, &call.policy, &call.operation, sent);
             now = now.max(at);
             answer
         });
@@ -197,7 +204,7 @@ impl Store for MemoryStore {
     }
 
     fn ping(&self, _key: &Key) -> Reply<Answered> {
-        self.call(&[])
+        self.call(Vec::new())
     }
 }
 

@@ -4,11 +4,11 @@
 //! [`Call::apply`] does the rest.
 
 use std::fmt::Debug;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use crate::algorithm::{Command, Settlement, State, Take};
+use crate::algorithm::{Command, Mode, State, Take};
 use crate::key::Key;
 use crate::policy::Policy;
 
@@ -38,7 +38,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// The reply fails if the shard does not answer. An error of a single key is in its place in the answer.
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered>;
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered>;
 
     /// Reads the clock of the shard that holds this key. The limiter measures round trips by it, and probes a shard that
     /// is out.
@@ -47,6 +47,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     ///
     /// The reply fails if the shard does not answer.
     fn ping(&self, key: &Key) -> Reply<Answered>;
+
+    /// The most calls that the store gets at once. The limiter sends more of them in several batches at the same time,
+    /// and waits for the answers to a whole batch. Default: 64.
+    fn batch_size(&self) -> usize {
+        64
+    }
 
     /// The part of the store that holds a key. One shard may be out while others answer. Default: 0, the only one.
     fn shard(&self, _key: &Key) -> u64 {
@@ -65,11 +71,11 @@ pub trait Nudged: Send + Sync {
 }
 
 /// One operation on one key.
-#[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
-    pub(crate) key: &'a Key,
-    pub(crate) policy: &'a Policy,
-    pub(crate) operation: &'a Operation,
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub(crate) key: Key,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) operation: Operation,
 }
 
 /// What is done to the state of a key.
@@ -79,10 +85,8 @@ pub struct Call<'a> {
 )]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Grants departures and keeps the rest of the demand.
+    /// Corrects past departures, grants new ones, and keeps the rest of the demand.
     Take(Take),
-    /// Corrects past departures.
-    Settle(Vec<Settlement>),
     /// Applies a command.
     Control(Command),
 }
@@ -113,17 +117,26 @@ pub struct Applied {
     pub expires: u64,
 }
 
-impl Call<'_> {
+impl Call {
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn new(key: &Key, policy: &Policy, operation: &Operation) -> Self {
+        Self {
+            key: key.clone(),
+            policy: Arc::new(policy.clone()),
+            operation: operation.clone(),
+        }
+    }
+
     /// The limiter's key.
     #[must_use]
     pub fn key(&self) -> &Key {
-        self.key
+        &self.key
     }
 
     /// The policy. State belongs to the pair of its name and the key.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        self.policy
+        &self.policy
     }
 
     /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock.
@@ -142,7 +155,9 @@ impl Call<'_> {
             Some(value) => State::decode(value)?,
             None => State::default(),
         };
-        let answer = self.apply_to(&mut state, origin, now)?;
+        let answer = self
+            .operation
+            .apply(&self.policy, &mut state, origin, now)?;
         let is_written = !self.operation.is_peek() && !answer.is_outdated;
         let value = is_written.then(|| state.encode());
         Ok(Applied {
@@ -151,33 +166,33 @@ impl Call<'_> {
             expires: state.expires(),
         })
     }
+}
 
+impl Operation {
     /// Applies the operation to a decoded state.
-    pub(crate) fn apply_to(
+    pub(crate) fn apply(
         &self,
+        policy: &Policy,
         state: &mut State,
         origin: Origin,
         now: u64,
     ) -> Result<Taken, StoreError> {
-        state.continue_as(self.policy.counters());
-        let buffer = self.policy.buffer_micros();
-        Ok(match self.operation {
-            Operation::Take(take) => {
-                if take.demand.largest_cost() > self.policy.largest_cost().into() {
+        state.continue_as(policy.counters());
+        let buffer = policy.buffer_micros();
+        Ok(match self {
+            Self::Take(take) => {
+                if take.demand.largest_cost() > policy.largest_cost().into() {
                     let error = StoreError::new("a request costs more than the quotas allow");
                     return Err(error.no_outage());
                 }
                 state.verify(buffer, take, origin, now);
                 state.take(buffer, take, now)
             }
-            Operation::Settle(settlements) => state.settle(settlements, now),
-            Operation::Control(command) => state.control(*command, now),
+            Self::Control(command) => state.control(*command, now),
         })
     }
-}
 
-impl Operation {
     pub(crate) fn is_peek(&self) -> bool {
-        matches!(self, Self::Take(take) if take.mode == crate::algorithm::Mode::Peek)
+        matches!(self, Self::Take(take) if take.mode == Mode::Peek)
     }
 }

@@ -258,10 +258,10 @@ fn key_after(losses: u64, key: &Key) -> Key {
     }
 }
 
-/// The operation as a server that lost its state applies it: it may have lost departures of any key.
-fn operation_after(losses: u64, operation: &Operation) -> Operation {
-    let mut operation = operation.clone();
-    if let Operation::Take(take) = &mut operation
+/// The call as a server that lost its state applies it: it may have lost departures of any key.
+fn call_after(losses: u64, mut call: Call) -> Call {
+    call.key = key_after(losses, &call.key);
+    if let Operation::Take(take) = &mut call.operation
         && let Some(strict) = &mut take.strict
         && losses > 0
     {
@@ -272,28 +272,23 @@ fn operation_after(losses: u64, operation: &Operation) -> Operation {
             version,
         });
     }
-    operation
+    call
 }
 
 impl<S: Store> Store for FailingStore<S> {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         self.reply(false, |store, losses| {
-            let owned = calls.iter().map(|call| {
-                let operation = operation_after(losses, call.operation);
-                (key_after(losses, call.key), call.policy, operation)
-            });
-            let owned: Vec<_> = owned.collect();
-            let calls = owned.iter().map(|(key, policy, operation)| Call {
-                key,
-                policy,
-                operation,
-            });
-            store.call(&calls.collect::<Vec<_>>())
+            let calls = calls.into_iter().map(|call| call_after(losses, call));
+            store.call(calls.collect())
         })
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
         self.reply(true, |store, _| store.ping(key))
+    }
+
+    fn batch_size(&self) -> usize {
+        self.0.store.batch_size()
     }
 
     fn shard(&self, key: &Key) -> u64 {

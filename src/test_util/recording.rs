@@ -77,7 +77,7 @@ pub struct RecordedOperation {
 }
 
 impl RecordedCall {
-    fn new(calls: &[Call<'_>]) -> Self {
+    fn new(calls: &[Call]) -> Self {
         let operations = calls.iter().map(|call| RecordedOperation {
             key: call.key.clone(),
             policy: call.policy.name().map(str::to_owned),
@@ -132,8 +132,10 @@ impl RecordedOperation {
     pub fn kind(&self) -> &'static str {
         match &self.operation {
             Operation::Take(take) if take.mode == Mode::Peek => "peek",
+            Operation::Take(take) if take.demand.is_empty() && !take.settlements.is_empty() => {
+                "settle"
+            }
             Operation::Take(_) => "take",
-            Operation::Settle(_) => "settle",
             Operation::Control(Command::Pause { .. }) => "pause",
             Operation::Control(Command::Allow { .. }) => "allow",
             Operation::Control(Command::Resume) => "resume",
@@ -152,7 +154,7 @@ impl RecordedOperation {
     pub fn units(&self) -> u64 {
         match &self.operation {
             Operation::Take(take) => take.demand.units(),
-            Operation::Settle(_) | Operation::Control(_) => 0,
+            Operation::Control(_) => 0,
         }
     }
 
@@ -214,12 +216,16 @@ impl<S: Store> RecordingStore<S> {
 }
 
 impl<S: Store> Store for RecordingStore<S> {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
-        self.record(RecordedCall::new(calls), self.0.store.call(calls))
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+        self.record(RecordedCall::new(&calls), self.0.store.call(calls))
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
         self.record(RecordedCall::new(&[]), self.0.store.ping(key))
+    }
+
+    fn batch_size(&self) -> usize {
+        self.0.store.batch_size()
     }
 
     fn shard(&self, key: &Key) -> u64 {

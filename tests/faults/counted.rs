@@ -21,7 +21,7 @@ impl<S: Store> Counted<S> {
 }
 
 impl<S: Store> Store for Counted<S> {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         self.tally.one(Count::Calls);
         let (reply, tally) = (self.store.call(calls), self.tally.clone());
         Reply::pending(async move {

@@ -122,7 +122,7 @@ async fn granted_requests_depart_during_an_outage_and_the_others_wait() {
 struct Sharded([FailingStore; 2]);
 
 impl Store for Sharded {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let shard = self.shard(calls[0].key());
         assert!(calls.iter().all(|call| self.shard(call.key()) == shard));
         self.0[shard as usize].call(calls)

@@ -38,7 +38,11 @@ impl Settable {
         let text = dir.path().join("text");
         fs::write(&text, script).expect("a new file");
         let mut install = Command::new("install");
-        let status = install.args(["-m", "700"]).arg(&text).arg(&wrapper).status();
+        let status = install
+            .args(["-m", "700"])
+            .arg(&text)
+            .arg(&wrapper)
+            .status();
         assert!(status.expect("coreutils").success());
         let server = RedisServer::start_as(wrapper, |_| Vec::new());
         Self { server, dir }

@@ -51,7 +51,7 @@ fn shard(key: &str) -> u64 {
 }
 
 impl Store for Sharded {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let shard = self.shard(calls[0].key());
         if self.out.lock().expect("no panic").contains(&shard) {
             return self.reply(true, self.store.ping(calls[0].key()));

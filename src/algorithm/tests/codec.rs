@@ -11,13 +11,10 @@ fn take(process: u64, number: u64, requests: usize, now: u64) -> Take {
     Take {
         process,
         number,
-        lost: 0,
-        mode: Mode::Wait,
-        round_trip: 0,
         guard: 5_000,
         horizon: 100_000,
-        strict: None,
         demand: Demand::new((0..requests).map(|_| (now, 1))),
+        ..Take::one(Mode::Wait, 1)
     }
 }
 

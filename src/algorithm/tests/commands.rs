@@ -17,13 +17,10 @@ fn take(process: u64, number: u64, requests: usize) -> Take {
     Take {
         process,
         number,
-        lost: 0,
-        mode: Mode::Wait,
-        round_trip: 0,
         guard: 5 * MILLI,
         horizon: 100 * MILLI,
-        strict: None,
         demand: Demand::new((0..requests).map(|nth| (START + nth as u64, 1))),
+        ..Take::one(Mode::Wait, 1)
     }
 }
 
@@ -200,15 +197,13 @@ fn a_refund_never_returns_more_than_was_recorded() {
         let mut state = State::new(std::slice::from_ref(&quota));
         let taken = state.take(0, &take(1, 1, 1), START);
         let recorded = taken.grants[0].recorded;
-        let refund = |units: i64| {
-            [Settlement {
-                recorded,
-                difference: -units,
-            }]
+        let refund = Settlement {
+            recorded,
+            difference: -1,
         };
-        state.settle(&refund(1), START);
+        state.settle(&refund);
         let once = state.counters.clone();
-        state.settle(&refund(1), START);
+        state.settle(&refund);
         if !matches!(quota, Counter::Gcra(_)) {
             assert_eq!(state.counters, once);
         }
@@ -274,7 +269,7 @@ fn a_window_begins_later_if_its_first_request_is_given_back() {
         recorded,
         difference: -1,
     };
-    state.settle(&[refund], START + 500 * MILLI);
+    state.settle(&refund);
     let taken = state.take(0, &take(1, 3, 2), START + SECOND + 450 * MILLI);
     let at: Vec<_> = taken.grants.iter().map(|it| it.at).collect();
     assert_eq!(at, [START + SECOND + 505 * MILLI]);

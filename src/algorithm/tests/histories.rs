@@ -149,13 +149,10 @@ impl World {
                 if let Some(place) = later.nth(which % count) {
                     let it = self.departures.swap_remove(place);
                     let difference = -i64::from(it.cost);
-                    self.state.settle(
-                        &[Settlement {
-                            recorded: it.recorded,
-                            difference,
-                        }],
-                        now,
-                    );
+                    self.state.settle(&Settlement {
+                        recorded: it.recorded,
+                        difference,
+                    });
                 }
             }
             &Step::Allow(units, span) => {
@@ -193,12 +190,11 @@ impl World {
             process: call.process,
             number: self.numbers[process],
             lost: self.lost[process],
-            mode: call.mode,
             round_trip: call.round_trip,
             guard: call.guard,
             horizon: call.horizon,
-            strict: None,
             demand: Demand::new(arrivals),
+            ..Take::one(call.mode, 1)
         };
         if call.mode == Mode::Peek {
             return self.peek(&take);

@@ -1,7 +1,7 @@
 //! Stores that refuse, panic, or do not reply, and what is left after an outage.
 
 use super::*;
-use crate::algorithm::{Command, Demand, Mode, Taken};
+use crate::algorithm::{Command, Mode, Taken};
 
 fn key() -> Key {
     Key::new("key")
@@ -28,27 +28,14 @@ impl Remote {
 
     /// Another process applies an operation.
     fn apply(&self, handle: &Handle, operation: &Operation) -> Taken {
-        let (key, policy) = (key(), handle.policy());
-        let call = Call {
-            key: &key,
-            policy: &policy,
-            operation,
-        };
-        self.memory.apply(&call, Instant::now()).1.unwrap()
+        let answer = self
+            .memory
+            .apply(&key(), &handle.policy(), operation, Instant::now());
+        answer.1.unwrap()
     }
 
     fn remaining(&self, handle: &Handle) -> u32 {
-        let peek = Take {
-            process: 0,
-            number: 0,
-            lost: 0,
-            mode: Mode::Peek,
-            round_trip: 0,
-            guard: 0,
-            horizon: 0,
-            strict: None,
-            demand: Demand::default(),
-        };
+        let peek = Take::one(Mode::Peek, 1);
         self.apply(handle, &Operation::Take(peek)).remaining
     }
 }
@@ -154,7 +141,7 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
     let error = StoreError::new("the store is out");
     let mut queues = Vec::new();
     Handle::each_queue(handle.dispatcher(), |queue| queues.push(queue.clone()));
-    handle.dispatcher().call_fallback(queues, &error);
+    handle.dispatcher().call_fallback(&queues, &error);
     waiting.await.unwrap().unwrap();
     assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
 }
@@ -200,6 +187,48 @@ async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
     handle.forfeit(&key(), turn);
     tokio::time::sleep(SECOND).await;
     assert_eq!(store.remaining(&handle), remaining);
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
+    let store = Remote::new(Duration::from_millis(2));
+    let quota = |limit| Quota::new(limit, 3_600 * SECOND);
+    let handle = remote(&store, quota(10), Some(quota(1)));
+    let first = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let Granted { turn, .. } = first.await.unwrap();
+    // The answer to the call that grants the second is lost, and then the store is out.
+    store.set(Fault::Reply);
+    let second = tokio::spawn(handle.join(&key(), 1, Instant::now(), None).unwrap());
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(store.remaining(&handle), 8);
+    store.set(Fault::Out);
+    let third = tokio::spawn(handle.join(&key(), 1, Instant::now(), None).unwrap());
+    second.await.unwrap().unwrap();
+    handle.forfeit(&key(), turn);
+    tokio::time::sleep(SECOND).await;
+    store.set(Fault::None);
+    third.await.unwrap().unwrap();
+    tokio::time::sleep(SECOND).await;
+    // The second was counted by the fallback store, and the third by the store.
+    assert_eq!(store.remaining(&handle), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = remote(&store, Quota::new(2, 3_600 * SECOND), None);
+    depart(&handle, 1).await.unwrap();
+    let granted = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let refused = handle.attempt(&key(), 1, Instant::now()).unwrap().await;
+    assert!(matches!(refused, Err(Refusal::Limited(_))), "{refused:?}");
+    let denied = || {
+        let now = Instant::now();
+        handle.denied(&key(), 1, Some(now), now)
+    };
+    assert!(denied().is_some());
+    drop(granted);
+    assert!(denied().is_none());
 }
 
 #[tokio::test(start_paused = true)]

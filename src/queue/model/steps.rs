@@ -218,7 +218,7 @@ impl World {
                 if let Some(call) = process.calls.iter_mut().find(|call| !call.is_late) {
                     call.is_late = true;
                     process.lost = Some((call.take.number, self.tick + TIMEOUT));
-                    self.is_leak_excused |= !call.settlements.is_empty();
+                    self.is_leak_excused |= !call.take.settlements.is_empty();
                 }
             }
             Step::LoseReply(p) => {
@@ -444,7 +444,9 @@ impl World {
         process.number += 1;
         process.calls_in_tick += 1;
         let number = process.number;
-        let ask = process.queue.begin(number, setup.limit, micros, woken);
+        let ask = process
+            .queue
+            .begin(number, setup.limit, false, micros, woken);
         let Ask {
             settlements,
             mode,
@@ -461,10 +463,10 @@ impl World {
             lost,
             strict,
             demand,
+            settlements,
             ..take(mode)
         };
         process.calls.push(Call {
-            settlements,
             take,
             is_late: false,
         });
@@ -472,25 +474,15 @@ impl World {
 
     fn execute(&mut self, setup: &Setup, p: usize, nth: usize) {
         let now = self.store_now();
-        let Call {
-            settlements,
-            mut take,
-            is_late,
-        } = self.processes[p].calls.remove(nth);
-        let mut times = 1;
+        let Call { mut take, is_late } = self.processes[p].calls.remove(nth);
         match setup.fault {
-            Some(Fault::SettlesTwice) => times = 2,
+            Some(Fault::SettlesTwice) => take.settlements.extend_from_within(..),
             Some(Fault::TakesNothingBack) => take.lost = 0,
             Some(Fault::RecordsNoGuard) => take.guard = 0,
             Some(Fault::IgnoresNumbers) => {
                 self.store.announced.iter_mut().for_each(|it| it.number = 0);
             }
             _ => {}
-        }
-        if !settlements.is_empty() {
-            for _ in 0..times {
-                self.store.settle(&settlements, now);
-            }
         }
         let is_first = self
             .store

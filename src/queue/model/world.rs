@@ -8,7 +8,7 @@ use stateright::{Model, Property};
 use tokio::time::Instant;
 
 use super::steps::Step;
-use crate::algorithm::{Counter, Demand, Known, Mode, Settlement, State, Take, Taken};
+use crate::algorithm::{Counter, Demand, Known, Mode, State, Take, Taken};
 use crate::queue::Queue;
 use crate::quota::Quota;
 
@@ -216,7 +216,6 @@ pub(super) struct Process {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Call {
-    pub(super) settlements: Vec<Settlement>,
     pub(super) take: Take,
     pub(super) is_late: bool,
 }
@@ -262,7 +261,7 @@ impl Hash for World {
 
 impl Hash for Call {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.take.number, self.is_late, &self.settlements).hash(state);
+        (self.take.number, self.is_late, &self.take.settlements).hash(state);
     }
 }
 
@@ -430,15 +429,10 @@ impl World {
 /// A call that asks in this way.
 pub(super) fn take(mode: Mode) -> Take {
     Take {
-        process: 0,
-        number: 0,
-        lost: 0,
-        mode,
-        round_trip: 0,
         guard: GUARD,
         horizon: if mode == Mode::Wait { HORIZON } else { 0 },
-        strict: None,
         demand: Demand::default(),
+        ..Take::one(mode, 1)
     }
 }
 

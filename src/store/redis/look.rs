@@ -10,7 +10,7 @@ use redis::{FromRedisValue as _, Value};
 use super::keys::StoredKey;
 use super::servers::{Answered, refused};
 use super::{Inner, RedisStore, strange, time, unrecognized};
-use crate::algorithm::{Announcement, Demand, Mode, State, Take, Taken};
+use crate::algorithm::{Announcement, Mode, State, Take, Taken};
 use crate::quota::Quota;
 use crate::store::StoreError;
 
@@ -133,17 +133,7 @@ fn read(name: &str, answers: &[Answered], now: u64) -> Result<Option<KeyState>, 
     state.drop_expired(now);
     let lifetime = i64::from_redis_value_ref(&lifetime.value).map_err(|_| strange())?;
     // A request that arrives after all others.
-    let peek = Take {
-        process: 0,
-        number: 0,
-        lost: 0,
-        mode: Mode::Peek,
-        round_trip: 0,
-        guard: 0,
-        horizon: 0,
-        strict: None,
-        demand: Demand::one(1),
-    };
+    let peek = Take::one(Mode::Peek, 1);
     Ok(Some(KeyState {
         name: name.to_owned(),
         bytes: value.len(),

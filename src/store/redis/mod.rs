@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::join_all;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ use super::{Answered, Call, Nudged, Operation, Store};
 use crate::algorithm::{Command, Taken};
 use crate::error::BuildError;
 use crate::key::Key;
-use crate::policy::{Policy, check_name};
+use crate::policy::check_name;
 use crate::store::{Reply, StoreError};
 
 pub use self::keys::{Keys, StoredKey};
@@ -84,12 +85,9 @@ struct Inner {
     subscription: OnceLock<Subscription>,
 }
 
-/// A call that outlives its caller.
-struct Owned {
-    key: Key,
-    policy: Policy,
-    operation: Operation,
-    /// The name of the value.
+/// A call, and the name of the value that it changes.
+struct Named {
+    call: Call,
     name: String,
 }
 
@@ -191,9 +189,13 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let inner = self.0.clone();
-        let calls: Vec<_> = calls.iter().map(|call| inner.own(call)).collect();
+        let named = calls.into_iter().map(|call| Named {
+            name: names::of(&inner.options.prefix, &call.key, call.policy.name()),
+            call,
+        });
+        let calls: Vec<_> = named.collect();
         Reply::pending(async move { inner.call(&calls).await })
     }
 
@@ -206,6 +208,11 @@ impl Store for RedisStore {
             inner.known_servers.lock().insert(shard, origin.server);
             Ok(answered(now, &[origin], Vec::new()))
         })
+    }
+
+    fn batch_size(&self) -> usize {
+        // A transaction does not wait for those of other keys.
+        if self.0.options.scripting { 64 } else { 1 }
     }
 
     fn shard(&self, key: &Key) -> u64 {
@@ -238,60 +245,39 @@ impl Store for RedisStore {
 }
 
 impl Inner {
-    fn own(&self, call: &Call<'_>) -> Owned {
-        let mut operation = call.operation.clone();
-        if let Operation::Take(take) = &mut operation {
-            // The scripts have no larger numbers.
-            take.process &= (1 << 53) - 1;
-        }
-        Owned {
-            key: call.key.clone(),
-            policy: call.policy.clone(),
-            operation,
-            name: names::of(&self.options.prefix, call.key, call.policy.name()),
-        }
-    }
-
-    async fn call(&self, calls: &[Owned]) -> Result<Answered, StoreError> {
+    async fn call(&self, calls: &[Named]) -> Result<Answered, StoreError> {
         let deadline = self.deadline();
-        let Some(first) = calls.first() else {
-            let name = self.ping_name();
-            let (now, origin) = self.ping(&name, deadline).await?;
-            return Ok(answered(now, &[origin], Vec::new()));
+        let mut results = match self.options.scripting {
+            true => self.run_scripts(calls, deadline).await?,
+            false => calls.iter().map(|_| None).collect(),
         };
-        let mut results = Vec::with_capacity(calls.len());
-        let (mut now, mut origins) = (0, Vec::new());
-        if self.options.scripting {
-            results = self.run_scripts(calls, deadline).await?;
-        } else {
-            results.resize_with(calls.len(), || None);
+        let places = 0..calls.len();
+        let rest: Vec<_> = places.filter(|&it| results[it].is_none()).collect();
+        let transactions = rest.iter().map(|&it| self.transact(&calls[it], deadline));
+        for (&place, done) in rest.iter().zip(join_all(transactions).await) {
+            results[place] = Some(done);
         }
-        let mut answers = Vec::with_capacity(calls.len());
-        for (call, result) in calls.iter().zip(results) {
-            let result = match result {
-                Some(result) => result,
-                None => self.transact(call, deadline).await,
-            };
-            answers.push(result.map(|done| {
+        let (mut now, mut origins) = (0, Vec::with_capacity(calls.len()));
+        let answers = results.into_iter().flatten().map(|result| {
+            result.map(|done| {
                 now = now.max(done.now);
                 origins.push(done.origin);
                 done.answer
-            }));
-        }
-        match origins.is_empty() {
-            false => Ok(answered(now, &origins, answers)),
+            })
+        });
+        let mut answers: Vec<_> = answers.collect();
+        if origins.is_empty() {
             // An outage fails the whole call; other errors are of single keys.
-            true if answers.iter().flatten().next().is_none() && answers.iter().all(is_outage) => {
-                let errors = answers.into_iter().filter_map(Result::err);
-                Err(errors
-                    .last()
-                    .unwrap_or_else(|| StoreError::new("redis did not answer")))
+            if answers.iter().all(is_outage)
+                && let Some(Err(error)) = answers.pop()
+            {
+                return Err(error);
             }
-            true => {
-                let (now, origin) = self.ping(&first.name, deadline).await?;
-                Ok(answered(now, &[origin], answers))
-            }
+            let name = calls.first().map_or("", |call| &call.name);
+            let (time, origin) = self.ping(name, deadline).await?;
+            (now, origins) = (time, vec![origin]);
         }
+        Ok(answered(now, &origins, answers))
     }
 
     /// The time of the server that holds this name.
@@ -339,24 +325,15 @@ struct Done {
     origin: Origin,
 }
 
-impl Owned {
-    fn call(&self) -> Call<'_> {
-        Call {
-            key: &self.key,
-            policy: &self.policy,
-            operation: &self.operation,
-        }
-    }
-
+impl Named {
     fn is_strict(&self) -> bool {
-        matches!(&self.operation, Operation::Take(take) if take.strict.is_some())
+        matches!(&self.call.operation, Operation::Take(take) if take.strict.is_some())
     }
 
     /// True if the call may make units available to others.
     fn is_nudge(&self) -> bool {
-        match &self.operation {
-            Operation::Take(_) => false,
-            Operation::Settle(settlements) => settlements.iter().any(|it| it.difference < 0),
+        match &self.call.operation {
+            Operation::Take(take) => take.settlements.iter().any(|it| it.difference < 0),
             Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
         }
     }

@@ -25,7 +25,7 @@ const GCRA: &str = include_str!("../../algorithm/gcra.lua");
 const FIXED: &str = include_str!("../../algorithm/fixed.lua");
 
 /// The bytes of a call before the terms of the quotas.
-pub(super) const CALL_HEAD: usize = 56;
+pub(super) const CALL_HEAD: usize = 58;
 
 /// A script and its SHA-1 digest, by which servers know it.
 #[derive(Debug)]

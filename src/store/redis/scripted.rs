@@ -6,14 +6,14 @@ use tokio::time::Instant;
 use super::script::Script;
 use super::servers::{Answered, refused};
 use super::wire::{self, Answer};
-use super::{Done, Inner, Owned, strange, unrecognized};
+use super::{Done, Inner, Named, strange, unrecognized};
 use crate::store::StoreError;
 
 impl Inner {
     /// The result of each call, or `None` if its value has to be changed without a script.
     pub(super) async fn run_scripts(
         &self,
-        calls: &[Owned],
+        calls: &[Named],
         deadline: Instant,
     ) -> Result<Vec<Option<Result<Done, StoreError>>>, StoreError> {
         let Some(first) = calls.first() else {
@@ -25,7 +25,7 @@ impl Inner {
             .iter()
             .map(|call| {
                 let now = self.host_clock.as_ref().map_or(0, super::HostClock::now);
-                wire::call(&call.policy, &call.operation, server, now)
+                wire::call(&call.call, server, now)
             })
             .collect();
         let mut pipe = Pipeline::with_capacity(calls.len());
@@ -59,7 +59,7 @@ impl Inner {
     }
 
     /// The number of the server to which strict calls go; 0 without them.
-    async fn known_server(&self, calls: &[Owned], deadline: Instant) -> Result<u64, StoreError> {
+    async fn known_server(&self, calls: &[Named], deadline: Instant) -> Result<u64, StoreError> {
         let Some(strict) = calls.iter().find(|call| call.is_strict()) else {
             return Ok(0);
         };
@@ -73,8 +73,8 @@ impl Inner {
         Ok(origin.server)
     }
 
-    fn command(&self, command: &str, call: &Owned, bytes: &[u8]) -> Cmd {
-        let script = Script::of(call.policy.counters());
+    fn command(&self, command: &str, call: &Named, bytes: &[u8]) -> Cmd {
+        let script = Script::of(call.call.policy.counters());
         let mut eval = redis::cmd(command);
         match command {
             "EVAL" => eval.arg(&script.text),
@@ -87,14 +87,14 @@ impl Inner {
         }
         eval.arg(bytes);
         if call.is_nudge() {
-            eval.arg(self.channel()).arg(call.key.as_str());
+            eval.arg(self.channel()).arg(call.call.key.as_str());
         }
         eval
     }
 
     fn read(
         &self,
-        call: &Owned,
+        call: &Named,
         answered: Answered,
         server: u64,
     ) -> Option<Result<Done, StoreError>> {

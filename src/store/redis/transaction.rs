@@ -10,7 +10,7 @@ use redis::{Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::servers::{self, Answered, Exclusive, refused};
-use super::{Done, Inner, Owned, strange, time, unrecognized};
+use super::{Done, Inner, Named, strange, time, unrecognized};
 use crate::algorithm::Origin;
 use crate::backoff;
 use crate::quota::HORIZON;
@@ -113,7 +113,7 @@ impl Inner {
     /// Applies a call to its value.
     pub(super) async fn transact(
         &self,
-        call: &Owned,
+        call: &Named,
         deadline: Instant,
     ) -> Result<Done, StoreError> {
         let _turn = timeout_at(deadline, self.turns.of(&call.name).lock())
@@ -135,7 +135,7 @@ impl Inner {
     }
 
     /// Tries once. Returns `None` if another process has changed the value.
-    async fn attempt(&self, call: &Owned, deadline: Instant) -> Result<Option<Done>, StoreError> {
+    async fn attempt(&self, call: &Named, deadline: Instant) -> Result<Option<Done>, StoreError> {
         let mut exclusive = match self.options.scripting {
             true => None,
             false => Some(self.servers.exclusive(&call.name, deadline).await?),
@@ -159,7 +159,7 @@ impl Inner {
             server: origin.server,
             since: since.unwrap_or(now),
         };
-        let applied = call.call().apply(value.as_deref(), known_origin, now);
+        let applied = call.call.apply(value.as_deref(), known_origin, now);
         let applied = applied.map_err(|error| match error.is_unrecognized_value() {
             true => unrecognized(&call.name),
             false => error,
@@ -199,11 +199,12 @@ impl Inner {
             }
         }
         if call.is_nudge() {
-            // It may fail, because nothing depends on it.
             let mut pipe = redis::pipe();
             let publish = pipe.cmd("PUBLISH").arg(self.channel());
-            publish.arg(call.key.as_str());
-            let _ = self.servers.run(&call.name, &pipe, deadline).await;
+            publish.arg(call.call.key.as_str());
+            let (servers, name) = (self.servers.clone(), call.name.clone());
+            // The answer does not wait for it. It may fail, because nothing depends on it.
+            tokio::spawn(async move { servers.run(&name, &pipe, deadline).await });
         }
         Ok(Some(Done {
             answer: applied.answer,
@@ -216,7 +217,7 @@ impl Inner {
     async fn snapshot(
         &self,
         exclusive: Option<&mut Exclusive>,
-        call: &Owned,
+        call: &Named,
         deadline: Instant,
     ) -> Result<Snapshot, StoreError> {
         let mut pipe = Pipeline::new();

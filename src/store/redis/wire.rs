@@ -3,9 +3,9 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Command, Grant, Known, Mode, Settlement, Take, Taken};
+use crate::algorithm::{Command, Grant, Known, Mode, Take, Taken};
 use crate::policy::Policy;
-use crate::store::Operation;
+use crate::store::{Call, Operation};
 
 use super::script::CALL_HEAD;
 
@@ -32,7 +32,8 @@ impl Writer {
 }
 
 /// The call of an operation. `now` is the time, or 0, so that the script reads the clock.
-pub(super) fn call(policy: &Policy, operation: &Operation, server: u64, now: u64) -> Vec<u8> {
+pub(super) fn call(call: &Call, server: u64, now: u64) -> Vec<u8> {
+    let (policy, operation) = (&*call.policy, &call.operation);
     let mut out = Writer(Vec::with_capacity(CALL_HEAD + 128));
     let (code, take) = match operation {
         Operation::Take(take) => {
@@ -43,11 +44,10 @@ pub(super) fn call(policy: &Policy, operation: &Operation, server: u64, now: u64
             };
             (code, Some(take))
         }
-        Operation::Settle(_) => (3, None),
-        Operation::Control(Command::Pause { .. }) => (4, None),
-        Operation::Control(Command::Allow { .. }) => (5, None),
-        Operation::Control(Command::Resume) => (6, None),
-        Operation::Control(Command::Reset) => (7, None),
+        Operation::Control(Command::Pause { .. }) => (3, None),
+        Operation::Control(Command::Allow { .. }) => (4, None),
+        Operation::Control(Command::Resume) => (5, None),
+        Operation::Control(Command::Reset) => (6, None),
     };
     out.put(now, 7);
     out.put(code, 1);
@@ -60,7 +60,6 @@ pub(super) fn call(policy: &Policy, operation: &Operation, server: u64, now: u64
     }
     match operation {
         Operation::Take(take) => put_demand(&mut out, take, policy, server),
-        Operation::Settle(settlements) => put_settlements(&mut out, settlements),
         Operation::Control(command) => put_command(&mut out, *command),
     }
     out.0
@@ -82,6 +81,7 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy) {
     });
     out.put(take.demand.cost.into(), 4);
     out.put(take.demand.points.len() as u64, 1);
+    out.put(take.settlements.len() as u64, 2);
     out.put(strict, 1);
 }
 
@@ -89,6 +89,12 @@ fn put_demand(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
     for point in &take.demand.points {
         out.put(point.arrival, 7);
         out.put(point.units, 5);
+    }
+    let most = i64::from(u32::MAX);
+    for settlement in &take.settlements {
+        let difference = settlement.difference.clamp(-most, most) + (1 << 32);
+        out.put(settlement.recorded, 7);
+        out.put(difference.cast_unsigned(), 5);
     }
     if let Some(strict) = take.strict {
         let known = strict
@@ -101,16 +107,6 @@ fn put_demand(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
         out.put(known.0, 7);
         out.put(known.1, 7);
         out.0.extend_from_slice(&server.to_le_bytes());
-    }
-}
-
-fn put_settlements(out: &mut Writer, settlements: &[Settlement]) {
-    let most = i64::from(u32::MAX);
-    out.put(settlements.len() as u64, 2);
-    for settlement in settlements {
-        let difference = settlement.difference.clamp(-most, most) + (1 << 32);
-        out.put(settlement.recorded, 7);
-        out.put(difference.cast_unsigned(), 5);
     }
 }
 

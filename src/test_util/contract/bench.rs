@@ -66,8 +66,9 @@ impl Bench {
     }
 
     /// Sends one batch to a shard, and checks what holds for every answer.
-    pub(super) async fn send(&self, calls: &[Call<'_>]) -> Answered {
-        self.check(calls.len(), || self.store.call(calls)).await
+    pub(super) async fn send(&self, calls: Vec<Call>) -> Answered {
+        let operations = calls.len();
+        self.check(operations, || self.store.call(calls)).await
     }
 
     /// Reads the clock of the shard that holds a key.
@@ -101,12 +102,8 @@ impl Bench {
         policy: &Policy,
         operation: &Operation,
     ) -> (u64, Result<Taken, StoreError>) {
-        let call = Call {
-            key,
-            policy,
-            operation,
-        };
-        let answered = self.send(&[call]).await;
+        let call = Call::new(key, policy, operation);
+        let answered = self.send(vec![call]).await;
         let answer = answered.answers.into_iter().next();
         (answered.now, answer.expect("as many answers as operations"))
     }
@@ -140,12 +137,7 @@ impl Bench {
     }
 
     pub(super) async fn settle(&self, key: &Key, policy: &Policy, recorded: u64, difference: i64) {
-        let settlement = Settlement {
-            recorded,
-            difference,
-        };
-        let operation = Operation::Settle(vec![settlement]);
-        self.call(key, policy, &operation).await;
+        self.call(key, policy, &settle(recorded, difference)).await;
     }
 
     /// Waits until the clock of the key's shard shows this time.
@@ -207,6 +199,18 @@ pub(super) fn attempt(count: usize, cost: u32) -> Operation {
     })
 }
 
+/// Corrects one departure.
+pub(super) fn settle(recorded: u64, difference: i64) -> Operation {
+    let settlement = Settlement {
+        recorded,
+        difference,
+    };
+    Operation::Take(Take {
+        settlements: vec![settlement],
+        ..take(Mode::Try, 0, 1)
+    })
+}
+
 /// A call whose answer cannot be lost.
 pub(super) fn take(mode: Mode, count: usize, cost: u32) -> Take {
     Take {
@@ -219,6 +223,7 @@ pub(super) fn take(mode: Mode, count: usize, cost: u32) -> Take {
         horizon: 0,
         strict: None,
         demand: Demand::new((0..count).map(|_| (1, cost))),
+        settlements: Vec::new(),
     }
 }
 

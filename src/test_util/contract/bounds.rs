@@ -159,13 +159,8 @@ pub(super) async fn a_long_log_stays_small(bench: &Arc<Bench>) {
                 ..take(Mode::Try, 1, 900)
             })
         });
-        let operations: Vec<_> = operations.collect();
-        let calls = operations.iter().map(|operation| Call {
-            key: &key,
-            policy: &policy,
-            operation,
-        });
-        let answered = bench.send(&calls.collect::<Vec<_>>()).await;
+        let calls = operations.map(|operation| Call::new(&key, &policy, &operation));
+        let answered = bench.send(calls.collect()).await;
         let taken = answered.answers.iter().flatten();
         let departed: u32 = taken.map(granted).sum();
         require!(bench, departed == 100, "{departed} of 100 requests depart");

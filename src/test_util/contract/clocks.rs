@@ -21,13 +21,9 @@ pub(super) async fn the_clock_neither_jumps_nor_goes_back(bench: &Arc<Bench>) {
     let (mut least, mut most) = (i64::MIN, i64::MAX);
     for nth in 0..60 {
         let operation = attempt(1, 1);
-        let call = crate::store::Call {
-            key: &key,
-            policy: &policy,
-            operation: &operation,
-        };
+        let call = crate::store::Call::new(&key, &policy, &operation);
         let answered = if nth % 3 == 0 {
-            bench.send(&[call]).await
+            bench.send(vec![call]).await
         } else {
             bench.ping(&key).await
         };

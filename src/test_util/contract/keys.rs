@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::bench::{Bench, attempt, granted, parts, policy, take};
+use super::bench::{Bench, attempt, granted, parts, policy, settle, take};
 use super::require;
-use crate::algorithm::{Command, Mode, Settlement, Taken};
+use crate::algorithm::{Command, Mode, Taken};
 use crate::key::Key;
 use crate::policy::{Policy, PolicyParts};
 use crate::store::StoreError;
@@ -24,12 +24,9 @@ async fn batch(
     policy: &Policy,
     operations: &[(&Key, Operation)],
 ) -> Vec<Result<Taken, StoreError>> {
-    let calls = operations.iter().map(|(key, operation)| Call {
-        key,
-        policy,
-        operation,
-    });
-    bench.send(&calls.collect::<Vec<_>>()).await.answers
+    let calls = operations.iter();
+    let calls = calls.map(|(key, operation)| Call::new(key, policy, operation));
+    bench.send(calls.collect()).await.answers
 }
 
 pub(super) async fn batches_answer_each_operation(bench: &Arc<Bench>) {
@@ -56,10 +53,7 @@ pub(super) async fn batches_answer_each_operation(bench: &Arc<Bench>) {
     let key = &keys[0];
     let (_, taken) = bench.call(key, &policy, &attempt(100, 1)).await;
     let recorded = taken.grants.last().map_or(0, |grant| grant.recorded);
-    let refund = Operation::Settle(vec![Settlement {
-        recorded,
-        difference: -1,
-    }]);
+    let refund = settle(recorded, -1);
     let peek = Operation::Take(take(Mode::Peek, 1, 1));
     let operations = [
         (key, refund),
@@ -202,14 +196,10 @@ pub(super) async fn unrecognized_values_are_reported_and_kept(bench: &Arc<Bench>
         if !bench.hooks.write(key, &policy, value) {
             return;
         }
-        let settlement = Settlement {
-            recorded: 1,
-            difference: -1,
-        };
         for operation in [
             attempt(1, 1),
             Operation::Take(take(Mode::Peek, 1, 1)),
-            Operation::Settle(vec![settlement]),
+            settle(1, -1),
             Operation::Control(Command::Reset),
         ] {
             let neighbour = (other, Operation::Take(take(Mode::Peek, 1, 1)));

@@ -213,15 +213,11 @@ impl Inner {
     }
 
     /// Applies one operation, on the value as it was read before.
-    fn apply(&self, call: &Call<'_>, value: Option<Vec<u8>>) -> Result<Taken, StoreError> {
+    fn apply(&self, call: &Call, value: Option<Vec<u8>>) -> Result<Taken, StoreError> {
         let Some((policy, operation)) = self.distort(call) else {
             return Ok(Taken::default());
         };
-        let call = Call {
-            key: call.key,
-            policy: &policy,
-            operation: &operation,
-        };
+        let call = Call::new(&call.key, &policy, &operation);
         let (origin, now) = (Origin::default(), self.clock.micros());
         let applied = match call.apply(value.as_deref(), origin, now) {
             Err(error)
@@ -237,7 +233,7 @@ impl Inner {
             }
             applied => applied?,
         };
-        let place = self.place(call.key, call.policy);
+        let place = self.place(&call.key, &call.policy);
         if let Some(value) = applied.value {
             self.write(place, value, applied.expires);
         }
@@ -254,7 +250,7 @@ impl Inner {
     }
 
     /// The call as a broken store applies it.
-    fn distort(&self, call: &Call<'_>) -> Option<(Policy, Operation)> {
+    fn distort(&self, call: &Call) -> Option<(Policy, Operation)> {
         let mut quotas = call.policy.quotas().to_vec();
         let mut buffer = call.policy.buffer();
         let mut operation = call.operation.clone();
@@ -288,8 +284,12 @@ impl Inner {
             (ForgetsKnownStates, Operation::Take(take)) => {
                 take.strict.iter_mut().for_each(|it| it.known = None);
             }
-            (ForgetsRefunds, Operation::Settle(all)) if all[0].difference < 0 => return None,
-            (ForgetsDebts, Operation::Settle(all)) if all[0].difference > 0 => return None,
+            (ForgetsRefunds, Operation::Take(take)) => {
+                take.settlements.retain(|it| it.difference > 0);
+            }
+            (ForgetsDebts, Operation::Take(take)) => {
+                take.settlements.retain(|it| it.difference < 0);
+            }
             (IgnoresPauses, Operation::Control(Command::Pause { .. }))
             | (IgnoresAllowances, Operation::Control(Command::Allow { .. }))
             | (ResumesNothing, Operation::Control(Command::Resume))
@@ -322,32 +322,16 @@ impl Inner {
 }
 
 impl Store for Values {
-    fn call(&self, calls: &[Call<'_>]) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let (sent, this) = (Instant::now(), &self.0);
-        let read = |call: &Call<'_>| this.value(&this.place(call.key, call.policy));
+        let read = |call: &Call| this.value(&this.place(&call.key, &call.policy));
         if this.fault == ReadsAndWritesApart {
-            let owned: Vec<_> = calls
-                .iter()
-                .map(|call| {
-                    (
-                        call.key.clone(),
-                        call.policy.clone(),
-                        call.operation.clone(),
-                        read(call),
-                    )
-                })
-                .collect();
+            let values: Vec<_> = calls.iter().map(read).collect();
             let this = self.clone();
             return Reply::pending(async move {
                 tokio::task::yield_now().await;
-                let answers = owned.into_iter().map(|(key, policy, operation, value)| {
-                    let call = Call {
-                        key: &key,
-                        policy: &policy,
-                        operation: &operation,
-                    };
-                    this.0.apply(&call, value)
-                });
+                let answers = calls.iter().zip(values);
+                let answers = answers.map(|(call, value)| this.0.apply(call, value));
                 let answers = answers.collect();
                 Ok(this.answered(sent, answers))
             });
@@ -357,8 +341,8 @@ impl Store for Values {
                 let _ = this.apply(call, read(call));
             }
             let answer = this.apply(call, read(call));
-            if *call.operation == Operation::Control(Command::Reset) {
-                this.nudge(call.key);
+            if call.operation == Operation::Control(Command::Reset) {
+                this.nudge(&call.key);
             }
             answer
         });

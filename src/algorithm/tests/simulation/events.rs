@@ -62,12 +62,11 @@ impl Simulation<'_> {
             process: process as u64,
             number: it.number,
             lost: it.lost,
-            mode: Mode::Wait,
             round_trip,
             guard,
             horizon: (100 * MILLI).max(round_trip * 3 / 2 + 40 * MILLI),
-            strict: None,
             demand: Demand::new(requests),
+            ..Take::one(Mode::Wait, 1)
         };
         let requests = it.waiting.iter().copied().collect();
         let number = take.number;
@@ -93,7 +92,7 @@ impl Simulation<'_> {
         }
         let sent = match event {
             Event::Settle(settlement) => {
-                self.state.settle(&[settlement], now);
+                self.state.settle(&settlement);
                 return;
             }
             Event::Store(sent) => sent,

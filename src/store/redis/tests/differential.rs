@@ -136,47 +136,45 @@ impl History {
             .unwrap();
         let random = &mut self.random;
         let this = &mut self.processes[process];
-        match random.random_range(0..100) {
-            0..15 if !this.departed.is_empty() => {
-                let count = random.random_range(1..4);
-                let settle = |_| {
-                    let departed = this.departed[random.random_range(0..this.departed.len())];
-                    let off = if random.random_bool(0.1) {
-                        random.random_range(0..9)
-                    } else {
-                        0
-                    };
-                    Settlement {
-                        recorded: departed.recorded + off,
-                        difference: match random.random_range(0..10) {
-                            0..7 => -random.random_range(1..4),
-                            7 => 0,
-                            _ => random.random_range(1..3),
-                        },
-                    }
-                };
-                return Operation::Settle((0..count).map(settle).collect());
-            }
-            15..18 => {
-                let evidence = match random.random_range(0..2) {
-                    0 => u64::MAX,
-                    _ => now - random.random_range(0..1_000_000),
-                };
-                let span = random.random_range(0..400_000);
-                let units = random.random_range(0..10);
-                return Operation::Control(match random.random_range(0..6) {
-                    0 | 1 => Command::Pause { span, evidence },
-                    2 | 3 => Command::Allow {
-                        units,
-                        span,
-                        evidence,
-                    },
-                    4 => Command::Resume,
-                    _ => Command::Reset,
-                });
-            }
-            _ => {}
+        if random.random_bool(0.03) {
+            let evidence = match random.random_range(0..2) {
+                0 => u64::MAX,
+                _ => now - random.random_range(0..1_000_000),
+            };
+            let span = random.random_range(0..400_000);
+            let units = random.random_range(0..10);
+            return Operation::Control(match random.random_range(0..6) {
+                0 | 1 => Command::Pause { span, evidence },
+                2 | 3 => Command::Allow {
+                    units,
+                    span,
+                    evidence,
+                },
+                4 => Command::Resume,
+                _ => Command::Reset,
+            });
         }
+        let count = match random.random_bool(0.15) && !this.departed.is_empty() {
+            true => random.random_range(1..4),
+            false => 0,
+        };
+        let settle = |_| {
+            let departed = this.departed[random.random_range(0..this.departed.len())];
+            let off = if random.random_bool(0.1) {
+                random.random_range(0..9)
+            } else {
+                0
+            };
+            Settlement {
+                recorded: departed.recorded + off,
+                difference: match random.random_range(0..10) {
+                    0..7 => -random.random_range(1..4),
+                    7 => 0,
+                    _ => random.random_range(1..3),
+                },
+            }
+        };
+        let settlements = (0..count).map(settle).collect();
         let arriving = match random.random_range(0..8) {
             0 => random.random_range(0..60),
             1..4 => 0,
@@ -223,6 +221,7 @@ impl History {
                 clock_was_set,
             }),
             demand: Demand::new(this.waiting.iter().copied()),
+            settlements,
         })
     }
 

@@ -17,13 +17,11 @@ fn take(process: u64, number: u64, arrival: u64, count: usize, mode: Mode) -> Op
     Operation::Take(Take {
         process,
         number,
-        lost: 0,
-        mode,
         round_trip: 1_000,
         guard: 20_000,
         horizon: 100_000,
-        strict: None,
         demand: Demand::new((0..count).map(|_| (arrival, 1))),
+        ..Take::one(mode, 1)
     })
 }
 
@@ -57,7 +55,8 @@ impl Measured {
     }
 
     fn call(&mut self, policy: &Policy, name: &str, operation: &Operation) -> Taken {
-        let bytes = wire::call(policy, operation, 0, 0);
+        let call = Call::new(&Key::new("key"), policy, operation);
+        let bytes = wire::call(&call, 0, 0);
         let script = Script::of(policy.counters());
         let mut eval = redis::cmd("EVALSHA");
         let eval = eval

@@ -80,7 +80,8 @@ impl Lua {
         server: u64,
         now: u64,
     ) -> Option<Taken> {
-        let bytes = wire::call(policy, operation, server, now);
+        let call = Call::new(&Key::new("key"), policy, operation);
+        let bytes = wire::call(&call, server, now);
         let text = self.text(policy);
         let mut eval = redis::cmd("EVAL");
         let eval = eval.arg(text).arg(2).arg("key").arg("mark");
@@ -105,12 +106,7 @@ fn apply(
     origin: Origin,
     now: u64,
 ) -> Result<(Taken, Option<Vec<u8>>), StoreError> {
-    let key = Key::new("key");
-    let call = Call {
-        key: &key,
-        policy,
-        operation,
-    };
+    let call = Call::new(&Key::new("key"), policy, operation);
     let applied = call.apply(value, origin, now)?;
     let value = match applied.value {
         Some(value) => Some(value).filter(|_| applied.expires > now),

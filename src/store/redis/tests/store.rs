@@ -25,13 +25,11 @@ fn take(process: u64, number: u64, count: usize) -> Take {
     Take {
         process,
         number,
-        lost: 0,
-        mode: Mode::Try,
         round_trip: 1_000,
         guard: 10_000,
         horizon: 100_000,
-        strict: None,
         demand: Demand::new((0..count).map(|_| (1, 1))),
+        ..Take::one(Mode::Try, 1)
     }
 }
 
@@ -41,13 +39,8 @@ async fn call(
     policy: &Policy,
     operation: Operation,
 ) -> Result<Taken, StoreError> {
-    let key = Key::new(key);
-    let call = Call {
-        key: &key,
-        policy,
-        operation: &operation,
-    };
-    store.call(&[call]).await.unwrap().answers.remove(0)
+    let call = Call::new(&Key::new(key), policy, &operation);
+    store.call(vec![call]).await.unwrap().answers.remove(0)
 }
 
 fn granted(taken: &Taken) -> u32 {
@@ -205,10 +198,13 @@ async fn every_key_expires() {
                 }),
                 Operation::Control(Command::Reset),
                 Operation::Take(take(1, 2, 3)),
-                Operation::Settle(vec![Settlement {
-                    recorded: 1,
-                    difference: -1,
-                }]),
+                Operation::Take(Take {
+                    settlements: vec![Settlement {
+                        recorded: 1,
+                        difference: -1,
+                    }],
+                    ..take(1, 3, 0)
+                }),
             ];
             for operation in operations {
                 call(&store, "key", &policy, operation).await.unwrap();
@@ -325,18 +321,13 @@ async fn a_new_server_puts_keys_in_quarantine_under_strict_recovery() {
         let mut number = 3;
         let after = loop {
             number += 1;
-            match store.call(&[]).await {
+            match store.call(Vec::new()).await {
                 Ok(_) => {}
                 Err(_) => continue,
             }
-            let key = Key::new("key");
             let operation = strict(number, second.known);
-            let lone = Call {
-                key: &key,
-                policy: &policy,
-                operation: &operation,
-            };
-            if let Ok(answered) = store.call(&[lone]).await
+            let lone = Call::new(&Key::new("key"), &policy, &operation);
+            if let Ok(answered) = store.call(vec![lone]).await
                 && let Ok(taken) = &answered.answers[0]
             {
                 break taken.clone();
