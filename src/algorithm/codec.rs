@@ -37,6 +37,9 @@ use super::{Announcement, Counter, Demand, Fixed, Gcra, Hold, Life, Recorded, St
 /// Logs of more entries than this have a ring.
 pub(crate) const MOST_WHOLE: usize = 50;
 
+/// The entries that a new ring has room for.
+const LEAST_ROOM: usize = 64;
+
 const MAGIC: &[u8] = b"tt";
 const VERSION: u8 = 1;
 const HAS_HOLD: u8 = 1;
@@ -108,15 +111,9 @@ impl Window {
         self.usual_entries() > MOST_WHOLE
     }
 
-    /// The entries that its ring has room for.
+    /// The entries that its ring has room for. A script that needs more leaves the call to Rust.
     fn room(&self) -> usize {
-        let usual = self.usual_entries();
-        let most = if self.log.len() > usual {
-            2 * self.log.len()
-        } else {
-            usual
-        };
-        most.min(MOST_ENTRIES)
+        (2 * self.log.len()).clamp(LEAST_ROOM, MOST_ENTRIES)
     }
 }
 
@@ -144,15 +141,13 @@ impl Counter {
         quota.0[0]
     }
 
-    /// The terms of the quota for the scripts: its kind and numbers as in the value, and for a sliding window the grain
-    /// (7) and the least room (2).
+    /// The terms of the quota for the scripts: its kind and numbers as in the value, and for a sliding window the grain (7).
     #[cfg(feature = "redis")]
     pub(crate) fn encode_terms(&self, out: &mut Vec<u8>) {
         let mut terms = Writer(std::mem::take(out));
         self.encode_quota(&mut terms);
         if let Self::Window(window) = self {
             terms.put(window.grain, 7);
-            terms.put(window.usual_entries() as u64, 2);
         }
         *out = terms.0;
     }

@@ -6,19 +6,17 @@ local drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local MOST = 1000
   local prefix = sub(arg, @terms, @terms + 11)
-  local limit, window, grain, room = unpack('<I4I7I7I2', arg, @terms + 1)
+  local limit, window, grain = unpack('<I4I7I7', arg, @terms + 1)
   local first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
   local first_time, last = 0, 0
   local times, befores
-  local place = 0 --ring
+  local room, place = 64, 0 --ring
   if raw ~= '' and not shape then
     if byte(raw, @value) ~= @kind or sub(raw, @value + 5, @value + 11) ~= sub(prefix, 6) then
       shape = true
     else
       kept, total = unpack('<I2I4', raw, @value + 12) --whole
-      local needed = room --ring
       kept, total, room, place, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
-      shape = room < needed --ring
     end
   end
   local log = logs --whole

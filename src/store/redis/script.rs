@@ -62,8 +62,8 @@ fn is_ring(kind: u8) -> bool {
 /// The file of an algorithm, and the bytes of a quota in the value and in a call.
 fn algorithm(kind: u8) -> (&'static str, usize, usize) {
     match kind {
-        1 => (WINDOW, 18, 21),
-        2 => (WINDOW, 40, 21),
+        1 => (WINDOW, 18, 19),
+        2 => (WINDOW, 40, 19),
         3 | 6 => (GCRA, 26, 12),
         _ => (FIXED, 37, 12),
     }
