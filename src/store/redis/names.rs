@@ -76,32 +76,21 @@ pub(super) fn tag(key: &str) -> Cow<'_, str> {
     }
     let mut tag = String::with_capacity(LONGEST);
     for &byte in key.as_bytes() {
-        if tag.len() > LONGEST {
-            break;
-        }
         if is_plain(byte) {
             tag.push(char::from(byte));
         } else {
-            push_hex(&mut tag, "%", &[byte]);
+            // Writing to a string cannot fail.
+            let _ = write!(tag, "%{byte:02X}");
         }
-    }
-    if tag.len() > LONGEST {
-        tag.clear();
-        push_hex(&mut tag, "%sha256:", &Sha256::digest(key.as_bytes()));
+        if tag.len() > LONGEST {
+            return Cow::Owned(format!("%sha256:{:X}", Sha256::digest(key)));
+        }
     }
     Cow::Owned(tag)
 }
 
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b".-_~:/@".contains(&byte)
-}
-
-fn push_hex(text: &mut String, before: &str, bytes: &[u8]) {
-    text.push_str(before);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02X}");
-    }
 }
 
 #[cfg(test)]
