@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use redis::{FromRedisValue as _, Value};
+use redis::FromRedisValue as _;
 
-use super::servers::{Servers, refused};
+use super::servers::Servers;
 use super::{RedisStore, names, strange};
 use crate::key::Key;
 use crate::store::StoreError;
@@ -42,7 +42,7 @@ impl RedisStore {
             page_size: 1_000,
             looked_at: 0,
             servers: None,
-            cursor: Cursor::START,
+            cursor: None,
         }
     }
 }
@@ -63,20 +63,9 @@ pub struct Keys {
     looked_at: usize,
     /// The servers that are left; `None` before the first page.
     servers: Option<VecDeque<Servers>>,
-    cursor: Cursor,
-}
-
-struct Cursor {
-    text: String,
-    /// The connection that returned it, if any. It may mean nothing to another server.
-    connection: Option<u64>,
-}
-
-impl Cursor {
-    const START: Self = Self {
-        text: String::new(),
-        connection: None,
-    };
+    /// The cursor of the next page, with the number of the connection that returned it. It may mean nothing to another
+    /// server.
+    cursor: Option<(String, u64)>,
 }
 
 impl Keys {
@@ -104,10 +93,9 @@ impl Keys {
 
     /// Goes on with the next server of a cluster, for example because one is down. Returns `false` if none is left.
     pub fn skip_server(&mut self) -> bool {
-        self.cursor = Cursor::START;
-        self.servers
-            .as_mut()
-            .is_some_and(|it| it.pop_front().is_some())
+        self.cursor = None;
+        let servers = self.servers.as_mut();
+        servers.is_some_and(|it| it.pop_front().is_some())
     }
 
     /// Returns the next page, which may be empty; `None` at the end. If the future is dropped, the same page comes next.
@@ -128,35 +116,29 @@ impl Keys {
         let Some(server) = servers.front() else {
             return Ok(None);
         };
+        let cursor = self.cursor.as_ref().map_or("0", |(cursor, _)| cursor);
         let mut pipe = redis::pipe();
-        let scan = pipe.cmd("SCAN").arg(match &*self.cursor.text {
-            "" => "0",
-            cursor => cursor,
-        });
-        let scan = scan.arg("MATCH").arg(&self.pattern);
+        let scan = pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(&self.pattern);
         scan.arg("COUNT").arg(self.page_size);
         let mut answers = server.run(&self.name, &pipe, deadline).await?;
         let answer = answers.pop().ok_or_else(strange)?;
-        if let Value::ServerError(error) = &answer.value {
-            return Err(refused(error));
-        }
         let connection = answer.origin.connection;
-        if self.cursor.connection.is_some_and(|it| it != connection) {
-            self.cursor = Cursor::START;
+        let value = answer.into_value()?;
+        if let Some((_, other)) = &self.cursor
+            && *other != connection
+        {
+            self.cursor = None;
             return Ok(Some(Vec::new()));
         }
-        let page = <(String, Vec<Vec<u8>>)>::from_redis_value(answer.value);
+        let page = <(String, Vec<Vec<u8>>)>::from_redis_value(value);
         let (cursor, found) = page.map_err(|_| strange())?;
         if cursor == "0" {
             self.looked_at += found.len();
+            self.cursor = None;
             servers.pop_front();
-            self.cursor = Cursor::START;
         } else {
             self.looked_at += found.len().max(self.page_size);
-            self.cursor = Cursor {
-                text: cursor,
-                connection: Some(connection),
-            };
+            self.cursor = Some((cursor, connection));
         }
         let prefix = &store.options.prefix;
         let mut page: Vec<_> = found

@@ -5,10 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::{FromRedisValue as _, Value};
+use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
-use super::servers::{Answered, refused};
+use super::servers::Answered;
 use super::{Inner, RedisStore, strange, time, unrecognized};
 use crate::algorithm::{Announcement, Mode, State, Take, Taken};
 use crate::quota::Quota;
@@ -52,10 +52,8 @@ impl RedisStore {
         let mut pipe = redis::pipe();
         pipe.cmd("DEL").arg(&name);
         let answers = self.0.servers.run(&name, &pipe, self.0.deadline()).await?;
-        match answers.first().map(|it| &it.value) {
-            Some(Value::ServerError(error)) => Err(refused(error)),
-            _ => Ok(()),
-        }
+        let answer = answers.into_iter().next().ok_or_else(strange)?;
+        answer.into_value().map(drop)
     }
 }
 
@@ -65,18 +63,14 @@ impl Inner {
     /// Looks at values of one shard, each with its place.
     async fn look_at(&self, names: Vec<(usize, String)>) -> Vec<Looked> {
         let mut states = Vec::with_capacity(names.len());
-        let mut failure = None;
         for batch in names.chunks(BATCH) {
-            let read = match failure.clone() {
-                None => self.read_batch(batch).await,
-                Some(error) => Err(error),
-            };
-            match read {
+            match self.read_batch(batch).await {
                 Ok(read) => states.extend(batch.iter().map(|(place, _)| *place).zip(read)),
                 Err(error) => {
                     // The others would fail as late.
-                    states.extend(batch.iter().map(|(place, _)| (*place, Err(error.clone()))));
-                    failure = Some(error);
+                    let left = names[states.len()..].iter();
+                    states.extend(left.map(|(place, _)| (*place, Err(error.clone()))));
+                    break;
                 }
             }
         }
@@ -95,43 +89,41 @@ impl Inner {
         if self.host_clock.is_none() {
             pipe.cmd("TIME");
         }
-        let answers = self
-            .servers
-            .run(&names[0].1, &pipe, self.deadline())
-            .await?;
-        let now = match (&self.host_clock, answers.last()) {
-            (Some(clock), _) => clock.now(),
-            (None, Some(answer)) => time(&answer.value)?,
-            (None, None) => return Err(strange()),
+        let deadline = self.deadline();
+        let mut answers = self.servers.run(&names[0].1, &pipe, deadline).await?;
+        let now = match &self.host_clock {
+            Some(clock) => clock.now(),
+            None => time(&answers.pop().ok_or_else(strange)?.value)?,
         };
-        let states = names.iter().zip(answers.chunks(2));
-        Ok(states
-            .map(|((_, name), answers)| read(name, answers, now))
-            .collect())
+        let mut answers = answers.into_iter();
+        let states = names
+            .iter()
+            .map_while(|(_, name)| Some(read(name, answers.next()?, answers.next()?, now)));
+        Ok(states.collect())
     }
 }
 
 /// Reads the answers to `GETRANGE` and `PTTL`.
-fn read(name: &str, answers: &[Answered], now: u64) -> Result<Option<KeyState>, StoreError> {
-    let refusal = answers.iter().find_map(|it| match &it.value {
-        Value::ServerError(error) => Some(refused(error)),
-        _ => None,
-    });
-    match refusal {
-        Some(error) if error.is_unrecognized_value() => return Err(unrecognized(name)),
-        Some(error) => return Err(error),
-        None => {}
-    }
-    let [value, lifetime] = answers else {
-        return Err(strange());
-    };
-    let value = Vec::<u8>::from_redis_value_ref(&value.value).map_err(|_| strange())?;
+fn read(
+    name: &str,
+    value: Answered,
+    lifetime: Answered,
+    now: u64,
+) -> Result<Option<KeyState>, StoreError> {
+    let value = value.into_value().map_err(|error| {
+        if error.is_unrecognized_value() {
+            unrecognized(name)
+        } else {
+            error
+        }
+    })?;
+    let lifetime = i64::from_redis_value(lifetime.into_value()?).map_err(|_| strange())?;
+    let value = Vec::<u8>::from_redis_value(value).map_err(|_| strange())?;
     if value.is_empty() {
         return Ok(None);
     }
     let mut state = State::decode(&value).map_err(|_| unrecognized(name))?;
     state.drop_expired(now);
-    let lifetime = i64::from_redis_value_ref(&lifetime.value).map_err(|_| strange())?;
     // A request that arrives after all others.
     let peek = Take::one(Mode::Peek, 1);
     Ok(Some(KeyState {

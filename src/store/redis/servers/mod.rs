@@ -66,6 +66,16 @@ pub(crate) struct Answered {
     pub(crate) origin: Origin,
 }
 
+impl Answered {
+    /// The value, or the error of a command that the server refused.
+    pub(crate) fn into_value(self) -> Result<Value, StoreError> {
+        match self.value {
+            Value::ServerError(error) => Err(refused(&error)),
+            value => Ok(value),
+        }
+    }
+}
+
 /// The server that answered, and when.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
