@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, ready};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::errors::{shut_down, too_late};
@@ -17,11 +18,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs attempts at something, one at a time. After a failed attempt, callers get the same error at once until
 /// a pause is over.
+#[derive(Clone)]
 pub(super) struct Attempts(Arc<Mutex<State>>);
 
 struct State {
-    running: Option<Outcome>,
-    last: Result<(), StoreError>,
+    /// The attempt that runs, or the last outcome.
+    latest: Attempt,
     /// Callers get the last outcome until then.
     paused_until: Instant,
     pause_after_success: Duration,
@@ -29,19 +31,15 @@ struct State {
     failures: u32,
 }
 
-type Outcome = watch::Receiver<Option<Result<(), StoreError>>>;
+/// It returns `None` if its runtime has shut down.
+type Attempt = Shared<BoxFuture<'static, Option<Outcome>>>;
 
-/// The state of an attempt after [`Attempts::start`].
-enum Started {
-    Running(Outcome),
-    Paused(Result<(), StoreError>),
-}
+type Outcome = Result<(), StoreError>;
 
 impl Attempts {
     pub(super) fn new(pause_after_success: Duration) -> Self {
         Self(Arc::new(Mutex::new(State {
-            running: None,
-            last: Ok(()),
+            latest: finished(Ok(())),
             paused_until: Instant::now(),
             pause_after_success,
             failures: 0,
@@ -51,35 +49,35 @@ impl Attempts {
     /// Waits for the outcome of the running attempt, or starts one.
     ///
     /// The attempt is a task of its own, so that it goes on if this caller is cancelled or its deadline passes.
-    pub(super) async fn join<F>(
+    pub(super) async fn join<F: Future<Output = Outcome> + Send + 'static>(
         &self,
         deadline: Instant,
         attempt: impl Fn() -> F,
-    ) -> Result<(), StoreError>
-    where
-        F: Future<Output = Result<(), StoreError>> + Send + 'static,
-    {
+    ) -> Outcome {
         // The second round is for an attempt that ended with another runtime.
         for _ in 0..2 {
-            let mut outcome = match self.start_or_join(attempt()) {
-                Started::Running(outcome) => outcome,
-                Started::Paused(last) => return last,
-            };
-            match timeout_at(deadline, outcome.wait_for(Option::is_some)).await {
-                Ok(Ok(outcome)) => return outcome.clone().unwrap_or_else(|| Err(shut_down())),
-                Ok(Err(_)) => {}
+            match timeout_at(deadline, self.start(attempt())).await {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) => {}
                 Err(elapsed) => return Err(too_late().caused_by(elapsed)),
             }
         }
         Err(shut_down())
     }
 
-    /// Starts an attempt unless one is running or a pause is on.
-    pub(super) fn start(
-        &self,
-        attempt: impl Future<Output = Result<(), StoreError>> + Send + 'static,
-    ) {
-        self.start_or_join(attempt);
+    /// Starts an attempt unless one is running or a pause is on. Returns the latest one.
+    pub(super) fn start(&self, attempt: impl Future<Output = Outcome> + Send + 'static) -> Attempt {
+        let mut state = self.0.lock();
+        if !state.is_running() && Instant::now() >= state.paused_until {
+            let shared = self.0.clone();
+            let task = tokio::spawn(async move {
+                let outcome = attempt.await;
+                shared.lock().finish(&outcome);
+                outcome
+            });
+            state.latest = task.map(Result::ok).boxed().shared();
+        }
+        state.latest.clone()
     }
 
     /// Ends the count of failures in a row.
@@ -96,39 +94,18 @@ impl Attempts {
         };
         state.failures = state.failures.saturating_add(1);
         state.paused_until = Instant::now() + pause;
-        state.last = Err(why);
-    }
-
-    fn start_or_join(
-        &self,
-        attempt: impl Future<Output = Result<(), StoreError>> + Send + 'static,
-    ) -> Started {
-        let mut state = self.0.lock();
-        if let Some(running) = &state.running
-            // False if the runtime of the attempt has shut down.
-            && running.has_changed().is_ok()
-        {
-            return Started::Running(running.clone());
+        if !state.is_running() {
+            state.latest = finished(Err(why));
         }
-        if Instant::now() < state.paused_until {
-            return Started::Paused(state.last.clone());
-        }
-        let (sender, outcome) = watch::channel(None);
-        state.running = Some(outcome.clone());
-        // A runtime that shuts down drops the task inside `spawn`.
-        drop(state);
-        let shared = self.0.clone();
-        tokio::spawn(async move {
-            let outcome = attempt.await;
-            shared.lock().finish(&outcome);
-            sender.send_replace(Some(outcome));
-        });
-        Started::Running(outcome)
     }
 }
 
 impl State {
-    fn finish(&mut self, outcome: &Result<(), StoreError>) {
+    fn is_running(&self) -> bool {
+        self.latest.clone().now_or_never().is_none()
+    }
+
+    fn finish(&mut self, outcome: &Outcome) {
         let pause = match outcome {
             Ok(()) => self.pause_after_success,
             Err(_) => {
@@ -137,9 +114,11 @@ impl State {
             }
         };
         self.paused_until = Instant::now() + pause;
-        self.last = outcome.clone();
-        self.running = None;
     }
+}
+
+fn finished(outcome: Outcome) -> Attempt {
+    ready(Some(outcome)).boxed().shared()
 }
 
 fn pause_after(failures: u32) -> Duration {

@@ -117,7 +117,7 @@ impl Cluster {
     /// Notes which slots have moved. If other servers may hold the keys by now, updates the map.
     fn note_moved(&self, host: &str, answer: &Result<Vec<Answered>, StoreError>) {
         if may_have_moved(answer) {
-            self.0.updates.start(self.clone().update());
+            drop(self.0.updates.start(self.clone().update()));
         }
         for (_, redirect) in answer.iter().flat_map(|it| redirects(it, host)) {
             if !redirect.is_ask {

@@ -238,7 +238,7 @@ impl Node {
             };
             shared.suspect = Some(waited);
         }
-        self.0.attempts.start(self.clone().repair(waited));
+        drop(self.0.attempts.start(self.clone().repair(waited)));
     }
 }
 
