@@ -1,6 +1,5 @@
 //! A store that fails when a test says so: [`FailingStore`].
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -43,17 +42,20 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The error of a call, or of a ping; `None` if that does not fail.
-    fn error(self, is_ping: bool) -> Option<StoreError> {
-        let lost = StoreError::new("the connection to the store was lost");
-        Some(match self {
-            Self::ReadOnly | Self::Refusal | Self::Panic if is_ping => return None,
+    fn spares_pings(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Refusal | Self::Panic)
+    }
+
+    fn error(self) -> StoreError {
+        match self {
             Self::Unreachable => StoreError::new("the store cannot be reached"),
-            Self::LostRequest | Self::LostReply => lost.outcome_unknown(),
             Self::ReadOnly => StoreError::new("the store accepts no writes"),
             Self::Refusal => StoreError::new("the store refused the call").no_outage(),
+            Self::LostRequest | Self::LostReply => {
+                StoreError::new("the connection to the store was lost").outcome_unknown()
+            }
             Self::Panic => panic!("the test lets this call of the store panic"),
-        })
+        }
     }
 }
 
@@ -87,10 +89,9 @@ impl Fault {
 /// ```
 ///
 /// A call is applied when it is made. Its answer arrives after the [latency](Self::latency).
-pub struct FailingStore<S = MemoryStore>(Arc<Inner<S>>);
-
-struct Inner<S> {
-    store: S,
+#[derive(Debug)]
+pub struct FailingStore<S = MemoryStore> {
+    store: Arc<S>,
     wire: Arc<Wire>,
 }
 
@@ -104,9 +105,8 @@ struct Wire {
 /// The faults to come, and counts of past calls.
 #[derive(Debug, Default)]
 struct Script {
-    fault: Option<Fault>,
-    /// How many more calls fail; `None` for all.
-    left: Option<u64>,
+    /// The fault, and how many more calls fail.
+    fault: Option<(Fault, u64)>,
     latency: Duration,
     /// How often the state was lost.
     losses: u64,
@@ -122,7 +122,10 @@ impl<S: Store> FailingStore<S> {
         let wire = Arc::new(Wire::default());
         let subscriber: Weak<Wire> = Arc::downgrade(&wire);
         store.subscribe(subscriber);
-        Self(Arc::new(Inner { store, wire }))
+        Self {
+            store: Arc::new(store),
+            wire,
+        }
     }
 
     /// Sets how long each answer takes, and each failure, by tokio's clock. Default: one turn of the runtime, in
@@ -140,17 +143,17 @@ impl<S: Store> FailingStore<S> {
 
     /// Makes all calls fail until the test calls [`recover`](Self::recover) or sets another fault.
     pub fn fail_with(&self, fault: Fault) {
-        self.set_fault(Some(fault), None);
+        self.script().fault = Some((fault, u64::MAX));
     }
 
     /// Makes the next calls fail, so many, and none after them. Pings count if they [fail](Fault).
     pub fn fail_next(&self, calls: u64, fault: Fault) {
-        self.set_fault((calls > 0).then_some(fault), Some(calls));
+        self.script().fault = (calls > 0).then_some((fault, calls));
     }
 
     /// Makes no more calls fail.
     pub fn recover(&self) {
-        self.set_fault(None, None);
+        self.script().fault = None;
     }
 
     /// Forgets all state, as a server that restarts without its data. Granted requests still depart; under
@@ -178,12 +181,7 @@ impl<S: Store> FailingStore<S> {
     }
 
     fn script(&self) -> parking_lot::MutexGuard<'_, Script> {
-        self.0.wire.script.lock()
-    }
-
-    fn set_fault(&self, fault: Option<Fault>, left: Option<u64>) {
-        let mut script = self.script();
-        (script.fault, script.left) = (fault, left);
+        self.wire.script.lock()
     }
 
     fn reply(
@@ -197,28 +195,24 @@ impl<S: Store> FailingStore<S> {
             (fault, script.latency, script.losses)
         };
         let sent = Instant::now();
-        let is_applied = matches!(fault, None | Some(Fault::LostReply));
         // A panic leaves here.
-        let error = fault.and_then(|fault| fault.error(is_ping));
-        let reply = is_applied.then(|| call(&self.0.store, losses));
+        let error = fault.map(Fault::error);
+        let reply = match &error {
+            Some(error) if fault != Some(Fault::LostReply) => Reply::ready(Err(error.clone())),
+            _ => call(&self.store, losses),
+        };
         Reply::pending(async move {
-            let answer = match reply {
-                Some(reply) => Some(reply.await),
-                None => None,
-            };
+            let answer = reply.await;
             let left = latency.saturating_sub(sent.elapsed());
             if left.is_zero() {
                 yield_now().await;
             } else {
                 sleep(left).await;
             }
-            let failed = || StoreError::new("the store failed");
+            let received = Instant::now();
             match error {
                 Some(error) => Err(error),
-                None => Ok(Answered {
-                    received: Instant::now(),
-                    ..answer.ok_or_else(failed)??
-                }),
+                None => answer.map(|answer| Answered { received, ..answer }),
             }
         })
     }
@@ -227,22 +221,17 @@ impl<S: Store> FailingStore<S> {
 impl Script {
     /// Counts a call, and returns its fault.
     fn next(&mut self, is_ping: bool) -> Option<Fault> {
-        *(if is_ping {
-            &mut self.pings
+        if is_ping {
+            self.pings += 1;
         } else {
-            &mut self.calls
-        }) += 1;
-        let spares_pings = |fault| matches!(fault, Fault::ReadOnly | Fault::Refusal | Fault::Panic);
-        let fault = self
-            .fault
-            .filter(|&fault| !(is_ping && spares_pings(fault)))?;
-        self.failures += 1;
-        if let Some(left) = &mut self.left {
-            *left -= 1;
-            if *left == 0 {
-                self.fault = None;
-            }
+            self.calls += 1;
         }
+        let (fault, left) = self.fault?;
+        if is_ping && fault.spares_pings() {
+            return None;
+        }
+        self.failures += 1;
+        self.fault = (left > 1).then_some((fault, left - 1));
         Some(fault)
     }
 }
@@ -265,11 +254,9 @@ fn call_after(losses: u64, mut call: Call) -> Call {
         && let Some(strict) = &mut take.strict
         && losses > 0
     {
-        let generation = 0;
-        let version = 0;
         strict.known.get_or_insert(Known {
-            generation,
-            version,
+            generation: 0,
+            version: 0,
         });
     }
     call
@@ -288,16 +275,16 @@ impl<S: Store> Store for FailingStore<S> {
     }
 
     fn batch_size(&self) -> usize {
-        self.0.store.batch_size()
+        self.store.batch_size()
     }
 
     fn shard(&self, key: &Key) -> u64 {
         let losses = self.script().losses;
-        self.0.store.shard(&key_after(losses, key))
+        self.store.shard(&key_after(losses, key))
     }
 
     fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
-        let mut subscribers = self.0.wire.subscribers.lock();
+        let mut subscribers = self.wire.subscribers.lock();
         subscribers.retain(|it| it.strong_count() > 0);
         subscribers.push(subscriber);
     }
@@ -305,7 +292,7 @@ impl<S: Store> Store for FailingStore<S> {
 
 impl Nudged for Wire {
     fn nudged(&self, key: &Key) {
-        if self.script.lock().fault == Some(Fault::Unreachable) {
+        if matches!(self.script.lock().fault, Some((Fault::Unreachable, _))) {
             return;
         }
         let name = key.as_str().split(LOST).next().unwrap_or_default();
@@ -318,21 +305,15 @@ impl Nudged for Wire {
 
 impl<S> Clone for FailingStore<S> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self {
+            store: self.store.clone(),
+            wire: self.wire.clone(),
+        }
     }
 }
 
 impl<S: Store + Default> Default for FailingStore<S> {
     fn default() -> Self {
         Self::new(S::default())
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for FailingStore<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FailingStore")
-            .field("store", &self.0.store)
-            .field("script", &self.0.wire.script.lock())
-            .finish_non_exhaustive()
     }
 }

@@ -38,19 +38,13 @@ use crate::store::{Reply, StoreError};
 /// # Ok(())
 /// # }
 /// ```
-pub struct RecordingStore<S = MemoryStore>(Arc<Inner<S>>);
-
-struct Inner<S> {
-    store: S,
-    log: Arc<Mutex<Log>>,
+#[derive(Default)]
+pub struct RecordingStore<S = MemoryStore> {
+    store: Arc<S>,
+    calls: Arc<Mutex<Vec<Recorded>>>,
 }
 
-#[derive(Debug, Default)]
-struct Log {
-    /// How many calls were taken.
-    taken: usize,
-    calls: Vec<RecordedCall>,
-}
+type Recorded = Arc<Mutex<RecordedCall>>;
 
 /// A call of a store: a batch of operations, or a [ping](Store::ping).
 #[derive(Debug, Clone)]
@@ -172,44 +166,35 @@ impl<S: Store> RecordingStore<S> {
     /// A store that was not called yet.
     #[must_use]
     pub fn new(store: S) -> Self {
-        let log = Arc::default();
-        Self(Arc::new(Inner { store, log }))
+        Self {
+            store: Arc::new(store),
+            calls: Arc::default(),
+        }
     }
 
     /// The calls so far, in the order in which they were made.
     #[must_use]
     pub fn calls(&self) -> Vec<RecordedCall> {
-        self.0.log.lock().calls.clone()
+        let calls = self.calls.lock();
+        calls.iter().map(|call| call.lock().clone()).collect()
     }
 
     /// The calls so far, which are then forgotten, also the answers of those that are under way.
     pub fn take_calls(&self) -> Vec<RecordedCall> {
-        let mut log = self.0.log.lock();
-        log.taken += log.calls.len();
-        std::mem::take(&mut log.calls)
+        let calls = std::mem::take(&mut *self.calls.lock());
+        calls.iter().map(|call| call.lock().clone()).collect()
     }
 
     fn record(&self, call: RecordedCall, mut reply: Reply<Answered>) -> Reply<Answered> {
-        let log = self.0.log.clone();
-        let number = {
-            let mut log = log.lock();
-            log.calls.push(call);
-            log.taken + log.calls.len() - 1
-        };
-        let note = move |answer: &Result<Answered, StoreError>| {
-            let mut log = log.lock();
-            let place = number.checked_sub(log.taken);
-            if let Some(call) = place.and_then(|place| log.calls.get_mut(place)) {
-                call.answer(answer);
-            }
-        };
+        let call = Arc::new(Mutex::new(call));
+        self.calls.lock().push(call.clone());
         if let Some(answer) = reply.take_ready() {
-            note(&answer);
+            call.lock().answer(&answer);
             return Reply::ready(answer);
         }
         Reply::pending(async move {
             let answer = reply.await;
-            note(&answer);
+            call.lock().answer(&answer);
             answer
         })
     }
@@ -217,43 +202,40 @@ impl<S: Store> RecordingStore<S> {
 
 impl<S: Store> Store for RecordingStore<S> {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
-        self.record(RecordedCall::new(&calls), self.0.store.call(calls))
+        self.record(RecordedCall::new(&calls), self.store.call(calls))
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
-        self.record(RecordedCall::new(&[]), self.0.store.ping(key))
+        self.record(RecordedCall::new(&[]), self.store.ping(key))
     }
 
     fn batch_size(&self) -> usize {
-        self.0.store.batch_size()
+        self.store.batch_size()
     }
 
     fn shard(&self, key: &Key) -> u64 {
-        self.0.store.shard(key)
+        self.store.shard(key)
     }
 
     fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
-        self.0.store.subscribe(subscriber);
+        self.store.subscribe(subscriber);
     }
 }
 
 impl<S> Clone for RecordingStore<S> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<S: Store + Default> Default for RecordingStore<S> {
-    fn default() -> Self {
-        Self::new(S::default())
+        Self {
+            store: self.store.clone(),
+            calls: self.calls.clone(),
+        }
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for RecordingStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordingStore")
-            .field("store", &self.0.store)
-            .field("calls", &self.0.log.lock().calls.len())
+            .field("store", &self.store)
+            .field("calls", &self.calls.lock().len())
             .finish_non_exhaustive()
     }
 }
