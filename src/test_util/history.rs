@@ -167,10 +167,8 @@ impl History {
     /// The shortest time between two events; `None` when there are fewer than two.
     #[must_use]
     pub fn smallest_gap(&self) -> Option<Duration> {
-        self.events
-            .windows(2)
-            .map(|pair| pair[1].at - pair[0].at)
-            .min()
+        let pairs = self.events.windows(2);
+        pairs.map(|pair| pair[1].at - pair[0].at).min()
     }
 
     /// The most, by weight, that any half-open interval `[start, start + window)` holds.
@@ -191,19 +189,15 @@ impl History {
         let mut fullest: Option<Busiest> = None;
         let (mut end, mut weight) = (0, 0);
         for (begin, first) in self.events.iter().enumerate() {
-            while let Some(next) = self
-                .events
-                .get(end)
-                .filter(|next| next.at - first.at < window)
-            {
+            let is_inside = |next: &&Event| next.at - first.at < window;
+            while let Some(next) = self.events.get(end).filter(is_inside) {
                 weight += next.weight;
                 end += 1;
             }
             if fullest.is_none_or(|fullest| weight > fullest.weight) {
-                let last = self.events[end - 1].at;
                 fullest = Some(Busiest {
                     start: first.at,
-                    last,
+                    last: self.events[end - 1].at,
                     events: end - begin,
                     weight,
                 });
@@ -223,11 +217,9 @@ impl History {
             return 0;
         }
         let number = |event: &Event| event.at.as_nanos() / window.as_nanos();
-        self.events
-            .chunk_by(|a, b| number(a) == number(b))
-            .map(|same| same.iter().map(|event| event.weight).sum())
-            .max()
-            .unwrap_or(0)
+        let windows = self.events.chunk_by(|a, b| number(a) == number(b));
+        let weights = windows.map(|same| same.iter().map(|event| event.weight).sum());
+        weights.max().unwrap_or(0)
     }
 
     /// Panics if any half-open interval of length `window` holds more than `n`, by weight.
@@ -273,11 +265,8 @@ impl Extend<Duration> for History {
 
 impl Extend<(Duration, u64)> for History {
     fn extend<I: IntoIterator<Item = (Duration, u64)>>(&mut self, weighted: I) {
-        self.events.extend(
-            weighted
-                .into_iter()
-                .map(|(at, weight)| Event { at, weight }),
-        );
+        let event = |(at, weight)| Event { at, weight };
+        self.events.extend(weighted.into_iter().map(event));
         self.events.sort_by_key(|event| event.at);
     }
 }

@@ -12,10 +12,10 @@ const AROUND: usize = 3;
 const WITHIN: usize = 24;
 
 pub(super) fn excess(history: &History, n: u64, window: Duration, busiest: Busiest) -> String {
-    let begin = history
-        .events
-        .partition_point(|event| event.at < busiest.start);
+    let is_before = |event: &Event| event.at < busiest.start;
+    let begin = history.events.partition_point(is_before);
     let end = begin + busiest.events;
+    let inside = begin..end;
     let cut = begin + WITHIN / 2..end.saturating_sub(WITHIN / 2).max(begin + WITHIN / 2);
     let mut text = format!(
         "{} in [{:?}, {:?}), where any {window:?} may hold at most {n} \
@@ -32,11 +32,7 @@ pub(super) fn excess(history: &History, n: u64, window: Duration, busiest: Busie
             continue;
         }
         let Event { at, weight } = history.events[place];
-        let mark = if (begin..end).contains(&place) {
-            '>'
-        } else {
-            ' '
-        };
+        let mark = if inside.contains(&place) { '>' } else { ' ' };
         let sign = if at < busiest.start { '-' } else { '+' };
         let offset = at.abs_diff(busiest.start);
         let _ = write!(text, "\n  {mark} {at:?}  {sign}{offset:?}");
