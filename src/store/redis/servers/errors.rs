@@ -51,33 +51,29 @@ pub(crate) fn refused(error: &ServerError) -> StoreError {
 
 /// True if the server has become a replica, so that a new connection may reach the new primary.
 pub(super) fn is_demoted(error: &ServerError) -> bool {
-    code_in(&text_of(error)) == READONLY
+    code_in(&text_of(error)) == "READONLY"
 }
 
 /// An attempt to connect that failed, after these secrets may have been sent.
 pub(super) fn of_attempt(error: RedisError, secrets: &Secrets) -> StoreError {
-    let is_answer = is_answer(&error);
-    let is_lasting = if is_answer {
-        !is_outage(&code_of(&error))
+    use ErrorKind::{InvalidClientConfig, RESP3NotSupported};
+    let (explained, is_outage) = if is_answer(&error) {
+        let refused = StoreError::new("redis refused the connection");
+        (refused, is_outage(&code_of(&error)))
     } else {
-        use ErrorKind::{InvalidClientConfig, RESP3NotSupported};
-        matches!(error.kind(), InvalidClientConfig | RESP3NotSupported)
-    };
-    let explained = if is_answer {
-        StoreError::new("redis refused the connection")
-    } else {
-        unreachable()
+        let is_lasting = matches!(error.kind(), InvalidClientConfig | RESP3NotSupported);
+        (unreachable(), !is_lasting)
     };
     let explained = explained.caused_by(secrets.redacted(error));
-    if is_lasting {
-        explained.no_outage()
-    } else {
+    if is_outage {
         explained
+    } else {
+        explained.no_outage()
     }
 }
 
 pub(super) fn demoted() -> StoreError {
-    by_code(READONLY)
+    by_code("READONLY")
 }
 
 pub(super) fn lost() -> StoreError {
@@ -134,18 +130,11 @@ fn without_arguments(text: &str) -> &str {
         .map_or(text, |(shown, _)| shown)
 }
 
-const READONLY: &str = "READONLY";
-
-/// In place of the code that servers lack for this error.
-const MAX_CLIENTS: &str = "MAXCLIENTS";
-
-const WRONG_TYPE: &str = "WRONGTYPE";
-
 fn by_code(code: &str) -> StoreError {
     let refused = StoreError::new("redis refused the call");
     match code {
-        _ if is_outage(code) => refused,
-        WRONG_TYPE => refused.unrecognized_value(),
+        "WRONGTYPE" => refused.unrecognized_value(),
+        code if is_outage(code) => refused,
         _ => refused.no_outage(),
     }
 }
@@ -158,12 +147,12 @@ fn is_outage(code: &str) -> bool {
         "CLUSTERDOWN",
         "LOADING",
         "MASTERDOWN",
-        MAX_CLIENTS,
+        "MAXCLIENTS",
         "MISCONF",
         "MOVED",
         "NOREPLICAS",
         "OOM",
-        READONLY,
+        "READONLY",
         "TRYAGAIN",
     ];
     CODES.contains(&code)
@@ -177,14 +166,13 @@ fn is_answer(error: &RedisError) -> bool {
 
 fn code_of(error: &RedisError) -> String {
     let errors = error.clone().into_server_errors();
-    let text = match errors.as_deref().and_then(<[_]>::first) {
-        Some((_, error)) => text_of(error),
+    let text = match errors.as_deref() {
+        Some([(_, error), ..]) => text_of(error),
         // The client rewords the errors of its handshake.
-        None => format!(
-            "{} {}",
-            error.code().unwrap_or("ERR"),
-            error.detail().unwrap_or_default()
-        ),
+        _ => {
+            let code = error.code().unwrap_or("ERR");
+            format!("{code} {}", error.detail().unwrap_or_default())
+        }
     };
     code_in(&text).to_owned()
 }
@@ -205,31 +193,23 @@ fn code_in(text: &str) -> &str {
         return first;
     }
     if text.contains("max number of clients reached") {
-        return MAX_CLIENTS;
+        // Servers lack a code for this error.
+        return "MAXCLIENTS";
     }
     if text.contains("busy running a script") {
         return "BUSY";
     }
-    let is_known = |code: &&str| is_outage(code) || *code == WRONG_TYPE;
+    let is_known = |code: &&str| is_outage(code) || *code == "WRONGTYPE";
     let mut codes = words.map(|word| word.strip_prefix('-').unwrap_or(word));
-    let wrapped = codes.find(is_known);
-    wrapped.unwrap_or(first)
+    codes.find(is_known).unwrap_or(first)
 }
 
 /// Quotes only a code that is known to be one, because any other first word may be part of a secret.
 fn answered_with(code: &str) -> String {
-    const KNOWN: [&str; 6] = [
-        "ERR",
-        "NOAUTH",
-        "NOPERM",
-        "WRONGPASS",
-        "EXECABORT",
-        "DENIED",
-    ];
-    let shown = if is_outage(code) || KNOWN.contains(&code) {
-        code
-    } else {
-        "an error"
+    let shown = match code {
+        "ERR" | "NOAUTH" | "NOPERM" | "WRONGPASS" | "EXECABORT" | "DENIED" => code,
+        code if is_outage(code) => code,
+        _ => "an error",
     };
     format!("the server answered with {shown}")
 }
