@@ -3,23 +3,23 @@
 //! The cluster client of `redis` repeats calls whose outcome it does not know, and does not say which server
 //! answered. So this module keeps the map of the slots itself, and follows redirections.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::RwLock;
-use redis::{Client, Pipeline, Value};
+use redis::{Client, ConnectionInfo, Pipeline, Value};
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
 use super::errors;
-use super::map::{Map, Member, address};
+use super::map::{Map, address};
 use super::node::Node;
 use super::slots::{self, Range, Redirect, slot_of, tag_of};
 use super::target;
-use super::{Answered, Servers, Topology, tls};
+use super::{Answered, Answers, Servers, Topology};
 use crate::store::StoreError;
 
 /// The most redirections of one command.
@@ -38,10 +38,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 const ASKED_AT_ONCE: usize = 3;
 
 #[derive(Clone)]
-struct Cluster(Arc<Inner>);
-
-struct Inner {
-    map: RwLock<Map>,
+struct Cluster {
+    map: Arc<RwLock<Map>>,
     updates: Attempts,
 }
 
@@ -51,82 +49,70 @@ impl Servers {
     pub(crate) fn cluster<U: AsRef<str>>(
         urls: impl IntoIterator<Item = U>,
     ) -> Result<Self, StoreError> {
-        let clients = urls.into_iter().map(|url| target::client(url.as_ref()));
-        Self::cluster_of_clients(clients.collect::<Result<Vec<_>, _>>()?)
+        let infos = urls.into_iter().map(|url| target::info(url.as_ref()));
+        Self::cluster_at(infos.collect::<Result<_, _>>()?)
     }
 
     /// The cluster that the servers of these clients are part of. Only the address is used of all but the first.
     pub(crate) fn cluster_of_clients(
         clients: impl IntoIterator<Item = Client>,
     ) -> Result<Self, StoreError> {
-        let clients: Vec<_> = clients.into_iter().collect();
-        tls::prepare(&clients);
-        let seeds = clients.iter().map(|it| address(it.get_connection_info()));
-        let seeds: Option<Vec<_>> = seeds.collect();
-        let info = clients.first().map(|it| it.get_connection_info().clone());
+        let infos = clients
+            .into_iter()
+            .map(|it| it.get_connection_info().clone());
+        Self::cluster_at(infos.collect())
+    }
+
+    fn cluster_at(infos: Vec<ConnectionInfo>) -> Result<Self, StoreError> {
+        let seeds: Option<Vec<_>> = infos.iter().map(address).collect();
+        let info = infos.into_iter().next();
         let (Some(seeds), Some(info)) = (seeds, info) else {
             let none = "a cluster takes at least one server, each with a host and a port";
             return Err(StoreError::new(none).invalid_url());
         };
-        Ok(Self::on(Cluster(Arc::new(Inner {
-            map: RwLock::new(Map::new(info, seeds)),
+        Ok(Self::on(Cluster {
+            map: Arc::new(RwLock::new(Map::new(info, seeds))),
             updates: Attempts::new(LEAST_AGE),
-        }))))
+        }))
     }
 }
 
 impl Cluster {
-    async fn member(&self, slot: u16, deadline: Instant) -> Result<Arc<Member>, StoreError> {
-        if let Some(member) = self.known(slot) {
-            return Ok(member);
+    async fn holder(&self, slot: u16, deadline: Instant) -> Result<Node, StoreError> {
+        if let Some(node) = self.known(slot) {
+            return Ok(node);
         }
         self.updated(deadline).await?;
-        let uncovered = || StoreError::new("no server of the cluster holds the key");
         self.known(slot).ok_or_else(uncovered)
     }
 
     /// Waits for an update of the map.
     async fn updated(&self, deadline: Instant) -> Result<(), StoreError> {
         let update = || self.clone().update();
-        self.0.updates.join(deadline, update).await
+        self.updates.join(deadline, update).await
     }
 
-    fn known(&self, slot: u16) -> Option<Arc<Member>> {
-        self.0.map.read().holder(slot)
+    fn known(&self, slot: u16) -> Option<Node> {
+        self.map.read().holder(slot)
     }
 
     /// Takes the map of the first server that answers, of those that are known and the seeds.
     async fn update(self) -> Result<(), StoreError> {
-        let members = self.0.map.read().in_random_order();
-        let answers = members.into_iter().map(|it| ask(it).boxed());
+        let nodes = self.map.read().in_random_order();
+        let answers = nodes.into_iter().map(|it| ask(it).boxed());
         let mut answers = stream::iter(answers).buffer_unordered(ASKED_AT_ONCE);
         let mut why = errors::unreachable();
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(ranges) => {
-                    self.0.map.write().replace(ranges);
-                    self.0.updates.succeed();
+                    self.map.write().replace(ranges);
+                    self.updates.succeed();
                     return Ok(());
                 }
                 Err(error) => why = error,
             }
         }
         Err(why)
-    }
-
-    /// Notes which slots have moved. If other servers may hold the keys by now, updates the map.
-    fn note_moved(&self, host: &str, answer: &Result<Vec<Answered>, StoreError>) {
-        if may_have_moved(answer) {
-            drop(self.0.updates.start(self.clone().update()));
-        }
-        for (_, redirect) in answer.iter().flat_map(|it| redirects(it, host)) {
-            if !redirect.is_ask {
-                self.0
-                    .map
-                    .write()
-                    .move_slot(redirect.slot, redirect.address);
-            }
-        }
     }
 
     /// Sends commands again that were redirected, and puts the new answers in their places.
@@ -137,27 +123,25 @@ impl Cluster {
         redirects: Vec<(usize, Redirect)>,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let mut by_server = BTreeMap::<_, BTreeSet<usize>>::new();
+        let commands: Vec<_> = commands.cmd_iter().collect();
+        let mut by_server = BTreeMap::<_, Vec<usize>>::new();
         for (place, it) in redirects {
             let places = by_server.entry((it.address, it.is_ask)).or_default();
-            places.insert(place);
+            places.push(place);
         }
         for ((address, is_ask), places) in by_server {
             let mut pipe = redis::pipe();
-            for (place, command) in commands.cmd_iter().enumerate() {
-                if places.contains(&place) {
-                    if is_ask {
-                        pipe.cmd("ASKING");
-                    }
-                    pipe.add_command(command.clone());
+            for &place in &places {
+                if is_ask {
+                    pipe.cmd("ASKING");
                 }
+                pipe.add_command(commands[place].clone());
             }
-            let member = self.0.map.write().member(address);
-            let again = member.node.run(&pipe, deadline).await;
-            match again {
+            let node = self.map.write().node(address);
+            match node.run(&pipe, deadline).await {
                 Ok(again) => {
-                    let step = 1 + usize::from(is_ask);
-                    let again = again.into_iter().skip(step - 1).step_by(step);
+                    let skipped = usize::from(is_ask);
+                    let again = again.into_iter().skip(skipped).step_by(1 + skipped);
                     for (place, answer) in places.into_iter().zip(again) {
                         answers[place] = answer;
                     }
@@ -174,7 +158,8 @@ impl Cluster {
 
 impl Topology for Cluster {
     fn shard(&self, name: &str) -> u64 {
-        self.known(slot_of(name)).map_or(u64::MAX, |it| it.id)
+        self.known(slot_of(name))
+            .map_or(u64::MAX, |it| it.target().number)
     }
 
     fn slot_tag(&self, name: &str) -> Option<String> {
@@ -186,14 +171,14 @@ impl Topology for Cluster {
         name: &'a str,
         commands: &'a Pipeline,
         deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Answered>, StoreError>> {
+    ) -> BoxFuture<'a, Answers> {
         async move {
-            let member = self.member(slot_of(name), deadline).await?;
-            let mut answer = member.node.run(commands, deadline).await;
+            let node = self.holder(slot_of(name), deadline).await?;
+            let mut answer = node.run(commands, deadline).await;
             for _ in 0..REDIRECTS {
-                self.note_moved(&member.host, &answer);
+                self.note(&node, &answer);
                 let mut answers = answer?;
-                let redirects = redirects(&answers, &member.host);
+                let redirects = redirects(&answers, &node);
                 if redirects.is_empty() {
                     return Ok(answers);
                 }
@@ -210,7 +195,7 @@ impl Topology for Cluster {
         name: &'a str,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Node, StoreError>> {
-        async move { Ok(self.member(slot_of(name), deadline).await?.node.clone()) }.boxed()
+        self.holder(slot_of(name), deadline).boxed()
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -218,59 +203,63 @@ impl Topology for Cluster {
     }
 
     fn any_node(&self) -> Option<Node> {
-        self.0.map.read().any().map(|it| it.node.clone())
+        self.map.read().in_random_order().into_iter().next()
     }
 
     fn each(&self, deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
         async move {
             // Another server may have taken over since the last call.
             let updated = self.updated(deadline).await;
-            let unknown = self.0.map.read().uncovered();
-            if let Some(slot) = unknown {
+            let map = self.map.read();
+            if !map.is_complete() {
                 updated?;
-                self.member(slot, deadline).await?;
+                return Err(uncovered());
             }
-            let holders = self.0.map.read().holders();
-            Ok(holders.iter().map(|it| it.node.clone()).collect())
+            Ok(map.holders())
         }
         .boxed()
     }
 
-    fn note(&self, name: &str, answer: &Result<Vec<Answered>, StoreError>) {
-        let host = self.known(slot_of(name)).map(|it| it.host.clone());
-        self.note_moved(host.as_deref().unwrap_or_default(), answer);
+    fn note(&self, node: &Node, answer: &Answers) {
+        let may_have_moved = match answer {
+            Ok(answers) => answers.iter().any(|it| match &it.value {
+                Value::ServerError(error) => errors::refused(error).is_outage(),
+                _ => false,
+            }),
+            Err(error) => error.is_outage(),
+        };
+        if may_have_moved {
+            drop(self.updates.start(self.clone().update()));
+        }
+        for (_, redirect) in answer.iter().flat_map(|it| redirects(it, node)) {
+            if !redirect.is_ask {
+                let mut map = self.map.write();
+                map.move_slot(redirect.slot, redirect.address);
+            }
+        }
     }
 }
 
-async fn ask(member: Arc<Member>) -> Result<Vec<Range>, StoreError> {
+async fn ask(node: Node) -> Result<Vec<Range>, StoreError> {
     let mut pipe = redis::pipe();
     pipe.cmd("CLUSTER").arg("SLOTS");
-    let answers = member.node.run(&pipe, Instant::now() + TIMEOUT).await?;
-    let value = answers.into_iter().next().map(|it| it.value);
-    if let Some(Value::ServerError(error)) = &value {
-        return Err(errors::refused(error));
-    }
-    let ranges = value.and_then(|it| slots::read(it, &member.host));
+    let answers = node.run(&pipe, Instant::now() + TIMEOUT).await?;
+    let answer = answers.into_iter().next();
+    let value = answer.map(Answered::into_value).transpose()?;
+    let ranges = value.and_then(|it| slots::read(it, &node.target().host));
     // A server that has left the cluster knows of none.
     let ranges = ranges.filter(|it| !it.is_empty());
     ranges.ok_or_else(|| StoreError::new("redis does not report which servers hold the slots"))
 }
 
-/// True if another server may hold the keys of this call by now.
-fn may_have_moved(answer: &Result<Vec<Answered>, StoreError>) -> bool {
-    match answer {
-        Ok(answers) => answers.iter().any(|it| match &it.value {
-            Value::ServerError(error) => errors::refused(error).is_outage(),
-            _ => false,
-        }),
-        Err(error) => error.is_outage(),
-    }
+fn uncovered() -> StoreError {
+    StoreError::new("no server of the cluster holds the key")
 }
 
 /// The places of commands that were redirected.
-fn redirects(answers: &[Answered], host: &str) -> Vec<(usize, Redirect)> {
+fn redirects(answers: &[Answered], node: &Node) -> Vec<(usize, Redirect)> {
     let redirect = |(place, answer): (usize, &Answered)| match &answer.value {
-        Value::ServerError(error) => Some((place, Redirect::of(error, host)?)),
+        Value::ServerError(error) => Some((place, Redirect::of(error, &node.target().host)?)),
         _ => None,
     };
     answers.iter().enumerate().filter_map(redirect).collect()

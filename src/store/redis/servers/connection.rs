@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, FromRedisValue as _, Pipeline, Value};
+use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, Value};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use super::errors::{Failure, of_attempt, too_late};
-use super::target::{self, Target};
+use super::target::Target;
 use super::{Answered, Origin};
 use crate::store::StoreError;
 
@@ -23,25 +22,32 @@ pub(super) struct Connection {
     /// A number that no other connection of this process has.
     pub(super) number: u64,
     /// Closed once the runtime of the connection has shut down.
-    runtime: Arc<watch::Sender<()>>,
+    runtime: Arc<oneshot::Sender<()>>,
 }
 
 impl Connection {
-    /// Connects on the current runtime.
-    pub(super) async fn open(target: &dyn Target) -> Result<Self, StoreError> {
-        let (mut redis, address) = target::connect(target).await?;
-        let mut command = redis::cmd("INFO");
-        let info = redis.send_packed_command(command.arg("server")).await;
-        let explain = |error| of_attempt(error, &target.secrets());
-        let info = match info.map_err(explain)? {
-            Value::ServerError(error) if error.code() == "NOAUTH" => {
-                return Err(explain(error.into()));
+    /// Connects on the current runtime. Callers bound the time.
+    pub(super) async fn open(target: &Target) -> Result<Self, StoreError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        let connecting = async {
+            let client = (target.find)().await?;
+            let connection = client.get_multiplexed_async_connection_with_config(&config);
+            let mut redis = connection.await?;
+            let mut command = redis::cmd("INFO");
+            let info = redis.send_packed_command(command.arg("server")).await?;
+            match info {
+                Value::ServerError(error) if error.code() == "NOAUTH" => Err(error.into()),
+                info => RedisResult::Ok((client, redis, info)),
             }
-            info => info,
         };
-        let address = target.is_known_by_address().then_some(address);
-        let (runtime, mut task) = watch::channel(());
-        tokio::spawn(async move { while task.changed().await.is_ok() {} });
+        let explain = |error| of_attempt(error, &target.secrets);
+        let (client, redis, info) = connecting.await.map_err(explain)?;
+        let address = client.get_connection_info().addr().to_string();
+        let address = target.is_known_by_address.then_some(address);
+        let (runtime, ended) = oneshot::channel();
+        tokio::spawn(ended);
         Ok(Self {
             redis,
             server: identity(info, address),
@@ -62,16 +68,6 @@ impl Connection {
     ) -> Result<Vec<Answered>, Failure> {
         let by = (self.server, self.number);
         send(&mut self.redis.clone(), by, commands, deadline).await
-    }
-
-    /// True if the server answers a `PING`, even if it refuses it.
-    pub(super) async fn answers_ping(&self, within: Duration) -> bool {
-        let mut redis = self.redis.clone();
-        let ping = Cmd::ping();
-        matches!(
-            timeout(within, redis.send_packed_command(&ping)).await,
-            Ok(Ok(_))
-        )
     }
 }
 
@@ -94,26 +90,21 @@ pub(super) async fn send(
     if sent >= deadline {
         return Err(Failure::Refused(too_late()));
     }
-    let answer = timeout_at(
-        deadline,
-        redis.req_packed_commands(commands, skipped, count),
-    )
-    .await;
+    let answer = redis.req_packed_commands(commands, skipped, count);
+    let answer = timeout_at(deadline, answer).await;
     let received = Instant::now();
-    let values: Vec<Value> = match answer {
-        Ok(values) => values.map_err(Failure::of_call)?,
-        Err(_) => return Err(Failure::late()),
-    };
+    let values = answer.map_err(|_| Failure::Late(too_late().outcome_unknown()))?;
     let origin = Origin {
         server,
         connection,
         sent,
         received,
     };
-    let answered = |value| Answered { value, origin };
-    Ok(values.into_iter().map(answered).collect())
+    let values = values.map_err(Failure::of_call)?.into_iter();
+    Ok(values.map(|value| Answered { value, origin }).collect())
 }
 
+/// A number that was not returned before.
 pub(super) fn next_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
@@ -126,12 +117,8 @@ pub(super) fn next_number() -> u64 {
 fn identity(info: Value, address: Option<String>) -> u64 {
     let info = String::from_redis_value(info).unwrap_or_default();
     let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-    let run_id = run_id.map(|it| it.trim().to_owned());
-    run_id.or(address).map_or(0, |it| hash(&it))
-}
-
-fn hash(text: &str) -> u64 {
-    let digest = Sha256::digest(text.as_bytes());
-    let first = digest.iter().take(8);
-    first.fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+    let text = run_id.map(str::trim).or(address.as_deref());
+    let digest = text.map(Sha256::digest);
+    let first = digest.as_ref().and_then(|it| it.first_chunk());
+    first.map_or(0, |first| u64::from_be_bytes(*first))
 }

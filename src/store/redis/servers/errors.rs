@@ -18,10 +18,6 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn late() -> Self {
-        Self::Late(too_late().outcome_unknown())
-    }
-
     /// A call that failed as a whole. The command may have been executed unless the server refused it.
     pub(super) fn of_call(error: RedisError) -> Self {
         if is_answer(&error) {

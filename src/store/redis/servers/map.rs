@@ -2,14 +2,11 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
-use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, ready};
-use hashbrown::HashMap;
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult};
+use hashbrown::{HashMap, HashSet};
+use redis::{ConnectionAddr, ConnectionInfo};
 
-use super::errors::Secrets;
+use super::connection::next_number;
 use super::node::Node;
 use super::slots::{Address, Range, SLOTS};
 use super::target::Target;
@@ -17,122 +14,93 @@ use super::target::Target;
 pub(super) struct Map {
     /// How to connect, except for the address.
     info: ConnectionInfo,
-    members: HashMap<Address, Arc<Member>>,
-    by_slot: Vec<Option<Arc<Member>>>,
+    nodes: HashMap<Address, Node>,
+    by_slot: Vec<Option<Node>>,
     /// The servers that the user has named. They may hold no slots, or have left the cluster.
-    seeds: Vec<Arc<Member>>,
-    last_id: u64,
-}
-
-/// A server of the cluster.
-pub(super) struct Member {
-    pub(super) id: u64,
-    pub(super) host: String,
-    pub(super) node: Node,
+    seeds: Vec<Address>,
 }
 
 impl Map {
     pub(super) fn new(info: ConnectionInfo, seeds: Vec<Address>) -> Self {
         let mut map = Self {
             info,
-            members: HashMap::new(),
+            nodes: HashMap::new(),
             by_slot: vec![None; SLOTS.into()],
-            seeds: Vec::new(),
-            last_id: 0,
+            seeds,
         };
-        map.seeds = seeds.into_iter().map(|it| map.member(it)).collect();
+        map.replace(Vec::new());
         map
     }
 
     /// The server that holds this slot.
-    pub(super) fn holder(&self, slot: u16) -> Option<Arc<Member>> {
+    pub(super) fn holder(&self, slot: u16) -> Option<Node> {
         self.by_slot[usize::from(slot)].clone()
     }
 
-    /// A slot without a known server.
-    pub(super) fn uncovered(&self) -> Option<u16> {
-        (0..SLOTS).find(|&slot| self.by_slot[usize::from(slot)].is_none())
+    /// True if the server of each slot is known.
+    pub(super) fn is_complete(&self) -> bool {
+        self.by_slot.iter().all(Option::is_some)
     }
 
     /// All servers that hold slots.
-    pub(super) fn holders(&self) -> Vec<Arc<Member>> {
+    pub(super) fn holders(&self) -> Vec<Node> {
+        let mut seen = HashSet::new();
         let holders = self.by_slot.iter().flatten();
-        let holders: HashMap<_, _> = holders.map(|it| (it.id, it)).collect();
-        holders.into_values().cloned().collect()
+        let holders = holders.filter(|it| seen.insert(it.target().number));
+        holders.cloned().collect()
     }
 
-    /// All servers to ask for the map, the seeds last.
-    pub(super) fn in_random_order(&self) -> Vec<Arc<Member>> {
-        let mut members: Vec<_> = self.members.values().cloned().collect();
+    /// All servers, at random, those without slots last: they may have left the cluster.
+    pub(super) fn in_random_order(&self) -> Vec<Node> {
         let random = RandomState::new();
-        let is_seed = |id| self.seeds.iter().any(|it| it.id == id);
-        members.sort_by_cached_key(|it| (is_seed(it.id), random.hash_one(it.id)));
-        members
-    }
-
-    /// A server to subscribe to: a seed only if no other is known, because it may have left the cluster.
-    pub(super) fn any(&self) -> Option<Arc<Member>> {
-        let holders = self.holders();
-        let all = if holders.is_empty() {
-            &self.seeds
-        } else {
-            &holders
-        };
-        let random = RandomState::new();
-        all.iter().min_by_key(|it| random.hash_one(it.id)).cloned()
+        let holders = self.by_slot.iter().flatten().map(|it| it.target().number);
+        let holders: HashSet<_> = holders.collect();
+        let mut nodes: Vec<_> = self.nodes.values().cloned().collect();
+        nodes.sort_by_cached_key(|it| {
+            let number = it.target().number;
+            (!holders.contains(&number), random.hash_one(number))
+        });
+        nodes
     }
 
     pub(super) fn move_slot(&mut self, slot: u16, address: Address) {
-        let member = self.member(address);
-        self.by_slot[usize::from(slot)] = Some(member);
+        let node = self.node(address);
+        self.by_slot[usize::from(slot)] = Some(node);
     }
 
     /// The server at this address, which may be new.
-    pub(super) fn member(&mut self, address: Address) -> Arc<Member> {
-        if let Some(member) = self.members.get(&address) {
-            return member.clone();
-        }
-        self.last_id += 1;
-        let info = self.info.clone();
-        let info = info.set_addr(at(self.info.addr(), &address));
-        let member = Arc::new(Member {
-            id: self.last_id,
-            host: address.0.clone(),
-            node: Node::new(At(info)),
-        });
-        self.members.insert(address, member.clone());
-        member
+    pub(super) fn node(&mut self, address: Address) -> Node {
+        let connect = |address: &Address| {
+            let mut to = self.info.addr().clone();
+            use ConnectionAddr::{Tcp, TcpTls};
+            if let Tcp(host, port) | TcpTls { host, port, .. } = &mut to {
+                (*host, *port) = address.clone();
+            }
+            Node::new(Target {
+                is_known_by_address: true,
+                host: address.0.clone(),
+                number: next_number(),
+                ..Target::at(self.info.clone().set_addr(to))
+            })
+        };
+        let node = self.nodes.entry(address);
+        node.or_insert_with_key(connect).clone()
     }
 
     /// Takes over which server holds which slots. Other servers are removed, except for the seeds.
     pub(super) fn replace(&mut self, ranges: Vec<Range>) {
         self.by_slot.fill(None);
-        let mut members = HashMap::new();
+        let mut nodes = HashMap::new();
         for (first, last, address) in ranges {
-            let member = self.member(address.clone());
-            self.by_slot[usize::from(first)..=usize::from(last)].fill(Some(member.clone()));
-            members.insert(address, member);
+            let node = self.node(address.clone());
+            self.by_slot[usize::from(first)..=usize::from(last)].fill(Some(node.clone()));
+            nodes.insert(address, node);
         }
-        let is_seed = |it: &Arc<Member>| self.seeds.iter().any(|seed| seed.id == it.id);
-        members.extend(self.members.drain().filter(|(_, it)| is_seed(it)));
-        self.members = members;
-    }
-}
-
-/// A server of the cluster, by its address.
-struct At(ConnectionInfo);
-
-impl Target for At {
-    fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
-        ready(Client::open(self.0.clone())).boxed()
-    }
-
-    fn secrets(&self) -> Secrets {
-        Secrets::of([self.0.redis_settings()])
-    }
-
-    fn is_known_by_address(&self) -> bool {
-        true
+        for seed in self.seeds.clone() {
+            let node = self.node(seed.clone());
+            nodes.insert(seed, node);
+        }
+        self.nodes = nodes;
     }
 }
 
@@ -142,21 +110,5 @@ pub(super) fn address(info: &ConnectionInfo) -> Option<Address> {
             Some((host.clone(), *port))
         }
         _ => None,
-    }
-}
-
-fn at(template: &ConnectionAddr, (host, port): &Address) -> ConnectionAddr {
-    match template.clone() {
-        ConnectionAddr::TcpTls {
-            insecure,
-            tls_params,
-            ..
-        } => ConnectionAddr::TcpTls {
-            host: host.clone(),
-            port: *port,
-            insecure,
-            tls_params,
-        },
-        _ => ConnectionAddr::Tcp(host.clone(), *port),
     }
 }

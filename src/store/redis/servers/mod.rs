@@ -2,7 +2,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `target` | URLs, clients, and how to connect |
+//! | `target`, `tls` | a server to connect to, or a way to find it |
 //! | `connection` | one connection, and which server answers on it |
 //! | `node` | one server: its shared connection and its pool |
 //! | `attempts` | one connection attempt at a time, with backoff |
@@ -19,13 +19,14 @@ use parking_lot::Mutex;
 use redis::{Client, Pipeline, Value};
 use tokio::time::Instant;
 
-use self::node::{Node, Pooled};
+use self::node::Node;
 use self::subscription::Subscriber;
-use self::target::Fixed;
+use self::target::Target;
 use crate::store::StoreError;
 
 pub(crate) use self::errors::refused;
-pub(crate) use self::subscription::{OnMessage, Subscription};
+pub(crate) use self::node::Exclusive;
+pub(crate) use self::subscription::Subscription;
 
 mod attempts;
 #[cfg(feature = "redis-cluster")]
@@ -43,7 +44,7 @@ mod subscription;
 mod target;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tls;
+mod tls;
 mod user_connection;
 
 /// The servers behind one store: one server, the primary that sentinels name, or a cluster. Clones are cheap.
@@ -65,6 +66,9 @@ pub(crate) struct Answered {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
 }
+
+/// An answer for each command.
+type Answers = Result<Vec<Answered>, StoreError>;
 
 impl Answered {
     /// The value, or the error of a command that the server refused.
@@ -93,7 +97,7 @@ pub(crate) struct Origin {
     pub(crate) received: Instant,
 }
 
-/// Finds the servers for keys.
+/// Finds the servers for keys. The defaults are those of a connection that was handed in.
 trait Topology: Send + Sync {
     fn shard(&self, _name: &str) -> u64 {
         0
@@ -109,41 +113,48 @@ trait Topology: Send + Sync {
         name: &'a str,
         commands: &'a Pipeline,
         deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Answered>, StoreError>>;
+    ) -> BoxFuture<'a, Answers>;
 
     /// The server that holds this key.
     fn node<'a>(
         &'a self,
-        name: &'a str,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Node, StoreError>>;
+        _name: &'a str,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Node, StoreError>> {
+        let none = "a connection that was handed in cannot be exclusive; connect by a URL";
+        ready(Err(StoreError::new(none).no_outage())).boxed()
+    }
 
     /// Connects to any server, within the time that this takes at most.
-    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        ready(Ok(())).boxed()
+    }
 
-    /// Any server, to subscribe to. `None` if the connection was handed in.
-    fn any_node(&self) -> Option<Node>;
+    /// Any server, to subscribe to.
+    fn any_node(&self) -> Option<Node> {
+        None
+    }
 
     /// Every primary that [`any_node`](Self::any_node) may return.
     fn each(&self, _deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
         ready(Ok(self.any_node().into_iter().collect())).boxed()
     }
 
-    /// Notes which keys moved, according to an answer from the server of this key.
-    fn note(&self, _name: &str, _answer: &Result<Vec<Answered>, StoreError>) {}
+    /// Notes which keys moved, according to an answer of this server.
+    fn note(&self, _node: &Node, _answer: &Answers) {}
 }
 
 impl Servers {
     /// The server at this URL, such as `redis://user:password@host:6379/2`, `rediss://host` or
     /// `unix:///run/redis.sock`.
     pub(crate) fn at(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::of_client(target::client(url)?))
+        Ok(Self::on(Node::new(Target::at(target::info(url)?))))
     }
 
     /// The server of this client, for certificates and settings that no URL has.
     pub(crate) fn of_client(client: Client) -> Self {
-        tls::prepare([&client]);
-        Self::on(Node::new(Fixed(client)))
+        let info = client.get_connection_info();
+        Self::on(Node::new(Target::at(info.clone())))
     }
 
     /// Connects before the first call, so that a wrong address or password is found out.
@@ -181,12 +192,7 @@ impl Servers {
     ///
     /// Fails if there is no connection, or no answer until the deadline. The outcome is unknown if the pipeline was
     /// sent.
-    pub(crate) async fn run(
-        &self,
-        name: &str,
-        commands: &Pipeline,
-        deadline: Instant,
-    ) -> Result<Vec<Answered>, StoreError> {
+    pub(crate) async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
         self.resume_subscriptions();
         self.0.topology.run(name, commands, deadline).await
     }
@@ -203,27 +209,7 @@ impl Servers {
     ) -> Result<Exclusive, StoreError> {
         self.resume_subscriptions();
         let node = self.0.topology.node(name, deadline).await?;
-        let pooled = node.exclusive(deadline).await?;
-        Ok(Exclusive {
-            pooled,
-            node,
-            servers: self.clone(),
-            name: name.to_owned(),
-            is_sound: true,
-        })
-    }
-
-    /// Calls `on_message` for each message of a channel, until the subscription or the last clone of `self` is
-    /// dropped.
-    ///
-    /// It reconnects with backoff, and misses the messages in between. It stays silent if the user may not subscribe,
-    /// and on a connection that was handed in.
-    pub(crate) fn subscribe(&self, channel: String, on_message: OnMessage) -> Subscription {
-        let subscription = Subscription::new(channel, on_message);
-        let subscriber = subscription.subscriber();
-        self.0.subscribers.lock().push(subscriber);
-        self.resume_subscriptions();
-        subscription
+        node.exclusive(self.clone(), deadline).await
     }
 
     /// Every primary as a store of its own, such that a caller can scan all keys.
@@ -240,102 +226,5 @@ impl Servers {
             topology: Box::new(topology),
             subscribers: Mutex::default(),
         }))
-    }
-
-    /// Starts the tasks that no runtime runs: there was none, or it has shut down.
-    fn resume_subscriptions(&self) {
-        let mut subscribers = self.0.subscribers.lock();
-        subscribers.retain(|it| match it.upgrade() {
-            Some(subscriber) => {
-                subscriber.resume(&self.0);
-                true
-            }
-            None => false,
-        });
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let subscribers = self.subscribers.get_mut().iter();
-        subscribers
-            .filter_map(Weak::upgrade)
-            .for_each(|it| it.end());
-    }
-}
-
-impl Topology for Node {
-    fn run<'a>(
-        &'a self,
-        _name: &'a str,
-        commands: &'a Pipeline,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Answered>, StoreError>> {
-        self.run(commands, deadline).boxed()
-    }
-
-    fn node<'a>(
-        &'a self,
-        _name: &'a str,
-        _deadline: Instant,
-    ) -> BoxFuture<'a, Result<Node, StoreError>> {
-        ready(Ok(self.clone())).boxed()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Self::connect(self).boxed()
-    }
-
-    fn any_node(&self) -> Option<Node> {
-        Some(self.clone())
-    }
-}
-
-/// A connection that one caller has to itself, for `WATCH`, `MULTI` and `EXEC`.
-///
-/// Dropping it closes the connection, with all that was watched or queued on it.
-pub(crate) struct Exclusive {
-    pooled: Pooled,
-    node: Node,
-    servers: Servers,
-    name: String,
-    /// False after a call without an answer, as the connection may be broken.
-    is_sound: bool,
-}
-
-impl Exclusive {
-    /// Sends a pipeline. An atomic one has a single answer, that of `EXEC`.
-    ///
-    /// Redirections are not followed: take another connection for the same key then.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Servers::run`].
-    pub(crate) async fn run(
-        &mut self,
-        commands: &Pipeline,
-        deadline: Instant,
-    ) -> Result<Vec<Answered>, StoreError> {
-        let Pooled {
-            connection, shared, ..
-        } = &self.pooled;
-        let answer = self.node.run_on(connection, *shared, commands, deadline);
-        let answer = answer.await;
-        self.is_sound &= answer.is_ok();
-        self.servers.0.topology.note(&self.name, &answer);
-        answer
-    }
-
-    /// True if the connection was used before, so that it may have broken unnoticed. Repeat a read that fails on
-    /// such a connection.
-    pub(crate) fn is_reused(&self) -> bool {
-        self.pooled.is_reused
-    }
-
-    /// Returns the connection to the pool. It must not watch any key.
-    pub(crate) fn release(self) {
-        if self.is_sound {
-            self.node.give_back(self.pooled);
-        }
     }
 }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
 use parking_lot::Mutex;
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Answered;
 use super::attempts::Attempts;
 use super::connection::Connection;
 use super::errors::{self, Failure};
 use super::target::Target;
+use super::{Answered, Answers, Servers, Topology};
 use crate::store::StoreError;
 use crate::telemetry;
 
@@ -33,54 +35,63 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(10);
 pub(super) struct Node(Arc<Inner>);
 
 struct Inner {
-    target: Box<dyn Target>,
-    shared: Mutex<Option<Shared>>,
+    target: Target,
+    shared: Mutex<Shared>,
     /// Attempts to replace the shared connection.
     attempts: Attempts,
     idle: Mutex<Vec<Connection>>,
     has_connected: AtomicBool,
 }
 
-struct Shared {
-    connection: Connection,
-    /// Set if a call was not answered in time: the time that a `PING` then gets.
-    suspect: Option<Duration>,
+/// The shared connection.
+#[derive(Clone)]
+enum Shared {
+    Absent,
+    Sound(Connection),
+    /// A call was not answered in time. A `PING` gets this time to clear the suspicion.
+    Suspect(Connection, Duration),
 }
 
-/// An exclusive connection, as the pool returns it.
-pub(super) struct Pooled {
-    pub(super) connection: Connection,
-    /// The number of the shared connection at that time.
-    pub(super) shared: u64,
-    pub(super) is_reused: bool,
+impl Shared {
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Absent => None,
+            Self::Sound(connection) | Self::Suspect(connection, _) => Some(connection.number),
+        }
+    }
+}
+
+/// A connection that one caller has to itself, for `WATCH`, `MULTI` and `EXEC`.
+///
+/// Dropping it closes the connection, with all that was watched or queued on it.
+pub(crate) struct Exclusive {
+    connection: Connection,
+    node: Node,
+    servers: Servers,
+    /// The number of the shared connection when the caller got this one.
+    shared: u64,
+    is_reused: bool,
+    /// False after a call without an answer, as the connection may be broken.
+    is_sound: bool,
 }
 
 impl Node {
-    pub(super) fn new(target: impl Target + 'static) -> Self {
+    pub(super) fn new(target: Target) -> Self {
         Self(Arc::new(Inner {
-            target: Box::new(target),
-            shared: Mutex::new(None),
+            target,
+            shared: Mutex::new(Shared::Absent),
             attempts: Attempts::new(Duration::ZERO),
             idle: Mutex::default(),
             has_connected: AtomicBool::new(false),
         }))
     }
 
-    pub(super) fn target(&self) -> &dyn Target {
-        &*self.0.target
-    }
-
-    pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        let deadline = Instant::now() + self.target().timeout();
-        self.connection(deadline).await.map(drop)
+    pub(super) fn target(&self) -> &Target {
+        &self.0.target
     }
 
     /// Sends a pipeline on the shared connection.
-    pub(super) async fn run(
-        &self,
-        commands: &Pipeline,
-        deadline: Instant,
-    ) -> Result<Vec<Answered>, StoreError> {
+    pub(super) async fn run(&self, commands: &Pipeline, deadline: Instant) -> Answers {
         let connection = self.connection(deadline).await?;
         self.run_on(&connection, connection.number, commands, deadline)
             .await
@@ -93,7 +104,7 @@ impl Node {
         shared: u64,
         commands: &Pipeline,
         deadline: Instant,
-    ) -> Result<Vec<Answered>, StoreError> {
+    ) -> Answers {
         let begun = Instant::now();
         let answer = connection.send(commands, deadline).await;
         match &answer {
@@ -116,46 +127,39 @@ impl Node {
         answer.map_err(Failure::into_error)
     }
 
-    pub(super) async fn exclusive(&self, deadline: Instant) -> Result<Pooled, StoreError> {
-        while let Some(connection) = self.pop_idle() {
-            if connection.is_usable() {
-                let shared = self.0.shared.lock();
-                let shared = shared.as_ref().map_or(0, |it| it.connection.number);
-                let is_reused = true;
-                return Ok(Pooled {
-                    connection,
-                    shared,
-                    is_reused,
-                });
+    pub(super) async fn exclusive(
+        self,
+        servers: Servers,
+        deadline: Instant,
+    ) -> Result<Exclusive, StoreError> {
+        let idle = {
+            let mut idle = self.0.idle.lock();
+            idle.retain(Connection::is_usable);
+            idle.pop()
+        };
+        let is_reused = idle.is_some();
+        let (connection, shared) = match idle {
+            Some(idle) => (idle, self.0.shared.lock().number().unwrap_or(0)),
+            None => {
+                // Only while the shared connection works, so that its pauses bound the number of attempts.
+                let shared = self.connection(deadline).await?.number;
+                let begun = Instant::now();
+                let opened = timeout_at(deadline, Connection::open(self.target())).await;
+                let opened = opened.unwrap_or_else(|late| Err(errors::too_late().caused_by(late)));
+                if opened.is_err() {
+                    self.suspect(shared, begun.elapsed());
+                }
+                (opened?, shared)
             }
-        }
-        // Only while the shared connection works, so that its pauses bound the number of attempts.
-        let shared = self.connection(deadline).await?.number;
-        let begun = Instant::now();
-        let opened = timeout_at(deadline, Connection::open(self.target())).await;
-        let opened = opened.unwrap_or_else(|elapsed| Err(errors::too_late().caused_by(elapsed)));
-        if opened.is_err() {
-            self.suspect(shared, begun.elapsed());
-        }
-        Ok(Pooled {
-            connection: opened?,
+        };
+        Ok(Exclusive {
+            connection,
+            node: self,
+            servers,
             shared,
-            is_reused: false,
+            is_reused,
+            is_sound: true,
         })
-    }
-
-    /// Keeps a connection for later, unless the shared one was replaced since: then the server may be a replica.
-    pub(super) fn give_back(&self, pooled: Pooled) {
-        let shared = self.0.shared.lock();
-        let number = shared.as_ref().map(|it| it.connection.number);
-        let mut idle = self.0.idle.lock();
-        if number == Some(pooled.shared) && idle.len() < MOST_IDLE {
-            idle.push(pooled.connection);
-        }
-    }
-
-    fn pop_idle(&self) -> Option<Connection> {
-        self.0.idle.lock().pop()
     }
 
     /// The shared connection. If it has to be replaced, concurrent callers share one attempt.
@@ -173,10 +177,10 @@ impl Node {
     }
 
     fn usable(&self) -> Option<Connection> {
-        let shared = self.0.shared.lock();
-        let shared = shared.as_ref().filter(|it| it.suspect.is_none());
-        let connection = shared.map(|it| &it.connection);
-        connection.filter(|it| it.is_usable()).cloned()
+        match &*self.0.shared.lock() {
+            Shared::Sound(connection) if connection.is_usable() => Some(connection.clone()),
+            _ => None,
+        }
     }
 
     /// Makes the shared connection usable: clears a suspicion by a `PING`, or connects.
@@ -184,61 +188,114 @@ impl Node {
         if self.usable().is_some() {
             return Ok(());
         }
-        if self.answers_ping().await {
-            return Ok(());
+        let shared = self.0.shared.lock().clone();
+        if let Shared::Suspect(connection, time) = shared
+            && connection.is_usable()
+        {
+            let mut ping = Pipeline::new();
+            let deadline = Instant::now() + time.max(LEAST_PING);
+            let answer = connection.send(ping.ping(), deadline).await;
+            let mut shared = self.0.shared.lock();
+            if answer.is_ok() && shared.number() == Some(connection.number) {
+                *shared = Shared::Sound(connection);
+                return Ok(());
+            }
         }
-        *self.0.shared.lock() = None;
-        let time = time.clamp(self.target().timeout(), LONGEST_ATTEMPT);
+        *self.0.shared.lock() = Shared::Absent;
+        let time = time.clamp(self.target().timeout, LONGEST_ATTEMPT);
         let opened = timeout(time, Connection::open(self.target())).await;
-        let connection =
-            opened.unwrap_or_else(|elapsed| Err(errors::unreachable().caused_by(elapsed)))?;
+        let opened = opened.unwrap_or_else(|late| Err(errors::unreachable().caused_by(late)));
+        *self.0.shared.lock() = Shared::Sound(opened?);
         if self.0.has_connected.swap(true, Ordering::Relaxed) {
             telemetry::reconnected();
         }
-        *self.0.shared.lock() = Some(Shared {
-            connection,
-            suspect: None,
-        });
         Ok(())
-    }
-
-    async fn answers_ping(&self) -> bool {
-        let suspected = self.0.shared.lock().as_ref().and_then(|it| {
-            let time = it.suspect.filter(|_| it.connection.is_usable())?;
-            Some((it.connection.clone(), time))
-        });
-        let Some((connection, time)) = suspected else {
-            return false;
-        };
-        let is_alive = connection.answers_ping(time.max(LEAST_PING)).await;
-        let mut shared = self.0.shared.lock();
-        let shared = shared.as_mut().filter(|_| is_alive);
-        shared.map(|it| it.suspect = None).is_some()
     }
 
     /// Drops the shared connection if it still has this number.
     fn discard(&self, number: u64, why: StoreError) {
         let mut shared = self.0.shared.lock();
-        if shared
-            .as_ref()
-            .is_some_and(|it| it.connection.number == number)
-        {
-            *shared = None;
+        if shared.number() == Some(number) {
+            *shared = Shared::Absent;
             self.0.attempts.fail(why);
         }
     }
 
     /// Lets no call use the shared connection with this number until a `PING` is answered.
     fn suspect(&self, number: u64, waited: Duration) {
-        {
-            let mut shared = self.0.shared.lock();
-            let shared = shared.as_mut();
-            let Some(shared) = shared.filter(|it| it.connection.number == number) else {
-                return;
-            };
-            shared.suspect = Some(waited);
+        let mut shared = self.0.shared.lock();
+        let (Shared::Sound(it) | Shared::Suspect(it, _)) = &*shared else {
+            return;
+        };
+        if it.number == number {
+            *shared = Shared::Suspect(it.clone(), waited);
+            drop(shared);
+            drop(self.0.attempts.start(self.clone().repair(waited)));
         }
-        drop(self.0.attempts.start(self.clone().repair(waited)));
+    }
+}
+
+impl Exclusive {
+    /// Sends a pipeline. An atomic one has a single answer, that of `EXEC`.
+    ///
+    /// Redirections are not followed: take another connection for the same key then.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Servers::run`].
+    pub(crate) async fn run(&mut self, commands: &Pipeline, deadline: Instant) -> Answers {
+        let (node, connection) = (&self.node, &self.connection);
+        let answer = node.run_on(connection, self.shared, commands, deadline);
+        let answer = answer.await;
+        self.is_sound &= answer.is_ok();
+        self.servers.0.topology.note(node, &answer);
+        answer
+    }
+
+    /// True if the connection was used before, so that it may have broken unnoticed. Repeat a read that fails on
+    /// such a connection.
+    pub(crate) fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
+    /// Returns the connection to the pool. It must not watch any key.
+    ///
+    /// The pool drops it if the shared connection was replaced since: then the server may be a replica.
+    pub(crate) fn release(self) {
+        let shared = self.node.0.shared.lock();
+        let mut idle = self.node.0.idle.lock();
+        let is_current = shared.number() == Some(self.shared);
+        if self.is_sound && is_current && idle.len() < MOST_IDLE {
+            idle.push(self.connection);
+        }
+    }
+}
+
+impl Topology for Node {
+    fn run<'a>(
+        &'a self,
+        _name: &'a str,
+        commands: &'a Pipeline,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Answers> {
+        self.run(commands, deadline).boxed()
+    }
+
+    fn node<'a>(
+        &'a self,
+        _name: &'a str,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Self, StoreError>> {
+        ready(Ok(self.clone())).boxed()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        let deadline = Instant::now() + self.target().timeout;
+        async move { self.connection(deadline).await.map(drop) }.boxed()
+    }
+
+    fn any_node(&self) -> Option<Self> {
+        Some(self.clone())
     }
 }
 

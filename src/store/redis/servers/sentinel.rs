@@ -1,11 +1,11 @@
-//! The primary that sentinels name: [`Sentinels`].
+//! The primary that sentinels name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
+use redis::{ConnectionAddr, ConnectionInfo, TlsMode};
 use tokio::sync::Mutex;
 
 use super::errors::Secrets;
@@ -46,10 +46,23 @@ impl Servers {
         Self::by(client, Secrets::Hidden)
     }
 
+    /// Asks the sentinels for each connection.
     fn by(client: SentinelClient, secrets: Secrets) -> Self {
-        tls::prepare_any();
-        let client = Mutex::new(client);
-        Self::on(Node::new(Sentinels { client, secrets }))
+        tls::prepare();
+        let client = Arc::new(Mutex::new(client));
+        let find = move || {
+            let client = client.clone();
+            async move { client.lock().await.async_get_client().await }.boxed()
+        };
+        Self::on(Node::new(Target {
+            find: Box::new(find),
+            secrets,
+            // An attempt connects to a sentinel and twice to the server.
+            timeout: Duration::from_secs(5),
+            is_known_by_address: true,
+            host: String::new(),
+            number: 0,
+        }))
     }
 }
 
@@ -68,31 +81,5 @@ fn named(info: &ConnectionInfo) -> Result<(String, SentinelNodeConnectionInfo), 
             Ok((host.clone(), node.set_tls_mode(mode)))
         }
         _ => Err(StoreError::new("sentinels cannot name a unix socket").invalid_url()),
-    }
-}
-
-/// Asks the sentinels for each connection.
-struct Sentinels {
-    client: Mutex<SentinelClient>,
-    /// Passwords of the sentinels and of the servers.
-    secrets: Secrets,
-}
-
-impl Target for Sentinels {
-    fn client(&self) -> BoxFuture<'_, RedisResult<Client>> {
-        async { self.client.lock().await.async_get_client().await }.boxed()
-    }
-
-    fn secrets(&self) -> Secrets {
-        self.secrets.clone()
-    }
-
-    /// An attempt connects to a sentinel and twice to the server.
-    fn timeout(&self) -> Duration {
-        Duration::from_secs(5)
-    }
-
-    fn is_known_by_address(&self) -> bool {
-        true
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use crc::{CRC_16_XMODEM, Crc};
+use hashbrown::HashMap;
 use redis::{FromRedisValue as _, ServerError, ServerErrorKind, Value};
 
 pub(super) const SLOTS: u16 = 16_384;
@@ -29,23 +30,17 @@ pub(super) fn slot_of(name: &str) -> u16 {
 
 /// A hash tag of this slot: the smallest number that is one.
 pub(super) fn tag_of(slot: u16) -> String {
-    static TAGS: LazyLock<Vec<Option<u32>>> = LazyLock::new(|| {
-        let mut tags = vec![None; usize::from(SLOTS)];
-        let mut left = tags.len();
-        for number in 0_u32.. {
-            let tag = &mut tags[usize::from(slot_of(&number.to_string()))];
-            if tag.is_none() {
-                *tag = Some(number);
-                left -= 1;
-                if left == 0 {
-                    break;
-                }
+    static TAGS: LazyLock<HashMap<u16, u32>> = LazyLock::new(|| {
+        let mut tags = HashMap::new();
+        for number in 0.. {
+            tags.entry(slot_of(&number.to_string())).or_insert(number);
+            if tags.len() == usize::from(SLOTS) {
+                break;
             }
         }
         tags
     });
-    let tag = TAGS.get(usize::from(slot)).copied().flatten();
-    tag.unwrap_or_default().to_string()
+    TAGS.get(&slot).copied().unwrap_or_default().to_string()
 }
 
 /// Reads an answer to `CLUSTER SLOTS`. A server leaves out its own host if it does not know it; then `host` is

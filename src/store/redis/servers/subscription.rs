@@ -1,4 +1,4 @@
-//! Messages of a channel: [`Subscription`], on a connection of its own.
+//! Messages of a channel: [`Subscriber`], on a connection of its own.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use redis::Value;
 use redis::aio::PubSub;
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{Inner, target};
+use super::{Inner, Servers};
 use crate::backoff;
 use crate::telemetry;
 
@@ -25,54 +25,54 @@ const PING: Duration = Duration::from_secs(2);
 
 pub(crate) type OnMessage = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// Ends when it is dropped.
-#[must_use]
-pub(crate) struct Subscription(Arc<Subscriber>);
+/// Ends when its last clone is dropped.
+pub(crate) type Subscription = Arc<Subscriber>;
 
-pub(super) struct Subscriber {
+pub(crate) struct Subscriber {
     channel: String,
     on_message: OnMessage,
-    task: Mutex<Option<JoinHandle<()>>>,
+    /// Empty before the first start, and once the task has ended with its runtime.
+    task: Mutex<JoinSet<()>>,
 }
 
-impl Subscription {
-    pub(super) fn new(channel: String, on_message: OnMessage) -> Self {
-        Self(Arc::new(Subscriber {
+impl Servers {
+    /// Calls `on_message` for each message of a channel, until the subscription is dropped.
+    ///
+    /// It reconnects with backoff, and misses the messages in between. It stays silent if the user may not subscribe,
+    /// and on a connection that was handed in.
+    pub(crate) fn subscribe(&self, channel: String, on_message: OnMessage) -> Subscription {
+        let subscription = Arc::new(Subscriber {
             channel,
             on_message,
             task: Mutex::default(),
-        }))
+        });
+        if self.makes_connections() {
+            let subscriber = Arc::downgrade(&subscription);
+            self.0.subscribers.lock().push(subscriber);
+            self.resume_subscriptions();
+        }
+        subscription
     }
 
-    pub(super) fn subscriber(&self) -> Weak<Subscriber> {
-        Arc::downgrade(&self.0)
+    /// Starts the tasks that no runtime runs: there was none, or it has shut down.
+    pub(super) fn resume_subscriptions(&self) {
+        let mut subscribers = self.0.subscribers.lock();
+        subscribers.retain(|it| it.upgrade().map(|it| it.resume(&self.0)).is_some());
     }
 }
 
 impl Subscriber {
     /// Starts the task on the current runtime, if there is one and the task does not run.
-    pub(super) fn resume(&self, servers: &Arc<Inner>) {
+    fn resume(&self, servers: &Arc<Inner>) {
         let mut task = self.task.lock();
-        if task.as_ref().is_some_and(|it| !it.is_finished()) {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
+        let _ = task.try_join_next();
+        if task.is_empty()
+            && let Ok(runtime) = Handle::try_current()
+        {
             let (channel, on_message) = (self.channel.clone(), self.on_message.clone());
             let running = listen(Arc::downgrade(servers), channel, on_message);
-            *task = Some(runtime.spawn(running));
+            task.spawn_on(running, &runtime);
         }
-    }
-
-    pub(super) fn end(&self) {
-        if let Some(task) = self.task.lock().take() {
-            task.abort();
-        }
-    }
-}
-
-impl Drop for Subscriber {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -83,8 +83,8 @@ async fn listen(servers: Weak<Inner>, channel: String, on_message: OnMessage) {
         let Some(node) = node else {
             return;
         };
-        let subscribing = target::subscribe(node.target(), &channel);
-        if let Ok(Ok(connection)) = timeout(node.target().timeout(), subscribing).await {
+        let subscribing = node.target().subscribe(&channel);
+        if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             failures = 0;
             telemetry::subscribed(&channel, true);
             deliver(connection, &on_message).await;

@@ -10,7 +10,8 @@ use tokio::runtime::{self, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Answered, OnMessage, Servers, refused};
+use super::subscription::OnMessage;
+use super::{Answered, Servers, refused};
 use crate::store::StoreError;
 
 use crate::support;

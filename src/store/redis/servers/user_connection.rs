@@ -1,16 +1,14 @@
 //! A connection that the user has made: [`UserConnection`].
 
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, ready};
+use futures_util::future::BoxFuture;
 use redis::Pipeline;
 use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
 use tokio::time::{Duration, Instant};
 
 use super::connection::{next_number, send};
 use super::errors::Failure;
-use super::node::Node;
-use super::{Answered, Servers, Topology};
-use crate::store::StoreError;
+use super::{Answers, Servers, Topology};
 
 /// A connection that nothing here replaces. The identity of its server is unknown.
 struct UserConnection<C> {
@@ -40,29 +38,12 @@ impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
         _name: &'a str,
         commands: &'a Pipeline,
         deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Answered>, StoreError>> {
+    ) -> BoxFuture<'a, Answers> {
         async move {
             let mut redis = self.redis.clone();
             let answer = send(&mut redis, (0, self.number), commands, deadline).await;
             answer.map_err(Failure::into_error)
         }
         .boxed()
-    }
-
-    fn node<'a>(
-        &'a self,
-        _name: &'a str,
-        _deadline: Instant,
-    ) -> BoxFuture<'a, Result<Node, StoreError>> {
-        let none = "a connection that was handed in cannot be exclusive; connect by a URL";
-        ready(Err(StoreError::new(none).no_outage())).boxed()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        ready(Ok(())).boxed()
-    }
-
-    fn any_node(&self) -> Option<Node> {
-        None
     }
 }
