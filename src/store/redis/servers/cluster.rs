@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::RwLock;
 use redis::{Client, ConnectionInfo, Pipeline, Value};
@@ -156,6 +156,7 @@ impl Cluster {
     }
 }
 
+#[async_trait]
 impl Topology for Cluster {
     fn shard(&self, name: &str) -> u64 {
         self.known(slot_of(name))
@@ -166,58 +167,43 @@ impl Topology for Cluster {
         Some(tag_of(slot_of(name)))
     }
 
-    fn run<'a>(
-        &'a self,
-        name: &'a str,
-        commands: &'a Pipeline,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Answers> {
-        async move {
-            let node = self.holder(slot_of(name), deadline).await?;
-            let mut answer = node.run(commands, deadline).await;
-            for _ in 0..REDIRECTS {
-                self.note(&node, &answer);
-                let mut answers = answer?;
-                let redirects = redirects(&answers, &node);
-                if redirects.is_empty() {
-                    return Ok(answers);
-                }
-                let followed = self.follow(commands, &mut answers, redirects, deadline);
-                answer = followed.await.map(|()| answers);
+    async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
+        let node = self.holder(slot_of(name), deadline).await?;
+        let mut answer = node.run(commands, deadline).await;
+        for _ in 0..REDIRECTS {
+            self.note(&node, &answer);
+            let mut answers = answer?;
+            let redirects = redirects(&answers, &node);
+            if redirects.is_empty() {
+                return Ok(answers);
             }
-            answer
+            let followed = self.follow(commands, &mut answers, redirects, deadline);
+            answer = followed.await.map(|()| answers);
         }
-        .boxed()
+        answer
     }
 
-    fn node<'a>(
-        &'a self,
-        name: &'a str,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Node, StoreError>> {
-        self.holder(slot_of(name), deadline).boxed()
+    async fn node(&self, name: &str, deadline: Instant) -> Result<Node, StoreError> {
+        self.holder(slot_of(name), deadline).await
     }
 
-    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.updated(Instant::now() + CONNECT_TIMEOUT).boxed()
+    async fn connect(&self) -> Result<(), StoreError> {
+        self.updated(Instant::now() + CONNECT_TIMEOUT).await
     }
 
     fn any_node(&self) -> Option<Node> {
         self.map.read().in_random_order().into_iter().next()
     }
 
-    fn each(&self, deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
-        async move {
-            // Another server may have taken over since the last call.
-            let updated = self.updated(deadline).await;
-            let map = self.map.read();
-            if !map.is_complete() {
-                updated?;
-                return Err(uncovered());
-            }
-            Ok(map.holders())
+    async fn each(&self, deadline: Instant) -> Result<Vec<Node>, StoreError> {
+        // Another server may have taken over since the last call.
+        let updated = self.updated(deadline).await;
+        let map = self.map.read();
+        if !map.is_complete() {
+            updated?;
+            return Err(uncovered());
         }
-        .boxed()
+        Ok(map.holders())
     }
 
     fn note(&self, node: &Node, answer: &Answers) {

@@ -13,8 +13,7 @@
 
 use std::sync::{Arc, Weak};
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, ready};
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use redis::{Client, Pipeline, Value};
 use tokio::time::Instant;
@@ -98,6 +97,7 @@ pub(crate) struct Origin {
 }
 
 /// Finds the servers for keys. The defaults are those of a connection that was handed in.
+#[async_trait]
 trait Topology: Send + Sync {
     fn shard(&self, _name: &str) -> u64 {
         0
@@ -108,26 +108,17 @@ trait Topology: Send + Sync {
         None
     }
 
-    fn run<'a>(
-        &'a self,
-        name: &'a str,
-        commands: &'a Pipeline,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Answers>;
+    async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers;
 
     /// The server that holds this key.
-    fn node<'a>(
-        &'a self,
-        _name: &'a str,
-        _deadline: Instant,
-    ) -> BoxFuture<'a, Result<Node, StoreError>> {
+    async fn node(&self, _name: &str, _deadline: Instant) -> Result<Node, StoreError> {
         let none = "a connection that was handed in cannot be exclusive; connect by a URL";
-        ready(Err(StoreError::new(none).no_outage())).boxed()
+        Err(StoreError::new(none).no_outage())
     }
 
     /// Connects to any server, within the time that this takes at most.
-    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        ready(Ok(())).boxed()
+    async fn connect(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Any server, to subscribe to.
@@ -136,8 +127,8 @@ trait Topology: Send + Sync {
     }
 
     /// Every primary that [`any_node`](Self::any_node) may return.
-    fn each(&self, _deadline: Instant) -> BoxFuture<'_, Result<Vec<Node>, StoreError>> {
-        ready(Ok(self.any_node().into_iter().collect())).boxed()
+    async fn each(&self, _deadline: Instant) -> Result<Vec<Node>, StoreError> {
+        Ok(self.any_node().into_iter().collect())
     }
 
     /// Notes which keys moved, according to an answer of this server.

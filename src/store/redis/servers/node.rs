@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, ready};
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -271,27 +270,19 @@ impl Exclusive {
     }
 }
 
+#[async_trait]
 impl Topology for Node {
-    fn run<'a>(
-        &'a self,
-        _name: &'a str,
-        commands: &'a Pipeline,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Answers> {
-        self.run(commands, deadline).boxed()
+    async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
+        self.run(commands, deadline).await
     }
 
-    fn node<'a>(
-        &'a self,
-        _name: &'a str,
-        _deadline: Instant,
-    ) -> BoxFuture<'a, Result<Self, StoreError>> {
-        ready(Ok(self.clone())).boxed()
+    async fn node(&self, _name: &str, _deadline: Instant) -> Result<Self, StoreError> {
+        Ok(self.clone())
     }
 
-    fn connect(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    async fn connect(&self) -> Result<(), StoreError> {
         let deadline = Instant::now() + self.target().timeout;
-        async move { self.connection(deadline).await.map(drop) }.boxed()
+        self.connection(deadline).await.map(drop)
     }
 
     fn any_node(&self) -> Option<Self> {

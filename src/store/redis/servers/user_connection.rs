@@ -1,7 +1,6 @@
 //! A connection that the user has made: [`UserConnection`].
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use redis::Pipeline;
 use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
 use tokio::time::{Duration, Instant};
@@ -32,18 +31,11 @@ impl From<MultiplexedConnection> for Servers {
     }
 }
 
+#[async_trait]
 impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
-    fn run<'a>(
-        &'a self,
-        _name: &'a str,
-        commands: &'a Pipeline,
-        deadline: Instant,
-    ) -> BoxFuture<'a, Answers> {
-        async move {
-            let mut redis = self.redis.clone();
-            let answer = send(&mut redis, (0, self.number), commands, deadline).await;
-            answer.map_err(Failure::into_error)
-        }
-        .boxed()
+    async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
+        let mut redis = self.redis.clone();
+        let answer = send(&mut redis, (0, self.number), commands, deadline).await;
+        answer.map_err(Failure::into_error)
     }
 }
