@@ -114,7 +114,6 @@ pub mod guide;
 mod headers;
 pub mod key;
 mod limiter;
-mod listed;
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/migrating.md")]
 pub mod migrating {}

@@ -1,5 +1,10 @@
 // Users read docs/telemetry.md.
 
+#![cfg_attr(
+    not(all(feature = "metrics", feature = "tracing")),
+    allow(unused_variables, reason = "spans, events and metrics use them")
+)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,53 +15,80 @@ use crate::policy::Policy;
 
 #[cfg(feature = "metrics")]
 mod meters;
-mod outcome;
+#[cfg_attr(not(feature = "tracing"), path = "telemetry/no_span.rs")]
+mod span;
 #[cfg(feature = "metrics")]
 mod table;
 #[cfg(all(test, feature = "metrics", feature = "redis", feature = "tracing"))]
 mod tests;
-#[cfg(feature = "tracing")]
-mod trace;
 
-// Where a feature is off, a module of the same functions takes its place, which do nothing.
-#[cfg(not(feature = "metrics"))]
-#[path = "telemetry/no_meters.rs"]
-mod meters;
-#[cfg(not(feature = "tracing"))]
-#[path = "telemetry/no_trace.rs"]
-mod trace;
+mod outcome;
 
-use self::meters::Meters;
-use self::trace::Tracer;
 pub(crate) use self::{
-    meters::Settings,
     outcome::Outcome,
-    trace::{Entered, Span},
+    span::{Entered, Span},
 };
+
+/// The target of all spans and events.
+#[cfg(feature = "tracing")]
+const TARGET: &str = "tower_throttle";
+
+/// Emits an event, if the feature `tracing` is on. No lock may be held, because a subscriber may call a limiter.
+macro_rules! event {
+    ($level:ident, $($field:ident $(= $value:expr)?,)* $message:literal) => {{
+        #[cfg(feature = "tracing")]
+        tracing::event!(
+            target: TARGET,
+            tracing::Level::$level,
+            $($field $(= $value)?,)*
+            $message
+        );
+        #[cfg(not(feature = "tracing"))]
+        let _ = $message;
+    }};
+}
+
+/// Updates metrics, if the feature `metrics` is on.
+macro_rules! meter {
+    ($update:expr) => {{
+        #[cfg(feature = "metrics")]
+        $update;
+    }};
+}
+
+/// The settings of a user.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Settings {
+    pub(crate) key_labels: bool,
+}
 
 /// The spans, events and metrics of the requests of one policy.
 ///
-/// It is called without any lock, except where something is only counted.
-#[derive(Debug, Clone)]
+/// It is called without any lock, except to count.
+#[derive(Debug)]
 pub(crate) struct Telemetry {
-    tracer: Tracer,
-    meters: Meters,
+    policy: Arc<str>,
+    is_exempt: bool,
+    #[cfg(feature = "metrics")]
+    meters: meters::Meters,
 }
 
 impl Telemetry {
     pub(crate) fn new(settings: Settings, policy: &Policy) -> Self {
         let this = Self {
-            tracer: Tracer::new(policy),
-            meters: Meters::new(settings, policy),
+            policy: policy.shared_label().clone(),
+            is_exempt: policy.is_exempt(),
+            #[cfg(feature = "metrics")]
+            meters: meters::Meters::new(settings, policy),
         };
-        this.meters.guard(policy.guard());
+        this.guard(policy.guard());
         this
     }
 
-    /// A request has begun, and is being polled.
+    /// A request has begun, and is being polled. If no subscriber wants its span, this reads one atomic number.
     #[inline]
     pub(crate) fn begin(&self, key: &Key, cost: u32) -> Entered {
-        self.tracer.begin(key, cost)
+        span::begin(&self.policy, self.is_exempt, key, cost)
     }
 
     /// A request has ended.
@@ -68,62 +100,82 @@ impl Telemetry {
         outcome: Outcome,
         waited: Duration,
     ) {
-        self.tracer.ended(entered, outcome, waited);
-        self.meters.ended(key, cost, outcome, waited);
+        span::end(entered, outcome, waited);
+        meter!(self.meters.ended(key, cost, outcome, waited));
     }
 
     /// A request was refused without a call to the store.
     #[inline]
     pub(crate) fn remembered(&self) {
-        self.meters.remembered();
+        meter!(self.meters.remembered.increment(1));
     }
 
     /// A request waits.
     #[inline]
     pub(crate) fn joined(&self, key: &Key) {
-        self.meters.waiting(key, 1.0);
+        meter!(self.meters.waiting(key, 1.0));
     }
 
     /// A request no longer waits.
     #[inline]
     pub(crate) fn left(&self, key: &Key) {
-        self.meters.waiting(key, -1.0);
+        meter!(self.meters.waiting(key, -1.0));
     }
 
     /// There are so many more queues, or fewer.
     #[inline]
     pub(crate) fn queues(&self, more: f64) {
-        self.meters.queues(more);
+        meter!(self.meters.queues.increment(more));
     }
 
     /// A grant was missed by so much.
     pub(crate) fn missed(&self, key: &Key, late: Duration, guard: Duration) {
-        self.tracer.missed(key, late, guard);
-        self.meters.missed(guard);
+        let (policy, key) = (&*self.policy, key.as_str());
+        let late = late.as_secs_f64();
+        event!(
+            DEBUG,
+            policy,
+            key,
+            late,
+            guard = guard.as_secs_f64(),
+            "a grant was missed"
+        );
+        meter!(self.meters.missed.increment(1));
+        self.guard(guard);
     }
 
     /// The guard follows the round trips.
     pub(crate) fn guard(&self, guard: Duration) {
-        self.meters.guard(guard);
+        meter!(self.meters.guard.set(guard));
     }
 
     /// This process has applied a command to a key.
     pub(crate) fn commanded(&self, key: &Key, command: &Command) {
+        let (policy, key) = (&*self.policy, key.as_str());
         match command {
             Command::Pause { span, .. } => {
-                self.tracer.paused(key, Duration::from_micros(*span));
-                self.meters.paused();
+                let lasts = Duration::from_micros(*span).as_secs_f64();
+                event!(INFO, policy, key, lasts, "a key was paused");
+                meter!(self.meters.pauses.increment(1));
             }
-            Command::Resume => self.tracer.resumed(key),
-            Command::Reset => self.tracer.reset(key),
+            Command::Resume => event!(INFO, policy, key, "a key was resumed"),
+            Command::Reset => event!(INFO, policy, key, "a key was reset"),
             Command::Allow { .. } => {}
         }
     }
 
     /// The store has lost the state of a key, which rests for so long.
     pub(crate) fn quarantined(&self, key: &Key, rests: Duration) {
-        self.tracer.quarantined(key, rests);
-        self.meters.quarantined();
+        let (policy, key) = (&*self.policy, key.as_str());
+        let rests = rests.as_secs_f64();
+        event!(
+            WARN,
+            policy,
+            key,
+            rests,
+            "a key is in quarantine, as the store has lost its state"
+        );
+        meter!(self.meters.quarantines.increment(1));
     }
 }
 
@@ -148,33 +200,62 @@ pub(crate) enum Operation {
 #[derive(Debug)]
 pub(crate) struct StoreTelemetry {
     limiter: Arc<str>,
-    meters: meters::OfStore,
+    #[cfg(feature = "metrics")]
+    meters: meters::StoreMeters,
 }
 
 impl StoreTelemetry {
     /// `limiter` is the label of the limiter's policy, or `rules`.
     pub(crate) fn new(limiter: Arc<str>) -> Self {
         Self {
-            meters: meters::OfStore::new(limiter.clone()),
+            #[cfg(feature = "metrics")]
+            meters: meters::StoreMeters::new(limiter.clone()),
             limiter,
         }
     }
 
     /// A shard is out, beside so many others.
     pub(crate) fn out(&self, shard: u64, error: &StoreError, others: usize) {
-        trace::out(&self.limiter, shard, error, others);
-        self.meters.out(others);
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        let (policy, error, cause) = (&*self.limiter, &*error.to_string(), cause.as_deref());
+        match others {
+            0 => event!(WARN, policy, shard, error, cause, "the store is out"),
+            _ => event!(
+                DEBUG,
+                policy,
+                shard,
+                error,
+                cause,
+                "another shard of the store is out"
+            ),
+        }
+        meter!(self.meters.out(others));
     }
 
     /// A shard is back after so long, and so many others are out.
     pub(crate) fn back(&self, shard: u64, lasted: Duration, others: usize) {
-        trace::back(&self.limiter, shard, lasted, others);
-        self.meters.back();
+        let (policy, lasted) = (&*self.limiter, lasted.as_secs_f64());
+        match others {
+            0 => event!(INFO, policy, shard, lasted, "the store is back"),
+            _ => event!(
+                DEBUG,
+                policy,
+                shard,
+                lasted,
+                "a shard of the store is back, and others are out"
+            ),
+        }
+        meter!(self.meters.back());
     }
 
     /// The store's clock was set forward by so many seconds, or back if that is below 0.
     pub(crate) fn clock_set(&self, ahead: f64) {
-        trace::clock_set(&self.limiter, ahead);
+        event!(
+            WARN,
+            policy = &*self.limiter,
+            ahead,
+            "the clock of the store was set"
+        );
     }
 
     /// A call for so many keys has ended after so long.
@@ -185,24 +266,28 @@ impl StoreTelemetry {
         result: &Result<T, StoreError>,
         took: Duration,
     ) {
-        self.meters.called(operation, keys, result, took);
+        meter!(self.meters.called(operation, keys, result, took));
     }
 
     /// A call asks for so many requests, and gives so many departures back.
     pub(crate) fn asked(&self, requests: u64, returned: usize) {
-        self.meters.asked(requests, returned);
+        meter!(self.meters.asked(requests, returned));
     }
 }
 
 /// A connection to Redis has taken the place of another.
 #[cfg(feature = "redis")]
 pub(crate) fn reconnected() {
-    trace::reconnected();
-    meters::reconnected();
+    event!(INFO, "a connection to redis was replaced");
+    meter!(meters::reconnected());
 }
 
 /// Nudges arrive on this channel from now on, or no longer.
 #[cfg(feature = "redis")]
 pub(crate) fn subscribed(channel: &str, is_subscribed: bool) {
-    trace::subscribed(channel, is_subscribed);
+    if is_subscribed {
+        event!(INFO, channel, "nudges arrive");
+    } else {
+        event!(WARN, channel, "nudges no longer arrive");
+    }
 }

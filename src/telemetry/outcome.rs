@@ -1,44 +1,45 @@
 //! The end of a request: [`Outcome`].
 
 use crate::error::StoreError;
-use crate::listed::listed;
 
-listed! {
-    /// The end of a request. Spans and metrics name it the same.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum Outcome {
-        /// It departs.
-        Granted,
-        /// It departs while the store is out.
-        Fallback,
-        /// It would have had to wait for longer than its bound.
-        Limited,
-        /// As many requests waited as may.
-        QueueFull,
-        /// The store was out for longer than it would wait.
-        StoreOut,
-        /// The store answered with an error that is no outage.
-        StoreError,
-        /// It has no key, or costs more than the quotas allow.
-        Invalid,
-        /// Its future was dropped while it waited.
-        Cancelled,
-    }
+/// The end of a request. Spans and metrics name it the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It departs.
+    Granted,
+    /// It departs while the store is out.
+    Fallback,
+    /// It would have had to wait for longer than its bound.
+    Limited,
+    /// As many requests waited as may.
+    QueueFull,
+    /// The store was out for longer than it would wait.
+    StoreOut,
+    /// The store answered with an error that is no outage.
+    StoreError,
+    /// It has no key, or costs more than the quotas allow.
+    Invalid,
+    /// Its future was dropped while it waited.
+    Cancelled,
 }
+
+/// The names of the outcomes, in the order of [`Outcome`].
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub(super) const OUTCOMES: [&str; 8] = [
+    "granted",
+    "fallback",
+    "limited",
+    "queue_full",
+    "store_out",
+    "store_error",
+    "invalid",
+    "cancelled",
+];
 
 impl Outcome {
     #[cfg(any(feature = "metrics", feature = "tracing"))]
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Granted => "granted",
-            Self::Fallback => "fallback",
-            Self::Limited => "limited",
-            Self::QueueFull => "queue_full",
-            Self::StoreOut => "store_out",
-            Self::StoreError => "store_error",
-            Self::Invalid => "invalid",
-            Self::Cancelled => "cancelled",
-        }
+        OUTCOMES[self as usize]
     }
 
     #[cfg(feature = "metrics")]
