@@ -35,11 +35,6 @@ impl BuildError {
             false => self.problem.to_string(),
         }
     }
-
-    /// What is wrong, without the name of the field.
-    pub(crate) fn problem(&self) -> &str {
-        &self.problem
-    }
 }
 
 impl fmt::Display for BuildError {

@@ -77,6 +77,17 @@ pub enum WindowStart {
 /// The most buckets in a window: as many entries as the log of a window has.
 const MOST_BUCKETS: u32 = 1_000;
 
+/// The part of a quota that is at fault.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fault {
+    Limit,
+    Window,
+    /// The value of the algorithm's option.
+    Option,
+    /// All parts together.
+    Quota,
+}
+
 impl Quota {
     /// The most one request may cost: what could ever depart at once.
     #[must_use]
@@ -93,48 +104,57 @@ impl Quota {
 
     /// Fails, with the quota and the problem, if it cannot hold.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
-        self.problem().map_or(Ok(()), |problem| {
+        self.problem().map_or(Ok(()), |(_, problem)| {
             Err(BuildError::new(format!("quota `{self}`"), problem))
         })
     }
 
-    fn problem(&self) -> Option<&'static str> {
+    /// Returns why the quota cannot hold, with the part at fault.
+    pub(super) fn problem(&self) -> Option<(Fault, &'static str)> {
         if self.limit == 0 {
-            return Some("the limit is zero");
+            return Some((Fault::Limit, "the limit is zero"));
         }
         if self.window.is_zero() {
-            return Some("the window is zero");
+            return Some((Fault::Window, "the window is zero"));
         }
         if self.window > HORIZON {
-            return Some("the window is longer than ten years");
+            return Some((Fault::Window, "the window is longer than ten years"));
         }
         if !self.window.subsec_nanos().is_multiple_of(1_000) {
-            return Some("the window is not in whole microseconds");
+            return Some((Fault::Window, "the window is not in whole microseconds"));
         }
         let is_too_long = |intervals: u32| self.interval().saturating_mul(intervals) > HORIZON;
         let is_too_dense = u128::from(self.limit) > self.window.as_micros();
         match self.algorithm {
-            Algorithm::SlidingBuckets { buckets: 0 } => Some("the number of buckets is zero"),
+            Algorithm::SlidingBuckets { buckets: 0 } => {
+                Some((Fault::Option, "the number of buckets is zero"))
+            }
             Algorithm::SlidingBuckets { buckets } if buckets > MOST_BUCKETS => {
-                Some("there are more than 1_000 buckets")
+                Some((Fault::Option, "there are more than 1_000 buckets"))
             }
             Algorithm::SlidingBuckets { buckets }
                 if u128::from(buckets) > self.window.as_micros() =>
             {
-                Some("the buckets would be shorter than a microsecond")
+                Some((
+                    Fault::Option,
+                    "the buckets would be shorter than a microsecond",
+                ))
             }
             Algorithm::Spacing | Algorithm::Gcra { .. } | Algorithm::LeakyBucket { .. }
                 if is_too_dense =>
             {
-                Some("the requests would be less than a microsecond apart")
+                Some((
+                    Fault::Quota,
+                    "the requests would be less than a microsecond apart",
+                ))
             }
-            Algorithm::LeakyBucket { capacity: 0 } => Some("the capacity is zero"),
+            Algorithm::LeakyBucket { capacity: 0 } => Some((Fault::Option, "the capacity is zero")),
             Algorithm::LeakyBucket { capacity } if is_too_long(capacity) => {
-                Some("the capacity is worth longer than ten years")
+                Some((Fault::Option, "the capacity is worth longer than ten years"))
             }
-            Algorithm::Gcra { burst: 0 } => Some("the burst is zero"),
+            Algorithm::Gcra { burst: 0 } => Some((Fault::Option, "the burst is zero")),
             Algorithm::Gcra { burst } if is_too_long(burst) => {
-                Some("the burst is worth longer than ten years")
+                Some((Fault::Option, "the burst is worth longer than ten years"))
             }
             _ => None,
         }
@@ -158,39 +178,35 @@ impl Quota {
 
     /// The part of the quota for one of several processes.
     pub(crate) fn scaled(&self, share: f64) -> Self {
-        let part = |of: u32| {
-            // A third of 3 is 1, whatever the last digit says.
-            let part = (f64::from(of) * share + 1e-6).floor();
-            // It is no more than what it is a part of.
-            part as u32
-        };
+        // A third of 3 is 1, whatever the last digit says.
+        let part = |of: u32| (f64::from(of) * share + 1e-6).floor() as u32;
         let longer = |by: f64| {
             let window = self.window().as_secs_f64() * by;
             let longest = HORIZON.as_secs_f64();
             Duration::from_micros((window.min(longest) * 1e6).ceil() as u64)
         };
-        match self.counted_by() {
-            Algorithm::SlidingLog
-            | Algorithm::SlidingBuckets { .. }
-            | Algorithm::FixedWindow { .. } => {
-                let scaled = match part(self.limit()) {
-                    0 => Self::new(1, longer(1.0 / (f64::from(self.limit()) * share))),
-                    limit => Self::new(limit, self.window()),
-                };
-                scaled.algorithm(self.counted_by())
+        let algorithm = match self.algorithm {
+            Algorithm::LeakyBucket { capacity } => Algorithm::LeakyBucket {
+                capacity: part(capacity).max(1),
+            },
+            Algorithm::Gcra { burst } => Algorithm::Gcra {
+                burst: part(burst).max(1),
+            },
+            other => other,
+        };
+        let (limit, window) = match algorithm {
+            Algorithm::Spacing | Algorithm::LeakyBucket { .. } | Algorithm::Gcra { .. } => {
+                (self.limit, longer(1.0 / share))
             }
-            Algorithm::Spacing => {
-                Self::new(self.limit(), longer(1.0 / share)).algorithm(Algorithm::Spacing)
-            }
-            Algorithm::LeakyBucket { capacity } => {
-                let capacity = part(capacity).max(1);
-                Self::new(self.limit(), longer(1.0 / share))
-                    .algorithm(Algorithm::LeakyBucket { capacity })
-            }
-            Algorithm::Gcra { burst } => {
-                let burst = part(burst).max(1);
-                Self::new(self.limit(), longer(1.0 / share)).algorithm(Algorithm::Gcra { burst })
-            }
+            _ => match part(self.limit) {
+                0 => (1, longer(1.0 / (f64::from(self.limit) * share))),
+                limit => (limit, self.window),
+            },
+        };
+        Self {
+            limit,
+            window,
+            algorithm,
         }
     }
 }

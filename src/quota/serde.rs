@@ -1,8 +1,6 @@
 //! A quota in a configuration: its [text](Quota#as-text).
 
-use std::fmt;
-
-use serde::de::{Error, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Quota;
@@ -32,21 +30,8 @@ impl Serialize for Quota {
 /// ```
 impl<'de> Deserialize<'de> for Quota {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Text)
-    }
-}
-
-struct Text;
-
-impl Visitor<'_> for Text {
-    type Value = Quota;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a quota such as \"10/s\"")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Quota, E> {
-        text.parse().map_err(E::custom)
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
     }
 }
 
@@ -67,6 +52,6 @@ mod tests {
         let error = |text| serde_json::from_str::<Quota>(text).unwrap_err().to_string();
         assert!(error(r#""10/fortnight""#).contains("unknown unit \"fortnight\" at byte 3"));
         assert!(error(r#""0/s""#).contains("the limit is zero"));
-        assert!(error("10").contains("expected a quota such as \"10/s\""));
+        assert!(error("10").contains("expected a string"));
     }
 }

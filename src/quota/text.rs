@@ -14,36 +14,18 @@ pub use self::error::ParseQuotaError;
 use self::part::Part;
 use super::{Algorithm, Quota, WindowStart};
 
-/// What a window is counted in.
-struct Unit {
-    symbol: &'static str,
-    also: &'static [&'static str],
-    nanos: u64,
-}
-
-const fn unit(symbol: &'static str, also: &'static [&'static str], nanos: u64) -> Unit {
-    Unit {
-        symbol,
-        also,
-        nanos,
-    }
-}
-
-/// The units that may be written, from large to small.
-const UNITS: [Unit; 6] = [
-    unit("d", &["day", "days"], 86_400_000_000_000),
-    unit("h", &["hr", "hrs", "hour", "hours"], 3_600_000_000_000),
-    unit("m", &["min", "mins", "minute", "minutes"], 60_000_000_000),
-    unit("s", &["sec", "secs", "second", "seconds"], 1_000_000_000),
-    unit("ms", &["millisecond", "milliseconds"], 1_000_000),
-    unit("us", MICROSECOND, 1_000),
+/// The names of each unit of a window, and its length in nanoseconds, from large to small. The first name is shown.
+const UNITS: [(&[&str], u64); 6] = [
+    (&["d", "day", "days"], 86_400_000_000_000),
+    (&["h", "hr", "hrs", "hour", "hours"], 3_600_000_000_000),
+    (&["m", "min", "mins", "minute", "minutes"], 60_000_000_000),
+    (&["s", "sec", "secs", "second", "seconds"], 1_000_000_000),
+    (&["ms", "millisecond", "milliseconds"], 1_000_000),
+    (MICROSECOND, 1_000),
 ];
 
 /// With the micro sign and with the Greek mu, which look the same.
-const MICROSECOND: &[&str] = &["\u{b5}s", "\u{3bc}s", "microsecond", "microseconds"];
-
-/// For windows that no limiter accepts, but that an error has to show.
-const NANOSECOND: Unit = unit("ns", &[], 1);
+const MICROSECOND: &[&str] = &["us", "\u{b5}s", "\u{3bc}s", "microsecond", "microseconds"];
 
 /// Shows the one canonical text, which parses to the same quota: equal quotas have equal texts, and
 /// different quotas different ones.
@@ -118,13 +100,15 @@ struct Window(Duration);
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0.as_nanos();
-        for unit in UNITS.iter().chain([&NANOSECOND]) {
-            let nanos = u128::from(unit.nanos);
+        // No limiter accepts nanoseconds, but an error has to show them.
+        let shown = UNITS.map(|(names, nanos)| (names[0], nanos));
+        for (symbol, nanos) in shown.into_iter().chain([("ns", 1)]) {
+            let nanos = u128::from(nanos);
             if self.0.as_nanos() == nanos {
-                return f.write_str(unit.symbol);
+                return f.write_str(symbol);
             }
             if rest >= nanos {
-                write!(f, "{}{}", Grouped(rest / nanos), unit.symbol)?;
+                write!(f, "{}{symbol}", Grouped(rest / nanos))?;
             }
             rest %= nanos;
         }

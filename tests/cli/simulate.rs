@@ -239,7 +239,7 @@ fn who_has_no_patience_is_told_what_came_of_it_until_then() {
 #[test]
 fn what_makes_no_sense_is_a_usage_error() {
     for (args, says) in [
-        (&["--quota", "10/"][..], "unexpected end"),
+        (&["--quota", "10/"][..], "expected LIMIT/WINDOW"),
         (&["--quota", "0/s"], "the limit is zero"),
         (
             &["--quota", "2/s", "--cost", "3"],

@@ -19,39 +19,15 @@ const LONGEST_QUOTE: usize = 40;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseQuotaError {
-    text: Quote,
-    found: Quote,
+    message: String,
     span: Range<usize>,
-    kind: Kind,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nothing of the sort may stand there.
-    Unexpected { expected: &'static str },
-    /// A name that means nothing there.
-    Unknown {
-        what: &'static str,
-        expected: &'static str,
-    },
-    /// A part in its place that makes no sense.
-    Wrong {
-        what: &'static str,
-        problem: &'static str,
-        expected: &'static str,
-    },
-    /// The grammar is followed, and the quota cannot hold.
-    Refused(String),
 }
 
 impl ParseQuotaError {
-    pub(super) fn new(text: &str, span: Range<usize>, kind: Kind) -> Self {
-        Self {
-            text: Quote::new(text),
-            found: Quote::new(&text[span.clone()]),
-            span,
-            kind,
-        }
+    /// The problem of a text, without the text itself.
+    pub(super) fn new(text: &str, span: Range<usize>, problem: &str) -> Self {
+        let message = format!("quota {}: {problem}", quote(text));
+        Self { message, span }
     }
 
     /// The part of the text that is at fault, in bytes.
@@ -67,66 +43,16 @@ impl ParseQuotaError {
 
 impl fmt::Display for ParseQuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            text, found, span, ..
-        } = self;
-        let at = span.start;
-        write!(f, "quota {text}: ")?;
-        match &self.kind {
-            Kind::Unexpected { expected } if span.is_empty() => {
-                write!(
-                    f,
-                    "unexpected end of text at byte {at}, expected {expected}"
-                )
-            }
-            Kind::Unexpected { expected } => {
-                write!(f, "unexpected {found} at byte {at}, expected {expected}")
-            }
-            Kind::Unknown { what, expected } => {
-                write!(
-                    f,
-                    "unknown {what} {found} at byte {at}, expected {expected}"
-                )
-            }
-            Kind::Wrong {
-                what,
-                problem,
-                expected,
-            } => {
-                write!(
-                    f,
-                    "{what} {found} at byte {at} {problem}, expected {expected}"
-                )
-            }
-            Kind::Refused(problem) if found == text => f.write_str(problem),
-            Kind::Refused(problem) => write!(f, "{problem} ({found} at byte {at})"),
-        }
+        f.write_str(&self.message)
     }
 }
 
 impl StdError for ParseQuotaError {}
 
-/// The beginning of a text, shown between quotation marks and without control characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Quote {
-    start: Box<str>,
-    is_all: bool,
-}
-
-impl Quote {
-    fn new(text: &str) -> Self {
-        let cut = text.char_indices().nth(LONGEST_QUOTE);
-        let end = cut.map_or(text.len(), |(at, _)| at);
-        Self {
-            start: text[..end].into(),
-            is_all: cut.is_none(),
-        }
-    }
-}
-
-impl fmt::Display for Quote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ellipsis = if self.is_all { "" } else { "…" };
-        write!(f, "{:?}{ellipsis}", self.start)
+/// The beginning of a text, between quotation marks and without control characters.
+pub(super) fn quote(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_QUOTE) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
     }
 }

@@ -1,6 +1,8 @@
 //! A part of the text being parsed that knows where it stands: [`Part`].
 
-use super::error::{Kind, ParseQuotaError};
+use std::fmt;
+
+use super::error::{ParseQuotaError, quote};
 
 /// A part of the text being parsed.
 #[derive(Debug, Clone, Copy)]
@@ -61,67 +63,73 @@ impl<'a> Part<'a> {
         self.take_until(is_numeric)
     }
 
-    /// What stands before and after the first such character, if there is one.
+    /// The parts before and after the first such character, if neither is empty.
     pub(super) fn split(mut self, separator: char) -> Option<(Self, Self)> {
         let head = self.take_until(|c| c == separator);
-        (!self.is_empty()).then(|| {
-            self.start += separator.len_utf8();
-            (head, self)
-        })
+        self.start += separator.len_utf8();
+        (!head.is_empty() && self.start < self.end).then_some((head, self))
     }
 
     /// The number, or the largest one if it is larger; digits that may have single `_` between them.
-    pub(super) fn number(self, what: &'static str) -> Result<u64, ParseQuotaError> {
+    pub(super) fn number(self, what: &str) -> Result<u64, ParseQuotaError> {
         let is_digits =
             |group: &str| !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit());
         if !self.text().split('_').all(is_digits) {
-            return Err(self.wrong(what, "is not a whole number", "digits, such as 5_000"));
+            return Err(self.wrong(
+                what,
+                "is not a whole number, expected digits, such as 5_000",
+            ));
         }
-        let digits = self.text().bytes().filter(u8::is_ascii_digit);
-        Ok(digits.fold(0, |number: u64, digit| {
-            number
-                .saturating_mul(10)
-                .saturating_add((digit - b'0').into())
-        }))
+        Ok(self.text().replace('_', "").parse().unwrap_or(u64::MAX))
     }
 
     /// The number, if it is no larger than numbers of requests can be.
-    pub(super) fn count(self, what: &'static str) -> Result<u32, ParseQuotaError> {
-        u32::try_from(self.number(what)?)
-            .map_err(|_| self.wrong(what, "is too large", "at most 4_294_967_295"))
+    pub(super) fn count(self, what: &str) -> Result<u32, ParseQuotaError> {
+        let too_large = "is too large, expected at most 4_294_967_295";
+        u32::try_from(self.number(what)?).map_err(|_| self.wrong(what, too_large))
     }
 
-    pub(super) fn unexpected(self, expected: &'static str) -> ParseQuotaError {
-        self.error(Kind::Unexpected { expected })
+    /// The error that something else was expected here.
+    pub(super) fn unexpected(self, expected: &str) -> ParseQuotaError {
+        match self.is_empty() {
+            true => self.error(&format!(
+                "unexpected end of text at byte {}, expected {expected}",
+                self.start
+            )),
+            false => self.error(&format!("unexpected {self}, expected {expected}")),
+        }
     }
 
-    pub(super) fn unknown(self, what: &'static str, expected: &'static str) -> ParseQuotaError {
-        self.error(Kind::Unknown { what, expected })
+    /// The error that no such name is known.
+    pub(super) fn unknown(self, what: &str, expected: &str) -> ParseQuotaError {
+        self.error(&format!("unknown {what} {self}, expected {expected}"))
     }
 
-    pub(super) fn wrong(
-        self,
-        what: &'static str,
-        problem: &'static str,
-        expected: &'static str,
-    ) -> ParseQuotaError {
-        self.error(Kind::Wrong {
-            what,
-            problem,
-            expected,
-        })
+    /// The error that this part has a problem.
+    pub(super) fn wrong(self, what: &str, problem: &str) -> ParseQuotaError {
+        self.error(&format!("{what} {self} {problem}"))
     }
 
-    pub(super) fn refused(self, problem: String) -> ParseQuotaError {
-        self.error(Kind::Refused(problem))
+    /// The error that the quota cannot hold because of this part.
+    pub(super) fn refused(self, problem: &str) -> ParseQuotaError {
+        match self.text() == self.whole {
+            true => self.error(problem),
+            false => self.error(&format!("{problem} ({self})")),
+        }
     }
 
-    fn error(self, kind: Kind) -> ParseQuotaError {
-        ParseQuotaError::new(self.whole, self.start..self.end, kind)
+    fn error(self, problem: &str) -> ParseQuotaError {
+        ParseQuotaError::new(self.whole, self.start..self.end, problem)
     }
 }
 
-/// Whether numbers are made of it, or what people take for numbers, such as `1.5`, `5,000` and `-1`.
+impl fmt::Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", quote(self.text()), self.start)
+    }
+}
+
+/// True for the characters of numbers, and of texts that people take for numbers, such as `1.5`, `5,000` and `-1`.
 fn is_numeric(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '_' | '.' | ',' | '+' | '-')
 }

@@ -106,25 +106,22 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
     const ALGORITHMS: &str = "expected one of sliding-log, sliding-buckets, spacing, leaky-bucket, \
                               gcra, fixed-window";
     const RATE: &str = "expected LIMIT/WINDOW, such as 10/s";
-    const SLASH: &str = "expected a slash and a window right after the limit";
-    const WINDOW: &str = "expected a window right after the slash, such as s or 1m30s";
+    const WINDOW: &str = "expected a unit, or counts with units, such as 1m30s";
     const DIGITS: &str = "is not a whole number, expected digits, such as 5_000";
     const START: &str = "expected start=clock or start=first-request";
     const END: &str = "expected the end of the text";
+    const ORDER: &str = "is not smaller than the one before it";
     for (text, part, problem) in [
         // Texts that end too early.
         ("", 0..0, format!("unexpected end of text at byte 0, {RATE}")),
         (" \n", 0..0, format!("unexpected end of text at byte 0, {RATE}")),
-        (" 10 ", 3..3, format!("unexpected end of text at byte 3, {SLASH}")),
-        ("10/", 3..3, format!("unexpected end of text at byte 3, {WINDOW}")),
+        (" 10 ", 1..3, format!("unexpected \"10\" at byte 1, {RATE}")),
+        ("10/", 0..3, format!("unexpected \"10/\" at byte 0, {RATE}")),
         ("1/s gcra ", 8..8, "unexpected end of text at byte 8, expected burst=COUNT".into()),
         // The limit.
-        ("/s", 0..2, "unexpected \"/s\" at byte 0, expected a limit before the slash".into()),
-        ("10s", 2..3, format!("unexpected \"s\" at byte 2, {SLASH}")),
-        ("10 per s", 2..6, format!("unexpected \" per\" at byte 2, {SLASH}")),
-        ("10 / s", 2..4, format!("unexpected \" /\" at byte 2, {SLASH}")),
-        ("10/ s", 3..5, format!("unexpected \" s\" at byte 3, {WINDOW}")),
-        ("ten", 0..3, format!("limit \"ten\" at byte 0 {DIGITS}")),
+        ("/s", 0..2, format!("unexpected \"/s\" at byte 0, {RATE}")),
+        ("10 / s", 0..2, format!("unexpected \"10\" at byte 0, {RATE}")),
+        ("10/ s", 0..3, format!("unexpected \"10/\" at byte 0, {RATE}")),
         (" ten/s", 1..4, format!("limit \"ten\" at byte 1 {DIGITS}")),
         ("-1/s", 0..2, format!("limit \"-1\" at byte 0 {DIGITS}")),
         ("1.5/s", 0..3, format!("limit \"1.5\" at byte 0 {DIGITS}")),
@@ -143,30 +140,14 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         ("10/fortnight", 3..12, format!("unknown unit \"fortnight\" at byte 3, {UNITS}")),
         ("10/5ns", 4..6, format!("unknown unit \"ns\" at byte 4, {UNITS}")),
         ("10/s/s", 3..6, format!("unknown unit \"s/s\" at byte 3, {UNITS}")),
-        ("10/60", 3..5, format!("count \"60\" at byte 3 has no unit, {UNITS}")),
-        ("10/1m30 spacing", 5..7, format!("count \"30\" at byte 5 has no unit, {UNITS}")),
+        ("10/60", 3..5, format!("unexpected \"60\" at byte 3, {WINDOW}")),
+        ("10/1m30 spacing", 5..7, format!("unexpected \"30\" at byte 5, {WINDOW}")),
         ("10/1.5h", 3..6, format!("count \"1.5\" at byte 3 {DIGITS}")),
         ("10/1h-5m", 5..7, format!("count \"-5\" at byte 5 {DIGITS}")),
-        (
-            "10/h30m",
-            3..4,
-            "unit \"h\" at byte 3 has no count, expected a unit alone, or a count before each".into(),
-        ),
-        (
-            "10/1M",
-            4..5,
-            "unit \"M\" at byte 4 could be minutes or months, expected m for minutes".into(),
-        ),
-        (
-            "10/1m2min",
-            6..9,
-            "unit \"min\" at byte 6 is given twice, expected each unit once".into(),
-        ),
-        (
-            "10/1s2m",
-            6..7,
-            "unit \"m\" at byte 6 follows a smaller one, expected units from large to small".into(),
-        ),
+        ("10/h30m", 3..4, format!("unexpected \"h\" at byte 3, {WINDOW}")),
+        ("10/1M", 4..5, format!("unknown unit \"M\" at byte 4, {UNITS}")),
+        ("10/1m2min", 6..9, format!("unit \"min\" at byte 6 {ORDER}")),
+        ("10/1s2m", 6..7, format!("unit \"m\" at byte 6 {ORDER}")),
         ("10/0s", 3..5, "the window is zero (\"0s\" at byte 3)".into()),
         (
             "10/3651d",
@@ -184,53 +165,39 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         (
             "1/s burst=2 gcra",
             4..11,
-            format!("option \"burst=2\" at byte 4 stands before any algorithm, {ALGORITHMS}"),
+            format!("unknown algorithm \"burst=2\" at byte 4, {ALGORITHMS}"),
         ),
         ("1/s gcra 20", 9..11, "unexpected \"20\" at byte 9, expected burst=COUNT".into()),
         ("1/s gcra =20", 9..12, "unexpected \"=20\" at byte 9, expected burst=COUNT".into()),
         (
             "1/s gcra capacity=20",
-            9..17,
-            "unknown option \"capacity\" at byte 9, expected burst=COUNT".into(),
+            9..20,
+            "unexpected \"capacity=20\" at byte 9, expected burst=COUNT".into(),
         ),
         (
             "1/s gcra burst = 2",
             9..14,
-            "option \"burst\" at byte 9 has no value, expected burst=COUNT".into(),
+            "unexpected \"burst\" at byte 9, expected burst=COUNT".into(),
         ),
         (
             "1/s gcra burst=",
             9..15,
-            "option \"burst=\" at byte 9 has no value, expected burst=COUNT".into(),
+            "unexpected \"burst=\" at byte 9, expected burst=COUNT".into(),
         ),
-        (
-            "1/s gcra burst=2 burst=2",
-            17..22,
-            format!("option \"burst\" at byte 17 is given twice, {END}"),
-        ),
-        ("1/s gcra burst=2 x=1", 17..18, format!("unknown option \"x\" at byte 17, {END}")),
-        ("1/s gcra burst=2 ok", 17..19, format!("unexpected \"ok\" at byte 17, {END}")),
+        ("1/s gcra burst=2 x=1", 17..20, format!("unexpected \"x=1\" at byte 17, {END}")),
         ("1/s gcra burst=few", 15..18, format!("burst \"few\" at byte 15 {DIGITS}")),
         (
             "1/s leaky-bucket capacity=5_000_000_000",
             26..39,
             "capacity \"5_000_000_000\" at byte 26 is too large, expected at most 4_294_967_295".into(),
         ),
-        (
-            "1/s spacing burst=2",
-            12..17,
-            format!("unknown option \"burst\" at byte 12, {END}, as spacing has no options"),
-        ),
-        (
-            "1/s sliding-log now",
-            16..19,
-            format!("unexpected \"now\" at byte 16, {END}, as sliding-log has no options"),
-        ),
+        ("1/s spacing burst=2", 12..19, format!("unexpected \"burst=2\" at byte 12, {END}")),
+        ("1/s sliding-log now", 16..19, format!("unexpected \"now\" at byte 16, {END}")),
         ("1/s fixed-window noon", 17..21, format!("unexpected \"noon\" at byte 17, {START}")),
         (
             "1/s fixed-window start=noon",
-            23..27,
-            "unknown start \"noon\" at byte 23, expected clock or first-request".into(),
+            17..27,
+            format!("unexpected \"start=noon\" at byte 17, {START}"),
         ),
         ("1/s gcra burst=0", 15..16, "the burst is zero (\"0\" at byte 15)".into()),
         (

@@ -15,7 +15,7 @@ fn window() -> impl Strategy<Value = Duration> {
     let units = prop::collection::vec((0_u64..100, 0..UNITS.len()), 1..4).prop_map(|counts| {
         counts
             .iter()
-            .map(|(count, unit)| count * UNITS[*unit].nanos)
+            .map(|(count, unit)| count * UNITS[*unit].1)
             .sum()
     });
     prop_oneof![
