@@ -35,6 +35,10 @@ impl BuildError {
             false => self.problem.to_string(),
         }
     }
+
+    pub(crate) fn field(&self) -> &str {
+        &self.field
+    }
 }
 
 impl fmt::Display for BuildError {

@@ -14,22 +14,15 @@ mod recovery;
 
 pub use self::{outage::Outage, recovery::Recovery};
 
-pub(crate) use self::parts::{Flaw, Part, Plan, PolicyParts, check_name};
+pub(crate) use self::parts::{Plan, PolicyParts, check_name};
 
 /// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
 ///
 /// [`Limiter::builder`](crate::Limiter::builder) makes it; a [`Store`](crate::store::Store) reads it.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    name: Option<Box<str>>,
-    quotas: SmallVec<[Quota; 2]>,
-    buffer: Duration,
+    parts: PolicyParts,
     guard: Duration,
-    max_wait: Option<Duration>,
-    max_waiting: Option<usize>,
-    outage: Outage,
-    recovery: Recovery,
-    is_exempt: bool,
     label: Arc<str>,
     largest_cost: u32,
     /// The quotas, with nothing recorded.
@@ -40,19 +33,19 @@ impl Policy {
     /// The policy's name, if it has one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.parts.name.as_deref()
     }
 
     /// The quotas, in the order in which they were given.
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
-        &self.quotas
+        &self.parts.quotas
     }
 
     /// Extra spacing for the jitter between departure and arrival upstream.
     #[must_use]
     pub fn buffer(&self) -> Duration {
-        self.buffer
+        self.parts.buffer
     }
 
     /// The least time by which a request may depart later than granted.
@@ -64,25 +57,25 @@ impl Policy {
     /// The longest wait; `None` for as long as it takes.
     #[must_use]
     pub fn max_wait(&self) -> Option<Duration> {
-        self.max_wait
+        self.parts.max_wait
     }
 
     /// The most requests that wait per key and process; `None` for any number.
     #[must_use]
     pub fn max_waiting(&self) -> Option<usize> {
-        self.max_waiting
+        self.parts.max_waiting
     }
 
     /// The treatment of requests while the store is out.
     #[must_use]
     pub fn outage(&self) -> Outage {
-        self.outage
+        self.parts.outage
     }
 
     /// What is done when the store has lost the state of a key.
     #[must_use]
     pub fn recovery(&self) -> Recovery {
-        self.recovery
+        self.parts.recovery
     }
 
     /// The most one request may cost.
@@ -113,7 +106,7 @@ impl Policy {
 
     /// Everything departs, uncounted and unobserved.
     pub(crate) fn is_exempt(&self) -> bool {
-        self.is_exempt
+        self.parts.is_exempt
     }
 
     pub(crate) fn shared_label(&self) -> &Arc<str> {
@@ -121,17 +114,17 @@ impl Policy {
     }
 
     pub(crate) fn buffer_micros(&self) -> u64 {
-        self.buffer.as_micros() as u64
+        self.parts.buffer.as_micros() as u64
     }
 
     /// How long the leaky buckets let a request wait: as long as the last of their capacity.
     pub(crate) fn leaky_wait(&self, guard: Duration) -> Option<Duration> {
         let waits = self
-            .quotas
+            .quotas()
             .iter()
             .filter_map(|quota| match quota.counted_by() {
                 Algorithm::LeakyBucket { capacity } => {
-                    let step = quota.interval() + guard + self.buffer;
+                    let step = quota.interval() + guard + self.parts.buffer;
                     Some(step.saturating_mul(capacity))
                 }
                 _ => None,

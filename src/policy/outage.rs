@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::{Plan, Policy, PolicyParts};
 use crate::error::BuildError;
 use crate::quota::{Algorithm, Quota};
@@ -63,19 +65,11 @@ pub enum Outage {
 impl Outage {
     /// The parts of the policy that holds instead of this one while the store is out, if there is one.
     pub(crate) fn fallback(self, parts: &PolicyParts) -> Result<Option<PolicyParts>, BuildError> {
-        let share = match self {
+        let mut quotas = SmallVec::new();
+        match self {
             Self::Deny => return Ok(None),
-            Self::Allow => None,
-            Self::Local { share } if share > 0.0 && share <= 1.0 => Some(share),
-            Self::Local { share } => {
-                let problem = format!("a share of {share} is not above 0 and up to 1");
-                return Err(BuildError::new("outage", problem));
-            }
-        };
-        let mut quotas = smallvec::SmallVec::new();
-        match share {
-            None => quotas.push(unlimited()),
-            Some(share) => {
+            Self::Allow => quotas.push(unlimited()),
+            Self::Local { share } if share > 0.0 && share <= 1.0 => {
                 for quota in &parts.quotas {
                     let part = quota.scaled(share);
                     // Two that differ may have the same share.
@@ -83,6 +77,10 @@ impl Outage {
                         quotas.push(part);
                     }
                 }
+            }
+            Self::Local { share } => {
+                let problem = format!("a share of {share} is not above 0 and up to 1");
+                return Err(BuildError::new("outage", problem));
             }
         }
         Ok(Some(PolicyParts {

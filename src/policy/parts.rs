@@ -28,8 +28,7 @@ pub(crate) struct PolicyParts {
     pub(crate) is_exempt: bool,
 }
 
-/// A policy that was found to make sense, with what it is made of, and with what stands in for it while the store
-/// is out, if anything does.
+/// A valid policy, and the one that holds instead while the store is out, if there is one.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) parts: PolicyParts,
@@ -37,36 +36,18 @@ pub(crate) struct Plan {
     pub(crate) fallback: Option<Arc<Policy>>,
 }
 
-/// What cannot hold, and in which part of a policy.
-#[derive(Debug)]
-pub(crate) struct Flaw {
-    pub(crate) part: Part,
-    pub(crate) error: BuildError,
-}
-
-/// A part of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    Name,
-    Quotas,
-    /// The one in this place.
-    Quota(usize),
-    Buffer,
-    Guard,
-    MaxWaiting,
-    Outage,
-}
-
 impl PolicyParts {
-    /// The policy, and what stands in for it.
+    /// The policy, and the one that holds instead while the store is out.
     pub(crate) fn plan(self) -> Result<Plan, BuildError> {
+        let policy = Arc::new(self.build()?);
+        let fallback = policy.parts.outage.fallback(&policy.parts)?;
         Ok(Plan {
-            policy: Arc::new(self.clone().build()?),
-            fallback: match self.outage.fallback(&self)? {
-                Some(parts) => Some(Arc::new(parts.build_fallback()?)),
-                None => None,
-            },
-            parts: self,
+            parts: policy.parts.clone(),
+            policy,
+            fallback: fallback
+                .map(Self::build_fallback)
+                .transpose()?
+                .map(Arc::new),
         })
     }
 
@@ -89,51 +70,43 @@ impl PolicyParts {
         }
     }
 
-    /// All that cannot hold.
-    pub(crate) fn flaws(&self) -> Vec<Flaw> {
+    /// All errors in the parts, with the place of the quota if the error is that of one quota.
+    pub(crate) fn flaws(&self) -> Vec<(Option<usize>, BuildError)> {
         let mut flaws = Vec::new();
-        let mut found = |part, error| flaws.push(Flaw { part, error });
-        let count = self.quotas.len();
-        if count == 0 {
-            let error = BuildError::new("quota", "at least one is needed");
-            found(Part::Quotas, error);
-        }
-        if count > MOST_QUOTAS {
-            let problem = format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
-            found(Part::Quotas, BuildError::new("quota", problem));
-        }
-        for (place, quota) in self.quotas.iter().enumerate() {
-            if self.quotas[..place].contains(quota) {
-                let problem = format!("`{quota}` is given twice");
-                found(Part::Quota(place), BuildError::new("quota", problem));
-            } else if let Err(error) = quota.check() {
-                found(Part::Quota(place), error);
-            }
-        }
-        let mut check = |part, checked: Option<Result<(), BuildError>>| {
-            if let Some(Err(error)) = checked {
-                found(part, error);
-            }
+        let count = match self.quotas.len() {
+            0 => Err("at least one is needed".to_owned()),
+            1..=MOST_QUOTAS => Ok(()),
+            count => Err(format!(
+                "{count} were given, and at most {MOST_QUOTAS} may be joined"
+            )),
         };
+        let count = count.map_err(|problem| BuildError::new("quota", problem));
+        flaws.extend(count.err().map(|error| (None, error)));
+        for (place, quota) in self.quotas.iter().enumerate() {
+            let checked = match self.quotas[..place].contains(quota) {
+                true => Err(BuildError::new(
+                    "quota",
+                    format!("`{quota}` is given twice"),
+                )),
+                false => quota.check(),
+            };
+            flaws.extend(checked.err().map(|error| (Some(place), error)));
+        }
         let name = self.name.as_ref();
-        check(Part::Name, name.map(|name| check_name("name", name)));
-        check(Part::Buffer, Some(check_span("buffer", self.buffer)));
-        check(Part::Guard, self.guard.map(check_guard));
-        if self.max_waiting == Some(0) {
-            let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";
-            found(Part::MaxWaiting, BuildError::new("max_waiting", problem));
+        for checked in [
+            name.map_or(Ok(()), |name| check_name("name", name)),
+            check_span("buffer", self.buffer),
+            self.guard.map_or(Ok(()), check_guard),
+            check_waiting(self.max_waiting),
+        ] {
+            flaws.extend(checked.err().map(|error| (None, error)));
         }
-        let is_sound = flaws.is_empty();
-        let part = Part::Outage;
-        match self.outage.fallback(self) {
-            Err(error) => flaws.push(Flaw { part, error }),
-            // What is wrong with the quotas is wrong with their shares, too.
-            Ok(Some(parts)) if is_sound => {
-                let error = parts.build_fallback().err();
-                flaws.extend(error.map(|error| Flaw { part, error }));
-            }
-            Ok(_) => {}
-        }
+        let fallback = match self.outage.fallback(self) {
+            // Errors in the quotas are errors in their shares, too.
+            Ok(Some(parts)) if flaws.is_empty() => parts.build_fallback().err(),
+            fallback => fallback.err(),
+        };
+        flaws.extend(fallback.map(|error| (None, error)));
         flaws
     }
 
@@ -143,32 +116,22 @@ impl PolicyParts {
     }
 
     pub(crate) fn build(self) -> Result<Policy, BuildError> {
-        if let Some(flaw) = self.flaws().into_iter().next() {
-            return Err(flaw.error);
+        if let Some((_, error)) = self.flaws().into_iter().next() {
+            return Err(error);
         }
-        let guard = self.guard.unwrap_or_else(|| default_guard(&self.quotas));
         // The quotas of several processes count the same departures, whatever their order.
         let mut sorted = self.quotas.clone();
         sorted.sort_unstable_by_key(|quota| (quota.window(), quota.limit()));
-        let counters = sorted.iter().map(Counter::new).collect();
-        let label = match &self.name {
-            Some(name) => name.as_str().into(),
-            None => label(&self.quotas).into(),
-        };
         let largest_costs = self.quotas.iter().map(Quota::largest_cost);
         Ok(Policy {
-            name: self.name.map(String::into_boxed_str),
+            label: match &self.name {
+                Some(name) => name.as_str().into(),
+                None => label(&self.quotas).into(),
+            },
+            guard: self.guard.unwrap_or_else(|| default_guard(&self.quotas)),
             largest_cost: largest_costs.min().unwrap_or(u32::MAX),
-            counters,
-            quotas: self.quotas,
-            buffer: self.buffer,
-            guard,
-            max_wait: self.max_wait,
-            max_waiting: self.max_waiting,
-            outage: self.outage,
-            recovery: self.recovery,
-            is_exempt: self.is_exempt,
-            label,
+            counters: sorted.iter().map(Counter::new).collect(),
+            parts: self,
         })
     }
 }
@@ -205,6 +168,14 @@ fn check_guard(guard: Duration) -> Result<(), BuildError> {
     if guard.is_zero() {
         let problem = "is zero, so no permit would be valid";
         return Err(BuildError::new("guard", problem));
+    }
+    Ok(())
+}
+
+fn check_waiting(max_waiting: Option<usize>) -> Result<(), BuildError> {
+    if max_waiting == Some(0) {
+        let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";
+        return Err(BuildError::new("max_waiting", problem));
     }
     Ok(())
 }

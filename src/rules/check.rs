@@ -7,7 +7,7 @@ use super::error::{Mistakes, RulesError, place_in};
 use super::key::RuleKey;
 use super::rule::{Parsed, Rule};
 use super::table::{Entry, Limit};
-use crate::policy::{Flaw, Part, PolicyParts, check_name};
+use crate::policy::{PolicyParts, check_name};
 
 pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
     if rules.is_empty() {
@@ -82,17 +82,12 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         is_exempt: false,
     };
     let flaws = parts.flaws();
-    for Flaw { part, error } in &flaws {
-        let place = match *part {
+    for (quota_at, error) in &flaws {
+        let place = match quota_at {
+            Some(place) => place_in("quota", &rule.quota, quotas[*place].0),
             // The missing or malformed quotas are reported already.
-            Part::Quotas if quotas.is_empty() => continue,
-            Part::Quotas => "quota".to_owned(),
-            Part::Quota(place) => place_in("quota", &rule.quota, quotas[place].0),
-            Part::Name => "name".to_owned(),
-            Part::Buffer => "buffer".to_owned(),
-            Part::Guard => "guard".to_owned(),
-            Part::MaxWaiting => "max_waiting".to_owned(),
-            Part::Outage => "outage".to_owned(),
+            None if error.field() == "quota" && quotas.is_empty() => continue,
+            None => error.field().to_owned(),
         };
         mistakes.add(place, error.detail());
     }
