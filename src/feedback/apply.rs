@@ -2,12 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::algorithm::Command;
 use crate::dispatcher::Handle;
@@ -81,14 +81,14 @@ impl Departed {
             return None;
         }
         let Self { handle, key, .. } = self;
-        Some(Applying {
-            applying: Some(Box::pin(async move {
-                for command in commands {
-                    insist(&handle, &key, command, begun).await;
-                }
-            })),
-            delay: None,
-        })
+        let mut sending = Sending(Some(Box::pin(async move {
+            for command in commands {
+                insist(&handle, &key, command, begun).await;
+            }
+        })));
+        Some(Box::pin(async move {
+            let _ = timeout(LONGEST_DELAY, &mut sending).await;
+        }))
     }
 }
 
@@ -126,54 +126,31 @@ fn is_less(left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
     u128::from(left) < expected.saturating_add(remaining.into())
 }
 
-/// Sends commands to the store. If that takes long, or if this is dropped, it goes on in a task of its own.
-#[must_use = "futures do nothing unless they are awaited"]
-pub(crate) struct Applying {
-    applying: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    delay: Option<Pin<Box<Sleep>>>,
-}
+/// Ends when the store has the commands, or after [`LONGEST_DELAY`].
+pub(crate) type Applying = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl Future for Applying {
+/// Sends commands to the store. If this is dropped before that, a task sends them.
+struct Sending(Option<Applying>);
+
+impl Future for Sending {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(applying) = &mut self.applying else {
-            return Poll::Ready(());
-        };
-        if applying.as_mut().poll(cx).is_ready() {
-            self.applying = None;
-            return Poll::Ready(());
+        if let Some(sending) = &mut self.0 {
+            ready!(sending.as_mut().poll(cx));
         }
-        let delay = self
-            .delay
-            .get_or_insert_with(|| Box::pin(sleep(LONGEST_DELAY)));
-        if delay.as_mut().poll(cx).is_ready() {
-            self.detach();
-            return Poll::Ready(());
-        }
-        Poll::Pending
+        self.0 = None;
+        Poll::Ready(())
     }
 }
 
-impl Applying {
-    fn detach(&mut self) {
-        if let Some(applying) = self.applying.take()
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if let Some(sending) = self.0.take()
             && let Ok(runtime) = Runtime::try_current()
         {
-            runtime.spawn(applying);
+            runtime.spawn(sending);
         }
-    }
-}
-
-impl Drop for Applying {
-    fn drop(&mut self) {
-        self.detach();
-    }
-}
-
-impl std::fmt::Debug for Applying {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Applying")
     }
 }
 

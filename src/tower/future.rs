@@ -127,7 +127,7 @@ where
                     }
                 }
                 StageProjection::Applying { applying, response } => {
-                    ready!(Pin::new(applying).poll(cx));
+                    ready!(applying.as_mut().poll(cx));
                     let response = response.take().expect("polled after it was ready");
                     return Poll::Ready(Ok(response));
                 }

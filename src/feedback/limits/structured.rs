@@ -5,37 +5,26 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use sfv::{BareItem, Dictionary, FieldType, Item, List, ListEntry, Parser};
 
 use super::Limit;
 
-static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-
-/// What a quota is measured in.
-enum Unit {
-    Requests,
-    /// Those under way at a time: a limit that no reset lifts.
-    ConcurrentRequests,
-    /// What no number of requests follows from, such as bytes.
-    Other,
-}
+const RATE_LIMIT: &str = "ratelimit";
+const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
 
 /// `None` where the field is missing, empty, or malformed in any part.
 pub(super) fn read(headers: &HeaderMap) -> Option<Vec<Limit>> {
-    if !headers.contains_key(&RATE_LIMIT) {
+    if !headers.contains_key(RATE_LIMIT) {
         return None;
     }
-    if let Some(limits) = field::<List>(headers, &RATE_LIMIT) {
-        let policies = field(headers, &RATE_LIMIT_POLICY).unwrap_or_default();
+    if let Some(limits) = field::<List>(headers, RATE_LIMIT) {
+        let policies = field(headers, RATE_LIMIT_POLICY).unwrap_or_default();
         return service_limits(&limits, &policies);
     }
-    let dictionary: Dictionary = field(headers, &RATE_LIMIT)?;
-    Some(vec![Limit {
-        remaining: at_most_u32(member(&dictionary, "remaining")?),
-        reset: Duration::from_secs(member(&dictionary, "reset")?),
-    }])
+    let dictionary: Dictionary = field(headers, RATE_LIMIT)?;
+    let remaining = member(&dictionary, "remaining")?;
+    Some(vec![limit(remaining, member(&dictionary, "reset")?)])
 }
 
 fn service_limits(items: &List, policies: &List) -> Option<Vec<Limit>> {
@@ -48,33 +37,28 @@ fn service_limits(items: &List, policies: &List) -> Option<Vec<Limit>> {
         let remaining = natural(item.params.get("r")?)?;
         let reset = item.params.get("t").map_or(Some(0), natural)?;
         let is_read = match unit(item, policies) {
-            Unit::Requests => true,
-            Unit::ConcurrentRequests => false,
-            Unit::Other => remaining == 0,
+            // The draft's text has the plural, and its registry the singular.
+            None | Some("requests" | "request") => true,
+            // No reset lifts a limit of the requests under way at a time.
+            Some("concurrent-requests") => false,
+            // No number of requests follows from other units, such as bytes.
+            Some(_) => remaining == 0,
         };
         if is_read {
-            limits.push(Limit {
-                remaining: at_most_u32(remaining),
-                reset: Duration::from_secs(reset),
-            });
+            limits.push(limit(remaining, reset));
         }
     }
     (!items.is_empty()).then_some(limits)
 }
 
 /// The unit by the first policy that the item is of. Without one it is requests, the draft's default.
-fn unit(item: &Item, policies: &List) -> Unit {
+fn unit<'a>(item: &Item, policies: &'a List) -> Option<&'a str> {
     let policy = policies.iter().find_map(|entry| match entry {
         ListEntry::Item(policy) if is_of(item, policy) => Some(policy),
         _ => None,
     });
-    let unit = policy.and_then(|policy| policy.params.get("qu")?.as_string());
-    match unit.map(|unit| unit.as_str()) {
-        // The draft's text has the plural, and its registry the singular.
-        None | Some("requests" | "request") => Unit::Requests,
-        Some("concurrent-requests") => Unit::ConcurrentRequests,
-        Some(_) => Unit::Other,
-    }
+    let unit = policy?.params.get("qu")?.as_string()?;
+    Some(unit.as_str())
 }
 
 /// Whether they have the same name and, if both state one, the same partition key.
@@ -95,14 +79,14 @@ fn natural(item: &BareItem) -> Option<u64> {
     u64::try_from(i64::from(item.as_integer()?)).ok()
 }
 
-fn at_most_u32(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
+fn limit(remaining: u64, reset: u64) -> Limit {
+    Limit {
+        remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+        reset: Duration::from_secs(reset),
+    }
 }
 
-/// All lines of a field as one, as [RFC 9651] has it.
-///
-/// [RFC 9651]: https://www.rfc-editor.org/rfc/rfc9651#section-4.2
-fn field<T: FieldType>(headers: &HeaderMap, name: &HeaderName) -> Option<T> {
+fn field<T: FieldType>(headers: &HeaderMap, name: &str) -> Option<T> {
     let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
     let lines: Vec<_> = lines.collect();
     Parser::new(&lines.join(&b", "[..])).parse().ok()
@@ -115,10 +99,10 @@ mod tests {
     fn read(limits: &[&str], policies: &[&str]) -> Option<Vec<(u32, u64)>> {
         let mut headers = HeaderMap::new();
         for value in limits {
-            headers.append(&RATE_LIMIT, value.parse().unwrap());
+            headers.append(RATE_LIMIT, value.parse().unwrap());
         }
         for value in policies {
-            headers.append(&RATE_LIMIT_POLICY, value.parse().unwrap());
+            headers.append(RATE_LIMIT_POLICY, value.parse().unwrap());
         }
         let limits = super::read(&headers)?;
         let seconds = |limit: Limit| (limit.remaining, limit.reset.as_secs());

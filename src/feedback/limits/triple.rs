@@ -1,54 +1,43 @@
 //! Limits with a header for each number, as they were before `RateLimit` held them all.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 
 use super::Limit;
 use crate::feedback::lines::values;
 use crate::feedback::number::{count, seconds};
 use crate::feedback::origin::OriginClock;
 
-/// The names of one family. How large the quota is does not matter here, so `-Limit` is not among them.
-struct Family {
-    remaining: HeaderName,
-    reset_after: HeaderName,
-    reset: HeaderName,
-}
+/// The names of the fields for the requests that remain, for the time until the reset, and for the moment of the reset.
+/// The size of the quota does not matter here, so `-Limit` is not among them.
+const FAMILIES: [[&str; 3]; 3] = [
+    [
+        "ratelimit-remaining",
+        "ratelimit-reset-after",
+        "ratelimit-reset",
+    ],
+    [
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset-after",
+        "x-ratelimit-reset",
+    ],
+    [
+        "x-rate-limit-remaining",
+        "x-rate-limit-reset-after",
+        "x-rate-limit-reset",
+    ],
+];
 
-impl Family {
-    /// Both what remains and until when; the least and the longest where there are several.
-    fn read(&self, headers: &HeaderMap, clock: OriginClock<'_>) -> Option<Limit> {
-        let remaining = values(headers, &self.remaining, count).into_iter().min()?;
-        // A delay needs no clock, so it comes first.
-        let after = values(headers, &self.reset_after, seconds);
-        let reset = after.into_iter().max().or_else(|| {
-            let resets = values(headers, &self.reset, |text| clock.until_reset(text));
+/// The limit of the first family that states one.
+pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Option<Limit> {
+    FAMILIES.iter().find_map(|&[remaining, after, at]| {
+        let remaining = values(headers, remaining, count).into_iter().min()?;
+        let after = values(headers, after, seconds).into_iter().max();
+        let reset = after.or_else(|| {
+            let resets = values(headers, at, |text| clock.until_reset(text));
             resets.into_iter().max()
         })?;
         Some(Limit { remaining, reset })
-    }
-}
-
-static FAMILIES: [Family; 3] = [
-    Family {
-        remaining: HeaderName::from_static("ratelimit-remaining"),
-        reset_after: HeaderName::from_static("ratelimit-reset-after"),
-        reset: HeaderName::from_static("ratelimit-reset"),
-    },
-    Family {
-        remaining: HeaderName::from_static("x-ratelimit-remaining"),
-        reset_after: HeaderName::from_static("x-ratelimit-reset-after"),
-        reset: HeaderName::from_static("x-ratelimit-reset"),
-    },
-    Family {
-        remaining: HeaderName::from_static("x-rate-limit-remaining"),
-        reset_after: HeaderName::from_static("x-rate-limit-reset-after"),
-        reset: HeaderName::from_static("x-rate-limit-reset"),
-    },
-];
-
-pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Option<Limit> {
-    let mut families = FAMILIES.iter();
-    families.find_map(|family| family.read(headers, clock))
+    })
 }
 
 #[cfg(test)]
