@@ -33,30 +33,26 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, header::hash}
 ///
 /// [RFC 9110, section 11.1]: https://www.rfc-editor.org/rfc/rfc9110#section-11.1
 pub fn bearer_token() -> BearerToken {
-    BearerToken {
-        without: WithoutKey::Refused,
-    }
+    BearerToken(WithoutKey::Refused)
 }
 
 /// Takes a hash of the token in `Authorization: Bearer` as the key; made by [`bearer_token`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
-pub struct BearerToken {
-    without: WithoutKey,
-}
+pub struct BearerToken(WithoutKey);
 
 impl BearerToken {
     /// Leaves requests without a bearer token unlimited. Default: they are refused.
     ///
     /// In a server, callers avoid the quota by leaving the token out.
     pub fn or_exempt(mut self) -> Self {
-        self.without = WithoutKey::Exempt;
+        self.0 = WithoutKey::Exempt;
         self
     }
 
     /// Lets all requests without a bearer token share one key. Default: they are refused.
     pub fn or(mut self, key: impl Into<Key>) -> Self {
-        self.without = WithoutKey::Shared(key.into());
+        self.0 = WithoutKey::Shared(key.into());
         self
     }
 }
@@ -69,7 +65,7 @@ impl<R: RequestHead> KeyExtractor<R> for BearerToken {
         }
         match token(headers) {
             Some(token) => Extracted::Key(Key(hash(token))),
-            None => self.without.extracted(|| "the request has no bearer token"),
+            None => self.0.extracted(|| "the request has no bearer token"),
         }
     }
 }

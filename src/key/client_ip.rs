@@ -4,6 +4,7 @@ use http::{HeaderMap, HeaderName};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::forwarded::{forwarded, x_forwarded_for};
+use super::header::header_name;
 use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, address};
 
 #[cfg(test)]
@@ -161,10 +162,7 @@ impl ClientIp {
     where
         N: TryInto<HeaderName>,
     {
-        let Ok(name) = name.try_into() else {
-            panic!("not a valid header name");
-        };
-        self.source = Source::Single(name);
+        self.source = Source::Single(header_name(name));
         self
     }
 

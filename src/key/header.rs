@@ -39,11 +39,8 @@ pub fn header<N>(name: N) -> Header
 where
     N: TryInto<HeaderName>,
 {
-    let Ok(name) = name.try_into() else {
-        panic!("not a valid header name");
-    };
     Header {
-        name,
+        name: header_name(name),
         hashed: false,
         without: WithoutKey::Refused,
     }
@@ -144,6 +141,15 @@ impl<R: RequestHead> KeyExtractor<R> for Header {
             }
             Some(value) => Extracted::Key(Key(self.key(value))),
         }
+    }
+}
+
+/// The name of a header.
+#[track_caller]
+pub(super) fn header_name(name: impl TryInto<HeaderName>) -> HeaderName {
+    match name.try_into() {
+        Ok(name) => name,
+        Err(_) => panic!("not a valid header name"),
     }
 }
 

@@ -34,17 +34,13 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
 /// In a server, the caller chooses the host, and every new host is a new quota. Limit callers by
 /// something that they cannot choose.
 pub fn host() -> Host {
-    Host {
-        without: WithoutKey::Refused,
-    }
+    Host(WithoutKey::Refused)
 }
 
 /// Takes the host that a request goes to as its key; made by [`host`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
-pub struct Host {
-    without: WithoutKey,
-}
+pub struct Host(WithoutKey);
 
 impl Host {
     /// Leaves requests without a host unlimited. Default: they are refused.
@@ -57,7 +53,7 @@ impl Host {
     /// assert_eq!(key::host().or_exempt().extract(&request), Extracted::Exempt);
     /// ```
     pub fn or_exempt(mut self) -> Self {
-        self.without = WithoutKey::Exempt;
+        self.0 = WithoutKey::Exempt;
         self
     }
 }
@@ -72,7 +68,7 @@ impl Host {
     pub(crate) fn key_of(&self, authority: Option<&Authority<'_>>) -> Extracted {
         match authority {
             Some(authority) => Extracted::Key(authority.key()),
-            None => self.without.extracted(|| "the request has no host"),
+            None => self.0.extracted(|| "the request has no host"),
         }
     }
 }

@@ -216,19 +216,17 @@ impl<K: Into<Key>> From<Option<K>> for Extracted {
 /// assert_eq!(everything.extract(&"any request"), Extracted::Key("github".into()));
 /// ```
 pub fn constant(text: impl Into<Key>) -> Constant {
-    Constant { key: text.into() }
+    Constant(text.into())
 }
 
 /// Gives every request the same key; made by [`constant`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
-pub struct Constant {
-    key: Key,
-}
+pub struct Constant(Key);
 
 impl<R> KeyExtractor<R> for Constant {
     fn extract(&self, _: &R) -> Extracted {
-        Extracted::Key(self.key.clone())
+        Extracted::Key(self.0.clone())
     }
 }
 

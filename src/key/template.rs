@@ -26,12 +26,21 @@ pub(crate) struct Template {
 /// Its texts are not `String`s, because those are 20 times as slow to compare if they are empty: on some CPUs, each
 /// comparison faults on the dangling pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Segment {
-    Literal(SmolStr),
+struct Segment {
+    kind: Kind,
+    /// The whole text of a literal, or the prefix of a parameter.
+    before: SmolStr,
+    /// The suffix of a parameter.
+    after: SmolStr,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Literal,
     /// At least one character between a prefix and a suffix.
-    Parameter(SmolStr, SmolStr),
+    Parameter,
     /// A prefix and at least one more character, up to the end of the path.
-    CatchAll(SmolStr),
+    CatchAll,
 }
 
 /// Templates, the most specific first.
@@ -89,7 +98,7 @@ impl Template {
             .split('/')
             .map(Segment::parse)
             .collect::<Result<_, _>>()?;
-        let is_catch_all = |segment| matches!(segment, &Segment::CatchAll(_));
+        let is_catch_all = |segment: &Segment| segment.kind == Kind::CatchAll;
         if segments.iter().rev().skip(1).any(is_catch_all) {
             return Err(CATCH_ALL.into());
         }
@@ -102,7 +111,8 @@ impl Template {
     }
 
     fn is_catch_all(&self) -> bool {
-        matches!(self.segments.last(), Some(Segment::CatchAll(_)))
+        let last = self.segments.last();
+        last.is_some_and(|segment| segment.kind == Kind::CatchAll)
     }
 
     /// True if the template matches a request with this method and these segments of its path.
@@ -114,8 +124,8 @@ impl Template {
         }
         let mut pairs = self.segments.iter().zip(path);
         self.method.as_ref().is_none_or(is_method)
-            && pairs.all(|(segment, text)| match segment {
-                Segment::CatchAll(before) if has_more => text.starts_with(before.as_str()),
+            && pairs.all(|(segment, text)| match segment.kind {
+                Kind::CatchAll if has_more => text.starts_with(&*segment.before),
                 _ => segment.matches(text),
             })
     }
@@ -127,7 +137,9 @@ impl Template {
             true => self.segments.len() - 1,
             false => usize::MAX,
         };
-        let fixed: Vec<_> = self.segments.iter().map(Segment::fixed).collect();
+        // Templates that match the same path have the same literals, so the lengths of those make no difference.
+        let fixed = |it: &Segment| (it.kind == Kind::Literal, it.before.len(), it.after.len());
+        let fixed: Vec<_> = self.segments.iter().map(fixed).collect();
         let method = self.method.as_ref();
         let method = method.map(|method| method == Method::HEAD);
         (before_catch_all, fixed, method)
@@ -161,66 +173,52 @@ impl Segment {
             }
             let inside = after.split_once('}').filter(|_| brace == "{");
             let (name, after) = inside.ok_or(PARAMETER)?;
-            let (name, is_catch_all) = match name.strip_prefix('*') {
-                Some(name) => (name, true),
-                None => (name, false),
+            let (name, kind) = match name.strip_prefix('*') {
+                Some(name) => (name, Kind::CatchAll),
+                None => (name, Kind::Parameter),
             };
             if name.is_empty() || name.contains(['{', '*']) {
                 return Err(PARAMETER);
             }
-            if parameter
-                .replace((mem::take(&mut literal).finish(), is_catch_all))
-                .is_some()
-            {
+            let before = mem::take(&mut literal).finish();
+            if parameter.replace((before, kind)).is_some() {
                 return Err("there can be only one parameter between two slashes");
             }
             rest = after;
         }
         literal.push_str(rest);
         let literal = literal.finish();
-        match parameter {
-            None => Ok(Self::Literal(literal)),
-            Some((before, false)) => Ok(Self::Parameter(before, literal)),
-            Some((before, true)) if literal.is_empty() => Ok(Self::CatchAll(before)),
-            Some(_) => Err(CATCH_ALL),
-        }
+        let (before, after, kind) = match parameter {
+            None => (literal, SmolStr::default(), Kind::Literal),
+            Some((_, Kind::CatchAll)) if !literal.is_empty() => return Err(CATCH_ALL),
+            Some((before, kind)) => (before, literal, kind),
+        };
+        Ok(Self {
+            kind,
+            before,
+            after,
+        })
     }
 
     fn matches(&self, text: &str) -> bool {
-        let (before, after) = match self {
-            Self::Literal(literal) => return literal == text,
-            Self::Parameter(before, after) => (before, after.as_str()),
-            Self::CatchAll(before) => (before, ""),
-        };
-        text.len() > before.len() + after.len()
-            && text.starts_with(before.as_str())
-            && text.ends_with(after)
-    }
-
-    /// True for fixed text; else the lengths of the prefix and the suffix.
-    fn fixed(&self) -> (bool, usize, usize) {
-        match self {
-            Self::Literal(_) => (true, 0, 0),
-            Self::Parameter(before, after) => (false, before.len(), after.len()),
-            Self::CatchAll(before) => (false, before.len(), 0),
+        let Self { before, after, .. } = self;
+        match self.kind {
+            Kind::Literal => before == text,
+            _ => {
+                text.len() > before.len() + after.len()
+                    && text.starts_with(&**before)
+                    && text.ends_with(&**after)
+            }
         }
     }
 
     fn covers(&self, other: &Self) -> bool {
-        let before = match self {
-            _ if self == other => return true,
-            Self::Parameter(before, after) if after.is_empty() => before,
-            Self::CatchAll(before) => before,
-            // With a suffix, the ends of all texts that the other matches would have to be compared.
-            _ => return false,
-        };
-        match other {
-            Self::Literal(text) => text.len() > before.len() && text.starts_with(before.as_str()),
-            Self::Parameter(prefix, _) => prefix.starts_with(before.as_str()),
-            Self::CatchAll(prefix) => {
-                matches!(self, Self::CatchAll(_)) && prefix.starts_with(before.as_str())
-            }
-        }
+        // With a suffix, the ends of all texts that the other matches would have to be compared.
+        let is_open = self.kind != Kind::Literal && self.after.is_empty();
+        let is_long = other.kind != Kind::Literal || other.before.len() > self.before.len();
+        let is_within = other.kind != Kind::CatchAll || self.kind == Kind::CatchAll;
+        let is_part = is_open && is_long && is_within && other.before.starts_with(&*self.before);
+        is_part || self == other
     }
 }
 
