@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use super::explain::joined;
 use super::rule::{List, Parsed};
 
 /// The mistakes in rules, or in a text that is not valid rules.
@@ -148,8 +149,7 @@ impl fmt::Display for Mistake {
 
 impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<_> = self.mistakes.iter().map(Mistake::to_string).collect();
-        f.write_str(&lines.join("\n"))
+        f.write_str(&joined(&self.mistakes, "\n"))
     }
 }
 

@@ -160,8 +160,13 @@ fn reason<R: RequestHead>(
 }
 
 fn alternatives<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
+    joined(all, " or ")
+}
+
+/// The texts of these, with this text between them.
+pub(super) fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>, separator: &str) -> String {
     let all: Vec<_> = all.into_iter().map(|it| it.to_string()).collect();
-    all.join(" or ")
+    all.join(separator)
 }
 
 impl fmt::Display for Miss {
@@ -181,14 +186,8 @@ impl fmt::Display for Explanation {
             (_, Some(Err(refusal))) => return write!(f, "refused, because {refusal}"),
             _ => return f.write_str("exempt"),
         };
-        let quotas: Vec<_> = limit
-            .plan
-            .policy
-            .quotas()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        write!(f, "{} for the key {key:?}", quotas.join(" and "))?;
+        let quotas = joined(limit.plan.policy.quotas(), " and ");
+        write!(f, "{quotas} for the key {key:?}")?;
         match limit.cost {
             1 => Ok(()),
             cost => write!(f, ", at a cost of {cost}"),

@@ -1,7 +1,6 @@
 //! Rules in a file: [`Rules::read`].
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -17,8 +16,7 @@ use super::key::KeyPart;
 use super::rule::{List, Parsed, Rule, parse_template};
 use super::table::Rules;
 use crate::key::parse_method;
-use crate::policy::Outage;
-use crate::policy::Recovery;
+use crate::policy::{Outage, Recovery};
 
 impl Rules {
     /// Reads rules from a deserializer, such as that of TOML, YAML or JSON.
@@ -127,7 +125,7 @@ impl<'de> Deserialize<'de> for Rules {
 }
 
 /// A table with the field `rules`, or a list of rules.
-struct File(OneOrMany<Table, FileRule>);
+struct File(Vec<FileRule>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,13 +138,13 @@ struct Table {
 struct FileRule {
     name: Given<String>,
     exempt: Given<bool>,
-    host: Given<OneOrMany<String>>,
-    method: Given<OneOrMany<String>>,
-    path: Given<OneOrMany<String>>,
+    host: Given<Values<String>>,
+    method: Given<Values<String>>,
+    path: Given<Values<String>>,
     header: Given<Headers>,
-    quota: Given<OneOrMany<String>>,
-    key: Given<OneOrMany<Part>>,
-    trusted_proxies: Given<OneOrMany<String>>,
+    quota: Given<Values<String>>,
+    key: Given<Values<Part>>,
+    trusted_proxies: Given<Values<String>>,
     cost: Given<u32>,
     max_wait: Given<Span>,
     max_waiting: Given<usize>,
@@ -175,11 +173,8 @@ enum FileRecovery {
 /// would match every request.
 struct Given<T>(Option<T>);
 
-/// One value or a list of values.
-enum OneOrMany<A, T = A> {
-    One(A),
-    Many(Vec<T>),
-}
+/// The values of a field that is one value or a list of values.
+struct Values<T>(Vec<T>);
 
 /// The headers in the order of the text, because JSON allows a name twice.
 #[derive(Default)]
@@ -196,8 +191,7 @@ enum Header {
 #[serde(untagged, expecting = "expected a time such as \"30s\"")]
 enum Span {
     Text(String),
-    Integer(i64),
-    Float(f64),
+    Number(f64),
 }
 
 #[derive(Deserialize)]
@@ -211,8 +205,7 @@ enum Part {
     Constant { constant: String },
 }
 
-fn rules(File(file): File) -> Result<Rules, RulesError> {
-    let (OneOrMany::One(Table { rules }) | OneOrMany::Many(rules)) = file;
+fn rules(File(rules): File) -> Result<Rules, RulesError> {
     Rules::new(rules.into_iter().map(Rule::from))
 }
 
@@ -279,17 +272,13 @@ fn key_part(part: Part) -> Parsed<KeyPart> {
 impl Span {
     fn parse(self) -> Parsed<Duration> {
         let example = "such as \"30s\" or \"1m 30s\"";
-        let number = match self {
-            Self::Text(text) => {
-                let parsed = humantime::parse_duration(&text);
-                return parsed
-                    .map_err(|error| format!("{text:?} is not a time, {example}: {error}"));
-            }
-            Self::Integer(number) => number.to_string(),
-            Self::Float(number) => number.to_string(),
-        };
-        let problem = format!("has no unit: write \"{number}s\" for seconds");
-        Err(format!("{number} {problem}"))
+        match self {
+            Self::Text(text) => humantime::parse_duration(&text)
+                .map_err(|error| format!("{text:?} is not a time, {example}: {error}")),
+            Self::Number(number) => Err(format!(
+                "{number} has no unit: write \"{number}s\" for seconds"
+            )),
+        }
     }
 }
 
@@ -308,12 +297,9 @@ impl Headers {
     }
 }
 
-impl<T> Given<OneOrMany<T>> {
+impl<T> Given<Values<T>> {
     fn parse<U>(self, parse: impl Fn(T) -> Parsed<U>) -> List<U> {
-        let values = match self.0? {
-            OneOrMany::One(value) => vec![value],
-            OneOrMany::Many(values) => values,
-        };
+        let Values(values) = self.0?;
         Some(values.into_iter().map(parse).collect())
     }
 }
@@ -337,61 +323,66 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
 impl<'de> Deserialize<'de> for File {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a table with the field `rules`, or a list of rules";
-        let table = deserializer.deserialize_any(OneOrManyVisitor(expected, PhantomData))?;
-        Ok(Self(table))
+        let of_one = |Table { rules }| rules;
+        let rules = deserializer.deserialize_any(OneOrMany { expected, of_one })?;
+        Ok(Self(rules))
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Values<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a text, or a list of texts";
-        deserializer.deserialize_any(OneOrManyVisitor(expected, PhantomData))
+        let of_one = |value: T| vec![value];
+        let values = deserializer.deserialize_any(OneOrMany { expected, of_one })?;
+        Ok(Self(values))
     }
 }
 
+/// Reads a list, or one value as a list of one.
+///
 /// Unlike `#[serde(untagged)]`, this keeps the places of errors within a list.
-struct OneOrManyVisitor<A, T>(&'static str, PhantomData<(A, T)>);
+struct OneOrMany<A, T> {
+    expected: &'static str,
+    of_one: fn(A) -> Vec<T>,
+}
 
-impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for OneOrManyVisitor<A, T> {
-    type Value = OneOrMany<A, T>;
+impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for OneOrMany<A, T> {
+    type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+        f.write_str(self.expected)
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        A::deserialize(text.into_deserializer()).map(OneOrMany::One)
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+        A::deserialize(text.into_deserializer()).map(self.of_one)
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Self::Value, M::Error> {
-        A::deserialize(MapAccessDeserializer::new(map)).map(OneOrMany::One)
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Vec<T>, M::Error> {
+        A::deserialize(MapAccessDeserializer::new(map)).map(self.of_one)
     }
 
-    fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Self::Value, S::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany::Many)
+    fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Vec<T>, S::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(seq))
     }
 }
 
 impl<'de> Deserialize<'de> for Headers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(HeadersVisitor)
+        deserializer.deserialize_any(Self::default())
     }
 }
 
-struct HeadersVisitor;
-
-impl<'de> Visitor<'de> for HeadersVisitor {
-    type Value = Headers;
+impl<'de> Visitor<'de> for Headers {
+    type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a table of headers")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Headers, M::Error> {
-        let mut headers = Vec::new();
+    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<Self, M::Error> {
         while let Some(header) = map.next_entry()? {
-            headers.push(header);
+            self.0.push(header);
         }
-        Ok(Headers(headers))
+        Ok(self)
     }
 }

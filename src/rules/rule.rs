@@ -10,8 +10,7 @@ use super::conditions::HeaderCondition;
 use super::host::HostPattern;
 use super::key::KeyPart;
 use crate::key::{Template, parse_method};
-use crate::policy::Outage;
-use crate::policy::Recovery;
+use crate::policy::{Outage, Recovery};
 use crate::quota::Quota;
 
 /// Conditions for requests, and the policy of the requests that meet them.

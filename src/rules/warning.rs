@@ -5,7 +5,8 @@ use std::fmt;
 
 use http::Method;
 
-use super::conditions::{Conditions, HeaderCondition, common};
+use super::conditions::{Conditions, common};
+use super::explain::joined;
 use super::host::HostPattern;
 use super::table::{Entry, RuleRef, Rules};
 use crate::key::{Template, falls_under};
@@ -59,13 +60,12 @@ impl Rules {
         let mut by = BTreeSet::new();
         for (method, path) in methods_and_paths(rule) {
             for host in each(&rule.hosts) {
-                let part = Part {
-                    host,
-                    method,
-                    path,
-                    headers: &rule.headers,
+                let takes_all = |entry: &Entry| {
+                    let headers = &entry.conditions.headers;
+                    takes(&entry.conditions, host, method, path)
+                        && (headers.iter())
+                            .all(|it| rule.headers.iter().any(|own| it.follows_from(own)))
                 };
-                let takes_all = |entry: &Entry| part.is_taken_by(&entry.conditions);
                 by.insert(before.iter().position(takes_all)?);
             }
         }
@@ -105,36 +105,29 @@ fn methods_and_paths(
     })
 }
 
-/// The requests of a rule with one host, method and template.
-struct Part<'a> {
-    host: Option<&'a HostPattern>,
-    method: Option<&'a Method>,
-    path: Option<&'a Template>,
-    headers: &'a [HeaderCondition],
-}
-
-impl Part<'_> {
-    fn is_taken_by(&self, rule: &Conditions) -> bool {
-        let takes_host = |it: &HostPattern| self.host.is_some_and(|host| it.covers(host));
-        let takes_method = |it: &Method| self.method.is_some_and(|method| falls_under(method, it));
-        let takes_path = |it: &Template| self.path.is_some_and(|path| it.covers_path_of(path));
-        (rule.hosts.is_empty() || rule.hosts.iter().any(takes_host))
-            && methods_and_paths(rule).any(|(method, path)| {
-                method.is_none_or(takes_method) && path.is_none_or(takes_path)
-            })
-            && (rule.headers.iter()).all(|it| self.headers.iter().any(|own| it.follows_from(own)))
-    }
+/// True if a rule takes all requests with this host, method and template, whatever their headers.
+fn takes(
+    rule: &Conditions,
+    host: Option<&HostPattern>,
+    method: Option<&Method>,
+    path: Option<&Template>,
+) -> bool {
+    let takes_host = |it: &HostPattern| host.is_some_and(|host| it.covers(host));
+    let takes_method = |it: &Method| method.is_some_and(|method| falls_under(method, it));
+    let takes_path = |it: &Template| path.is_some_and(|path| it.covers_path_of(path));
+    (rule.hosts.is_empty() || rule.hosts.iter().any(takes_host))
+        && methods_and_paths(rule)
+            .any(|(method, path)| method.is_none_or(takes_method) && path.is_none_or(takes_path))
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by: Vec<_> = self.by.iter().map(RuleRef::to_string).collect();
-        let take = if by.len() == 1 { "takes" } else { "take" };
+        let by = joined(&self.by, " and ");
+        let take = if self.by.len() == 1 { "takes" } else { "take" };
+        let rule = &self.rule;
         write!(
             f,
-            "{} is never reached: {} {take} all of its requests",
-            self.rule,
-            by.join(" and ")
+            "{rule} is never reached: {by} {take} all of its requests"
         )
     }
 }
