@@ -1,8 +1,9 @@
 //! Quotas that hold jointly for a key, and the bounds on waiting: [`Policy`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::HeaderValue;
 use smallvec::SmallVec;
 
 use crate::algorithm::Counter;
@@ -27,6 +28,8 @@ pub struct Policy {
     largest_cost: u32,
     /// The quotas, with nothing recorded.
     counters: SmallVec<[Counter; 1]>,
+    /// The header field that describes the policy, once a response needs it.
+    header: OnceLock<HeaderValue>,
 }
 
 impl Policy {
@@ -130,6 +133,10 @@ impl Policy {
                 _ => None,
             });
         waits.min()
+    }
+
+    pub(crate) fn header(&self) -> &OnceLock<HeaderValue> {
+        &self.header
     }
 
     /// The quotas, with nothing recorded.

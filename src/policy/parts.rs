@@ -1,6 +1,6 @@
 //! What a policy is made of, and whether that can hold: [`PolicyParts`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -131,6 +131,7 @@ impl PolicyParts {
             guard: self.guard.unwrap_or_else(|| default_guard(&self.quotas)),
             largest_cost: largest_costs.min().unwrap_or(u32::MAX),
             counters: sorted.iter().map(Counter::new).collect(),
+            header: OnceLock::new(),
             parts: self,
         })
     }

@@ -51,6 +51,7 @@ use crate::limiter::{ByRules, Limiter};
 /// So if more requests may depart at once than a concurrency limit lets through, some permits are not used, and requests
 /// overtake others that could not use theirs. Use [`Spacing`](crate::Algorithm::Spacing) there.
 #[derive(Debug, Clone)]
+#[must_use = "a layer does nothing until it wraps a service"]
 pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
     limiter: Limiter,
     key: K,
@@ -59,7 +60,6 @@ pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
 
 impl ThrottleLayer {
     /// Delays each request as the rules of the limiter demand, or the quota of its host.
-    #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
             key: limiter.by_rules(),
@@ -89,7 +89,6 @@ impl<K> ThrottleLayer<K> {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn inbound(self) -> InboundLayer<K> {
         InboundLayer::new(self.limiter, self.key)
     }
@@ -98,7 +97,6 @@ impl<K> ThrottleLayer<K> {
 impl<K, R, F> ThrottleLayer<K, R, F> {
     /// Sets whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
-    #[must_use]
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
         ThrottleLayer {
             limiter: self.limiter,
@@ -110,7 +108,6 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     /// Sets how the caller learns of the departure. Default: [`InExtensions`].
     ///
     /// A closure takes the [`Departure`](crate::Departure) and the response.
-    #[must_use]
     pub fn report<P>(self, report: P) -> ThrottleLayer<K, P, F> {
         ThrottleLayer {
             limiter: self.limiter,
@@ -125,7 +122,6 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
     ///
     /// For responses that are not HTTP, a closure may know what they say.
-    #[must_use]
     pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, R, G> {
         ThrottleLayer {
             limiter: self.limiter,
@@ -138,13 +134,11 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     }
 
     /// Reads no limits from responses.
-    #[must_use]
     pub fn without_feedback(self) -> ThrottleLayer<K, R, Unheeded> {
         self.feedback(Unheeded)
     }
 
     /// Adds nothing to responses, and reads nothing from them: so they can be of any type.
-    #[must_use]
     pub fn unreported(self) -> ThrottleLayer<K, Unreported, Unheeded> {
         self.report(Unreported).without_feedback()
     }
@@ -155,6 +149,11 @@ impl<S, K: Clone, R: Clone, F: Clone> Layer<S> for ThrottleLayer<K, R, F> {
 
     fn layer(&self, inner: S) -> Self::Service {
         let Self { limiter, key, ears } = self.clone();
-        Throttle::new(inner, limiter, key, ears)
+        Throttle {
+            inner,
+            limiter,
+            key,
+            ears,
+        }
     }
 }

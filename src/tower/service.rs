@@ -22,22 +22,13 @@ use crate::limiter::{ByRules, Limiter};
 /// error of the service.
 #[derive(Debug, Clone)]
 pub struct Throttle<S, K = ByRules, R = InExtensions, F = Headers> {
-    inner: S,
-    limiter: Limiter,
-    key: K,
-    ears: Ears<R, F>,
+    pub(super) inner: S,
+    pub(super) limiter: Limiter,
+    pub(super) key: K,
+    pub(super) ears: Ears<R, F>,
 }
 
 impl<S, K, R, F> Throttle<S, K, R, F> {
-    pub(super) fn new(inner: S, limiter: Limiter, key: K, ears: Ears<R, F>) -> Self {
-        Self {
-            inner,
-            limiter,
-            key,
-            ears,
-        }
-    }
-
     /// The service inside.
     pub fn inner(&self) -> &S {
         &self.inner

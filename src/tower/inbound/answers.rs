@@ -1,6 +1,5 @@
 //! What an inbound layer is set to, and what it makes of each answer: [`Options`] and [`Answers`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use super::charge::Charge;
 use super::refusal::Refusal;
 use super::refused::Refused;
 use crate::departure::Departure;
-use crate::headers::{KnownFields, Standing, write_retry_after};
+use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use crate::permit::Permit;
 use crate::policy::Policy;
 
@@ -25,46 +24,22 @@ pub(super) struct Options {
     pub(super) on_refused: Option<OnRefused>,
 }
 
-pub(super) type OnRefused = Arc<dyn Fn(&Refused) + Send + Sync>;
+type OnRefused = Arc<dyn Fn(&Refused) + Send + Sync>;
 
-/// What all services of a layer answer, and all their responses on the way.
-#[derive(Debug)]
+/// The answers of all services of a layer.
 pub(super) struct Answers<F, C> {
-    options: Options,
-    refusal: F,
-    charge: C,
-    fields: KnownFields,
+    pub(super) options: Options,
+    pub(super) refusal: F,
+    pub(super) charge: C,
 }
 
 impl<F, C> Answers<F, C> {
-    pub(super) fn new(options: Options, refusal: F, charge: C) -> Self {
-        Self {
-            options,
-            refusal,
-            charge,
-            fields: KnownFields::default(),
-        }
-    }
-
-    /// How long a request waits.
-    pub(super) fn max_wait(&self) -> Duration {
-        if self.options.observe_only {
-            Duration::ZERO
-        } else {
-            self.options.max_wait
-        }
-    }
-
     /// Reports a request that is refused, or yields it where it passes nevertheless.
-    pub(super) fn decide<B>(&self, refused: Refused) -> Result<Response<B>, Refused>
+    pub(super) fn decide<B>(&self, mut refused: Refused) -> Result<Response<B>, Refused>
     where
         F: Refusal<B>,
     {
-        let refused = if self.options.observe_only {
-            refused.only_observed()
-        } else {
-            refused
-        };
+        refused.enforced = !self.options.observe_only;
         if let Some(on_refused) = &self.options.on_refused {
             on_refused(&refused);
         }
@@ -109,47 +84,14 @@ impl<F, C> Answers<F, C> {
         }
     }
 
-    fn write(&self, headers: &mut HeaderMap, policy: &Arc<Policy>, standing: Option<Standing>) {
-        let Options {
-            rate_limit_headers,
-            x_rate_limit_headers,
-            ..
-        } = self.options;
-        if !rate_limit_headers && !x_rate_limit_headers {
-            return;
+    fn write(&self, headers: &mut HeaderMap, policy: &Policy, standing: Option<Standing>) {
+        if self.options.rate_limit_headers {
+            write_rate_limit(headers, policy, standing);
         }
-        let known = self.fields.of(policy);
-        let (_, fields) = &*known;
-        if rate_limit_headers {
-            fields.write_rate_limit(headers, standing);
+        if self.options.x_rate_limit_headers
+            && let Some(standing) = standing
+        {
+            write_x_rate_limit(headers, policy, standing);
         }
-        if x_rate_limit_headers && let Some(standing) = standing {
-            fields.write_x_rate_limit(headers, standing);
-        }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            max_wait: Duration::ZERO,
-            rate_limit_headers: true,
-            retry_after: true,
-            x_rate_limit_headers: false,
-            observe_only: false,
-            on_refused: None,
-        }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("max_wait", &self.max_wait)
-            .field("rate_limit_headers", &self.rate_limit_headers)
-            .field("retry_after", &self.retry_after)
-            .field("x_rate_limit_headers", &self.x_rate_limit_headers)
-            .field("observe_only", &self.observe_only)
-            .finish_non_exhaustive()
     }
 }

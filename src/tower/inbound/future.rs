@@ -51,11 +51,8 @@ pin_project! {
     }
 }
 
-/// What there is to say of a request that departs.
-enum Told {
-    Granted(Permit),
-    Observed(Refused),
-}
+/// A permit, or the reason why a request would have been refused, if the layer did more than observe.
+type Told = Result<Permit, Refused>;
 
 impl<S: Service<Q>, Q, F, C> ResponseFuture<S, Q, F, C> {
     /// A request without a gate is exempt, or refused already.
@@ -124,8 +121,8 @@ where
                     // Without a response, nobody says that the request does not count: so it does.
                     let mut response = answer?;
                     match told {
-                        Some(Told::Granted(permit)) => answers.settle(permit, &mut response),
-                        Some(Told::Observed(refused)) => answers.tell(refused, &mut response),
+                        Some(Ok(permit)) => answers.settle(permit, &mut response),
+                        Some(Err(refused)) => answers.tell(refused, &mut response),
                         None => {}
                     }
                     return Poll::Ready(Ok(response));
@@ -152,10 +149,7 @@ where
     }
     let permit = waiting.take_permit();
     let (response, ()) = waiting.call();
-    let told = match (permit, observed) {
-        (Some(permit), _) => Some(Told::Granted(permit)),
-        (None, observed) => observed.map(Told::Observed),
-    };
+    let told = permit.map(Ok).or(observed.map(Err));
     Stage::Calling { response, told }
 }
 

@@ -75,21 +75,20 @@ impl Ask for Gate {
                 },
             }
         };
-        let refused_by = || (self.key.clone(), self.policy.clone());
-        Poll::Ready(match decision {
-            Ok(Decision::Granted(permit)) => Ok(permit),
+        let (error, limited) = match decision {
+            Ok(Decision::Granted(permit)) => return Poll::Ready(Ok(permit)),
             Ok(Decision::Limited(limited)) => {
-                let (key, policy) = refused_by();
-                Err(match self.full.take() {
-                    Some(full) => Refused::full(key, policy, full, limited),
-                    None => Refused::limited(key, policy, limited),
-                })
+                let full = self.full.take();
+                let too_long = || Error::too_long(Duration::ZERO, limited);
+                (full.unwrap_or_else(too_long), Some(limited))
             }
             Err(error) => {
-                let (key, policy) = refused_by();
-                Err(Refused::failed(key, policy, error))
+                let limited = error.limited().copied();
+                (error, limited)
             }
-        })
+        };
+        let (key, policy) = (self.key.clone(), self.policy.clone());
+        Poll::Ready(Err(Refused::new(key, policy, error, limited)))
     }
 
     /// A request that does not wait has no place in the queue, so it asks as if it arrived now. It must not use the expired

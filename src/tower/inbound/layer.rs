@@ -47,6 +47,7 @@ use crate::limiter::Limiter;
 /// A minute is 61 seconds here, as the [guard](crate::LimiterBuilder::guard) comes on top of the window,
 /// and seconds are rounded up.
 #[derive(Clone)]
+#[must_use = "a layer does nothing until it wraps a service"]
 pub struct InboundLayer<K, F = ProblemDetails, C = EveryRequest> {
     limiter: Limiter,
     key: K,
@@ -62,7 +63,14 @@ impl<K> InboundLayer<K> {
             key,
             refusal: ProblemDetails,
             charge: EveryRequest,
-            options: Options::default(),
+            options: Options {
+                max_wait: Duration::ZERO,
+                rate_limit_headers: true,
+                retry_after: true,
+                x_rate_limit_headers: false,
+                observe_only: false,
+                on_refused: None,
+            },
         }
     }
 }
@@ -74,21 +82,18 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// The policy's own [`max_wait`](crate::LimiterBuilder::max_wait) also applies, and its
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds the queue. If a client hangs up, its request leaves the
     /// queue.
-    #[must_use]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.options.max_wait = max_wait;
         self
     }
 
     /// Whether answers have `RateLimit-Policy` and `RateLimit`. Default: they do.
-    #[must_use]
     pub fn rate_limit_headers(mut self, rate_limit_headers: bool) -> Self {
         self.options.rate_limit_headers = rate_limit_headers;
         self
     }
 
     /// Whether an answer of 429 has `Retry-After`. Default: it does.
-    #[must_use]
     pub fn retry_after(mut self, retry_after: bool) -> Self {
         self.options.retry_after = retry_after;
         self
@@ -99,7 +104,6 @@ impl<K, F, C> InboundLayer<K, F, C> {
     ///
     /// They say the same as `q`, `r` and `t`. No standard defines them: the reset is in seconds from now,
     /// where others write a time.
-    #[must_use]
     pub fn x_rate_limit_headers(mut self, x_rate_limit_headers: bool) -> Self {
         self.options.x_rate_limit_headers = x_rate_limit_headers;
         self
@@ -108,7 +112,6 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Sets what is answered to requests that are refused. Default: [`ProblemDetails`].
     ///
     /// A closure takes the [`Refused`] and yields a response: see [`Refusal`](super::Refusal).
-    #[must_use]
     pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G, C> {
         InboundLayer {
             limiter: self.limiter,
@@ -145,7 +148,6 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Use a sliding window or fixed windows for that: [`Spacing`](crate::Algorithm::Spacing),
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) and [`Gcra`](crate::Algorithm::Gcra) keep one time, from which only
     /// a part of a departure can be taken back once others have followed it.
-    #[must_use]
     pub fn charge_when<D>(self, charge: D) -> InboundLayer<K, F, D> {
         InboundLayer {
             limiter: self.limiter,
@@ -163,7 +165,6 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// it would be refused, for whatever reason, it passes, and its extensions and those of its response
     /// hold the [`Refused`]. There are no headers, lest clients slow down that heed them, unless
     /// [asked for](Self::rate_limit_headers) afterwards. What is left of a delay is the call to the store.
-    #[must_use]
     pub fn observe_only(mut self) -> Self {
         self.options.observe_only = true;
         self.options.rate_limit_headers = false;
@@ -186,7 +187,6 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn on_refused(mut self, on_refused: impl Fn(&Refused) + Send + Sync + 'static) -> Self {
         self.options.on_refused = Some(Arc::new(on_refused));
         self
@@ -197,14 +197,20 @@ impl<S, K: Clone, F: Clone, C: Clone> Layer<S> for InboundLayer<K, F, C> {
     type Service = Inbound<S, K, F, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Self {
-            limiter,
-            key,
-            refusal,
-            charge,
-            options,
-        } = self.clone();
-        Inbound::new(inner, limiter, key, Answers::new(options, refusal, charge))
+        let mut layer = self.clone();
+        if layer.options.observe_only {
+            layer.options.max_wait = Duration::ZERO;
+        }
+        Inbound {
+            inner,
+            limiter: layer.limiter,
+            key: Arc::new(layer.key),
+            answers: Arc::new(Answers {
+                options: layer.options,
+                refusal: layer.refusal,
+                charge: layer.charge,
+            }),
+        }
     }
 }
 
@@ -212,7 +218,6 @@ impl<K, F, C> fmt::Debug for InboundLayer<K, F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InboundLayer")
             .field("limiter", &self.limiter)
-            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }

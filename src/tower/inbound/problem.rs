@@ -116,8 +116,13 @@ mod tests {
             last: then,
         };
         let limited = Limited::new(&standing, now);
-        let over = Refused::limited("a".into(), policy(r#"b"\/"#), limited);
-        let full = Refused::failed("a".into(), policy(r#"b"\/"#), Error::queue_full(3));
+        let over = Refused::new(
+            "a".into(),
+            policy(r#"b"\/"#),
+            Error::queue_full(3),
+            Some(limited),
+        );
+        let full = Refused::new("a".into(), policy(r#"b"\/"#), Error::queue_full(3), None);
         for refused in [over, full] {
             let expected = json!({
                 "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -137,7 +142,7 @@ mod tests {
             json!({ "title": "Bad Request", "status": 400, "detail": "no \"x\"\n\u{e9}" });
         assert_eq!(answer(&missing), (StatusCode::BAD_REQUEST, expected));
 
-        let empty = Refused::failed("".into(), policy("a"), Error::empty_key());
+        let empty = Refused::new("".into(), policy("a"), Error::empty_key(), None);
         let (status, body) = answer(&empty);
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert_eq!(body["detail"], "the request has an empty key");
@@ -146,7 +151,7 @@ mod tests {
     #[test]
     fn it_does_not_tell_what_is_wrong_with_the_store() {
         let error = Error::store(StoreError::new("10.0.0.7 refused the connection"));
-        let refused = Refused::failed("a".into(), policy("a"), error);
+        let refused = Refused::new("a".into(), policy("a"), error, None);
         let expected = json!({ "title": "Service Unavailable", "status": 503 });
         assert_eq!(
             answer(&refused),

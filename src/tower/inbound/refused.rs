@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::acquire::Error;
-use crate::headers::{Standing, policy_name};
+use crate::headers::Standing;
 use crate::key::Key;
 use crate::permit::Limited;
 use crate::policy::Policy;
@@ -20,10 +20,9 @@ pub struct Refused {
     key: Option<Key>,
     policy: Arc<Policy>,
     error: Arc<Error>,
-    delay: Option<Duration>,
-    reset: Option<Duration>,
+    limited: Option<Limited>,
     missing: Option<Cow<'static, str>>,
-    enforced: bool,
+    pub(super) enforced: bool,
 }
 
 impl Refused {
@@ -73,20 +72,20 @@ impl Refused {
     /// The name of the policy in the header fields: its [label](crate::Policy::label).
     #[must_use]
     pub fn policy_name(&self) -> &str {
-        policy_name(&self.policy)
+        self.policy.label()
     }
 
     /// How long until a request may depart, if no other comes before it; `None` if the status is not 429. It may be early
     /// if other requests wait.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
-        self.delay
+        self.limited.as_ref().map(Limited::delay)
     }
 
     /// How long until all units of the quotas are available again; `None` if the delay is.
     #[must_use]
     pub fn reset(&self) -> Option<Duration> {
-        self.reset
+        self.limited.as_ref().map(Limited::reset)
     }
 
     /// The reason of the [`KeyExtractor`](crate::key::KeyExtractor), if it refused the request.
@@ -114,62 +113,38 @@ impl Refused {
         }
     }
 
-    /// The request is over the limit, by a decision at once.
-    pub(super) fn limited(key: Key, policy: Arc<Policy>, limited: Limited) -> Self {
-        Self::failed(key, policy, Error::too_long(Duration::ZERO, limited))
-    }
-
-    /// The queue is full, and the key is over its limit.
-    pub(super) fn full(key: Key, policy: Arc<Policy>, error: Error, limited: Limited) -> Self {
-        Self {
-            delay: Some(limited.delay()),
-            reset: Some(limited.reset()),
-            ..Self::failed(key, policy, error)
-        }
-    }
-
-    /// The request got no permit.
-    pub(super) fn failed(key: Key, policy: Arc<Policy>, error: Error) -> Self {
-        let delay = error.limited().map(Limited::delay);
+    /// A request whose key gets no permit, with the state of the key if that is known.
+    pub(super) fn new(
+        key: Key,
+        policy: Arc<Policy>,
+        error: Error,
+        limited: Option<Limited>,
+    ) -> Self {
         let is_empty = error.is_invalid_key();
         Self {
-            delay,
-            reset: error.limited().map(Limited::reset),
-            missing: is_empty.then_some("the request has an empty key".into()),
-            ..Self::new((!is_empty).then_some(key), policy, error)
-        }
-    }
-
-    /// The request has no key.
-    pub(super) fn no_key(policy: Arc<Policy>, reason: Cow<'static, str>) -> Self {
-        Self {
-            missing: Some(reason.clone()),
-            ..Self::new(None, policy, Error::no_key(reason))
-        }
-    }
-
-    pub(super) fn only_observed(self) -> Self {
-        Self {
-            enforced: false,
-            ..self
-        }
-    }
-
-    /// The state of the key for the header fields.
-    pub(super) fn standing(&self) -> Option<Standing> {
-        let more = self.delay;
-        more.map(|_| Standing { remaining: 0, more })
-    }
-
-    fn new(key: Option<Key>, policy: Arc<Policy>, error: Error) -> Self {
-        Self {
-            key,
+            key: (!is_empty).then_some(key),
             policy,
             error: Arc::new(error),
-            delay: None,
-            reset: None,
-            missing: None,
+            limited,
+            missing: is_empty.then_some("the request has an empty key".into()),
             enforced: true,
         }
+    }
+
+    /// A request without a key, for this reason.
+    pub(super) fn no_key(policy: Arc<Policy>, reason: Cow<'static, str>) -> Self {
+        Self {
+            key: None,
+            policy,
+            error: Arc::new(Error::no_key(reason.clone())),
+            limited: None,
+            missing: Some(reason),
+            enforced: true,
+        }
+    }
+
+    pub(super) fn standing(&self) -> Option<Standing> {
+        let more = self.delay();
+        more.map(|_| Standing { remaining: 0, more })
     }
 }

@@ -22,22 +22,13 @@ use crate::limiter::Limiter;
 ///
 /// Always ready, and it fails only with what the service fails with.
 pub struct Inbound<S, K, F = ProblemDetails, C = EveryRequest> {
-    inner: S,
-    limiter: Limiter,
-    key: Arc<K>,
-    answers: Arc<Answers<F, C>>,
+    pub(super) inner: S,
+    pub(super) limiter: Limiter,
+    pub(super) key: Arc<K>,
+    pub(super) answers: Arc<Answers<F, C>>,
 }
 
 impl<S, K, F, C> Inbound<S, K, F, C> {
-    pub(super) fn new(inner: S, limiter: Limiter, key: K, answers: Answers<F, C>) -> Self {
-        Self {
-            inner,
-            limiter,
-            key: Arc::new(key),
-            answers: Arc::new(answers),
-        }
-    }
-
     /// The service inside.
     pub fn inner(&self) -> &S {
         &self.inner
@@ -74,7 +65,7 @@ where
         let (inner, answers) = (self.inner.clone(), self.answers.clone());
         let (gate, refused) = match self.limiter.find(self.key.extract(&request)) {
             None => (None, None),
-            Some(Ok(found)) => (Some(Gate::new(found, answers.max_wait())), None),
+            Some(Ok(found)) => (Some(Gate::new(found, answers.options.max_wait)), None),
             Some(Err((handle, reason))) => {
                 let refused = Refused::no_key(handle.refuse_without_key(), reason);
                 (None, Some(refused))

@@ -1,21 +1,26 @@
-//! Writing the header fields: [`Fields`] of a policy, and the [`Standing`] of a key.
+//! The header fields that tell a client of its limit.
+//!
+//! `RateLimit-Policy` and `RateLimit` follow [draft-ietf-httpapi-ratelimit-headers-11], whose values are
+//! structured fields ([RFC 9651]); `Retry-After` is that of [RFC 9110, section 10.2.3].
+//!
+//! [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
+//! [RFC 9651]: https://www.rfc-editor.org/rfc/rfc9651
+//! [RFC 9110, section 10.2.3]: https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use hashbrown::HashMap;
 use http::header::{Entry, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{KeyRef, ListSerializer, StringRef};
 
-use super::{
-    RATE_LIMIT, RATE_LIMIT_POLICY, X_RATE_LIMIT_LIMIT, X_RATE_LIMIT_REMAINING, X_RATE_LIMIT_RESET,
-    policy_name,
-};
 use crate::policy::Policy;
 use crate::quota::Quota;
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const X_RATE_LIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_RATE_LIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// How a key stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,109 +31,45 @@ pub(crate) struct Standing {
     pub(crate) more: Option<Duration>,
 }
 
-/// What the fields say of a policy, whoever asks.
-#[derive(Debug)]
-pub(crate) struct Fields {
-    name: String,
-    limit: u32,
-    policy: HeaderValue,
-}
-
-/// The fields of the policies that were asked for: a limiter has few, and hardly ever others.
-#[derive(Default)]
-pub(crate) struct KnownFields(ArcSwap<HashMap<usize, Known>>);
-
-type Known = Arc<(Arc<Policy>, Fields)>;
-
-impl KnownFields {
-    pub(crate) fn of(&self, policy: &Arc<Policy>) -> Known {
-        // Nothing else is there while it is known.
-        let place = Arc::as_ptr(policy).addr();
-        if let Some(known) = self.0.load().get(&place) {
-            return known.clone();
-        }
-        let new = Arc::new((policy.clone(), Fields::new(policy)));
-        self.0.rcu(|known| {
-            let mut known = HashMap::clone(known);
-            // Those that nobody else has are not asked for any more.
-            known.retain(|_, known| Arc::strong_count(&known.0) > 1);
-            known.insert(place, new.clone());
-            known
-        });
-        new
-    }
-}
-
-impl fmt::Debug for KnownFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KnownFields")
-    }
-}
-
-impl Fields {
-    pub(crate) fn new(policy: &Policy) -> Self {
-        let name = policy_name(policy);
+/// Adds `RateLimit-Policy`, and `RateLimit` if the state of the key is known. Both are lists, so they join those of
+/// other policies.
+pub(crate) fn write_rate_limit(
+    headers: &mut HeaderMap,
+    policy: &Policy,
+    standing: Option<Standing>,
+) {
+    let described = policy.header().get_or_init(|| describe(policy));
+    headers.append(RATE_LIMIT_POLICY, described.clone());
+    if let Some(Standing { remaining, more }) = standing {
         let mut list = ListSerializer::new();
-        let limit = match policy.quotas() {
-            [quota] => {
-                item(&mut list, name, quota.limit(), whole_window(quota));
-                quota.limit()
-            }
-            quotas => {
-                let limit = policy.largest_cost();
-                item(&mut list, name, limit, None);
-                for quota in quotas {
-                    let text = quota.to_string().replace('_', "");
-                    let own = match policy.name() {
-                        Some(name) => format!("{name}:{text}"),
-                        None => text,
-                    };
-                    item(&mut list, &own, quota.limit(), whole_window(quota));
-                }
-                limit
-            }
-        };
-        Self {
-            policy: value(list.finish()),
-            name: name.to_owned(),
-            limit,
+        // A client may well count what is spent as the difference of the two.
+        let item = list
+            .bare_item(string(policy.label()))
+            .parameter(key("r"), remaining.min(limit(policy)));
+        if let Some(more) = more {
+            let _ = item.parameter(key("t"), whole_seconds(more));
         }
+        headers.append(RATE_LIMIT, value(list.finish()));
     }
+}
 
-    /// Adds `RateLimit-Policy`, and `RateLimit` where it is known how the key stands. Both are lists, so
-    /// they join those of other policies.
-    pub(crate) fn write_rate_limit(&self, headers: &mut HeaderMap, standing: Option<Standing>) {
-        headers.append(RATE_LIMIT_POLICY, self.policy.clone());
-        if let Some(Standing { remaining, more }) = standing {
-            let mut list = ListSerializer::new();
-            // A client may well count what is spent as the difference of the two.
-            let item = list
-                .bare_item(string(&self.name))
-                .parameter(key("r"), remaining.min(self.limit));
-            if let Some(more) = more {
-                let _ = item.parameter(key("t"), whole_seconds(more));
-            }
-            headers.append(RATE_LIMIT, value(list.finish()));
+/// Writes `X-RateLimit-Limit`, `-Remaining` and `-Reset`. They have room for one policy: fields that are there stay if
+/// they leave less.
+pub(crate) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, standing: Standing) {
+    let limit = limit(policy);
+    let remaining = standing.remaining.min(limit);
+    if let Some(theirs) = headers.get(X_RATE_LIMIT_REMAINING) {
+        let theirs = theirs.to_str().ok().and_then(|it| it.parse::<u64>().ok());
+        if theirs.is_none_or(|theirs| theirs <= remaining.into()) {
+            return;
         }
     }
-
-    /// Writes `X-RateLimit-Limit`, `-Remaining` and `-Reset`. They have room for one policy: if they
-    /// are there, those stay that leave less.
-    pub(crate) fn write_x_rate_limit(&self, headers: &mut HeaderMap, standing: Standing) {
-        let remaining = standing.remaining.min(self.limit);
-        if let Some(theirs) = headers.get(X_RATE_LIMIT_REMAINING) {
-            let theirs = theirs.to_str().ok().and_then(|it| it.parse::<u64>().ok());
-            if theirs.is_none_or(|theirs| theirs <= remaining.into()) {
-                return;
-            }
-        }
-        headers.insert(X_RATE_LIMIT_LIMIT, self.limit.into());
-        headers.insert(X_RATE_LIMIT_REMAINING, remaining.into());
-        match standing.more {
-            Some(more) => headers.insert(X_RATE_LIMIT_RESET, whole_seconds(more).into()),
-            None => headers.remove(X_RATE_LIMIT_RESET),
-        };
-    }
+    headers.insert(X_RATE_LIMIT_LIMIT, limit.into());
+    headers.insert(X_RATE_LIMIT_REMAINING, remaining.into());
+    match standing.more {
+        Some(more) => headers.insert(X_RATE_LIMIT_RESET, whole_seconds(more).into()),
+        None => headers.remove(X_RATE_LIMIT_RESET),
+    };
 }
 
 /// Writes `Retry-After`, unless it is there.
@@ -136,6 +77,33 @@ pub(crate) fn write_retry_after(headers: &mut HeaderMap, delay: Duration) {
     if let Entry::Vacant(entry) = headers.entry(RETRY_AFTER) {
         entry.insert(whole_seconds(delay).into());
     }
+}
+
+/// The limit of the policy as a whole.
+fn limit(policy: &Policy) -> u32 {
+    match policy.quotas() {
+        [quota] => quota.limit(),
+        _ => policy.largest_cost(),
+    }
+}
+
+/// The value of `RateLimit-Policy`: the policy as a whole, and each of several quotas.
+fn describe(policy: &Policy) -> HeaderValue {
+    let mut list = ListSerializer::new();
+    let (quotas, window) = match policy.quotas() {
+        [quota] => (&[][..], whole_window(quota)),
+        quotas => (quotas, None),
+    };
+    item(&mut list, policy.label(), limit(policy), window);
+    for quota in quotas {
+        let text = quota.to_string().replace('_', "");
+        let own = match policy.name() {
+            Some(name) => format!("{name}:{text}"),
+            None => text,
+        };
+        item(&mut list, &own, quota.limit(), whole_window(quota));
+    }
+    value(list.finish())
 }
 
 /// Never less than the duration, and never nothing: a client would come back at once.
@@ -188,8 +156,7 @@ mod tests {
     }
 
     fn rate_limit_policy(name: Option<&str>, quotas: &[&str]) -> String {
-        let fields = Fields::new(&policy(name, quotas));
-        fields.policy.to_str().unwrap().to_owned()
+        describe(&policy(name, quotas)).to_str().unwrap().to_owned()
     }
 
     fn standing(remaining: u32, millis: u64) -> Standing {
@@ -241,15 +208,15 @@ mod tests {
     #[test]
     fn the_limit_names_the_policy_as_a_whole() {
         let mut headers = HeaderMap::new();
-        let fields = Fields::new(&policy(Some("api"), &["10/s", "5_000/h"]));
-        fields.write_rate_limit(&mut headers, Some(standing(3, 1_001)));
+        let policy = policy(Some("api"), &["10/s", "5_000/h"]);
+        write_rate_limit(&mut headers, &policy, Some(standing(3, 1_001)));
         assert_eq!(values(&headers, "ratelimit"), [r#""api";r=3;t=2"#]);
     }
 
     #[test]
     fn what_is_not_known_is_not_said() {
         let mut headers = HeaderMap::new();
-        Fields::new(&policy(None, &["10/s"])).write_rate_limit(&mut headers, None);
+        write_rate_limit(&mut headers, &policy(None, &["10/s"]), None);
         assert!(values(&headers, "ratelimit").is_empty());
         assert_eq!(values(&headers, "ratelimit-policy"), [r#""10/s";q=10;w=1"#]);
     }
@@ -257,9 +224,9 @@ mod tests {
     #[test]
     fn no_more_remains_than_the_quota_that_is_named() {
         let mut headers = HeaderMap::new();
-        let fields = Fields::new(&policy(None, &["1/s gcra burst=20"]));
-        fields.write_rate_limit(&mut headers, Some(standing(19, 1)));
-        fields.write_x_rate_limit(&mut headers, standing(19, 1));
+        let policy = policy(None, &["1/s gcra burst=20"]);
+        write_rate_limit(&mut headers, &policy, Some(standing(19, 1)));
+        write_x_rate_limit(&mut headers, &policy, standing(19, 1));
         assert_eq!(
             values(&headers, "ratelimit"),
             [r#""1/s-gcra-burst=20";r=1;t=1"#]
@@ -271,8 +238,8 @@ mod tests {
     fn lists_join_those_that_are_there() {
         let mut headers = HeaderMap::new();
         for (name, remaining) in [("route", 3), ("client", 7)] {
-            let fields = Fields::new(&policy(Some(name), &["10/s"]));
-            fields.write_rate_limit(&mut headers, Some(standing(remaining, 1_000)));
+            let policy = policy(Some(name), &["10/s"]);
+            write_rate_limit(&mut headers, &policy, Some(standing(remaining, 1_000)));
         }
         let expected = [r#""route";r=3;t=1"#, r#""client";r=7;t=1"#];
         assert_eq!(values(&headers, "ratelimit"), expected);
@@ -281,15 +248,15 @@ mod tests {
 
     #[test]
     fn the_older_fields_tell_of_whatever_leaves_less() {
-        let ten = Fields::new(&policy(None, &["10/s"]));
-        let hundred = Fields::new(&policy(None, &["100/m"]));
+        let ten = policy(None, &["10/s"]);
+        let hundred = policy(None, &["100/m"]);
         for (inner, outer) in [
             ((&ten, standing(3, 1_000)), (&hundred, standing(40, 60_000))),
             ((&hundred, standing(40, 60_000)), (&ten, standing(3, 1_000))),
         ] {
             let mut headers = HeaderMap::new();
-            inner.0.write_x_rate_limit(&mut headers, inner.1);
-            outer.0.write_x_rate_limit(&mut headers, outer.1);
+            write_x_rate_limit(&mut headers, inner.0, inner.1);
+            write_x_rate_limit(&mut headers, outer.0, outer.1);
             assert_eq!(values(&headers, "x-ratelimit-limit"), ["10"]);
             assert_eq!(values(&headers, "x-ratelimit-remaining"), ["3"]);
             assert_eq!(values(&headers, "x-ratelimit-reset"), ["1"]);
@@ -300,8 +267,8 @@ mod tests {
     fn older_fields_of_another_kind_are_left_alone() {
         let mut headers = HeaderMap::new();
         headers.insert("x-ratelimit-remaining", HeaderValue::from_static("many"));
-        let fields = Fields::new(&policy(None, &["10/s"]));
-        fields.write_x_rate_limit(&mut headers, standing(3, 1_000));
+        let policy = policy(None, &["10/s"]);
+        write_x_rate_limit(&mut headers, &policy, standing(3, 1_000));
         assert_eq!(values(&headers, "x-ratelimit-remaining"), ["many"]);
         assert_eq!(headers.len(), 1);
     }
@@ -327,25 +294,5 @@ mod tests {
         write_retry_after(&mut headers, Duration::from_millis(1_500));
         write_retry_after(&mut headers, Duration::from_secs(9));
         assert_eq!(values(&headers, "retry-after"), ["2"]);
-    }
-
-    #[test]
-    fn fields_are_made_once_for_a_policy() {
-        let (one, other) = (
-            Arc::new(policy(None, &["10/s"])),
-            Arc::new(policy(None, &["20/s"])),
-        );
-        let known = KnownFields::default();
-        assert!(Arc::ptr_eq(&known.of(&one), &known.of(&one)));
-        let first = known.of(&one);
-        assert_eq!(first.1.name, "10/s");
-        assert_eq!(known.of(&other).1.name, "20/s");
-        assert!(
-            Arc::ptr_eq(&known.of(&one), &first),
-            "nor once more for each in turn"
-        );
-        drop(other);
-        known.of(&Arc::new(policy(None, &["30/s"])));
-        assert_eq!(known.0.load().len(), 2, "what nobody uses is forgotten");
     }
 }
