@@ -3,12 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use crate::acquire::Error;
-use crate::acquire::{Acquire, TryAcquire};
-use crate::dispatcher::Handle;
-use crate::dispatcher::Health;
+use crate::acquire::{Acquire, Error, TryAcquire};
+use crate::dispatcher::{Handle, Health};
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::peek::Peek;
@@ -221,9 +217,8 @@ impl Limiter {
         let Kind::Plain(handle) = &self.kind else {
             return Err(BuildError::set_by_rules("quota"));
         };
-        let quotas: SmallVec<[Quota; 2]> = quotas.into_iter().collect();
         let parts = PolicyParts {
-            quotas,
+            quotas: quotas.into_iter().collect(),
             ..handle.current().parts.clone()
         };
         handle.set_plan(parts.plan()?);

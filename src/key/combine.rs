@@ -2,7 +2,7 @@
 
 use smol_str::SmolStrBuilder;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, Key, KeyExtractor, Ruled};
 
 macro_rules! impl_for_tuple {
     ($($extractor:ident $part:ident),+) => {
@@ -60,7 +60,10 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
     let key = Key(joined.finish());
     match by_rule {
         _ if is_exempt => Extracted::Exempt,
-        Some(ruled) => Extracted::Ruled(ruled.with_key(key)),
+        Some(ruled) => Extracted::Ruled(Ruled {
+            key: Ok(key),
+            ..ruled
+        }),
         None => Extracted::Key(key),
     }
 }

@@ -12,27 +12,13 @@ use crate::policy::Policy;
 #[derive(Clone)]
 pub struct Ruled {
     /// The limiter's handle of the rule.
-    handle: Arc<dyn Any + Send + Sync>,
-    policy: Arc<Policy>,
-    key: Result<Key, Cow<'static, str>>,
-    cost: u32,
+    pub(crate) handle: Arc<dyn Any + Send + Sync>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) key: Result<Key, Cow<'static, str>>,
+    pub(crate) cost: u32,
 }
 
 impl Ruled {
-    pub(crate) fn new(
-        handle: Arc<dyn Any + Send + Sync>,
-        policy: Arc<Policy>,
-        key: Result<Key, Cow<'static, str>>,
-        cost: u32,
-    ) -> Self {
-        Self {
-            handle,
-            policy,
-            key,
-            cost,
-        }
-    }
-
     /// The rule's name.
     pub fn rule(&self) -> &str {
         self.policy().name().unwrap_or_default()
@@ -57,30 +43,13 @@ impl Ruled {
     pub fn cost(&self) -> u32 {
         self.cost
     }
-
-    pub(super) fn with_key(self, key: Key) -> Self {
-        Self {
-            key: Ok(key),
-            ..self
-        }
-    }
-
-    /// The limiter's handle of the rule.
-    pub(crate) fn handle(&self) -> Arc<dyn Any + Send + Sync> {
-        self.handle.clone()
-    }
-
-    /// The key, or the reason why there is none.
-    pub(crate) fn into_key(self) -> Result<Key, Cow<'static, str>> {
-        self.key
-    }
 }
 
 /// Equal by policy, key and cost.
 impl PartialEq for Ruled {
     fn eq(&self, other: &Self) -> bool {
-        let of = |it: &Self| (it.rule().to_owned(), it.policy.quotas().to_vec());
-        of(self) == of(other) && (&self.key, self.cost) == (&other.key, other.cost)
+        let policy = |it: &Self| (it.rule().to_owned(), it.policy.quotas().to_vec());
+        policy(self) == policy(other) && (&self.key, self.cost) == (&other.key, other.cost)
     }
 }
 

@@ -7,9 +7,7 @@ use std::time::Duration;
 use super::{Kind, Limiter, Live};
 use crate::dispatcher::{Dispatcher, Handle, REMEMBERED_DENIALS};
 use crate::error::BuildError;
-use crate::policy::Outage;
-use crate::policy::PolicyParts;
-use crate::policy::Recovery;
+use crate::policy::{Outage, PolicyParts, Recovery};
 use crate::quota::Quota;
 use crate::rules::Rules;
 use crate::store::{MemoryStore, Store};
@@ -19,9 +17,8 @@ use crate::telemetry::Settings;
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
-    store: Option<Arc<dyn Store>>,
-    /// The store again, if it is the embedded one.
-    embedded: Option<MemoryStore>,
+    /// The store, and the same once more if it is the embedded one.
+    store: Option<(Arc<dyn Store>, Option<MemoryStore>)>,
     parts: PolicyParts,
     denials: usize,
     telemetry: Settings,
@@ -32,7 +29,6 @@ impl LimiterBuilder {
     pub(super) fn new() -> Self {
         Self {
             store: None,
-            embedded: None,
             parts: PolicyParts::default(),
             denials: REMEMBERED_DENIALS,
             telemetry: Settings::default(),
@@ -75,8 +71,8 @@ impl LimiterBuilder {
     /// Sets the store. Default: a [`MemoryStore`] of its own.
     pub fn store(mut self, store: impl Store) -> Self {
         let any: &dyn Any = &store;
-        self.embedded = any.downcast_ref::<MemoryStore>().cloned();
-        self.store = Some(Arc::new(store));
+        let embedded = any.downcast_ref().cloned();
+        self.store = Some((Arc::new(store), embedded));
         self
     }
 
@@ -172,13 +168,10 @@ impl LimiterBuilder {
     /// bounds; or if there are [rules](Self::rules) and a field is set that belongs to them.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let (denials, telemetry) = (self.denials, self.telemetry);
-        let (store, embedded) = match self.store {
-            Some(store) => (store, self.embedded),
-            None => {
-                let store = MemoryStore::new();
-                (Arc::new(store.clone()) as Arc<dyn Store>, Some(store))
-            }
-        };
+        let (store, embedded) = self.store.unwrap_or_else(|| {
+            let store = MemoryStore::new();
+            (Arc::new(store.clone()), Some(store))
+        });
         let kind = match self.rules {
             Some(rules) => {
                 self.parts.check_empty()?;

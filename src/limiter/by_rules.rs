@@ -35,9 +35,7 @@ impl Limiter {
     /// # }
     /// ```
     pub fn by_rules(&self) -> ByRules {
-        ByRules {
-            live: self.live().cloned(),
-        }
+        ByRules(self.live().cloned())
     }
 }
 
@@ -45,13 +43,11 @@ impl Limiter {
 /// [`Limiter::by_rules`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
-pub struct ByRules {
-    live: Option<Arc<Live>>,
-}
+pub struct ByRules(Option<Arc<Live>>);
 
 impl<R: RequestHead> KeyExtractor<R> for ByRules {
     fn extract(&self, request: &R) -> Extracted {
-        match &self.live {
+        match &self.0 {
             Some(live) => live.judge(request),
             None => host().extract(request),
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::dispatcher::{Dispatcher, Handle};
 use crate::key::{Extracted, RequestHead, Ruled};
-use crate::policy::{Plan, Policy};
+use crate::policy::Policy;
 use crate::rules::{Reloaded, Rules};
 use crate::store::MemoryStore;
 use crate::telemetry::{self, Settings};
@@ -39,12 +39,12 @@ impl Live {
         denials: usize,
         telemetry: Settings,
     ) -> Self {
-        let add = |plan| Handle::new(dispatcher, plan, telemetry, denials);
+        let now = Now::new(rules, dispatcher, denials, telemetry);
         Self {
             dispatcher: dispatcher.clone(),
             denials,
             telemetry,
-            now: ArcSwap::from_pointee(Now::new(rules, dispatcher, add)),
+            now: ArcSwap::from_pointee(now),
             unlimited: unlimited(),
             reload: Mutex::default(),
         }
@@ -55,10 +55,12 @@ impl Live {
         let now = self.now.load();
         let (place, key) = now.rules.find(request, |_, _, _| {});
         match (key, &now.handles[place]) {
-            (Some(key), Some(handle)) => {
-                let cost = now.rules.cost(place);
-                Extracted::Ruled(Ruled::new(handle.clone(), handle.policy(), key, cost))
-            }
+            (Some(key), Some(handle)) => Extracted::Ruled(Ruled {
+                handle: handle.clone(),
+                policy: handle.policy(),
+                key,
+                cost: now.rules.cost(place),
+            }),
             _ => Extracted::Exempt,
         }
     }
@@ -87,8 +89,7 @@ impl Live {
         let _one_at_a_time = self.reload.lock();
         let before = self.now.load_full();
         let reloaded = Reloaded::of(&before.rules, &rules);
-        let add = |plan| Handle::new(&self.dispatcher, plan, self.telemetry, self.denials);
-        let now = Now::new(rules, &self.dispatcher, add);
+        let now = Now::new(rules, &self.dispatcher, self.denials, self.telemetry);
         self.now.store(Arc::new(now));
         reloaded
     }
@@ -96,7 +97,12 @@ impl Live {
 
 impl Now {
     /// Uses the handles of the dispatcher for rules whose names it knows, and adds the others.
-    fn new(rules: Rules, dispatcher: &Dispatcher, add: impl Fn(Plan) -> Arc<Handle>) -> Self {
+    fn new(
+        rules: Rules,
+        dispatcher: &Arc<Dispatcher>,
+        denials: usize,
+        telemetry: Settings,
+    ) -> Self {
         let by_name = |handle: Arc<Handle>| Some((handle.policy().name()?.to_owned(), handle));
         let known: HashMap<_, _> = dispatcher
             .handles()
@@ -110,7 +116,7 @@ impl Now {
                     handle.set_plan(plan);
                     handle.clone()
                 }
-                None => add(plan),
+                None => Handle::new(dispatcher, plan, telemetry, denials),
             })
         });
         Self {

@@ -93,33 +93,28 @@ impl Limiter {
 
     /// Asks for the permit of a request; `None` if it needs none.
     pub(crate) fn admit(&self, extracted: Extracted) -> Result<Option<Acquire>, Error> {
-        match self.find(extracted) {
-            Some(Ok((handle, key, cost))) => Ok(Some(Acquire::new(handle, key).cost(cost))),
-            Some(Err((handle, reason))) => {
-                Err(Error::no_key(reason).by(&handle.refuse_without_key()))
-            }
-            None => Ok(None),
+        let Some((handle, key, cost)) = self.find(extracted) else {
+            return Ok(None);
+        };
+        match key {
+            Ok(key) => Ok(Some(Acquire::new(handle, key).cost(cost))),
+            Err(reason) => Err(Error::no_key(reason).by(&handle.refuse_without_key())),
         }
     }
 
-    /// The handle, the key and the cost of a request; without a key, the handle and the reason. `None` if it is exempt.
+    /// The handle, the key and the cost of a request; `None` if it is exempt.
     pub(crate) fn find(&self, extracted: Extracted) -> Option<Found> {
-        let (handle, key, cost) = match extracted {
+        Some(match extracted {
             Extracted::Key(key) => (self.handle(), Ok(key), 1),
             Extracted::Exempt => return None,
             Extracted::Refused(reason) => (self.handle(), Err(reason), 1),
             Extracted::Ruled(ruled) => {
-                let handle = ruled.handle().downcast().expect("a limiter made it");
-                let cost = ruled.cost();
-                (handle, ruled.into_key(), cost)
+                let handle = ruled.handle.downcast().expect("a limiter made it");
+                (handle, ruled.key, ruled.cost)
             }
-        };
-        Some(match key {
-            Ok(key) => Ok((handle, key, cost)),
-            Err(reason) => Err((handle, reason)),
         })
     }
 }
 
-/// A request that a limiter limits, or the reason why it has no key.
-pub(crate) type Found = Result<(Arc<Handle>, Key, u32), (Arc<Handle>, Cow<'static, str>)>;
+/// The key, or the reason why there is none, with the handle and the cost.
+pub(crate) type Found = (Arc<Handle>, Result<Key, Cow<'static, str>>, u32);

@@ -10,8 +10,7 @@ use tower_service::Service;
 use super::BoxError;
 use super::report::Report;
 use super::waiting::{Stopped, Waiting};
-use crate::acquire::Acquire;
-use crate::acquire::Error;
+use crate::acquire::{Acquire, Error};
 use crate::departure::Departure;
 use crate::feedback::{Applying, Departed, Feedback, Headers};
 use crate::permit::Permit;
@@ -24,21 +23,21 @@ pin_project! {
         S: Service<Q>,
     {
         #[pin]
-        stage: Stage<S, Q, Ears<R, F>, S::Future, S::Response>,
+        stage: Stage<S, Q, S::Future, S::Response>,
+        ears: Ears<R, F>,
     }
 }
 
 pin_project! {
     #[project = StageProjection]
-    enum Stage<S, Q, E, F, A> {
+    enum Stage<S, Q, F, A> {
         Waiting {
-            waiting: Waiting<S, Q, E>,
+            waiting: Waiting<S, Q>,
         },
         Calling {
             #[pin]
             response: F,
             departed: Option<(Departure, Departed)>,
-            ears: E,
         },
         // The store learns of the limits in the response before the caller gets it, as the next attempt may follow at
         // once.
@@ -60,17 +59,20 @@ pub(super) struct Ears<R, F> {
 }
 
 impl<S: Service<Q>, Q, R, F> ResponseFuture<S, Q, R, F> {
-    pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>, ears: Ears<R, F>) -> Self {
-        let waiting = Waiting::new(service, request, acquire, ears);
-        Self {
-            stage: Stage::Waiting { waiting },
-        }
-    }
-
-    pub(super) fn refused(error: Error) -> Self {
-        Self {
-            stage: Stage::Refused { error: Some(error) },
-        }
+    /// Calls the service with the permit that is asked for, without one, or never.
+    pub(super) fn new(
+        service: S,
+        request: Q,
+        admitted: Result<Option<Acquire>, Error>,
+        ears: Ears<R, F>,
+    ) -> Self {
+        let stage = match admitted {
+            Ok(acquire) => Stage::Waiting {
+                waiting: Waiting::new(service, request, acquire),
+            },
+            Err(error) => Stage::Refused { error: Some(error) },
+        };
+        Self { stage, ears }
     }
 }
 
@@ -84,7 +86,8 @@ where
     type Output = Result<S::Response, BoxError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut stage = self.project().stage;
+        let this = self.project();
+        let (mut stage, Ears { report, feedback }) = (this.stage, this.ears);
         loop {
             let next = match stage.as_mut().project() {
                 StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
@@ -92,12 +95,8 @@ where
                         let depart =
                             |permit: Permit| (Departure::from(&permit), Departed::new(&permit));
                         let departed = waiting.take_permit().map(depart);
-                        let (response, ears) = waiting.call();
-                        Stage::Calling {
-                            response,
-                            departed,
-                            ears,
-                        }
+                        let response = waiting.call();
+                        Stage::Calling { response, departed }
                     }
                     Err(stopped) => {
                         stage.set(Stage::Refused { error: None });
@@ -107,11 +106,7 @@ where
                         }));
                     }
                 },
-                StageProjection::Calling {
-                    response,
-                    departed,
-                    ears: Ears { report, feedback },
-                } => {
+                StageProjection::Calling { response, departed } => {
                     let mut response = ready!(response.poll(cx)).map_err(Into::into)?;
                     let Some((departure, departed)) = departed.take() else {
                         return Poll::Ready(Ok(response));

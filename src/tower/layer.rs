@@ -53,9 +53,9 @@ use crate::limiter::{ByRules, Limiter};
 #[derive(Debug, Clone)]
 #[must_use = "a layer does nothing until it wraps a service"]
 pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
-    limiter: Limiter,
-    key: K,
-    ears: Ears<R, F>,
+    pub(super) limiter: Limiter,
+    pub(super) key: K,
+    pub(super) ears: Ears<R, F>,
 }
 
 impl ThrottleLayer {
@@ -148,12 +148,9 @@ impl<S, K: Clone, R: Clone, F: Clone> Layer<S> for ThrottleLayer<K, R, F> {
     type Service = Throttle<S, K, R, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Self { limiter, key, ears } = self.clone();
         Throttle {
             inner,
-            limiter,
-            key,
-            ears,
+            layer: self.clone(),
         }
     }
 }

@@ -5,11 +5,12 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use super::BoxError;
-use super::future::{Ears, ResponseFuture};
+use super::future::ResponseFuture;
+use super::layer::ThrottleLayer;
 use super::report::{InExtensions, Report};
 use crate::feedback::{Feedback, Headers};
 use crate::key::KeyExtractor;
-use crate::limiter::{ByRules, Limiter};
+use crate::limiter::ByRules;
 
 /// Delays the requests to a service; made by [`ThrottleLayer`](super::ThrottleLayer).
 ///
@@ -23,9 +24,7 @@ use crate::limiter::{ByRules, Limiter};
 #[derive(Debug, Clone)]
 pub struct Throttle<S, K = ByRules, R = InExtensions, F = Headers> {
     pub(super) inner: S,
-    pub(super) limiter: Limiter,
-    pub(super) key: K,
-    pub(super) ears: Ears<R, F>,
+    pub(super) layer: ThrottleLayer<K, R, F>,
 }
 
 impl<S, K, R, F> Throttle<S, K, R, F> {
@@ -62,13 +61,8 @@ where
     }
 
     fn call(&mut self, request: Q) -> Self::Future {
-        let admitted = self.limiter.admit(self.key.extract(&request));
-        // A clone has not been polled ready, and it is not called before the future did so.
-        match admitted {
-            Ok(acquire) => {
-                ResponseFuture::new(self.inner.clone(), request, acquire, self.ears.clone())
-            }
-            Err(error) => ResponseFuture::refused(error),
-        }
+        let ThrottleLayer { limiter, key, ears } = &self.layer;
+        let admitted = limiter.admit(key.extract(&request));
+        ResponseFuture::new(self.inner.clone(), request, admitted, ears.clone())
     }
 }

@@ -6,8 +6,7 @@ use std::task::{Context, Poll, ready};
 use tokio::time::{Sleep, sleep_until};
 use tower_service::Service;
 
-use crate::acquire::Acquire;
-use crate::acquire::Error;
+use crate::acquire::{Acquire, Error};
 use crate::permit::Permit;
 
 /// Asks for the permit of one request.
@@ -51,9 +50,10 @@ pub(super) type Departs<A, S, Q> =
 /// once, and asks again when the service is ready.
 ///
 /// Its parts stay in their places until they are used, as moving them takes longer than the rest.
-pub(super) struct Waiting<S, Q, R, A = Acquire> {
+pub(super) struct Waiting<S, Q, A = Acquire> {
     service: S,
-    call: Option<(Q, R)>,
+    /// Until the service is called.
+    request: Option<Q>,
     /// `None` for a request that is exempt.
     ask: Option<A>,
     /// Gives itself back unless the request departs.
@@ -65,12 +65,12 @@ pub(super) struct Waiting<S, Q, R, A = Acquire> {
     let_go: bool,
 }
 
-impl<S, Q, R, A> Waiting<S, Q, R, A> {
+impl<S, Q, A> Waiting<S, Q, A> {
     #[inline]
-    pub(super) fn new(service: S, request: Q, ask: Option<A>, report: R) -> Self {
+    pub(super) fn new(service: S, request: Q, ask: Option<A>) -> Self {
         Self {
             service,
-            call: Some((request, report)),
+            request: Some(request),
             ask,
             permit: None,
             expires: None,
@@ -92,19 +92,19 @@ impl<S, Q, R, A> Waiting<S, Q, R, A> {
 
     /// The request, until the service is called.
     pub(super) fn request_mut(&mut self) -> Option<&mut Q> {
-        self.call.as_mut().map(|(request, _)| request)
+        self.request.as_mut()
     }
 }
 
-impl<S, Q, R, A> Waiting<S, Q, R, A>
+impl<S, Q, A> Waiting<S, Q, A>
 where
     S: Service<Q> + Clone,
     A: Ask,
 {
     /// Calls the service, which is ready, once the request may depart.
-    pub(super) fn call(&mut self) -> (S::Future, R) {
-        let (request, report) = self.call.take().expect("a request is called once");
-        (self.service.call(request), report)
+    pub(super) fn call(&mut self) -> S::Future {
+        let request = self.request.take().expect("a request is called once");
+        self.service.call(request)
     }
 
     /// Waits until the request may depart and the service is ready to take it, both at once. Then it has
@@ -119,19 +119,11 @@ where
         };
         is_ready.map_err(Stopped::Failed)?;
         self.expired = false;
-        loop {
-            let Some(ask) = &mut self.ask else {
+        while self.ask.is_some() {
+            if self.permit.as_ref().is_some_and(Permit::is_valid) {
                 return Poll::Ready(Ok(()));
-            };
-            if let Some(permit) = &self.permit {
-                if permit.is_valid() {
-                    return Poll::Ready(Ok(()));
-                }
-                self.expires = None;
             }
-            if let Some(expired) = self.permit.take() {
-                ask.again(expired);
-            }
+            self.ask_again();
             if self.poll_permit(cx).map_err(Stopped::Refused)?.is_pending() {
                 // What the service has set aside for this call is not kept while the request waits.
                 // But if it always took longer than a permit is valid, the request would never
@@ -143,6 +135,7 @@ where
                 return Poll::Pending;
             }
         }
+        Poll::Ready(Ok(()))
     }
 
     #[inline]
@@ -157,7 +150,7 @@ where
 
     /// Gives the permit back once it has expired.
     fn let_permit_expire(&mut self, cx: &mut Context<'_>) {
-        let (Some(permit), Some(ask)) = (&self.permit, &mut self.ask) else {
+        let Some(permit) = &self.permit else {
             return;
         };
         let at = permit.expires();
@@ -165,16 +158,21 @@ where
             .expires
             .get_or_insert_with(|| Box::pin(sleep_until(at)));
         if expires.as_mut().poll(cx).is_ready() {
-            self.expires = None;
             self.expired = true;
-            if let Some(permit) = self.permit.take() {
-                ask.again(permit);
-            }
+            self.ask_again();
+        }
+    }
+
+    /// Gives back a permit that has expired, if there is one, and asks for another.
+    fn ask_again(&mut self) {
+        self.expires = None;
+        if let (Some(expired), Some(ask)) = (self.permit.take(), &mut self.ask) {
+            ask.again(expired);
         }
     }
 }
 
-impl<S, Q, R, A> Drop for Waiting<S, Q, R, A> {
+impl<S, Q, A> Drop for Waiting<S, Q, A> {
     #[inline]
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {

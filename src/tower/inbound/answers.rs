@@ -1,17 +1,75 @@
-//! What an inbound layer is set to, and what it makes of each answer: [`Options`] and [`Answers`].
+//! The answers of an inbound layer: [`Refusal`], [`Charge`], and [`Answers`], which applies them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Response};
 
-use super::charge::Charge;
-use super::refusal::Refusal;
 use super::refused::Refused;
 use crate::departure::Departure;
 use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use crate::permit::Permit;
 use crate::policy::Policy;
+
+/// Answers a request that is refused, in place of the service.
+///
+/// Closures do, whatever status and body they choose. The layer adds its headers to their answer:
+///
+/// ```
+/// use http::Response;
+/// use tower_throttle::tower::inbound::Refused;
+/// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+///
+/// # fn main() -> Result<(), tower_throttle::BuildError> {
+/// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+/// let layer = ThrottleLayer::new(limiter)
+///     .key(key::header("x-tenant"))
+///     .inbound()
+///     .refusal(|refused: &Refused| {
+///         let mut response = Response::new(match refused.delay() {
+///             Some(delay) => format!("come back in {delay:?}"),
+///             None => "not now".to_owned(),
+///         });
+///         *response.status_mut() = refused.status();
+///         response
+///     });
+/// # Ok(())
+/// # }
+/// ```
+pub trait Refusal<B> {
+    /// The answer to a request that is refused.
+    fn answer(&self, refused: &Refused) -> Response<B>;
+}
+
+impl<B, F: Fn(&Refused) -> Response<B>> Refusal<B> for F {
+    fn answer(&self, refused: &Refused) -> Response<B> {
+        self(refused)
+    }
+}
+
+/// Says, from the response, whether the request counts.
+///
+/// Closures do: see [`InboundLayer::charge_when`](super::InboundLayer::charge_when).
+pub trait Charge<B> {
+    /// Whether a request counts that is answered so.
+    fn counts(&self, response: &Response<B>) -> bool;
+}
+
+impl<B, F: Fn(&Response<B>) -> bool> Charge<B> for F {
+    fn counts(&self, response: &Response<B>) -> bool {
+        self(response)
+    }
+}
+
+/// Every request counts. The default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EveryRequest;
+
+impl<B> Charge<B> for EveryRequest {
+    fn counts(&self, _: &Response<B>) -> bool {
+        true
+    }
+}
 
 /// What an inbound layer is set to.
 #[derive(Clone)]

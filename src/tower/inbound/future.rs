@@ -9,10 +9,8 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::answers::Answers;
-use super::charge::Charge;
+use super::answers::{Answers, Charge, Refusal};
 use super::gate::Gate;
-use super::refusal::Refusal;
 use super::refused::Refused;
 use crate::permit::Permit;
 use crate::tower::waiting::{Stopped, Waiting};
@@ -36,7 +34,7 @@ pin_project! {
     #[project = StageProjection]
     enum Stage<S, Q, F> {
         Waiting {
-            waiting: Waiting<S, Q, (), Gate>,
+            waiting: Waiting<S, Q, Gate>,
             // Still to be decided on.
             refused: Option<Refused>,
             // It passes, as the layer only observes.
@@ -64,7 +62,7 @@ impl<S: Service<Q>, Q, F, C> ResponseFuture<S, Q, F, C> {
         answers: Arc<Answers<F, C>>,
     ) -> Self {
         let stage = Stage::Waiting {
-            waiting: Waiting::new(service, request, gate, ()),
+            waiting: Waiting::new(service, request, gate),
             refused,
             observed: None,
         };
@@ -136,7 +134,7 @@ where
 
 /// Calls the service, which is ready, as the request may depart.
 fn depart<S, Q>(
-    waiting: &mut Waiting<S, Request<Q>, (), Gate>,
+    waiting: &mut Waiting<S, Request<Q>, Gate>,
     observed: Option<Refused>,
 ) -> Stage<S, Request<Q>, S::Future>
 where
@@ -148,7 +146,7 @@ where
         request.extensions_mut().insert(refused.clone());
     }
     let permit = waiting.take_permit();
-    let (response, ()) = waiting.call();
+    let response = waiting.call();
     let told = permit.map(Ok).or(observed.map(Err));
     Stage::Calling { response, told }
 }

@@ -6,8 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::refused::Refused;
-use crate::acquire::Error;
-use crate::acquire::{Acquire, TryAcquire};
+use crate::acquire::{Acquire, Error, TryAcquire};
 use crate::dispatcher::Handle;
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
@@ -33,13 +32,14 @@ enum Asks {
 
 impl Gate {
     /// For a request of this key and cost.
-    pub(super) fn new((handle, key, cost): (Arc<Handle>, Key, u32), max_wait: Duration) -> Self {
-        let acquire = Acquire::new(handle.clone(), key.clone()).cost(cost);
+    pub(super) fn new(handle: Arc<Handle>, key: Key, cost: u32, max_wait: Duration) -> Self {
         Self {
-            asks: if max_wait.is_zero() {
-                at_once(&handle, &key, cost)
-            } else {
-                Asks::Waits(acquire.max_wait(max_wait))
+            asks: match max_wait.is_zero() {
+                true => Asks::at_once(&handle, &key, cost),
+                false => {
+                    let acquire = Acquire::new(handle.clone(), key.clone()).cost(cost);
+                    Asks::Waits(acquire.max_wait(max_wait))
+                }
             },
             policy: handle.policy(),
             handle,
@@ -48,14 +48,12 @@ impl Gate {
             full: None,
         }
     }
-
-    fn at_once(&self) -> Asks {
-        at_once(&self.handle, &self.key, self.cost)
-    }
 }
 
-fn at_once(handle: &Arc<Handle>, key: &Key, cost: u32) -> Asks {
-    Asks::AtOnce(TryAcquire::new(handle.clone(), key.clone()).cost(cost))
+impl Asks {
+    fn at_once(handle: &Arc<Handle>, key: &Key, cost: u32) -> Self {
+        Self::AtOnce(TryAcquire::new(handle.clone(), key.clone()).cost(cost))
+    }
 }
 
 impl Ask for Gate {
@@ -69,7 +67,7 @@ impl Ask for Gate {
                     // The error has no delay.
                     Err(error) if error.is_queue_full() => {
                         self.full = Some(error);
-                        self.asks = self.at_once();
+                        self.asks = Asks::at_once(&self.handle, &self.key, self.cost);
                     }
                     decision => break decision.map(Decision::Granted),
                 },
@@ -97,7 +95,7 @@ impl Ask for Gate {
         match &mut self.asks {
             Asks::AtOnce(_) => {
                 expired.forfeit();
-                self.asks = self.at_once();
+                self.asks = Asks::at_once(&self.handle, &self.key, self.cost);
             }
             Asks::Waits(permit) => permit.again(expired),
         }

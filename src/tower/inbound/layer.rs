@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::answers::{Answers, Options};
-use super::charge::EveryRequest;
+use super::answers::{Answers, EveryRequest, Options};
 use super::problem::ProblemDetails;
 use super::refused::Refused;
 use super::service::Inbound;

@@ -71,21 +71,18 @@
 //! [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
 
 mod answers;
-mod charge;
 mod future;
 mod gate;
 mod layer;
 mod problem;
-mod refusal;
 mod refused;
 mod service;
 
 pub use self::{
-    charge::{Charge, EveryRequest},
+    answers::{Charge, EveryRequest, Refusal},
     future::ResponseFuture,
     layer::InboundLayer,
     problem::ProblemDetails,
-    refusal::Refusal,
     refused::Refused,
     service::Inbound,
 };

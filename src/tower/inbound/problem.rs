@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
-use super::refusal::Refusal;
+use super::answers::Refusal;
 use super::refused::Refused;
 
 /// Answers with problem details ([RFC 9457]), for bodies that are made of a `String`. The default.

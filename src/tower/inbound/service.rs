@@ -7,12 +7,10 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::answers::Answers;
-use super::charge::{Charge, EveryRequest};
+use super::answers::{Answers, Charge, EveryRequest, Refusal};
 use super::future::ResponseFuture;
 use super::gate::Gate;
 use super::problem::ProblemDetails;
-use super::refusal::Refusal;
 use super::refused::Refused;
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
@@ -21,6 +19,7 @@ use crate::limiter::Limiter;
 /// [`InboundLayer`](super::InboundLayer).
 ///
 /// Always ready, and it fails only with what the service fails with.
+#[derive(Clone)]
 pub struct Inbound<S, K, F = ProblemDetails, C = EveryRequest> {
     pub(super) inner: S,
     pub(super) limiter: Limiter,
@@ -65,24 +64,16 @@ where
         let (inner, answers) = (self.inner.clone(), self.answers.clone());
         let (gate, refused) = match self.limiter.find(self.key.extract(&request)) {
             None => (None, None),
-            Some(Ok(found)) => (Some(Gate::new(found, answers.options.max_wait)), None),
-            Some(Err((handle, reason))) => {
+            Some((handle, Ok(key), cost)) => {
+                let gate = Gate::new(handle, key, cost, answers.options.max_wait);
+                (Some(gate), None)
+            }
+            Some((handle, Err(reason), _)) => {
                 let refused = Refused::no_key(handle.refuse_without_key(), reason);
                 (None, Some(refused))
             }
         };
         ResponseFuture::new(inner, request, gate, refused, answers)
-    }
-}
-
-impl<S: Clone, K, F, C> Clone for Inbound<S, K, F, C> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            limiter: self.limiter.clone(),
-            key: self.key.clone(),
-            answers: self.answers.clone(),
-        }
     }
 }
 
