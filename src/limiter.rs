@@ -226,7 +226,6 @@ impl Limiter {
     }
 
     /// The policy: the quotas, and the bounds on waiting.
-    #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         self.handle().policy()
     }
@@ -246,13 +245,11 @@ impl Limiter {
     /// # assert!(!health.is_out());
     /// # Ok::<_, tower_throttle::BuildError>(())
     /// ```
-    #[must_use]
     pub fn health(&self) -> Health {
         self.handle().dispatcher().health()
     }
 
     /// The number of keys for which requests wait in this process.
-    #[must_use]
     pub fn queues(&self) -> usize {
         match &self.kind {
             Kind::Plain(handle) | Kind::Rule(handle) => handle.queues(),

@@ -34,55 +34,46 @@ pub struct Policy {
 
 impl Policy {
     /// The policy's name, if it has one.
-    #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.parts.name.as_deref()
     }
 
     /// The quotas, in the order in which they were given.
-    #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.parts.quotas
     }
 
     /// Extra spacing for the jitter between departure and arrival upstream.
-    #[must_use]
     pub fn buffer(&self) -> Duration {
         self.parts.buffer
     }
 
     /// The least time by which a request may depart later than granted.
-    #[must_use]
     pub fn guard(&self) -> Duration {
         self.guard
     }
 
     /// The longest wait; `None` for as long as it takes.
-    #[must_use]
     pub fn max_wait(&self) -> Option<Duration> {
         self.parts.max_wait
     }
 
     /// The most requests that wait per key and process; `None` for any number.
-    #[must_use]
     pub fn max_waiting(&self) -> Option<usize> {
         self.parts.max_waiting
     }
 
     /// The treatment of requests while the store is out.
-    #[must_use]
     pub fn outage(&self) -> Outage {
         self.parts.outage
     }
 
     /// What is done when the store has lost the state of a key.
-    #[must_use]
     pub fn recovery(&self) -> Recovery {
         self.parts.recovery
     }
 
     /// The most one request may cost.
-    #[must_use]
     pub fn largest_cost(&self) -> u32 {
         self.largest_cost
     }
@@ -102,7 +93,6 @@ impl Policy {
     /// The name, or the quotas as text if it has none, such as `10/s+5000/h`.
     ///
     /// Metrics, events and header fields call the policy so. ASCII without white space.
-    #[must_use]
     pub fn label(&self) -> &str {
         &self.label
     }

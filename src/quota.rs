@@ -111,19 +111,16 @@ impl Quota {
     }
 
     /// How many requests the window holds.
-    #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
     /// How long the window is.
-    #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
     }
 
     /// How departures are counted.
-    #[must_use]
     pub const fn counted_by(&self) -> Algorithm {
         self.algorithm
     }

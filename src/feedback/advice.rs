@@ -79,13 +79,11 @@ impl Advice {
     }
 
     /// For how long nothing may depart, if there is a pause; never zero.
-    #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         self.wait
     }
 
     /// How many requests may depart, at most, and within which time; neither is ever zero.
-    #[must_use]
     pub fn allowance(&self) -> Option<(u32, Duration)> {
         self.allowance
     }

@@ -12,7 +12,6 @@ use crate::rules::{Reloaded, Rules};
 
 impl Limiter {
     /// The rules, if it [has](crate::LimiterBuilder::rules) any.
-    #[must_use]
     pub fn rules(&self) -> Option<Rules> {
         self.live().map(|live| live.rules())
     }

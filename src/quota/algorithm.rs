@@ -90,7 +90,6 @@ pub(super) enum Fault {
 
 impl Quota {
     /// The most one request may cost: what could ever depart at once.
-    #[must_use]
     pub const fn largest_cost(&self) -> u32 {
         match self.algorithm {
             Algorithm::Gcra { burst } => burst,

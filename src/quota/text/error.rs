@@ -35,7 +35,6 @@ impl ParseQuotaError {
     /// It begins and ends between characters, so `&text[error.span()]` is that part. It is empty only
     /// if the text ended too early, and then stands where something more was expected. A quota
     /// that cannot hold although each of its parts could is at fault as a whole.
-    #[must_use]
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }

@@ -27,82 +27,69 @@ pub struct Refused {
 
 impl Refused {
     /// Whether the key is over its limit.
-    #[must_use]
     pub fn is_limited(&self) -> bool {
         self.error.is_limited()
     }
 
     /// Returns true if the queue of the key already held `max_waiting` requests.
-    #[must_use]
     pub fn is_queue_full(&self) -> bool {
         self.error.is_queue_full()
     }
 
     /// Whether the request has no key, or an empty one.
-    #[must_use]
     pub fn is_missing_key(&self) -> bool {
         self.missing.is_some()
     }
 
     /// Whether the store did not answer. The [error](Self::error) has the reason, which clients need not know.
-    #[must_use]
     pub fn is_store(&self) -> bool {
         self.error.is_store()
     }
 
     /// Whether the request is refused in fact, and does not pass because the layer only
     /// [observes](super::InboundLayer::observe_only).
-    #[must_use]
     pub fn is_enforced(&self) -> bool {
         self.enforced
     }
 
     /// The key; `None` if the request has none.
-    #[must_use]
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
 
     /// The policy that the request is refused by.
-    #[must_use]
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
     /// The name of the policy in the header fields: its [label](crate::Policy::label).
-    #[must_use]
     pub fn policy_name(&self) -> &str {
         self.policy.label()
     }
 
     /// How long until a request may depart, if no other comes before it; `None` if the status is not 429. It may be early
     /// if other requests wait.
-    #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         self.limited.as_ref().map(Limited::delay)
     }
 
     /// How long until all units of the quotas are available again; `None` if the delay is.
-    #[must_use]
     pub fn reset(&self) -> Option<Duration> {
         self.limited.as_ref().map(Limited::reset)
     }
 
     /// The reason of the [`KeyExtractor`](crate::key::KeyExtractor), if it refused the request.
-    #[must_use]
     pub fn missing_key(&self) -> Option<&str> {
         self.missing.as_deref()
     }
 
     /// The error.
-    #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
     }
 
     /// The status of the default answer: 429 if the key is over its limit or the queue is full, 400 without a key, and 503
     /// if the store does not answer.
-    #[must_use]
     pub fn status(&self) -> StatusCode {
         if self.is_limited() || self.is_queue_full() {
             StatusCode::TOO_MANY_REQUESTS
