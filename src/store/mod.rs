@@ -31,6 +31,71 @@ mod redis;
 mod reply;
 
 /// Keeps the state of keys for all processes that use it.
+///
+/// `RedisStore` and [`MemoryStore`] are stores. One of your own reads a value, applies the call to it and
+/// writes the result, in one transaction:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+/// use std::time::{SystemTime, UNIX_EPOCH};
+///
+/// use tokio::sync::Mutex;
+/// use tokio::time::Instant;
+/// use tower_throttle::key::Key;
+/// use tower_throttle::store::{Answered, Call, Origin, Reply, Store, StoreError, Taken};
+/// use tower_throttle::{Limiter, Quota};
+///
+/// /// Stands for a table of a database: values, and when they expire, by policy and key.
+/// type Table = HashMap<(Option<String>, Key), (Vec<u8>, u64)>;
+///
+/// #[derive(Debug, Default)]
+/// struct Database(Arc<Mutex<Table>>);
+///
+/// /// A transaction.
+/// fn change(table: &mut Table, call: &Call, now: u64) -> Result<Taken, StoreError> {
+///     let name = (call.policy().name().map(str::to_owned), call.key().clone());
+///     let stored = table.get(&name).filter(|(_, expires)| now < *expires);
+///     let value = stored.map(|(value, _)| &value[..]);
+///     let applied = call.apply(value, Origin::default(), now)?;
+///     if let Some(value) = applied.value {
+///         table.insert(name, (value, applied.expires));
+///     }
+///     Ok(applied.answer)
+/// }
+///
+/// impl Store for Database {
+///     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+///         let table = self.0.clone();
+///         Reply::pending(async move {
+///             let sent = Instant::now();
+///             let mut table = table.lock().await;
+///             // The clock of the database, which all processes share.
+///             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+///             let now = now.as_micros() as u64;
+///             let answers = calls.iter().map(|call| change(&mut table, call, now));
+///             let answers = answers.collect();
+///             let received = Instant::now();
+///             Ok(Answered { now, server: 1, sent, received, answers })
+///         })
+///     }
+///
+///     fn ping(&self, _key: &Key) -> Reply<Answered> {
+///         self.call(Vec::new())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder().quota(Quota::per_second(10)).store(Database::default()).build()?;
+/// limiter.acquire("api.example.com").await?;
+/// # assert_eq!(limiter.peek("api.example.com").await?.remaining(), 9);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// An [`Origin`] with the server and the time since which it has lost nothing makes
+/// [strict recovery](crate::Recovery::Strict) possible. `test_util::store_contract` tests a store.
 pub trait Store: Debug + Send + Sync + 'static {
     /// Applies operations. Each is atomic, and they are independent of each other; all keys are of one
     /// [shard](Self::shard).
