@@ -67,8 +67,9 @@ fn assert_bounded_and_busy(departed: impl IntoIterator<Item = Duration>) {
     let rate = (history.len() as f64 - f64::from(LIMIT)) / span;
     let allowed = f64::from(LIMIT) / WINDOW.as_secs_f64();
     let share = rate / allowed;
+    // The rate on a machine with nothing else to do is asserted on a paused clock.
     assert!(
-        share >= 0.9,
+        share >= 0.75,
         "{:.1}% of the rate, {} departures",
         share * 100.0,
         history.len()
