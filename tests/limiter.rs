@@ -583,3 +583,15 @@ async fn requests_depart_in_their_order_behind_one_that_is_late() {
         assert!(places.is_sorted(), "{departed:?}");
     }
 }
+
+#[tokio::test]
+async fn a_guard_of_a_microsecond_grows_until_requests_depart() {
+    let window = SECOND / 10;
+    let builder = Limiter::builder().quota(Quota::new(10, window));
+    let limiter = build(builder.guard(Duration::from_micros(1)));
+    let start = Instant::now();
+    let departures = (0..50).map(|_| limiter.run("a", async || start.elapsed()));
+    let departures = join_all(departures).await.into_iter();
+    let history: History = departures.map(|at| at.expect("a permit")).collect();
+    history.assert_at_most(10, window);
+}

@@ -700,9 +700,14 @@ impl Dispatcher {
                     .iter_mut()
                     .for_each(|(turn, _)| turn.recorded = 0);
             }
-            sent.queue.update(|queue, woken| {
-                queue.answer(sent.number, &answer, Instant::now(), woken);
-            });
+            let now = Instant::now();
+            let first = answer.turns.iter().map(|(turn, _)| turn.until).min();
+            if let Some(until) = first.filter(|&until| until < now) {
+                // The answer came too late.
+                sent.queue.missed(guard, now - until);
+            }
+            sent.queue
+                .update(|queue, woken| queue.answer(sent.number, &answer, now, woken));
         }
     }
 
