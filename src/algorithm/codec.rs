@@ -26,11 +26,8 @@
 //!
 //! Times are microseconds since 1970. The key does not expire before its expiry in the head.
 
-use smallvec::SmallVec;
-
-use crate::error::StoreError;
-
 use super::demand::Point;
+use super::numbers::{Reader, Unreadable, Writer};
 use super::window::{Entry, MOST_ENTRIES};
 use super::{Announcement, Counter, Demand, Fixed, Gcra, Hold, Life, Recorded, State, Window};
 
@@ -40,70 +37,32 @@ pub(crate) const MOST_WHOLE: usize = 50;
 /// The entries that a new ring has room for.
 const LEAST_ROOM: usize = 64;
 
+/// The least room for the tail and the padding of a value with rings.
+const TAIL_ROOM: usize = 900;
+
 const MAGIC: &[u8] = b"tt";
 const VERSION: u8 = 1;
-const HAS_HOLD: u8 = 1;
-const HAS_LIFE: u8 = 2;
-const ENTRY: usize = 11;
-const POINT: usize = 12;
-const GRANT: usize = 11;
+const HAS_HOLD: u64 = 1;
+const HAS_LIFE: u64 = 2;
 
-/// The bytes of the head, and of what follows the first part of an announcement at least.
+/// The bytes of the head.
+#[cfg(feature = "redis")]
 pub(crate) const HEAD: usize = 18;
-const DETAIL: usize = 12;
 
-/// The least room for the tail and the padding of a value with rings.
-pub(crate) const TAIL_ROOM: usize = 900;
-
-/// Why a value cannot be decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// Something else has written it.
-    Unrecognized,
-    /// A later version of the crate has written it.
-    Version(u8),
-}
-
-impl From<Unreadable> for StoreError {
-    fn from(unreadable: Unreadable) -> Self {
-        let message = match unreadable {
-            Unreadable::Unrecognized => "the value was not written by tower-throttle",
-            Unreadable::Version(_) => "the value was written by a later version of tower-throttle",
-        };
-        Self::new(message).unrecognized_value()
-    }
-}
-
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn put(&mut self, number: u64, bytes: usize) {
-        self.0.extend_from_slice(&number.to_le_bytes()[..bytes]);
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unreadable> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(count)
-            .ok_or(Unreadable::Unrecognized)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn number(&mut self, bytes: usize) -> Result<u64, Unreadable> {
-        let mut whole = [0; 8];
-        whole[..bytes].copy_from_slice(self.bytes(bytes)?);
-        Ok(u64::from_le_bytes(whole))
-    }
-
-    fn small(&mut self) -> Result<u32, Unreadable> {
-        self.number(4).map(|number| number as u32)
-    }
-}
+const AFTER_VERSION: [usize; 5] = [1, 1, 2, 4, 7];
+const QUOTA: [usize; 3] = [1, 4, 7];
+const LOG: [usize; 2] = [2, 4];
+const RING: [usize; 5] = [2, 2, 7, 4, 7];
+const GCRA: [usize; 2] = [7, 7];
+const FIXED: [usize; 4] = [7, 7, 4, 7];
+const HOLD: [usize; 4] = [7, 4, 7, 7];
+const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
+const ANNOUNCEMENT: [usize; 6] = [7, 7, 7, 7, 5, 2];
+const DETAIL: [usize; 3] = [7, 4, 1];
+const POINT: [usize; 2] = [7, 5];
+/// An entry of a log, or a grant.
+const RECORDED: [usize; 2] = [7, 4];
+const RECORDED_BYTES: usize = 11;
 
 impl Window {
     /// Whether the log is read and written in part.
@@ -118,38 +77,108 @@ impl Window {
 }
 
 impl Counter {
-    /// Its kind and its quota, as in the value.
-    fn encode_quota(&self, out: &mut Writer) {
-        let (kind, limit, window) = match self {
-            Self::Window(it) if it.has_ring() => (2, it.limit, it.window),
-            Self::Window(it) => (1, it.limit, it.window),
-            Self::Gcra(it) if it.spaced => (6, it.burst, it.interval),
-            Self::Gcra(it) => (3, it.burst, it.interval),
-            Self::Fixed(it) if it.aligned => (4, it.limit, it.window),
-            Self::Fixed(it) => (5, it.limit, it.window),
-        };
-        out.put(kind, 1);
-        out.put(limit.into(), 4);
-        out.put(window, 7);
+    /// Its kind in the value.
+    pub(crate) fn kind(&self) -> u8 {
+        match self {
+            Self::Window(it) => 1 + u8::from(it.has_ring()),
+            Self::Gcra(it) => {
+                if it.spaced {
+                    6
+                } else {
+                    3
+                }
+            }
+            Self::Fixed(it) => {
+                if it.aligned {
+                    4
+                } else {
+                    5
+                }
+            }
+        }
     }
 
-    /// Its kind in the value.
-    #[cfg(feature = "redis")]
-    pub(crate) fn kind(&self) -> u8 {
-        let mut quota = Writer(Vec::new());
-        self.encode_quota(&mut quota);
-        quota.0[0]
+    /// Its kind and its quota, as in the value.
+    fn encode_quota(&self, out: &mut Writer) {
+        let (limit, window) = match self {
+            Self::Window(it) => (it.limit, it.window),
+            Self::Gcra(it) => (it.burst, it.interval),
+            Self::Fixed(it) => (it.limit, it.window),
+        };
+        out.put(QUOTA, [self.kind().into(), limit.into(), window]);
     }
 
     /// The terms of the quota for the scripts: its kind and numbers as in the value, and for a sliding window the grain (7).
     #[cfg(feature = "redis")]
-    pub(crate) fn encode_terms(&self, out: &mut Vec<u8>) {
-        let mut terms = Writer(std::mem::take(out));
-        self.encode_quota(&mut terms);
+    pub(crate) fn encode_terms(&self, out: &mut Writer) {
+        self.encode_quota(out);
         if let Self::Window(window) = self {
-            terms.put(window.grain, 7);
+            out.put([7], [window.grain]);
         }
-        *out = terms.0;
+    }
+
+    fn encode(&self, out: &mut Writer) {
+        self.encode_quota(out);
+        match self {
+            Self::Window(it) => {
+                out.put(LOG, [it.log.len() as u64, it.used]);
+                if it.has_ring() {
+                    let recorded = |entry: Option<&Entry>| entry.map_or(0, |it| it.recorded);
+                    let (first, last) = (recorded(it.log.front()), recorded(it.log.back()));
+                    out.put(RING, [it.room() as u64, 0, first, 0, last]);
+                }
+            }
+            Self::Gcra(it) => out.put(GCRA, [it.due, it.last]),
+            Self::Fixed(it) => out.put(FIXED, [it.start, it.end, it.count.into(), it.last]),
+        }
+    }
+
+    /// The counter, and if it has a log, where the entries are.
+    fn decode(value: &mut Reader<'_>) -> Result<(Self, Option<Log>), Unreadable> {
+        let [kind, limit, window] = value.numbers(QUOTA)?;
+        let limit = limit as u32;
+        if limit == 0 || window == 0 {
+            return Err(Unreadable::Unrecognized);
+        }
+        Ok(match kind {
+            1 | 2 => {
+                let [entries, units] = value.numbers(LOG)?;
+                let (room, first) = if kind == 2 {
+                    let [room, first, ..] = value.numbers(RING)?;
+                    (room, first)
+                } else {
+                    (entries, 0)
+                };
+                if entries > room.min(MOST_ENTRIES as u64) || first >= room.max(2 - kind) {
+                    return Err(Unreadable::Unrecognized);
+                }
+                let log = Log {
+                    is_ring: kind == 2,
+                    room: room as usize,
+                    first: first as usize,
+                    entries: entries as usize,
+                    units,
+                };
+                (Self::Window(Window::new(limit, window)), Some(log))
+            }
+            3 | 6 => {
+                let [due, last] = value.numbers(GCRA)?;
+                let gcra = Gcra::new(limit, window, kind == 6);
+                (Self::Gcra(Gcra { due, last, ..gcra }), None)
+            }
+            4 | 5 => {
+                let [start, end, count, last] = value.numbers(FIXED)?;
+                let fixed = Fixed {
+                    start,
+                    end,
+                    count: count as u32,
+                    last,
+                    ..Fixed::new(limit, window, kind == 4)
+                };
+                (Self::Fixed(fixed), None)
+            }
+            _ => return Err(Unreadable::Unrecognized),
+        })
     }
 }
 
@@ -158,57 +187,50 @@ impl State {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let tail = self.encode_tail();
         let mut out = Writer(Vec::with_capacity(128));
-        let flags =
-            u8::from(self.hold.is_some()) * HAS_HOLD + u8::from(self.life.is_some()) * HAS_LIFE;
+        let hold = if self.hold.is_some() { HAS_HOLD } else { 0 };
+        let life = if self.life.is_some() { HAS_LIFE } else { 0 };
+        let (quotas, announced) = (self.counters.len() as u64, self.announced.len() as u64);
         out.0.extend_from_slice(MAGIC);
-        out.0.extend([VERSION, flags, self.counters.len() as u8]);
-        out.put(self.announced.len() as u64, 2);
-        out.put(tail.len() as u64, 4);
-        out.put(self.expires(), 7);
-        for counter in &self.counters {
-            encode_counter(&mut out, counter);
-        }
+        out.0.push(VERSION);
+        let tail_bytes = tail.len() as u64;
+        let numbers = [hold + life, quotas, announced, tail_bytes, self.expires()];
+        out.put(AFTER_VERSION, numbers);
+        self.counters.iter().for_each(|it| it.encode(&mut out));
         let mut room = 0;
-        for log in logs(&self.counters, true) {
-            let end = out.0.len() + log.room() * ENTRY;
+        for log in self.logs(true) {
+            let end = out.0.len() + log.room() * RECORDED_BYTES;
             encode_log(&mut out, log);
             out.0.resize(end, 0);
             room = TAIL_ROOM;
         }
-        let least = out.0.len() + room;
+        let least = out.0.len() + room.max(tail.len());
         out.0.extend(tail);
-        if out.0.len() < least {
-            out.0.resize(least, 0);
-        }
+        out.0.resize(least, 0);
         out.0
     }
 
     fn encode_tail(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::new());
+        let mut out = Writer::default();
         if let Some(hold) = &self.hold {
-            out.put(hold.paused_until, 7);
-            out.put(hold.allowed.into(), 4);
-            out.put(hold.allowed_until, 7);
-            out.put(hold.commanded, 7);
+            let (allowed, until) = (hold.allowed.into(), hold.allowed_until);
+            out.put(HOLD, [hold.paused_until, allowed, until, hold.commanded]);
         }
         if let Some(life) = &self.life {
-            for (number, bytes) in [
-                (life.generation, 7),
-                (life.version, 7),
-                (life.written, 7),
-                (life.server, 8),
-                (life.quarantined_until, 7),
-            ] {
-                out.put(number, bytes);
-            }
+            let (written, until) = (life.written, life.quarantined_until);
+            let numbers = [life.generation, life.version, written, life.server, until];
+            out.put(LIFE, numbers);
         }
-        for announced in &self.announced {
-            encode_announcement(&mut out, announced);
-        }
-        for log in logs(&self.counters, false) {
-            encode_log(&mut out, log);
-        }
+        self.announced.iter().for_each(|it| it.encode(&mut out));
+        self.logs(false).for_each(|log| encode_log(&mut out, log));
         out.0
+    }
+
+    /// The logs that have a ring, or those that do not.
+    fn logs(&self, with_ring: bool) -> impl Iterator<Item = &Window> {
+        self.counters.iter().filter_map(move |it| match it {
+            Counter::Window(window) if window.has_ring() == with_ring => Some(window),
+            _ => None,
+        })
     }
 
     /// The state of a value.
@@ -217,53 +239,52 @@ impl State {
         if value.bytes(2)? != MAGIC {
             return Err(Unreadable::Unrecognized);
         }
-        let version = value.number(1)? as u8;
+        let version = value.bytes(1)?[0];
         if version != VERSION {
             return Err(Unreadable::Version(version));
         }
-        let (flags, quotas) = (value.number(1)? as u8, value.number(1)?);
-        let (announced, tail) = (value.number(2)?, value.number(4)? as usize);
-        let expires = value.number(7)?;
+        let [flags, quotas, announced, tail, expires] = value.numbers(AFTER_VERSION)?;
         let mut state = Self::default();
         let mut logs = Vec::new();
         for _ in 0..quotas {
-            let (counter, log) = decode_counter(&mut value)?;
+            let (counter, log) = Counter::decode(&mut value)?;
             state.counters.push(counter);
             logs.push(log);
         }
-        for (log, counter) in logs.iter().zip(&mut state.counters) {
-            if let Some(ring) = log.ring {
-                log.decode(value.bytes(ring.room * ENTRY)?, counter)?;
+        let mut logs: Vec<_> = logs.into_iter().zip(&mut state.counters).collect();
+        for (log, counter) in &mut logs {
+            if let Some(log) = log.as_ref().filter(|log| log.is_ring) {
+                log.decode(&mut value, counter)?;
             }
         }
-        let mut tail = Reader(value.bytes(tail)?);
+        let mut tail = Reader(value.bytes(tail as usize)?);
         if flags & HAS_HOLD != 0 {
+            let [paused_until, allowed, allowed_until, commanded] = tail.numbers(HOLD)?;
             state.hold = Some(Box::new(Hold {
-                paused_until: tail.number(7)?,
-                allowed: tail.small()?,
-                allowed_until: tail.number(7)?,
-                commanded: tail.number(7)?,
+                paused_until,
+                allowed: allowed as u32,
+                allowed_until,
+                commanded,
             }));
         }
         if flags & HAS_LIFE != 0 {
+            let [generation, version, written, server, until] = tail.numbers(LIFE)?;
             state.life = Some(Box::new(Life {
-                generation: tail.number(7)?,
-                version: tail.number(7)?,
-                written: tail.number(7)?,
-                server: tail.number(8)?,
-                quarantined_until: tail.number(7)?,
+                generation,
+                version,
+                written,
+                server,
+                quarantined_until: until,
                 kept_until: expires,
             }));
         }
         for _ in 0..announced {
-            state.announced.push(decode_announcement(&mut tail)?);
+            state.announced.push(Announcement::decode(&mut tail)?);
         }
-        let whole = logs
-            .iter()
-            .zip(&mut state.counters)
-            .filter(|(log, _)| log.is_whole());
-        for (log, counter) in whole {
-            log.decode(tail.bytes(log.entries * ENTRY)?, counter)?;
+        for (log, counter) in &mut logs {
+            if let Some(log) = log.as_ref().filter(|log| !log.is_ring) {
+                log.decode(&mut tail, counter)?;
+            }
         }
         if !tail.0.is_empty() {
             return Err(Unreadable::Unrecognized);
@@ -272,150 +293,35 @@ impl State {
     }
 }
 
-/// The logs that have a ring, or those that do not.
-fn logs(counters: &[Counter], with_ring: bool) -> impl Iterator<Item = &Window> {
-    counters.iter().filter_map(move |counter| match counter {
-        Counter::Window(window) if window.has_ring() == with_ring => Some(window),
-        _ => None,
-    })
-}
-
 fn encode_log(out: &mut Writer, window: &Window) {
     let mut before = 0;
     for entry in &window.log {
-        out.put(entry.recorded, 7);
-        out.put(before, 4);
+        out.put(RECORDED, [entry.recorded, before]);
         before += u64::from(entry.units);
     }
 }
 
-fn encode_counter(out: &mut Writer, counter: &Counter) {
-    counter.encode_quota(out);
-    match counter {
-        Counter::Window(window) => {
-            out.put(window.log.len() as u64, 2);
-            out.put(window.used, 4);
-            if window.has_ring() {
-                let (first, last) = (window.log.front(), window.log.back());
-                out.put(window.room() as u64, 2);
-                out.put(0, 2);
-                out.put(first.map_or(0, |first| first.recorded), 7);
-                out.put(0, 4);
-                out.put(last.map_or(0, |last| last.recorded), 7);
-            }
-        }
-        Counter::Gcra(gcra) => {
-            out.put(gcra.due, 7);
-            out.put(gcra.last, 7);
-        }
-        Counter::Fixed(fixed) => {
-            out.put(fixed.start, 7);
-            out.put(fixed.end, 7);
-            out.put(fixed.count.into(), 4);
-            out.put(fixed.last, 7);
-        }
-    }
-}
-
 /// Where the entries of a log are, and how many units precede the end of it.
-#[derive(Default)]
 struct Log {
-    is_log: bool,
-    entries: usize,
-    units: u32,
-    ring: Option<Ring>,
-}
-
-/// The room of a ring, and the place of its first entry.
-#[derive(Clone, Copy)]
-struct Ring {
+    is_ring: bool,
     room: usize,
     first: usize,
-}
-
-fn decode_counter(value: &mut Reader<'_>) -> Result<(Counter, Log), Unreadable> {
-    let kind = value.number(1)?;
-    let limit = value.small()?;
-    let window = value.number(7)?;
-    if limit == 0 || window == 0 {
-        return Err(Unreadable::Unrecognized);
-    }
-    match kind {
-        1 | 2 => {
-            let entries = value.number(2)? as usize;
-            let units = value.small()?;
-            let ring = if kind == 2 {
-                let ring = Ring {
-                    room: value.number(2)? as usize,
-                    first: value.number(2)? as usize,
-                };
-                value.bytes(18)?;
-                Some(ring)
-            } else {
-                None
-            };
-            let most = ring.map_or(MOST_ENTRIES, |ring| ring.room.min(MOST_ENTRIES));
-            if entries > most || ring.is_some_and(|ring| ring.first >= ring.room) {
-                return Err(Unreadable::Unrecognized);
-            }
-            let log = Log {
-                is_log: true,
-                entries,
-                units,
-                ring,
-            };
-            Ok((Counter::Window(Window::new(limit, window)), log))
-        }
-        3 | 6 => {
-            let gcra = Gcra {
-                due: value.number(7)?,
-                last: value.number(7)?,
-                ..Gcra::new(limit, window, kind == 6)
-            };
-            Ok((Counter::Gcra(gcra), Log::default()))
-        }
-        4 | 5 => {
-            let (start, end) = (value.number(7)?, value.number(7)?);
-            let (count, last) = (value.small()?, value.number(7)?);
-            let fixed = Fixed {
-                start,
-                end,
-                count,
-                last,
-                ..Fixed::new(limit, window, kind == 4)
-            };
-            Ok((Counter::Fixed(fixed), Log::default()))
-        }
-        _ => Err(Unreadable::Unrecognized),
-    }
+    entries: usize,
+    units: u64,
 }
 
 impl Log {
-    fn is_whole(&self) -> bool {
-        self.is_log && self.ring.is_none()
-    }
-
-    fn decode(&self, bytes: &[u8], counter: &mut Counter) -> Result<(), Unreadable> {
+    fn decode(&self, value: &mut Reader<'_>, counter: &mut Counter) -> Result<(), Unreadable> {
         let Counter::Window(window) = counter else {
             return Err(Unreadable::Unrecognized);
         };
-        let (entries, rest) = bytes.as_chunks::<ENTRY>();
-        if !rest.is_empty() {
-            return Err(Unreadable::Unrecognized);
-        }
-        let first = self.ring.map_or(0, |ring| ring.first);
-        let read = |nth: usize| {
-            let mut entry = Reader(&entries[(first + nth) % entries.len()]);
-            Ok((entry.number(7)?, entry.small()?))
-        };
-        for nth in 0..self.entries {
-            let (recorded, before) = read(nth)?;
-            let next = if nth + 1 < self.entries {
-                read(nth + 1)?.1
-            } else {
-                self.units
-            };
-            let units = next.wrapping_sub(before);
+        let mut entries = value.list(self.room, RECORDED)?;
+        entries.rotate_left(self.first);
+        entries.truncate(self.entries);
+        entries.push([0, self.units]);
+        for pair in entries.windows(2) {
+            let [[recorded, before], [_, next]] = [pair[0], pair[1]];
+            let units = (next as u32).wrapping_sub(before as u32);
             window.used += u64::from(units);
             window.log.push_back(Entry { recorded, units });
         }
@@ -423,80 +329,62 @@ impl Log {
     }
 }
 
-fn encode_announcement(out: &mut Writer, announced: &Announcement) {
-    let Announcement {
-        process,
-        number,
-        deadline,
-        demand,
-        granted,
-    } = announced;
-    let points = demand.points.as_slice();
-    let (first, last) = (points.first(), points.last());
-    // A single point needs no more than the first part.
-    let described = if points.len() > 1 { points } else { &[] };
-    let detail = DETAIL + described.len() * POINT + granted.len() * GRANT;
-    for (number, bytes) in [
-        (*process, 7),
-        (*deadline, 7),
-        (first.map_or(0, |point| point.arrival), 7),
-        (last.map_or(0, |point| point.arrival), 7),
-        (demand.units(), 5),
-        (detail as u64, 2),
-        (*number, 7),
-        (demand.cost.into(), 4),
-        (points.len() as u64, 1),
-    ] {
-        out.put(number, bytes);
-    }
-    for point in described {
-        out.put(point.arrival, 7);
-        out.put(point.units, 5);
-    }
-    for granted in granted {
-        out.put(granted.recorded, 7);
-        out.put(granted.units.into(), 4);
-    }
-}
-
-fn decode_announcement(value: &mut Reader<'_>) -> Result<Announcement, Unreadable> {
-    let (process, deadline) = (value.number(7)?, value.number(7)?);
-    let (arrival, _last) = (value.number(7)?, value.number(7)?);
-    let (units, detail) = (value.number(5)?, value.number(2)? as usize);
-    let mut detail = Reader(value.bytes(detail)?);
-    let (number, cost, points) = (detail.number(7)?, detail.small()?, detail.number(1)?);
-    let mut demand = Demand {
-        cost,
-        ..Demand::default()
-    };
-    if points == 1 {
-        demand.points.push(Point { arrival, units });
-    } else {
-        for _ in 0..points {
-            let point = Point {
-                arrival: detail.number(7)?,
-                units: detail.number(5)?,
-            };
-            let is_behind =
-                |last: &Point| last.arrival <= point.arrival && last.units < point.units;
-            if !demand.points.last().is_none_or(is_behind) {
-                return Err(Unreadable::Unrecognized);
-            }
-            demand.points.push(point);
+impl Announcement {
+    fn encode(&self, out: &mut Writer) {
+        let points = &self.demand.points[..];
+        let (first, last) = (points.first(), points.last());
+        let mut detail = Writer::default();
+        let cost = self.demand.cost.into();
+        detail.put(DETAIL, [self.number, cost, points.len() as u64]);
+        // A single point needs no more than the first part.
+        for point in points.iter().filter(|_| points.len() > 1) {
+            detail.put(POINT, [point.arrival, point.units]);
         }
+        for granted in &self.granted {
+            detail.put(RECORDED, [granted.recorded, granted.units.into()]);
+        }
+        let numbers = [
+            self.process,
+            self.deadline,
+            first.map_or(0, |point| point.arrival),
+            last.map_or(0, |point| point.arrival),
+            self.demand.units(),
+            detail.0.len() as u64,
+        ];
+        out.put(ANNOUNCEMENT, numbers);
+        out.0.extend(detail.0);
     }
-    let mut granted = SmallVec::new();
-    while !detail.0.is_empty() {
-        granted.push(Recorded {
-            recorded: detail.number(7)?,
-            units: detail.small()?,
-        });
+
+    fn decode(value: &mut Reader<'_>) -> Result<Self, Unreadable> {
+        let [process, deadline, first, _, units, bytes] = value.numbers(ANNOUNCEMENT)?;
+        let mut detail = Reader(value.bytes(bytes as usize)?);
+        let [number, cost, count] = detail.numbers(DETAIL)?;
+        let points = match count {
+            1 => vec![[first, units]],
+            _ => detail.list(count as usize, POINT)?,
+        };
+        let granted = detail.list(detail.0.len().div_ceil(RECORDED_BYTES), RECORDED)?;
+        if !points.is_sorted_by(|[before, less], [after, more]| before <= after && less < more) {
+            return Err(Unreadable::Unrecognized);
+        }
+        let points = points.into_iter();
+        let granted = granted.into_iter();
+        Ok(Self {
+            process,
+            number,
+            deadline,
+            demand: Demand {
+                points: points
+                    .map(|[arrival, units]| Point { arrival, units })
+                    .collect(),
+                cost: cost as u32,
+            },
+            granted: granted
+                .map(|[recorded, units]| Recorded {
+                    recorded,
+                    units: units as u32,
+                })
+                .collect(),
+        })
     }
-    Ok(Announcement {
-        process,
-        number,
-        deadline,
-        demand,
-        granted,
-    })
 }

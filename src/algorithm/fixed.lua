@@ -28,7 +28,7 @@ do
     if at < start then at = start end
     while true do
       local close = closes(at)
-      if close and recorded(at) >= close and not (@aligned and at % window == 0) then
+      if close and (at > arrives and at or arrives) + hold >= close and not (@aligned and at % window == 0) then
         at = @aligned and close or finish
       else
         local free = free(at)

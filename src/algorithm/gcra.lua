@@ -4,6 +4,7 @@ do
   local prefix = sub(arg, @terms, @terms + 11)
   local burst, interval = unpack('<I4I7', arg, @terms + 1)
   local due, last = 0, 0
+  local tolerance = span(burst, interval)
   if raw ~= '' and not shape then
     if byte(raw, @value) == @kind then
       due, last = unpack('<I7I7', raw, @value + 12)
@@ -13,15 +14,15 @@ do
   end
 
   function earliest$(from, ahead, cost)
-    local ready = due + span(ahead + cost, interval) - span(@spaced and cost or burst, interval)
-    if ready < from then return from end
-    return ready
+    local ready = due + span(ahead + cost, interval) - (@spaced and span(cost, interval) or tolerance)
+    return ready > from and ready or from
   end
 
   function fits$(at, cost)
-    local from = recorded(at)
+    local from = (at > arrives and at or arrives) + hold
     if due > from then from = due end
-    local room = (at + span(@spaced and cost or burst, interval) - from) / span(cost, interval)
+    local each = span(cost, interval)
+    local room = (at + (@spaced and each or tolerance) - from) / each
     if room < 1 then return 1 end
     return room - room % 1
   end

@@ -8,7 +8,10 @@ use smallvec::SmallVec;
 use crate::quota::{self, Quota};
 
 #[cfg(feature = "redis")]
-pub(crate) use self::codec::HEAD as VALUE_HEAD;
+pub(crate) use self::{
+    codec::HEAD as VALUE_HEAD,
+    numbers::{Reader, Unreadable, Writer},
+};
 pub(crate) use self::{
     demand::{Announcement, Demand, Others},
     fixed::Fixed,
@@ -20,6 +23,7 @@ mod codec;
 mod demand;
 mod fixed;
 mod gcra;
+mod numbers;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -495,40 +499,26 @@ impl State {
         let Some(strict) = &take.strict else {
             return;
         };
-        let rest = take.quarantine(&self.counters, buffer);
-        let (is_lost, until) = match &self.life {
-            None => (
-                true,
-                if strict.known.is_some() {
-                    now
-                } else {
-                    origin.since
-                } + rest,
-            ),
-            Some(life) => {
+        let since = match &self.life {
+            None if strict.known.is_none() && !strict.clock_was_set => origin.since,
+            Some(life) if !strict.clock_was_set => {
                 let seen = strict.known.map(|known| (known.generation, known.version));
                 let is_older = seen.is_some_and(|seen| seen > (life.generation, life.version));
-                (
-                    is_older || life.server != origin.server || life.written > now,
-                    now + rest,
-                )
+                if !is_older && life.server == origin.server && life.written <= now {
+                    return;
+                }
+                now
             }
+            _ => now,
         };
-        if is_lost || strict.clock_was_set {
-            let until = if strict.clock_was_set {
-                now + rest
-            } else {
-                until
-            };
-            self.clear();
-            let quarantined_until = if until > now { until } else { 0 };
-            self.life = Some(Box::new(Life {
-                generation: now,
-                server: origin.server,
-                quarantined_until,
-                ..Life::default()
-            }));
-        }
+        let until = since + take.quarantine(&self.counters, buffer);
+        self.clear();
+        self.life = Some(Box::new(Life {
+            generation: now,
+            server: origin.server,
+            quarantined_until: if until > now { until } else { 0 },
+            ..Life::default()
+        }));
     }
 
     /// Counts a write.

@@ -10,8 +10,9 @@
 --     if strict, <I7 I7 I7 c8> quarantine, generation, version, server
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4> evidence, span, units
 -- Returns: <B I7> status (0: done, 1: outdated, 2: shape, 3: unrecognized), now; if done,
---   <I4 I7 I7 I7 I7 I7 I7 B I2> remaining, reset, next call, paused until, quarantined until, generation, version,
---     number of expected departures, number of grants; each expected <I7>; each grant <I7 I7 I4> at, recorded, requests
+--   <I4 I7 I7 B I2> remaining, reset, next call, number of expected departures, number of grants;
+--   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
+--   if one of them is not 0, <I7 I7 I7 I7> paused until, quarantined until, generation, version
 -- Times are in microseconds. A line with $ is repeated for each quota; see script.rs for other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
@@ -24,7 +25,7 @@ if now == 0 then
 end
 -- True if departures may have to be corrected or forgotten, which takes further functions.
 local is_rare = operation > 2 or lost > 0 or settled > 0 or strict > 0
-local LONGEST, FORGOTTEN, HEAD, REST = 315360000000000, 10000000, @head, @rest
+local HEAD, REST = @head, @rest
 local raw = call('GET', key) or '' --whole
 local raw = call('GETRANGE', key, 0, HEAD - 1) --ring
 local flags, announced, size, expires = 0, 0, 0, 0
@@ -41,13 +42,11 @@ local tail
 
 local function span(count, interval)
   local span = count * interval
-  return span < LONGEST and span or LONGEST
+  return span < 315360000000000 and span or 315360000000000
 end
 
-local function recorded(at)
-  local arrives = now + round_trip
-  return (at > arrives and at or arrives) + hold
-end
+-- A request departs no earlier than the answer arrives.
+local arrives = now + round_trip
 
 --@algorithms
 if shape then return pack('<BI7', 2, now) end
@@ -79,7 +78,7 @@ if strict > 0 then
       local since = tonumber(call('GET', KEYS[2]) or '')
       if not since or since > now then
         since = now
-        if operation < 2 then call('SET', KEYS[2], now, 'PX', LONGEST / 1000) end
+        if operation < 2 then call('SET', KEYS[2], now, 'PX', 315360000000) end
       end
       opens = since + rest
     end
@@ -96,20 +95,27 @@ if strict > 0 then
 end
 
 drop$() --window
+-- Nothing departs earlier.
+local opens = paused > quarantined and paused or quarantined
 
--- The first time at which a request may depart under all quotas jointly.
+-- The first time at which a request may depart under all quotas jointly. Most calls ask again what was asked last.
+local asked_from, asked_ahead, asked_cost, answer
 local function earliest(from, ahead, cost)
-  local at = from
-  if at < paused then at = paused end
-  if at < quarantined then at = quarantined end
+  if from == asked_from and ahead == asked_ahead and cost == asked_cost then return answer end
+  asked_from, asked_ahead, asked_cost = from, ahead, cost
+  if from < opens then from = opens end
   for _ = 1, 64 do
-    local next, time = at
-    time = earliest$(at, ahead, cost) if time > next then next = time end
+    local next, time = from
+    time = earliest$(from, ahead, cost) if time > next then next = time end
     if allowed < ahead + cost and allowed_until > next then next = allowed_until end
-    if next == at or ahead > 0 then return next end
-    at = next
+    if next == from or ahead > 0 then
+      answer = next
+      return next
+    end
+    from = next
   end
-  return at + LONGEST
+  answer = from + 315360000000000
+  return answer
 end
 
 -- How many requests of this cost may depart together at a time at which one may.
@@ -144,7 +150,7 @@ for _ = 1, announced do
   local who, deadline, first, last, units, size = unpack('<I7I7I7I7I5I2', tail, at)
   local next = at + 35 + size
   local is_other = false
-  if deadline + FORGOTTEN > now then
+  if deadline + 10000000 > now then
     if who == process and operation < 3 then
       local before, _, described = unpack('<I7I4B', tail, at + 35)
       if number ~= 0 and before >= number and operation < 2 then return pack('<BI7', 1, now) end
@@ -195,7 +201,7 @@ end
 
 local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
 local next_call, granted, mine = 0, 0, ''
-local is_changed, is_nudge = operation ~= 2, false
+local is_changed, is_same, is_nudge = operation ~= 2, false, false
 if operation < 3 then
   for i = count, count + settled - 1 do
     local j, time, difference = #corrections, unpack('<I7I5', arg, REST + i * 12)
@@ -222,12 +228,13 @@ if operation < 3 then
       local each = cost > 0 and cost or points[departed * 2 + 2] - granted
       time = earliest(time, 0, each)
       if time > finish then break end
-      local together = 1
-      if cost > 0 then
+      local together, record = 1, (time > arrives and time or arrives) + hold
+      if cost > 0 and requests - departed > 1 then
         together = fits(time, each)
         if together > requests - departed then together = requests - departed end
       end
-      local record, units = recorded(time), together * each
+      local units = together * each
+      asked_from = nil
       take$(time, record, units)
       if time < allowed_until then allowed = allowed - units end
       local grant, mark = pack('<I7I7I4', time, record, together), number ~= 0 and pack('<I7I4', record, units) or ''
@@ -296,9 +303,10 @@ if operation < 3 then
           watch = now + 50000
           if watch > deadlines[j] + 250001 then watch = deadlines[j] + 250001 end
         end
-        local opens = earliest(now, before - ahead_of(j, first), each)
-        if watch < opens then watch = opens end
-        if watch < next_call then next_call = watch end
+        if watch < next_call then
+          local time = earliest(now, before - ahead_of(j, first), each)
+          if time < next_call then next_call = time > watch and time or watch end
+        end
       end
     end
     if next_call < now + 2000 then next_call = now + 2000 end
@@ -316,13 +324,15 @@ if operation < 3 then
       12 + #text, number, operation == 0 and cost or 0, described) .. text
     others = others + 1
     if deadline > latest then latest = deadline end
+  else
+    is_same = granted == 0 and settled == 0 and not slices and generation == 0
   end
 else
   local evidence, length, units = unpack('<I7I7I4', arg, REST)
   if operation < 5 and evidence < commanded then
     is_changed = false
   else
-    if length > LONGEST then length = LONGEST end
+    if length > 315360000000000 then length = 315360000000000 end
     if operation == 3 then
       if now + length > paused then paused = now + length end
     elseif operation == 4 then
@@ -339,9 +349,10 @@ else
 end
 
 local remaining, reset, ends, resets = 0, 0
+if operation > 2 then asked_from, opens = nil, paused > quarantined and paused or quarantined end
 if earliest(now, 0, 1) == now then remaining = fits(now, 1) end
 if remaining > 4294967295 then remaining = 4294967295 end
-local finish = latest > 0 and latest + FORGOTTEN or 0
+local finish = latest > 0 and latest + 10000000 or 0
 ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
 
 if shape then return pack('<BI7', 2, now) end
@@ -355,7 +366,9 @@ if is_changed then
   if generation > 0 and quarantined > finish then finish = quarantined end
   -- Processes that saw the state expect it, though departures were returned.
   if generation > 0 and expires > finish then finish = expires end
-  if finish > now then
+  if finish <= now then
+    if raw ~= '' then call('DEL', key) end
+  elseif not is_same then
     local held = is_held and pack('<I7I4I7I7', paused, allowed, allowed_until, commanded) or ''
     local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
     flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0)
@@ -373,11 +386,10 @@ if is_changed then
     call('SETRANGE', key, 0, head .. @numbers) --ring
     if size > 0 then call('SETRANGE', key, rings, held .. life .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
-  elseif raw ~= '' then
-    call('DEL', key)
   end
   if is_nudge then redis.pcall('PUBLISH', ARGV[2], ARGV[3]) end
 end
 if operation > 1 then generation, version = 0, 0 end
-return pack('<BI7I4I7I7I7I7I7I7BI2', 0, now, remaining, reset, next_call, paused, quarantined, generation, version, expected_count, grant_count)
-  .. expected .. grants
+local special = ''
+if opens > 0 or generation > 0 then special = pack('<I7I7I7I7', paused, quarantined, generation, version) end
+return pack('<BI7I4I7I7BI2', 0, now, remaining, reset, next_call, expected_count, grant_count) .. expected .. grants .. special

@@ -4,7 +4,6 @@
 -- changed; the others are in the value. Units are counted from those before entry `first`.
 local drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
-  local MOST = 1000
   local prefix = sub(arg, @terms, @terms + 11)
   local limit, window, grain = unpack('<I4I7I7', arg, @terms + 1)
   local first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
@@ -114,7 +113,7 @@ do
     recorded = recorded + grain - 1
     recorded = recorded - recorded % grain
     if not times then times, befores = {}, {} end
-    if (first == stop or recorded > last) and stop - first < MOST then
+    if (first == stop or recorded > last) and stop - first < 1000 then
       times[stop], befores[stop] = recorded, used
       if first == stop then first_time = recorded end
       stop, last = stop + 1, recorded
@@ -125,7 +124,7 @@ do
       if at < kept then kept = at end
       if recorded > last then
         times[at], last = recorded, recorded
-      elseif times[at] ~= recorded and stop - first < MOST then
+      elseif times[at] ~= recorded and stop - first < 1000 then
         for i = stop, at + 1, -1 do
           times[i], befores[i] = times[i - 1], befores[i - 1] + units
         end
@@ -156,7 +155,7 @@ do
       end
       local from = search(round(least) - 1, false, stop - 1) + 1
       -- A full log counts later departures with its last entry.
-      if from > first and stop - first >= MOST then from = from - 1 end
+      if from > first and stop - first >= 1000 then from = from - 1 end
       if not times then times, befores = {}, {} end
       for i = from, kept - 1 do times[i], befores[i] = entry(i) end
       if from < kept then kept = from end
@@ -181,9 +180,9 @@ do
           end
         elseif difference > 0 then
           used = used + difference
-          if is_found and (units[at] > 0 or count < MOST) then
+          if is_found and (units[at] > 0 or count < 1000) then
             if units[at] == 0 then count = count + 1 end
-          elseif count < MOST then
+          elseif count < 1000 then
             for j = stop, at + 1, -1 do times[j], units[j] = times[j - 1], units[j - 1] end
             times[at], units[at], count, stop = recorded, 0, count + 1, stop + 1
           else

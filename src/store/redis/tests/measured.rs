@@ -68,7 +68,21 @@ impl Measured {
         let value: Value = eval.query(&mut self.lua.connection).unwrap();
         match wire::answer(&value).unwrap().0 {
             Answer::Done(taken) => taken,
-            other => panic!("{other:?}"),
+            // The log needs more room, as the store would give it.
+            Answer::Shape => {
+                let get = redis::cmd("GET").arg(name).query(&mut self.lua.connection);
+                let value: Option<Vec<u8>> = get.unwrap();
+                let (now, origin) = (self.now(), Origin::default());
+                let applied = apply(policy, operation, value.as_deref(), origin, now);
+                let (taken, value) = applied.unwrap();
+                let mut set = redis::cmd("SET");
+                set.arg(name)
+                    .arg(value)
+                    .exec(&mut self.lua.connection)
+                    .unwrap();
+                taken
+            }
+            Answer::Unrecognized => panic!("the value is not recognized"),
         }
     }
 

@@ -1,0 +1,76 @@
+//! Sequences of little-endian numbers, as in values, calls and answers of scripts.
+//!
+//! A format is the bytes of each number.
+
+use crate::error::StoreError;
+
+/// The largest number of fewer than eight bytes: doubles hold it exactly.
+const LARGEST: u64 = (1 << 53) - 1;
+
+/// Why a value cannot be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// Something else has written it.
+    Unrecognized,
+    /// A later version of the crate has written it.
+    Version(u8),
+}
+
+impl From<Unreadable> for StoreError {
+    fn from(unreadable: Unreadable) -> Self {
+        let message = match unreadable {
+            Unreadable::Unrecognized => "the value was not written by tower-throttle",
+            Unreadable::Version(_) => "the value was written by a later version of tower-throttle",
+        };
+        Self::new(message).unrecognized_value()
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    pub(crate) fn put<const N: usize>(&mut self, format: [usize; N], numbers: [u64; N]) {
+        for (bytes, number) in format.into_iter().zip(numbers) {
+            let number = if bytes < 8 {
+                number.min(LARGEST)
+            } else {
+                number
+            };
+            self.0.extend_from_slice(&number.to_le_bytes()[..bytes]);
+        }
+    }
+}
+
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unreadable> {
+        let (taken, rest) = (self.0.split_at_checked(count)).ok_or(Unreadable::Unrecognized)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn numbers<const N: usize>(
+        &mut self,
+        format: [usize; N],
+    ) -> Result<[u64; N], Unreadable> {
+        let mut numbers = [0; N];
+        for (number, bytes) in numbers.iter_mut().zip(format) {
+            let mut whole = [0; 8];
+            whole[..bytes].copy_from_slice(self.bytes(bytes)?);
+            *number = u64::from_le_bytes(whole);
+        }
+        Ok(numbers)
+    }
+
+    /// So many times the numbers of a format.
+    pub(crate) fn list<const N: usize>(
+        &mut self,
+        count: usize,
+        format: [usize; N],
+    ) -> Result<Vec<[u64; N]>, Unreadable> {
+        let mut list = Reader(self.bytes(count * format.iter().sum::<usize>())?);
+        (0..count).map(|_| list.numbers(format)).collect()
+    }
+}
