@@ -26,8 +26,10 @@
 //!
 //! Times are microseconds since 1970. The key does not expire before its expiry in the head.
 
+use crate::error::StoreError;
+
 use super::demand::Point;
-use super::numbers::{Reader, Unreadable, Writer};
+use super::numbers::{Reader, Writer, unrecognized};
 use super::window::{Entry, MOST_ENTRIES};
 use super::{Announcement, Counter, Demand, Fixed, Gcra, Hold, Life, Recorded, State, Window};
 
@@ -134,11 +136,11 @@ impl Counter {
     }
 
     /// The counter, and if it has a log, where the entries are.
-    fn decode(value: &mut Reader<'_>) -> Result<(Self, Option<Log>), Unreadable> {
+    fn decode(value: &mut Reader<'_>) -> Result<(Self, Option<Log>), StoreError> {
         let [kind, limit, window] = value.numbers(QUOTA)?;
         let limit = limit as u32;
         if limit == 0 || window == 0 {
-            return Err(Unreadable::Unrecognized);
+            return Err(unrecognized());
         }
         Ok(match kind {
             1 | 2 => {
@@ -150,7 +152,7 @@ impl Counter {
                     (entries, 0)
                 };
                 if entries > room.min(MOST_ENTRIES as u64) || first >= room.max(2 - kind) {
-                    return Err(Unreadable::Unrecognized);
+                    return Err(unrecognized());
                 }
                 let log = Log {
                     is_ring: kind == 2,
@@ -177,7 +179,7 @@ impl Counter {
                 };
                 (Self::Fixed(fixed), None)
             }
-            _ => return Err(Unreadable::Unrecognized),
+            _ => return Err(unrecognized()),
         })
     }
 }
@@ -234,14 +236,15 @@ impl State {
     }
 
     /// The state of a value.
-    pub(crate) fn decode(value: &[u8]) -> Result<Self, Unreadable> {
+    pub(crate) fn decode(value: &[u8]) -> Result<Self, StoreError> {
         let mut value = Reader(value);
         if value.bytes(2)? != MAGIC {
-            return Err(Unreadable::Unrecognized);
+            return Err(unrecognized());
         }
         let version = value.bytes(1)?[0];
         if version != VERSION {
-            return Err(Unreadable::Version(version));
+            let later = "the value was written by a later version of tower-throttle";
+            return Err(StoreError::new(later).unrecognized_value());
         }
         let [flags, quotas, announced, tail, expires] = value.numbers(AFTER_VERSION)?;
         let mut state = Self::default();
@@ -287,7 +290,7 @@ impl State {
             }
         }
         if !tail.0.is_empty() {
-            return Err(Unreadable::Unrecognized);
+            return Err(unrecognized());
         }
         Ok(state)
     }
@@ -311,9 +314,9 @@ struct Log {
 }
 
 impl Log {
-    fn decode(&self, value: &mut Reader<'_>, counter: &mut Counter) -> Result<(), Unreadable> {
+    fn decode(&self, value: &mut Reader<'_>, counter: &mut Counter) -> Result<(), StoreError> {
         let Counter::Window(window) = counter else {
-            return Err(Unreadable::Unrecognized);
+            return Err(unrecognized());
         };
         let mut entries = value.list(self.room, RECORDED)?;
         entries.rotate_left(self.first);
@@ -355,7 +358,7 @@ impl Announcement {
         out.0.extend(detail.0);
     }
 
-    fn decode(value: &mut Reader<'_>) -> Result<Self, Unreadable> {
+    fn decode(value: &mut Reader<'_>) -> Result<Self, StoreError> {
         let [process, deadline, first, _, units, bytes] = value.numbers(ANNOUNCEMENT)?;
         let mut detail = Reader(value.bytes(bytes as usize)?);
         let [number, cost, count] = detail.numbers(DETAIL)?;
@@ -365,7 +368,7 @@ impl Announcement {
         };
         let granted = detail.list(detail.0.len().div_ceil(RECORDED_BYTES), RECORDED)?;
         if !points.is_sorted_by(|[before, less], [after, more]| before <= after && less < more) {
-            return Err(Unreadable::Unrecognized);
+            return Err(unrecognized());
         }
         let points = points.into_iter();
         let granted = granted.into_iter();

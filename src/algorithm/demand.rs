@@ -122,29 +122,26 @@ impl Demand {
     /// The units that had arrived by then.
     pub(crate) fn arrived_by(&self, time: u64) -> u64 {
         let behind = self.points.partition_point(|point| point.arrival <= time);
-        match (behind.checked_sub(1), self.points.get(behind)) {
-            (None, _) => 0,
-            (Some(before), None) => self.points[before].units,
-            (Some(before), Some(next)) => {
-                let before = self.points[before];
-                let span = (next.arrival - before.arrival) as f64;
-                let units = (next.units - before.units) as f64;
-                before.units + (units * (time - before.arrival) as f64 / span) as u64
-            }
-        }
+        let Some(before) = behind.checked_sub(1).map(|nth| self.points[nth]) else {
+            return 0;
+        };
+        let Some(next) = self.points.get(behind) else {
+            return before.units;
+        };
+        let arrivals = (before.arrival, next.arrival);
+        interpolate(time, arrivals, (before.units, next.units))
     }
 
     /// When the request with the unit of this rank arrived, counted from 1.
     pub(crate) fn arrival_of(&self, unit: u64) -> u64 {
         let next = self.points.partition_point(|point| point.units < unit);
         let next = next.min(self.points.len() - 1);
-        let Some(before) = next.checked_sub(1).map(|before| self.points[before]) else {
-            return self.points[next].arrival;
+        let arrival = self.points[next].arrival;
+        let Some(before) = next.checked_sub(1).map(|nth| self.points[nth]) else {
+            return arrival;
         };
-        let next = self.points[next];
-        let span = (next.arrival - before.arrival) as f64;
-        let units = (next.units - before.units) as f64;
-        before.arrival + (span * (unit - before.units) as f64 / units) as u64
+        let units = (before.units, self.points[next].units);
+        interpolate(unit, units, (before.arrival, arrival))
     }
 
     /// The demand without its first requests, of so many units.
@@ -178,6 +175,12 @@ impl Demand {
         }));
         rest
     }
+}
+
+/// The value at `at` on the line that maps the range `from` to the range `to`.
+fn interpolate(at: u64, from: (u64, u64), to: (u64, u64)) -> u64 {
+    let span = (to.1 - to.0) as f64 * (at - from.0) as f64;
+    to.0 + (span / (from.1 - from.0) as f64) as u64
 }
 
 /// The latest call of a process for a key: what it announced, and what it was granted.
@@ -237,12 +240,8 @@ impl Announcement {
 
     /// The units that arrived before a request of another process.
     fn ahead_of(&self, arrival: u64, process: u64) -> u64 {
-        let is_before = self.process < process;
-        self.demand.arrived_by(if is_before {
-            arrival
-        } else {
-            arrival.saturating_sub(1)
-        })
+        let is_behind = u64::from(self.process >= process);
+        self.demand.arrived_by(arrival.saturating_sub(is_behind))
     }
 }
 
@@ -263,9 +262,13 @@ impl<'a> Others<'a> {
         }
     }
 
+    /// Those whose demand counts.
+    fn live(&self) -> impl Iterator<Item = &Announcement> + Clone {
+        self.announced.iter().filter(|it| it.is_live(self.now))
+    }
+
     pub(crate) fn are_none(&self) -> bool {
-        let counts = |other: &Announcement| !other.demand.is_empty() && other.is_live(self.now);
-        !self.announced.iter().any(counts)
+        self.live().all(|other| other.demand.is_empty())
     }
 
     /// The units ahead of a request that arrived then, of all processes that count.
@@ -275,44 +278,32 @@ impl<'a> Others<'a> {
 
     /// The units ahead that cannot be overtaken until a time; see [`TOLERANCE`].
     pub(crate) fn ahead_until(&self, arrival: u64, until: u64) -> u64 {
-        let tolerant = arrival.saturating_sub(TOLERANCE);
-        let live = self
-            .announced
-            .iter()
-            .filter(|other| other.is_live(self.now));
-        live.map(|other| {
+        let ahead = self.live().map(|other| {
             let calls_later = other.deadline > until;
-            other.ahead_of(if calls_later { tolerant } else { arrival }, self.process)
-        })
-        .sum()
+            let tolerance = if calls_later { TOLERANCE } else { 0 };
+            other.ahead_of(arrival.saturating_sub(tolerance), self.process)
+        });
+        ahead.sum()
     }
 
     /// The units ahead, of the processes that are not overdue.
     pub(crate) fn ahead_on_time(&self, arrival: u64) -> u64 {
-        let on_time = self
-            .announced
-            .iter()
-            .filter(|other| self.now <= other.deadline);
-        on_time
-            .map(|other| other.ahead_of(arrival, self.process))
-            .sum()
+        let on_time = self.live().filter(|other| self.now <= other.deadline);
+        let ahead = on_time.map(|other| other.ahead_of(arrival, self.process));
+        ahead.sum()
     }
 
     /// The times to look whether processes ahead have crashed, and their units ahead: of the one right ahead, and of
     /// those that are overdue.
     pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, u64)> {
-        let is_ahead =
-            move |other: &&Announcement| other.is_live(self.now) && other.demand.oldest() < arrival;
-        let ahead = self.announced.iter().filter(is_ahead);
+        let ahead = self.live().filter(move |it| it.demand.oldest() < arrival);
         let nearest = ahead.clone().map(|other| other.demand.oldest()).max();
-        let is_watched = move |other: &&Announcement| {
+        let watched = ahead.filter(move |other| {
             Some(other.demand.oldest()) == nearest || other.deadline < self.now
-        };
-        ahead.filter(is_watched).map(move |other| {
-            (
-                other.watch_at(self.now),
-                other.ahead_of(arrival, self.process),
-            )
+        });
+        watched.map(move |other| {
+            let units = other.ahead_of(arrival, self.process);
+            (other.watch_at(self.now), units)
         })
     }
 }

@@ -9,7 +9,7 @@ use super::{Algorithm, Settlement, Terms, span};
 /// began, it holds all of them.
 ///
 /// No request is granted so late that it could depart in the next window.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fixed {
     pub(super) limit: u32,
     pub(super) window: u64,
@@ -30,10 +30,7 @@ impl Fixed {
             limit,
             window,
             aligned,
-            start: 0,
-            end: 0,
-            count: 0,
-            last: 0,
+            ..Self::default()
         }
     }
 
@@ -96,29 +93,17 @@ impl Algorithm for Fixed {
     }
 
     fn take(&mut self, at: u64, recorded: u64, units: u32) {
-        let begins = if self.aligned {
-            recorded >= self.end
-        } else {
-            at >= self.end
-        };
-        if begins {
-            let start = if self.aligned {
-                recorded - recorded % self.window
+        if !self.is_current(if self.aligned { recorded } else { at }) {
+            (self.start, self.end) = if self.aligned {
+                let start = recorded - recorded % self.window;
+                (start, start + self.window)
             } else {
-                at
+                (at, recorded + self.window)
             };
-            let end = if self.aligned { start } else { recorded } + self.window;
-            *self = Self {
-                start,
-                end,
-                count: units,
-                last: recorded,
-                ..*self
-            };
-        } else {
-            self.count += units;
-            self.last = self.last.max(recorded);
+            (self.count, self.last) = (0, 0);
         }
+        self.count += units;
+        self.last = self.last.max(recorded);
     }
 
     fn settle(&mut self, settled: &Settlement) {

@@ -9,7 +9,7 @@ use super::{Algorithm, Settlement, Terms, span};
 /// A request of c units may depart from `due + (c - burst) * interval` on. If it is recorded at r, `due` becomes
 /// `max(due, r) + c * interval`. So in any span of length s, at most `burst + s / interval` units depart, however
 /// much earlier than it is recorded each of them does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Gcra {
     /// The most that one request may cost.
     pub(super) burst: u32,
@@ -27,8 +27,7 @@ impl Gcra {
             burst,
             interval,
             spaced,
-            due: 0,
-            last: 0,
+            ..Self::default()
         }
     }
 

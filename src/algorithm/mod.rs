@@ -3,6 +3,9 @@
 //! All times are whole microseconds on the store's clock. The scripts in Lua beside these files do the same on the
 //! encoded value.
 
+use std::mem::discriminant;
+use std::ops::{Deref, DerefMut};
+
 use smallvec::SmallVec;
 
 use crate::quota::{self, Quota};
@@ -10,7 +13,7 @@ use crate::quota::{self, Quota};
 #[cfg(feature = "redis")]
 pub(crate) use self::{
     codec::HEAD as VALUE_HEAD,
-    numbers::{Reader, Unreadable, Writer},
+    numbers::{Reader, Writer},
 };
 pub(crate) use self::{
     demand::{Announcement, Demand, Others},
@@ -60,11 +63,13 @@ pub(crate) trait Algorithm {
     /// Corrects a recorded departure. One that is not found stays as it is.
     fn settle(&mut self, settled: &Settlement);
 
-    /// When all units are available again.
-    fn resets(&self) -> u64;
-
     /// The time at which the counter is as good as a new one.
     fn expires(&self) -> u64;
+
+    /// When all units are available again.
+    fn resets(&self) -> u64 {
+        self.expires()
+    }
 
     /// Forgets all departures.
     fn clear(&mut self);
@@ -103,22 +108,6 @@ impl Counter {
         }
     }
 
-    fn get(&self) -> &dyn Algorithm {
-        match self {
-            Self::Window(it) => it,
-            Self::Gcra(it) => it,
-            Self::Fixed(it) => it,
-        }
-    }
-
-    fn get_mut(&mut self) -> &mut dyn Algorithm {
-        match self {
-            Self::Window(it) => it,
-            Self::Gcra(it) => it,
-            Self::Fixed(it) => it,
-        }
-    }
-
     /// The time over which departures count.
     fn span(&self) -> u64 {
         match self {
@@ -131,12 +120,9 @@ impl Counter {
     /// Returns true if the counter can go on with other numbers alone.
     fn is_like(&self, quota: &Self) -> bool {
         match (self, quota) {
-            (Self::Window(it), Self::Window(quota)) => it.window == quota.window,
             (Self::Gcra(_), Self::Gcra(_)) => true,
-            (Self::Fixed(it), Self::Fixed(quota)) => {
-                (it.aligned, it.window) == (quota.aligned, quota.window)
-            }
-            _ => false,
+            (Self::Fixed(it), Self::Fixed(quota)) if it.aligned != quota.aligned => false,
+            _ => discriminant(self) == discriminant(quota) && self.span() == quota.span(),
         }
     }
 
@@ -155,6 +141,28 @@ impl Counter {
             _ => return false,
         }
         true
+    }
+}
+
+impl Deref for Counter {
+    type Target = dyn Algorithm;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Window(it) => it,
+            Self::Gcra(it) => it,
+            Self::Fixed(it) => it,
+        }
+    }
+}
+
+impl DerefMut for Counter {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Window(it) => it,
+            Self::Gcra(it) => it,
+            Self::Fixed(it) => it,
+        }
     }
 }
 
@@ -203,9 +211,10 @@ pub(crate) struct Grant {
 }
 
 /// How requests ask for departures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
     /// Requests that are not granted wait: the demand is kept.
+    #[default]
     Wait,
     /// Requests depart now or not at all: no demand is kept.
     Try,
@@ -214,7 +223,7 @@ pub(crate) enum Mode {
 }
 
 /// One process asks for the departures of its requests for one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Take {
     /// A random number of the process, less than 2^53.
     pub(crate) process: u64,
@@ -247,22 +256,23 @@ impl Take {
     /// Asks for one request that arrives now, in a way that no answer can lose.
     pub(crate) fn one(mode: Mode, cost: u32) -> Self {
         Self {
-            process: 0,
-            number: 0,
-            lost: 0,
             mode,
-            round_trip: 0,
-            guard: 0,
-            horizon: 0,
-            strict: None,
             demand: Demand::one(cost),
-            settlements: Vec::new(),
+            ..Self::default()
+        }
+    }
+
+    fn terms(&self, buffer: u64, now: u64) -> Terms {
+        Terms {
+            now,
+            round_trip: self.round_trip,
+            hold: self.guard + buffer,
         }
     }
 
     /// How long a key rests if departures under these quotas may have been lost.
     pub(crate) fn quarantine(&self, quotas: &[Counter], buffer: u64) -> u64 {
-        let memory = quotas.iter().map(|quota| quota.get().memory()).max();
+        let memory = quotas.iter().map(|quota| quota.memory()).max();
         // The horizon and the guard of another process may be longer than those of this one.
         let ahead = (self.horizon + self.round_trip + self.guard).max(LONGEST_AHEAD);
         memory.unwrap_or(0) + ahead + buffer
@@ -328,6 +338,13 @@ pub(crate) struct Hold {
     pub(crate) allowed_until: u64,
     /// When the last pause, resume or reset was applied.
     pub(crate) commanded: u64,
+}
+
+impl Hold {
+    fn expires(&self) -> u64 {
+        let ends = self.paused_until.max(self.allowed_until);
+        ends.max(self.commanded + REMEMBERED)
+    }
 }
 
 /// All that a store keeps for one key and policy.
@@ -427,13 +444,9 @@ impl State {
             return self.peek(buffer, take, now);
         }
         self.drop_expired(now);
-        let before = self
-            .announced
-            .iter()
-            .position(|it| it.process == take.process);
-        if let Some(place) = before {
-            let last = &self.announced[place];
-            if take.number != 0 && last.number >= take.number {
+        let mut before = self.announced.iter();
+        if let Some(place) = before.position(|it| it.process == take.process) {
+            if take.number != 0 && self.announced[place].number >= take.number {
                 return Taken {
                     is_outdated: true,
                     ..Taken::default()
@@ -450,40 +463,33 @@ impl State {
             }
         }
         take.settlements.iter().for_each(|it| self.settle(it));
-        let terms = Terms {
-            now,
-            round_trip: take.round_trip,
-            hold: take.guard + buffer,
-        };
+        let terms = take.terms(buffer, now);
         let until = now + take.horizon;
         let requests = self.share(&terms, take, until);
-        let (grants, units) = self.grant(&terms, &take.demand, requests, until);
-        let rest = if take.mode == Mode::Wait {
-            take.demand.without(units)
-        } else {
-            Demand::default()
-        };
+        let (grants, granted) = self.grant(&terms, &take.demand, requests, until);
+        let units = granted.iter().map(|it| u64::from(it.units)).sum();
         let mut taken = self.answer(&terms, take.process, &take.demand, units);
-        taken.next_call = if rest.is_empty() {
-            0
-        } else {
-            let last = taken.expected.last().copied().unwrap_or(now);
-            self.next_call(&terms, &rest, take, last)
+        taken.grants = grants;
+        let rest = match take.mode {
+            Mode::Wait => take.demand.without(units),
+            Mode::Try | Mode::Peek => Demand::default(),
         };
-        taken.grants = grants.iter().map(|(grant, _)| *grant).collect();
-        let can_be_lost = take.number != 0 && !grants.is_empty();
+        if !rest.is_empty() {
+            let last = taken.expected.last().copied().unwrap_or(now);
+            taken.next_call = self.next_call(&terms, &rest, take, last);
+        }
+        let can_be_lost = take.number != 0 && !granted.is_empty();
         if can_be_lost || !rest.is_empty() {
-            let granted = grants.iter().filter(|_| can_be_lost);
-            let granted = granted.map(|(grant, units)| Recorded {
-                recorded: grant.recorded,
-                units: *units,
-            });
             self.announced.push(Announcement {
                 process: take.process,
                 number: take.number,
                 deadline: Announcement::deadline(taken.next_call.max(now), take.round_trip),
                 demand: rest,
-                granted: granted.collect(),
+                granted: if can_be_lost {
+                    granted
+                } else {
+                    SmallVec::new()
+                },
             });
         }
         self.written(now);
@@ -529,10 +535,8 @@ impl State {
         }
     }
 
-    /// Nothing departs earlier.
-    fn opens(&self) -> u64 {
-        let quarantined = self.life.as_ref().map_or(0, |life| life.quarantined_until);
-        self.paused_until().max(quarantined)
+    fn quarantined_until(&self) -> u64 {
+        self.life.as_ref().map_or(0, |life| life.quarantined_until)
     }
 
     fn peek(&self, buffer: u64, take: &Take, now: u64) -> Taken {
@@ -540,19 +544,13 @@ impl State {
         copy.drop_expired(now);
         copy.announced.retain(|it| it.process != take.process);
         take.settlements.iter().for_each(|it| copy.settle(it));
-        let terms = Terms {
-            now,
-            round_trip: take.round_trip,
-            hold: take.guard + buffer,
-        };
+        let terms = take.terms(buffer, now);
         copy.answer(&terms, take.process, &take.demand, 0)
     }
 
     /// Forgets all departures, also those that could be taken back.
     fn clear(&mut self) {
-        self.counters
-            .iter_mut()
-            .for_each(|counter| counter.get_mut().clear());
+        self.counters.iter_mut().for_each(|it| it.clear());
         self.announced.iter_mut().for_each(|it| it.granted.clear());
     }
 
@@ -560,7 +558,7 @@ impl State {
     fn settle(&mut self, settlement: &Settlement) {
         self.counters
             .iter_mut()
-            .for_each(|counter| counter.get_mut().settle(settlement));
+            .for_each(|it| it.settle(settlement));
     }
 
     /// Applies a command.
@@ -598,11 +596,7 @@ impl State {
 
     /// The answer where no departures are asked for.
     fn summary(&self, now: u64) -> Taken {
-        let terms = Terms {
-            now,
-            round_trip: 0,
-            hold: 0,
-        };
+        let terms = Take::one(Mode::Peek, 1).terms(0, now);
         self.answer(&terms, 0, &Demand::default(), 0)
     }
 
@@ -613,29 +607,17 @@ impl State {
 
     /// The time at which the state is as good as none.
     pub(crate) fn expires(&self) -> u64 {
-        let counters = self.counters.iter().map(|counter| counter.get().expires());
+        let counters = self.counters.iter().map(|counter| counter.expires());
         let announced = self.announced.iter().map(Announcement::expires);
-        let hold = self.hold.iter().flat_map(|hold| {
-            [
-                hold.paused_until,
-                hold.allowed_until,
-                hold.commanded + REMEMBERED,
-            ]
-        });
+        let hold = self.hold.iter().map(|hold| hold.expires());
         let life = self.life.iter();
         let life = life.map(|life| life.quarantined_until.max(life.kept_until));
-        counters
-            .chain(announced)
-            .chain(hold)
-            .chain(life)
-            .max()
-            .unwrap_or(0)
+        let rest = announced.chain(hold).chain(life);
+        counters.chain(rest).max().unwrap_or(0)
     }
 
     pub(crate) fn drop_expired(&mut self, now: u64) {
-        self.counters
-            .iter_mut()
-            .for_each(|counter| counter.get_mut().drop_expired(now));
+        self.counters.iter_mut().for_each(|it| it.drop_expired(now));
         if !self.announced.is_empty() {
             self.announced.retain(|it| now < it.expires());
         }
@@ -665,51 +647,47 @@ impl State {
         most
     }
 
-    /// Grants the first of so many requests that may depart until then; and their units.
+    /// Grants the first of so many requests that may depart until then; and the units of each grant.
     fn grant(
         &mut self,
         terms: &Terms,
         demand: &Demand,
         requests: u64,
         until: u64,
-    ) -> (SmallVec<[(Grant, u32); 1]>, u64) {
-        let mut grants: SmallVec<[(Grant, u32); 1]> = SmallVec::new();
-        let (mut granted, mut units) = (0, 0);
+    ) -> (SmallVec<[Grant; 1]>, SmallVec<[Recorded; 1]>) {
+        let (mut grants, mut granted) = (SmallVec::new(), SmallVec::new());
+        let mut count = 0;
         let mut at = terms.now;
-        while granted < requests && grants.len() < MOST_GRANTS {
-            let cost = (demand.units_of(granted + 1) - units) as u32;
+        while count < requests && grants.len() < MOST_GRANTS {
+            let cost = (demand.units_of(count + 1) - demand.units_of(count)) as u32;
             at = self.earliest(terms, at, 0, cost.into());
             if at > until {
                 break;
             }
-            let count = if demand.cost == 0 {
-                1
-            } else {
-                self.fits_at(terms, at, cost).min(requests - granted)
+            let together = match demand.cost {
+                0 => 1,
+                _ => self.fits_at(terms, at, cost).min(requests - count),
             };
-            let recorded = terms.recorded(at);
-            let total = count as u32 * cost;
-            self.record(at, recorded, total);
-            grants.push((
-                Grant {
-                    at,
-                    recorded,
-                    requests: count as u32,
-                },
-                total,
-            ));
-            granted += count;
-            units += u64::from(total);
+            let (recorded, requests) = (terms.recorded(at), together as u32);
+            let units = requests * cost;
+            self.record(at, recorded, units);
+            grants.push(Grant {
+                at,
+                recorded,
+                requests,
+            });
+            granted.push(Recorded { recorded, units });
+            count += together;
         }
-        (grants, units)
+        (grants, granted)
     }
 
     /// The first time at which a request may depart under all quotas jointly; see [`Algorithm::earliest`].
     fn earliest(&self, terms: &Terms, from: u64, ahead: u64, cost: u64) -> u64 {
-        let mut at = from.max(self.opens());
+        let mut at = from.max(self.paused_until().max(self.quarantined_until()));
         for _ in 0..MOST_ROUNDS {
             let counters = self.counters.iter();
-            let counters = counters.map(|it| it.get().earliest(at, ahead, cost, terms));
+            let counters = counters.map(|it| it.earliest(at, ahead, cost, terms));
             let hold = self.hold.iter();
             let allowed = hold.filter(|it| u64::from(it.allowed) < ahead + cost);
             let next = counters.chain(allowed.map(|it| it.allowed_until)).max();
@@ -727,7 +705,7 @@ impl State {
         let counters = self
             .counters
             .iter()
-            .map(|counter| counter.get().fits(at, cost, terms));
+            .map(|counter| counter.fits(at, cost, terms));
         let hold = self.hold.iter().filter(|hold| at < hold.allowed_until);
         let allowed = hold.map(|hold| u64::from(hold.allowed) / u64::from(cost));
         counters.chain(allowed).min().unwrap_or(0)
@@ -736,7 +714,7 @@ impl State {
     fn record(&mut self, at: u64, recorded: u64, units: u32) {
         self.counters
             .iter_mut()
-            .for_each(|counter| counter.get_mut().take(at, recorded, units));
+            .for_each(|counter| counter.take(at, recorded, units));
         if let Some(hold) = &mut self.hold
             && at < hold.allowed_until
         {
@@ -746,11 +724,9 @@ impl State {
 
     /// The answer but for grants and the next call, after so many units were granted.
     fn answer(&self, terms: &Terms, process: u64, demand: &Demand, granted: u64) -> Taken {
-        let is_ready = self.earliest(terms, terms.now, 0, 1) == terms.now;
-        let remaining = if is_ready {
-            self.fits_at(terms, terms.now, 1)
-        } else {
-            0
+        let remaining = match self.earliest(terms, terms.now, 0, 1) == terms.now {
+            true => self.fits_at(terms, terms.now, 1),
+            false => 0,
         };
         let others = Others::new(&self.announced, process, terms.now);
         let expected = demand.points_from(granted).map(|(point, cost)| {
@@ -758,13 +734,13 @@ impl State {
             self.earliest(terms, terms.now, ahead, cost)
         });
         let expected = expected.collect();
-        let reset = self.counters.iter().map(|counter| counter.get().resets());
+        let reset = self.counters.iter().map(|counter| counter.resets());
         Taken {
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             reset: reset.max().unwrap_or(0),
             expected,
             paused_until: self.paused_until(),
-            quarantined_until: self.life.as_ref().map_or(0, |life| life.quarantined_until),
+            quarantined_until: self.quarantined_until(),
             ..Taken::default()
         }
     }

@@ -7,23 +7,9 @@ use crate::error::StoreError;
 /// The largest number of fewer than eight bytes: doubles hold it exactly.
 const LARGEST: u64 = (1 << 53) - 1;
 
-/// Why a value cannot be decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// Something else has written it.
-    Unrecognized,
-    /// A later version of the crate has written it.
-    Version(u8),
-}
-
-impl From<Unreadable> for StoreError {
-    fn from(unreadable: Unreadable) -> Self {
-        let message = match unreadable {
-            Unreadable::Unrecognized => "the value was not written by tower-throttle",
-            Unreadable::Version(_) => "the value was written by a later version of tower-throttle",
-        };
-        Self::new(message).unrecognized_value()
-    }
+/// Something else has written the value.
+pub(super) fn unrecognized() -> StoreError {
+    StoreError::new("the value was not written by tower-throttle").unrecognized_value()
 }
 
 #[derive(Default)]
@@ -45,8 +31,8 @@ impl Writer {
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unreadable> {
-        let (taken, rest) = (self.0.split_at_checked(count)).ok_or(Unreadable::Unrecognized)?;
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], StoreError> {
+        let (taken, rest) = (self.0.split_at_checked(count)).ok_or_else(unrecognized)?;
         self.0 = rest;
         Ok(taken)
     }
@@ -54,7 +40,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn numbers<const N: usize>(
         &mut self,
         format: [usize; N],
-    ) -> Result<[u64; N], Unreadable> {
+    ) -> Result<[u64; N], StoreError> {
         let mut numbers = [0; N];
         for (number, bytes) in numbers.iter_mut().zip(format) {
             let mut whole = [0; 8];
@@ -69,7 +55,7 @@ impl<'a> Reader<'a> {
         &mut self,
         count: usize,
         format: [usize; N],
-    ) -> Result<Vec<[u64; N]>, Unreadable> {
+    ) -> Result<Vec<[u64; N]>, StoreError> {
         let mut list = Reader(self.bytes(count * format.iter().sum::<usize>())?);
         (0..count).map(|_| list.numbers(format)).collect()
     }

@@ -142,6 +142,8 @@ end
 -- they are read, the points.
 local live, processes, deadlines, oldest, newest, waiting, detail = 0
 
+-- True if the value stays as it is.
+local is_same = true
 -- The other announcements, with what matters of them.
 local others, slices, from, latest = 0, nil, at, 0
 -- Recorded times and differences in turn.
@@ -174,7 +176,8 @@ for _ = 1, announced do
     end
   end
   if not is_other or was_lost or operation == 6 then
-    slices = slices or {}
+    is_same = false
+    if at > from or is_other then slices = slices or {} end
     if at > from then slices[#slices + 1] = sub(tail, from, at - 1) end
     if is_other then
       -- Departures that were forgotten are not taken back.
@@ -201,7 +204,7 @@ end
 
 local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
 local next_call, granted, mine = 0, 0, ''
-local is_changed, is_same, is_nudge = operation ~= 2, false, false
+local is_changed, is_nudge = operation ~= 2, false
 if operation < 3 then
   for i = count, count + settled - 1 do
     local j, time, difference = #corrections, unpack('<I7I5', arg, REST + i * 12)
@@ -320,15 +323,15 @@ if operation < 3 then
     end
     text = text .. marks
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
+    is_same = false
     mine = pack('<I7I7I7I7I5I2I7I4B', process, deadline, first, last, units,
       12 + #text, number, operation == 0 and cost or 0, described) .. text
     others = others + 1
     if deadline > latest then latest = deadline end
-  else
-    is_same = granted == 0 and settled == 0 and not slices and generation == 0
   end
 else
   local evidence, length, units = unpack('<I7I7I4', arg, REST)
+  is_same = false
   if operation < 5 and evidence < commanded then
     is_changed = false
   else
@@ -368,7 +371,7 @@ if is_changed then
   if generation > 0 and expires > finish then finish = expires end
   if finish <= now then
     if raw ~= '' then call('DEL', key) end
-  elseif not is_same then
+  elseif not is_same or granted > 0 or settled > 0 or generation > 0 then
     local held = is_held and pack('<I7I4I7I7', paused, allowed, allowed_until, commanded) or ''
     local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
     flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0)

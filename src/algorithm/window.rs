@@ -11,7 +11,7 @@ pub(crate) const MOST_ENTRIES: usize = 1_000;
 const AHEAD: u64 = 120_000;
 
 /// The departures of a sliding window quota, in microseconds, oldest first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(super) limit: u32,
     pub(super) window: u64,
@@ -43,8 +43,7 @@ impl Window {
             limit,
             window,
             grain,
-            log: VecDeque::new(),
-            used: 0,
+            ..Self::default()
         }
     }
 
@@ -157,10 +156,6 @@ impl Algorithm for Window {
         self.log
             .back()
             .map_or(0, |last| last.recorded + self.window)
-    }
-
-    fn resets(&self) -> u64 {
-        self.expires()
     }
 
     fn clear(&mut self) {

@@ -2,9 +2,9 @@
 
 use redis::Value;
 
-use crate::algorithm::{Command, Grant, Known, Mode, Reader, Take, Taken, Unreadable, Writer};
+use crate::algorithm::{Command, Grant, Known, Mode, Reader, Take, Taken, Writer};
 use crate::policy::Policy;
-use crate::store::{Call, Operation};
+use crate::store::{Call, Operation, StoreError};
 
 use super::script::CALL_HEAD;
 
@@ -108,7 +108,7 @@ pub(super) fn answer(value: &Value) -> Option<(Answer, u64)> {
     Some((answer, now))
 }
 
-fn taken(bytes: &mut Reader<'_>) -> Result<Taken, Unreadable> {
+fn taken(bytes: &mut Reader<'_>) -> Result<Taken, StoreError> {
     let [remaining, reset, next_call, expected, grants] = bytes.numbers([4, 7, 7, 1, 2])?;
     let expected = bytes.list(expected as usize, [7])?.into_iter();
     let grants = bytes.list(grants as usize, [7, 7, 4])?.into_iter();
