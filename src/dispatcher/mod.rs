@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
+use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 pub use self::outages::Health;
@@ -850,6 +851,8 @@ impl Task {
     async fn run(self) {
         let mut has_led = false;
         loop {
+            // A runtime that shuts down ends tasks where they yield, and drops each call, which is due again at once.
+            consume_budget().await;
             match self.dispatcher.next(self.runtime) {
                 Next::End => return,
                 Next::Watch(until) => {

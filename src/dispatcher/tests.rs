@@ -154,6 +154,8 @@ enum Fault {
     Fails,
     /// No reply comes.
     Silent,
+    /// One call blocks its thread for a while.
+    Blocks,
     /// The store panics.
     Panics,
     /// The store leaves out the answers.
@@ -188,6 +190,10 @@ impl Remote {
         };
         match fault {
             Fault::Panics => panic!("the store panics, as this test expects"),
+            Fault::Blocks => {
+                self.set(Fault::None);
+                std::thread::sleep(SECOND / 5);
+            }
             Fault::Silent => return Reply::pending(std::future::pending()),
             Fault::Refuses => {
                 let error = StoreError::new("the value is unrecognized").no_outage();

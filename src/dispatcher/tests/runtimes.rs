@@ -45,6 +45,29 @@ fn a_runtime_with_waiting_requests_shuts_down() {
     });
 }
 
+/// The runtime drops each call that is spawned during its shutdown, so the call is due again at once.
+#[test]
+fn a_runtime_shuts_down_while_its_task_sends_a_call() {
+    returns(|| {
+        let store = Remote::new(Duration::from_millis(2));
+        let handle = remote(&store, Quota::per_second(1), None);
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+        let mut waiting = None;
+        runtime.block_on(async {
+            depart(&handle, 1).await.unwrap();
+            waiting = Some(handle.join(&Key::new("key"), 1, Instant::now(), None));
+            tokio::time::sleep(SECOND / 10).await;
+        });
+        store.set(Fault::Blocks);
+        while *store.fault.lock() == Fault::Blocks {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(runtime);
+        drop(waiting);
+    });
+}
+
 #[test]
 fn a_runtime_without_a_timer_is_refused_at_once() {
     returns(|| {
