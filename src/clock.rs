@@ -100,7 +100,7 @@ impl StoreClock {
         let known = servers.known.entry(server).or_default();
         let expected = known
             .current
-            .map(|period| period.offset.slewed(period.updated, received));
+            .map(|period| period.offset.aged(period.updated, received, SLEWING));
         let ahead = expected.map_or(0, |expected| call.ahead(expected));
         let offset = known.read(call, received);
         if servers.known.len() > MANY {
@@ -131,32 +131,29 @@ impl Known {
             self.last = Some((period.offset, period.updated));
             self.current = None;
         }
-        let (offset, start) = match self.current {
-            None => (call, received),
-            // Answers that contradict each other come from a clock that was set.
-            Some(period) => match period.offset.aged(period.updated, received).and(call) {
-                Some(both) => (both, period.start),
-                None => {
-                    self.last = None;
-                    (call, received)
-                }
-            },
-        };
+        let (mut offset, mut start) = (call, received);
+        if let Some(period) = self.current {
+            match period
+                .offset
+                .aged(period.updated, received, DRIFT)
+                .and(call)
+            {
+                Some(both) => (offset, start) = (both, period.start),
+                // Answers that contradict each other come from a clock that was set.
+                None => self.last = None,
+            }
+        }
         self.current = Some(Period {
             offset,
             start,
             updated: received,
         });
-        let Some((last, until)) = self.last else {
-            return offset;
-        };
-        match offset.and(last.aged(until, received)) {
-            Some(both) => both,
-            None => {
-                self.last = None;
-                offset
-            }
-        }
+        let last = self
+            .last
+            .map(|(last, until)| last.aged(until, received, DRIFT));
+        let both = last.and_then(|last| offset.and(last));
+        self.last = self.last.filter(|_| both.is_some());
+        both.unwrap_or(offset)
     }
 }
 
@@ -209,18 +206,8 @@ impl Offset {
         (both.least <= both.most).then_some(both)
     }
 
-    /// Widens the range by the most that two clocks drift apart between the instants.
-    fn aged(self, then: Instant, now: Instant) -> Self {
-        self.widened(then, now, DRIFT)
-    }
-
-    /// Widens the range by the most that a clock is slewed between the instants.
-    fn slewed(self, then: Instant, now: Instant) -> Self {
-        self.widened(then, now, SLEWING)
-    }
-
-    /// Widened by one part in so many of the time since then.
-    fn widened(self, then: Instant, now: Instant, part: i64) -> Self {
+    /// Widens the range by one part in so many of the time since then.
+    fn aged(self, then: Instant, now: Instant, part: i64) -> Self {
         let by = signed_nanos(now.saturating_duration_since(then)) / part + 1;
         Self {
             least: self.least - by,
