@@ -219,7 +219,7 @@ impl Limiter {
         };
         let parts = PolicyParts {
             quotas: quotas.into_iter().collect(),
-            ..handle.current().parts.clone()
+            ..handle.policy().parts().clone()
         };
         handle.set_plan(parts.plan()?);
         Ok(())
@@ -246,7 +246,7 @@ impl Limiter {
     /// # Ok::<_, tower_throttle::BuildError>(())
     /// ```
     pub fn health(&self) -> Health {
-        self.handle().dispatcher().health()
+        self.handle().dispatcher.health()
     }
 
     /// The number of keys for which requests wait in this process.

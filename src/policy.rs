@@ -125,6 +125,10 @@ impl Policy {
         waits.min()
     }
 
+    pub(crate) fn parts(&self) -> &PolicyParts {
+        &self.parts
+    }
+
     pub(crate) fn header(&self) -> &OnceLock<HeaderValue> {
         &self.header
     }

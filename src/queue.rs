@@ -3,7 +3,6 @@
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{Hash, Hasher};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::algorithm::{Demand, Mode, Settlement};
+use crate::algorithm::{Demand, Mode, Settlement, Take};
 use crate::error::StoreError;
 
 /// How long a request without a bound waits for a store that is out.
@@ -41,9 +40,9 @@ const SHORTEST_STALL: Duration = Duration::from_micros(100);
 const MOST_SETTLEMENTS: usize = 1_024;
 
 /// The requests of one key, by priority and arrival, and the call to the store on their behalf.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
-    requests: Requests,
+    requests: Slab<Request>,
     /// The requests that wait for a turn, by their places.
     waiting: BTreeMap<u64, usize>,
     /// The requests that depart at once or not at all.
@@ -88,17 +87,8 @@ struct Sent {
     is_fallback: bool,
 }
 
-/// The contents of one call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ask {
-    pub(crate) settlements: Vec<Settlement>,
-    pub(crate) mode: Mode,
-    pub(crate) demand: Demand,
-    pub(crate) lost: u64,
-}
-
 /// An answer of the store in local time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Answer {
     /// The turns of the first requests, in their order, each with the number of requests that share it.
     pub(crate) turns: SmallVec<[(Turn, u32); 1]>,
@@ -148,7 +138,7 @@ struct Stall {
 }
 
 /// A request, until its future has got the result.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 struct Request {
     place: u64,
     mode: Mode,
@@ -159,10 +149,10 @@ struct Request {
     /// It has lost a turn and was not polled since.
     has_missed: bool,
     fate: Fate,
-    waker: Wakes,
+    waker: Option<Waker>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 enum Fate {
     Waiting,
     Departs(Turn),
@@ -201,13 +191,6 @@ struct Out {
     error: StoreError,
 }
 
-#[derive(Debug, Clone, Default)]
-struct Requests(Slab<Request>);
-
-/// The task of a request.
-#[derive(Debug, Clone, Default)]
-struct Wakes(Option<Waker>);
-
 /// The tasks to wake once the queue is unlocked.
 pub(crate) type Woken = SmallVec<[Waker; 4]>;
 
@@ -227,36 +210,8 @@ impl Turn {
 }
 
 impl Queue {
-    /// Adds a request that waits.
+    /// Adds a request that waits, or that departs at once or not at all.
     pub(crate) fn join(
-        &mut self,
-        place: u64,
-        cost: u32,
-        arrival: Instant,
-        bound: Option<Instant>,
-    ) -> usize {
-        let id = self.add(Mode::Wait, place, cost, arrival, bound);
-        let is_first = self.waiting.len() == 1;
-        if is_first || matches!(self.stage, Stage::Idle) {
-            self.call_at(arrival);
-        } else if bound.is_some() {
-            self.call_at(arrival + GATHER);
-        }
-        id
-    }
-
-    /// Adds a request that departs at once or not at all.
-    pub(crate) fn attempt(&mut self, place: u64, cost: u32, arrival: Instant) -> usize {
-        let id = self.add(Mode::Try, place, cost, arrival, None);
-        if self.waiting.is_empty() || self.latest.last.is_none() {
-            self.call_at(arrival);
-        } else {
-            self.fail(id, Refusal::Limited(self.latest), &mut Woken::new());
-        }
-        id
-    }
-
-    fn add(
         &mut self,
         mode: Mode,
         place: u64,
@@ -264,18 +219,28 @@ impl Queue {
         arrival: Instant,
         bound: Option<Instant>,
     ) -> usize {
-        let (fate, waker) = (Fate::Waiting, Wakes::default());
-        let id = self.requests.0.insert(Request {
+        let id = self.requests.insert(Request {
             place,
             mode,
             cost,
             arrival,
             bound,
             has_missed: false,
-            fate,
-            waker,
+            fate: Fate::Waiting,
+            waker: None,
         });
         self.without_turn(mode).insert(place, id);
+        if mode == Mode::Try {
+            if self.waiting.is_empty() || self.latest.last.is_none() {
+                self.call_at(arrival);
+            } else {
+                self.fail(id, Refusal::Limited(self.latest), &mut Woken::new());
+            }
+        } else if self.waiting.len() == 1 || matches!(self.stage, Stage::Idle) {
+            self.call_at(arrival);
+        } else if bound.is_some() {
+            self.call_at(arrival + GATHER);
+        }
         id
     }
 
@@ -289,7 +254,7 @@ impl Queue {
 
     /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        self.requests.0.is_empty() && matches!(self.stage, Stage::Idle) && self.lost.is_none()
+        self.requests.is_empty() && matches!(self.stage, Stage::Idle) && self.lost.is_none()
     }
 
     /// How many requests wait.
@@ -331,54 +296,49 @@ impl Queue {
         }
     }
 
-    /// Begins a call. Requests of more than the largest cost fail. The fallback store does not learn what concerns
-    /// grants of the store.
+    /// Begins a call, and returns its contents. Requests of more than the largest cost fail. The fallback store, which
+    /// serves the requests in an outage, does not learn what concerns grants of the store.
     pub(crate) fn begin(
         &mut self,
         number: u64,
         largest_cost: u32,
-        is_fallback: bool,
+        outage: Option<&StoreError>,
         arrived: impl Fn(Instant) -> u64,
         woken: &mut Woken,
-    ) -> Ask {
-        self.fail_where(
-            |request| request.cost > largest_cost,
-            &Refusal::TooCostly,
-            woken,
-        );
-        let mode = if self.waiting.is_empty() && !self.tries.is_empty() {
-            Mode::Try
-        } else {
-            Mode::Wait
+    ) -> Take {
+        let too_costly = outage.map_or(Refusal::TooCostly, |error| Refusal::Store(error.clone()));
+        self.fail_where(|request| request.cost > largest_cost, &too_costly, woken);
+        let mode = match self.waiting.is_empty() && !self.tries.is_empty() {
+            true => Mode::Try,
+            false => Mode::Wait,
         };
         let ids: Vec<usize> = self.without_turn(mode).values().copied().collect();
         let requests = ids.iter().map(|&id| {
-            let request = &self.requests.0[id];
+            let request = &self.requests[id];
             (arrived(request.arrival), request.cost)
         });
         let demand = Demand::new(requests);
-        let last_place = ids.last().map_or(0, |&id| self.requests.0[id].place);
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
         self.stage = Stage::Calling(Sent {
             number,
             mode,
             demand: demand.clone(),
-            last_place,
+            last_place: ids.last().map_or(0, |&id| self.requests[id].place),
             next: None,
-            is_fallback,
+            is_fallback: outage.is_some(),
         });
-        let (settlements, lost) = match is_fallback {
-            true => (Vec::new(), 0),
-            false => (
+        let (settlements, lost) = match outage {
+            Some(_) => (Vec::new(), 0),
+            None => (
                 std::mem::take(&mut self.settlements),
                 self.lost.unwrap_or(0),
             ),
         };
-        Ask {
-            settlements,
-            mode,
+        Take {
             demand,
+            settlements,
             lost,
+            ..Take::one(mode, 0)
         }
     }
 
@@ -395,18 +355,23 @@ impl Queue {
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now, woken);
         self.release(now, woken);
-        let granted = answer.turns.iter().map(|(_, requests)| *requests).sum();
+        let granted: u32 = answer.turns.iter().map(|(_, requests)| *requests).sum();
         match sent.mode {
             Mode::Try => {
                 // A refused request is the first that could depart.
                 self.latest.last = answer.expected.first().copied();
-                self.refuse_sent_tries(&sent, granted, now, woken);
+                // If all that the demand describes are granted, the others were not asked for yet.
+                if u64::from(granted) < sent.demand.requests() || self.is_paused(now) {
+                    self.fail_tries(sent.last_place, &Refusal::Limited(self.latest), woken);
+                }
             }
             Mode::Wait | Mode::Peek => {
                 self.latest.last = answer.expected.last().copied();
                 let used = sent.demand.units_of(granted.into()) - unused;
                 self.refuse_bounded(&sent, answer, used, woken);
-                self.refuse_tries(woken);
+                if !self.waiting.is_empty() {
+                    self.fail_tries(u64::MAX, &Refusal::Limited(self.latest), woken);
+                }
             }
         }
         self.schedule(answer.next_call, now, sent.is_fallback);
@@ -469,7 +434,7 @@ impl Queue {
             if self.fails_before(id, &turn, woken) {
                 continue;
             }
-            if self.requests.0[id].cost != turn.units {
+            if self.requests[id].cost != turn.units {
                 return Some(turn);
             }
             self.give(id, turn);
@@ -479,7 +444,7 @@ impl Queue {
 
     /// Fails a request if its bound is earlier than the turn.
     fn fails_before(&mut self, id: usize, turn: &Turn, woken: &mut Woken) -> bool {
-        let bound = self.requests.0[id].bound;
+        let bound = self.requests[id].bound;
         let fails = bound.is_some_and(|bound| bound < turn.from);
         if fails {
             let standing = Standing {
@@ -493,7 +458,7 @@ impl Queue {
 
     /// A request that waits gets a turn.
     fn give(&mut self, id: usize, turn: Turn) {
-        let request = &mut self.requests.0[id];
+        let request = &mut self.requests[id];
         request.fate = Fate::Departs(turn);
         let (mode, place) = (request.mode, request.place);
         self.without_turn(mode).remove(&place);
@@ -509,8 +474,7 @@ impl Queue {
 
     /// Returns a turn that was not used to the store, with the next call.
     fn give_back(&mut self, turn: &Turn) {
-        let is_recorded = turn.recorded > 0;
-        if is_recorded && self.settlements.len() < MOST_SETTLEMENTS {
+        if turn.is_counted() && self.settlements.len() < MOST_SETTLEMENTS {
             let difference = -i64::from(turn.units);
             self.settlements.push(Settlement {
                 recorded: turn.recorded,
@@ -526,7 +490,7 @@ impl Queue {
         let mut units = used;
         let mut refused = Vec::new();
         for (&place, &id) in &self.waiting {
-            let request = &self.requests.0[id];
+            let request = &self.requests[id];
             units += u64::from(request.cost);
             // The last point that is not behind this request: its estimate is never late.
             let nth = points[known..].partition_point(|&point| point <= units);
@@ -549,30 +513,9 @@ impl Queue {
         }
     }
 
-    /// Fails the requests of a call that would not wait. If all that its demand described were granted, the others
-    /// were not asked for yet.
-    fn refuse_sent_tries(&mut self, sent: &Sent, granted: u32, now: Instant, woken: &mut Woken) {
-        if u64::from(granted) < sent.demand.requests() || self.is_paused(now) {
-            let refused: Vec<usize> = self
-                .tries
-                .range(..=sent.last_place)
-                .map(|(_, &id)| id)
-                .collect();
-            for id in refused {
-                self.fail(id, Refusal::Limited(self.latest), woken);
-            }
-        }
-    }
-
-    /// Fails the requests that do not wait, while others do.
-    fn refuse_tries(&mut self, woken: &mut Woken) {
-        if !self.waiting.is_empty() {
-            self.fail_tries(&Refusal::Limited(self.latest), woken);
-        }
-    }
-
-    fn fail_tries(&mut self, refusal: &Refusal, woken: &mut Woken) {
-        while let Some((_, &id)) = self.tries.first_key_value() {
+    /// Fails the requests up to this place that do not wait.
+    fn fail_tries(&mut self, last: u64, refusal: &Refusal, woken: &mut Woken) {
+        while let Some((_, &id)) = self.tries.range(..=last).next() {
             self.fail(id, refusal.clone(), woken);
         }
     }
@@ -635,7 +578,7 @@ impl Queue {
 
     /// The store is out. Requests without an earlier bound fail after a while.
     pub(crate) fn out(&mut self, error: &StoreError, now: Instant, woken: &mut Woken) {
-        self.fail_tries(&Refusal::Store(error.clone()), woken);
+        self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
         if self.waiting.is_empty() {
             self.forget();
         }
@@ -651,15 +594,6 @@ impl Queue {
         }
     }
 
-    /// Fails the requests that cost more than the quotas allow while the store is out.
-    pub(crate) fn fail_costly(&mut self, largest_cost: u32, error: &StoreError, woken: &mut Woken) {
-        self.fail_where(
-            |request| request.cost > largest_cost,
-            &Refusal::Store(error.clone()),
-            woken,
-        );
-    }
-
     fn fail_where(
         &mut self,
         fails: impl Fn(&Request) -> bool,
@@ -667,16 +601,16 @@ impl Queue {
         woken: &mut Woken,
     ) {
         let all = self.waiting.values().chain(self.tries.values()).copied();
-        let failing: Vec<usize> = all.filter(|&id| fails(&self.requests.0[id])).collect();
+        let failing: Vec<usize> = all.filter(|&id| fails(&self.requests[id])).collect();
         for id in failing {
             self.fail(id, refusal.clone(), woken);
         }
     }
 
     fn fail(&mut self, id: usize, refusal: Refusal, woken: &mut Woken) {
-        let request = &mut self.requests.0[id];
+        let request = &mut self.requests[id];
         request.fate = Fate::Fails(refusal);
-        woken.extend(request.waker.0.take());
+        woken.extend(request.waker.take());
         let (mode, place) = (request.mode, request.place);
         self.without_turn(mode).remove(&place);
     }
@@ -689,7 +623,7 @@ impl Queue {
         waker: &Waker,
         woken: &mut Woken,
     ) -> Step {
-        let request = &mut self.requests.0[id];
+        let request = &mut self.requests[id];
         request.has_missed = false;
         match &request.fate {
             Fate::Waiting => {
@@ -703,7 +637,7 @@ impl Queue {
                 let bound = request.bound.map(|bound| bound.max(soonest));
                 let bound = bound.or(outage.map(|(until, _)| until));
                 if bound.is_none_or(|bound| now < bound) {
-                    request.waker.0 = Some(waker.clone());
+                    request.waker = Some(waker.clone());
                     return Step::Wait(bound);
                 }
                 let refusal = match outage {
@@ -717,17 +651,17 @@ impl Queue {
                 Step::Fail(refusal)
             }
             Fate::Departs(turn) if now <= turn.until && self.stall.blocks(request.place) => {
-                request.waker.0 = Some(waker.clone());
+                request.waker = Some(waker.clone());
                 Step::Wait(None)
             }
             Fate::Departs(turn) if now < turn.from => {
                 let from = turn.from;
-                request.waker.0 = Some(waker.clone());
+                request.waker = Some(waker.clone());
                 Step::Sleep(from)
             }
             Fate::Departs(turn) if now <= turn.until => {
                 let turn = *turn;
-                let place = self.requests.0.remove(id).place;
+                let place = self.requests.remove(id).place;
                 self.departing.remove(&place);
                 let mut before = self.departing.range(..place);
                 let is_first = !before.any(|(_, &id)| self.is_valid(id, now));
@@ -741,7 +675,7 @@ impl Queue {
                 self.expire(now, woken);
                 Step::Missed(turn)
             }
-            Fate::Fails(_) => match self.requests.0.remove(id).fate {
+            Fate::Fails(_) => match self.requests.remove(id).fate {
                 Fate::Fails(refusal) => Step::Fail(refusal),
                 _ => unreachable!("it fails"),
             },
@@ -767,7 +701,7 @@ impl Queue {
     ) {
         let mut displaced: HashMap<(Mode, u32), VecDeque<usize>> = HashMap::new();
         for id in self.departing.values().copied().collect::<Vec<_>>() {
-            let request = &mut self.requests.0[id];
+            let request = &mut self.requests[id];
             let (place, mode, alike) = (request.place, request.mode, (request.mode, request.cost));
             let Fate::Departs(turn) = request.fate else {
                 continue;
@@ -779,7 +713,7 @@ impl Queue {
             }
             request.has_missed |= is_lost;
             request.fate = Fate::Waiting;
-            woken.extend(request.waker.0.take());
+            woken.extend(request.waker.take());
             self.departing.remove(&place);
             self.without_turn(mode).insert(place, id);
             let ids = displaced.entry(alike).or_default();
@@ -819,14 +753,14 @@ impl Queue {
         let (released, rest) = blocked.split_at(blocked.len().min(most - ready));
         self.stall.blocked_from = rest.first().map(|(place, _)| *place);
         for (_, id) in released {
-            woken.extend(self.requests.0[*id].waker.0.take());
+            woken.extend(self.requests[*id].waker.take());
         }
         self.watch(now);
     }
 
     /// Returns true if the request can still depart in its turn.
     fn is_valid(&self, id: usize, now: Instant) -> bool {
-        self.requests.0[id]
+        self.requests[id]
             .turn()
             .is_some_and(|turn| now < turn.until)
     }
@@ -842,7 +776,7 @@ impl Queue {
                 .departing
                 .values()
                 .next()
-                .and_then(|&id| self.requests.0[id].turn());
+                .and_then(|&id| self.requests[id].turn());
             let first = first.map_or(now, |turn| turn.from.max(now));
             let stall = (next.guard / STALLS).max(SHORTEST_STALL);
             self.stall.check = Some(next.until.min(first + stall));
@@ -851,7 +785,7 @@ impl Queue {
 
     fn first_blocked(&self) -> Option<Turn> {
         let (_, &id) = self.departing.range(self.stall.blocked_from?..).next()?;
-        self.requests.0[id].turn()
+        self.requests[id].turn()
     }
 
     /// When to look whether requests that may depart do so, as others wait for them.
@@ -877,7 +811,7 @@ impl Queue {
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns
     /// true if it had one.
     pub(crate) fn leave(&mut self, id: usize, now: Instant, woken: &mut Woken) -> bool {
-        let request = self.requests.0.remove(id);
+        let request = self.requests.remove(id);
         match request.fate {
             Fate::Waiting => {
                 self.without_turn(request.mode).remove(&request.place);
@@ -920,7 +854,7 @@ impl Queue {
     /// Returns the turn that is left.
     fn move_up(&mut self, mut free: Turn, now: Instant, woken: &mut Woken) -> Turn {
         let turn_of = |id: usize| {
-            let request = &self.requests.0[id];
+            let request = &self.requests[id];
             let turn = request.turn().filter(|turn| turn.is_useful(now))?;
             let is_alike = request.mode == Mode::Wait && turn.units == free.units;
             is_alike.then_some((id, turn.from))
@@ -931,12 +865,12 @@ impl Queue {
             .map(|(id, _)| id)
             .collect();
         for id in later.into_iter().rev() {
-            let request = &mut self.requests.0[id];
+            let request = &mut self.requests[id];
             if let Fate::Departs(turn) = &mut request.fate
                 && turn.from > free.from
             {
                 std::mem::swap(turn, &mut free);
-                woken.extend(request.waker.0.take());
+                woken.extend(request.waker.take());
             }
         }
         free
@@ -963,9 +897,8 @@ impl Queue {
     pub(crate) fn wake_all(&mut self, woken: &mut Woken) {
         woken.extend(
             self.requests
-                .0
                 .iter_mut()
-                .filter_map(|(_, request)| request.waker.0.take()),
+                .filter_map(|(_, request)| request.waker.take()),
         );
     }
 }
@@ -982,64 +915,6 @@ impl Request {
             Fate::Departs(turn) => Some(turn),
             Fate::Waiting | Fate::Fails(_) => None,
         }
-    }
-}
-
-impl PartialEq for Requests {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.iter().eq(other.0.iter())
-    }
-}
-
-impl Eq for Requests {}
-
-impl Hash for Requests {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.iter().for_each(|request| request.hash(state));
-    }
-}
-
-// Tasks are no part of the state: the model of the protocol compares queues.
-impl PartialEq for Wakes {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Wakes {}
-
-impl Hash for Wakes {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-impl PartialEq for Refusal {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Limited(one), Self::Limited(other)) => one == other,
-            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
-        }
-    }
-}
-
-impl Eq for Refusal {}
-
-impl Hash for Refusal {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        std::mem::discriminant(self).hash(state);
-    }
-}
-
-impl PartialEq for Out {
-    fn eq(&self, other: &Self) -> bool {
-        self.since == other.since
-    }
-}
-
-impl Eq for Out {}
-
-impl Hash for Out {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.since.hash(state);
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::algorithm::Mode;
 use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Limited, Permit};
@@ -229,10 +230,10 @@ impl Request {
             return Some(Err(Refused::Failed(error.by(&current.policy))));
         }
         let place = place.unwrap_or_else(|| now.into());
-        let guard = self.handle.guard().current();
+        let guard = self.handle.guard.current();
         let until = bound(&current.policy, guard, place.arrival);
         // With an earlier bound, it departs by the answer to the first call or not at all.
-        let answered = now + self.handle.guard().round_trip();
+        let answered = now + self.handle.guard.round_trip();
         let waits = until.is_none_or(|until| answered < until);
         let (policy, key, cost) = (&current.policy, &self.key, self.cost);
         match (self.handle).depart_at_once(policy, key, cost, place, now) {
@@ -253,8 +254,8 @@ impl Request {
         }
         let handle = &self.handle;
         let joined = match waits {
-            true => handle.join(&self.key, self.cost, place, until),
-            false => handle.attempt(&self.key, self.cost, now),
+            true => handle.join(Mode::Wait, &self.key, self.cost, place, until),
+            false => handle.join(Mode::Try, &self.key, self.cost, now.into(), None),
         };
         match joined {
             Ok(waiting) => {

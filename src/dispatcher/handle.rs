@@ -9,35 +9,35 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
+use quick_cache::sync::Cache;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Dispatcher;
-use super::known::{Announced, Denials, Denied, Seen, SeenState};
+use super::known::{ANNOUNCED, Denials, Seen, SeenState};
 use crate::algorithm::{Command, Mode, Strict, Take, Taken};
 use crate::clock::Offset;
 use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::key::Key;
-use crate::policy::Recovery;
-use crate::policy::{Plan, Policy, PolicyParts};
-use crate::queue::{Answer, Queue, Refusal, Standing, Step, Turn, Woken};
-use crate::store::Reply;
-use crate::store::{Answered, Call, Operation, Store as _};
+use crate::policy::{Plan, Policy, Recovery};
+use crate::queue::{Queue, Refusal, Standing, Step, Turn, Woken};
+use crate::store::{Answered, Call, Operation, Reply, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
 
 /// The current policy of a limiter or of a rule, and the requests that wait under it.
 ///
 /// Another policy replaces a pointer: requests that wait get their turns under it.
 pub(crate) struct Handle {
-    dispatcher: Arc<Dispatcher>,
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) guard: Guard,
     current: ArcSwap<Current>,
     settings: Settings,
-    guard: Guard,
     queues: Mutex<Queues>,
-    denials: Option<Denials>,
+    pub(super) denials: Option<Denials>,
     seen: Seen,
-    announced: Announced,
+    /// When a pause (true) or an allowance that an upstream announces was last passed on to the store.
+    announced: Cache<(Key, bool), Instant>,
 }
 
 #[derive(Default)]
@@ -52,15 +52,14 @@ pub(crate) struct Current {
     pub(crate) policy: Arc<Policy>,
     /// Holds while the store is out, if anything departs then.
     pub(crate) fallback: Option<Arc<Policy>>,
-    pub(crate) parts: PolicyParts,
     pub(crate) telemetry: Telemetry,
 }
 
 /// The queue of one key.
-pub(crate) struct KeyQueue {
-    handle: Arc<Handle>,
-    key: Key,
-    serial: u64,
+pub(super) struct KeyQueue {
+    pub(super) handle: Arc<Handle>,
+    pub(super) key: Key,
+    pub(super) serial: u64,
     queue: Mutex<Queue>,
     /// When the dispatcher is to call for it.
     scheduled: Mutex<Option<Instant>>,
@@ -96,28 +95,19 @@ impl Handle {
         settings: Settings,
         denials: usize,
     ) -> Arc<Self> {
-        let is_remote = dispatcher.embedded().is_none();
-        let telemetry = Telemetry::new(settings, &plan.policy);
+        let is_remote = dispatcher.embedded.is_none();
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
             guard: Guard::new(plan.policy.guard()),
-            current: ArcSwap::from_pointee(Current::new(plan, telemetry)),
+            current: ArcSwap::from_pointee(Current::new(plan, settings)),
             settings,
             queues: Mutex::default(),
             denials: (is_remote && denials > 0).then(|| Denials::new(denials)),
             seen: Seen::default(),
-            announced: Announced::default(),
+            announced: Cache::new(ANNOUNCED),
         });
         dispatcher.add(&this);
         this
-    }
-
-    pub(crate) fn dispatcher(&self) -> &Arc<Dispatcher> {
-        &self.dispatcher
-    }
-
-    pub(crate) fn guard(&self) -> &Guard {
-        &self.guard
     }
 
     /// A call to the store took so long, and its clock is known as closely as that.
@@ -134,23 +124,19 @@ impl Handle {
         self.current.load().policy.clone()
     }
 
-    pub(crate) fn fallback(&self) -> Option<Arc<Policy>> {
-        self.current.load().fallback.clone()
-    }
-
     /// Replaces the policy, also for the requests that wait.
     pub(crate) fn set_plan(&self, plan: Plan) {
-        if plan.parts == self.current.load().parts {
+        if plan.policy.parts() == self.policy().parts() {
             return;
         }
         self.guard.set_floor(plan.policy.guard());
-        let telemetry = Telemetry::new(self.settings, &plan.policy);
+        let current = Current::new(plan, self.settings);
         {
             // The policy may have another label.
             let queues = self.queues.lock();
             let count = queues.by_key.len() as f64;
-            telemetry.queues(count);
-            let before = self.current.swap(Arc::new(Current::new(plan, telemetry)));
+            current.telemetry.queues(count);
+            let before = self.current.swap(Arc::new(current));
             before.telemetry.queues(-count);
         }
         self.forget_denials(None);
@@ -178,7 +164,7 @@ impl Handle {
         mut place: Place,
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
-        let store = self.dispatcher.embedded()?;
+        let store = self.dispatcher.embedded.as_ref()?;
         {
             let mut queues = self.queues.lock();
             if queues.by_key.contains_key(key) {
@@ -214,54 +200,22 @@ impl Handle {
         }))
     }
 
-    /// A request waits in the queue of its key, in the place that it had if it is not new.
+    /// A request enters the queue of its key, in the place that it had if it is not new.
     ///
     /// # Errors
     ///
-    /// Fails outside of a tokio runtime, and if it is new and too many requests wait.
+    /// Fails outside of a tokio runtime, and if it is new and would wait with too many others.
     ///
     /// # Panics
     ///
     /// Panics on a runtime without a timer.
     pub(crate) fn join(
         self: &Arc<Self>,
+        mode: Mode,
         key: &Key,
         cost: u32,
-        place: impl Into<Place>,
-        bound: Option<Instant>,
-    ) -> Result<Waiting, Refusal> {
-        let place = place.into();
-        let most = self.current.load().policy.max_waiting();
-        let most = most.filter(|_| place.number == 0);
-        self.enter(key, place, |queue, place| {
-            if most.is_some_and(|most| queue.len() >= most) {
-                return Err(Refusal::Full(queue.len()));
-            }
-            Ok(queue.join(place.number, cost, place.arrival, bound))
-        })
-    }
-
-    /// A request departs at once or not at all.
-    ///
-    /// # Errors
-    ///
-    /// Fails and panics like [`join`](Self::join).
-    pub(crate) fn attempt(
-        self: &Arc<Self>,
-        key: &Key,
-        cost: u32,
-        arrival: Instant,
-    ) -> Result<Waiting, Refusal> {
-        self.enter(key, arrival.into(), |queue, place| {
-            Ok(queue.attempt(place.number, cost, arrival))
-        })
-    }
-
-    fn enter(
-        self: &Arc<Self>,
-        key: &Key,
         mut place: Place,
-        enter: impl FnOnce(&mut Queue, Place) -> Result<usize, Refusal>,
+        bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
         if Runtime::try_current().is_err() {
             let error = StoreError::new("requests can wait on a tokio runtime only");
@@ -269,11 +223,18 @@ impl Handle {
         }
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         drop(sleep_until(Instant::now()));
+        let most = self.policy().max_waiting();
+        let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
         let (queue, id) = {
             let mut queues = self.queues.lock();
-            queues.number(&mut place);
             let queue = self.queue_of(&mut queues, key);
-            let id = enter(&mut queue.lock(), place)?;
+            let mut locked = queue.lock();
+            if most.is_some_and(|most| locked.len() >= most) {
+                return Err(Refusal::Full(locked.len()));
+            }
+            queues.number(&mut place);
+            let id = locked.join(mode, place.number, cost, place.arrival, bound);
+            drop(locked);
             (queue, id)
         };
         self.dispatcher.touch(&queue);
@@ -312,7 +273,7 @@ impl Handle {
     }
 
     /// Calls a function for every queue of a dispatcher.
-    pub(crate) fn each_queue(dispatcher: &Dispatcher, mut each: impl FnMut(&Arc<KeyQueue>)) {
+    pub(super) fn each_queue(dispatcher: &Dispatcher, mut each: impl FnMut(&Arc<KeyQueue>)) {
         for handle in dispatcher.handles() {
             handle.each().iter().for_each(&mut each);
         }
@@ -347,7 +308,7 @@ impl Handle {
         current.telemetry.commanded(key, &command);
         let operation = Operation::Control(command);
         if let Some(policy) = &current.fallback {
-            let store = self.dispatcher.fallback();
+            let store = &self.dispatcher.fallback.store;
             store.apply(key, policy, &operation, Instant::now()).1?;
         }
         let calls = vec![Call {
@@ -355,7 +316,7 @@ impl Handle {
             policy: current.policy.clone(),
             operation,
         }];
-        let store = self.dispatcher.store();
+        let store = &self.dispatcher.store;
         let answered = match store.call(calls.clone()).await {
             Err(error) if error.is_outcome_unknown() => store.call(calls).await,
             answered => answered,
@@ -375,7 +336,7 @@ impl Handle {
     /// Looks at a key without its queue, as it is after the corrections that were not sent yet.
     pub(crate) fn look(self: &Arc<Self>, key: &Key, cost: u32) -> Reply<Answered> {
         let (current, begun) = (self.current(), Instant::now());
-        let store = self.dispatcher.store();
+        let store = &self.dispatcher.store;
         let call = |policy: &Arc<Policy>, take| Call {
             key: key.clone(),
             policy: policy.clone(),
@@ -383,9 +344,13 @@ impl Handle {
         };
         let mut take = self.take_one(cost, Mode::Peek);
         if let Some(policy) = &current.fallback
-            && self.dispatcher.outage(store.shard(key)).is_some()
+            && self.dispatcher.outages.error(store.shard(key)).is_some()
         {
-            return self.dispatcher.fallback().call(vec![call(policy, take)]);
+            return self
+                .dispatcher
+                .fallback
+                .store
+                .call(vec![call(policy, take)]);
         }
         if let Some(queue) = self.known_queue(key) {
             take.settlements = queue.lock().settlements().to_vec();
@@ -408,7 +373,7 @@ impl Handle {
 
     fn take_one(&self, cost: u32, mode: Mode) -> Take {
         Take {
-            process: self.dispatcher.process(),
+            process: self.dispatcher.process,
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
             ..Take::one(mode, cost)
@@ -445,25 +410,21 @@ impl Handle {
         self.denials.as_ref()?.find(key, cost, bound?, now)
     }
 
-    /// Remembers until when an answer refuses further requests.
-    pub(super) fn note_denial(&self, key: &Key, denied: Denied) {
-        if let Some(denials) = &self.denials {
-            denials.note(key, denied);
-        }
-    }
-
     /// A key, or any of them, may have become available.
     fn forget_denials(&self, key: Option<&Key>) {
-        match (&self.denials, key) {
-            (Some(denials), Some(key)) => denials.forget(key),
-            (Some(denials), None) => denials.forget_all(),
-            (None, _) => {}
+        if let Some(denials) = &self.denials {
+            denials.forget(key);
         }
     }
 
     /// An upstream announces a pause of a key, or else an allowance; false if it did so at `since` or later.
     pub(crate) fn announces(&self, key: &Key, is_pause: bool, since: Instant) -> bool {
-        self.announced.note(key, is_pause, since)
+        let announced = (key.clone(), is_pause);
+        let is_new = self.announced.get(&announced).is_none_or(|at| at < since);
+        if is_new {
+            self.announced.insert(announced, Instant::now());
+        }
+        is_new
     }
 
     /// Counts a request that has no key, and returns the policy.
@@ -477,7 +438,7 @@ impl Handle {
 
     pub(crate) fn is_strict(&self) -> bool {
         self.current.load().policy.recovery() == Recovery::Strict
-            && self.dispatcher.embedded().is_none()
+            && self.dispatcher.embedded.is_none()
     }
 
     /// The knowledge of this key that a call under strict recovery carries.
@@ -512,47 +473,6 @@ impl Handle {
         };
         self.seen.note(key, state);
     }
-
-    /// An answer in local time. The next call is sent earlier by `lead`, so that it arrives in time.
-    pub(crate) fn in_local_time(
-        &self,
-        taken: &Taken,
-        offset: &Offset,
-        policy: &Policy,
-        guard: Duration,
-        lead: Duration,
-    ) -> Answer {
-        let now = Instant::now();
-        let turns = taken.grants.iter().map(|grant| {
-            let from = offset.latest(grant.at);
-            let until = offset.earliest(grant.recorded - policy.buffer_micros());
-            (
-                Turn {
-                    from,
-                    until: until.min(from.max(now) + 2 * guard),
-                    recorded: grant.recorded,
-                    units: 0,
-                    guard,
-                },
-                grant.requests,
-            )
-        });
-        let next_call = (taken.next_call > 0).then(|| {
-            let at = offset.earliest(taken.next_call);
-            at.checked_sub(lead).unwrap_or(at)
-        });
-        Answer {
-            turns: turns.collect(),
-            expected: taken.expected.iter().map(|&at| offset.latest(at)).collect(),
-            uncertainty: offset.uncertainty(),
-            next_call,
-            standing: Standing {
-                remaining: taken.remaining,
-                reset: Some(offset.latest(taken.reset)),
-                last: None,
-            },
-        }
-    }
 }
 
 impl Queues {
@@ -566,12 +486,11 @@ impl Queues {
 }
 
 impl Current {
-    fn new(plan: Plan, telemetry: Telemetry) -> Self {
+    fn new(Plan { policy, fallback }: Plan, settings: Settings) -> Self {
         Self {
-            policy: plan.policy,
-            fallback: plan.fallback,
-            parts: plan.parts,
-            telemetry,
+            telemetry: Telemetry::new(settings, &policy),
+            policy,
+            fallback,
         }
     }
 }
@@ -602,24 +521,12 @@ impl KeyQueue {
         result
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.handle
-    }
-
     /// A request was polled too late for its turn, by `late`.
     pub(super) fn missed(&self, guard: Duration, late: Duration) {
         let handle = &self.handle;
         handle.guard.forfeited(guard);
         let telemetry = &handle.current.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
-    }
-
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
-    }
-
-    pub(crate) fn serial(&self) -> u64 {
-        self.serial
     }
 
     /// Sets when the dispatcher is to call, and returns when it was to call before.
@@ -632,7 +539,7 @@ impl KeyQueue {
 pub(crate) struct Waiting {
     queue: Arc<KeyQueue>,
     id: Option<usize>,
-    place: Place,
+    pub(crate) place: Place,
     timer: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,7 +1,6 @@
-//! What is known of keys without a call: [`Denials`], [`Seen`] and [`Announced`].
+//! What is known of keys without a call: [`Denials`] and [`Seen`].
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,16 +21,12 @@ const LONGEST_DENIAL: Duration = Duration::from_secs(1);
 const LONGEST_KEY: usize = 256;
 
 /// The most keys whose last announcement by an upstream is remembered.
-const ANNOUNCED: usize = 10_000;
-
-/// The least number of keys at which [`Seen`] drops those that have expired.
-const FEW: usize = 64;
+pub(super) const ANNOUNCED: usize = 10_000;
 
 /// The keys that are over their limit.
 pub(super) struct Denials {
-    origin: Instant,
-    /// Answers to calls that were sent earlier are ignored, in nanoseconds from the origin.
-    forgotten: AtomicU64,
+    /// Answers to calls that were sent by then are ignored.
+    forgotten: Mutex<Option<Instant>>,
     keys: Cache<Key, Denied>,
 }
 
@@ -47,8 +42,7 @@ pub(super) struct Denied {
 impl Denials {
     pub(super) fn new(keys: usize) -> Self {
         Self {
-            origin: Instant::now(),
-            forgotten: AtomicU64::new(0),
+            forgotten: Mutex::default(),
             keys: Cache::new(keys),
         }
     }
@@ -70,43 +64,26 @@ impl Denials {
     }
 
     pub(super) fn note(&self, key: &Key, denied: Denied) {
-        if key.as_str().len() <= LONGEST_KEY
-            && self.forgotten.load(Ordering::SeqCst) <= self.nanos(denied.sent)
-        {
+        if key.as_str().len() <= LONGEST_KEY && *self.forgotten.lock() < Some(denied.sent) {
             self.keys.insert(key.clone(), denied);
         }
     }
 
-    /// The key may have become available. The answers to calls that are under way do not know that.
-    pub(super) fn forget(&self, key: &Key) {
-        self.forget_calls();
-        self.keys.remove(key);
-    }
-
-    pub(super) fn forget_all(&self) {
-        self.forget_calls();
-        self.keys.clear();
-    }
-
-    fn forget_calls(&self) {
-        let now = self.nanos(Instant::now());
-        self.forgotten.fetch_max(now + 1, Ordering::SeqCst);
-    }
-
-    fn nanos(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.origin).as_nanos() as u64
+    /// A key, or any of them, may have become available. The answers to calls that are under way do not know that.
+    pub(super) fn forget(&self, key: Option<&Key>) {
+        let mut forgotten = self.forgotten.lock();
+        *forgotten = Some(Instant::now());
+        drop(forgotten);
+        match key {
+            Some(key) => drop(self.keys.remove(key)),
+            None => self.keys.clear(),
+        }
     }
 }
 
 /// The states that this process has seen, under strict recovery.
 #[derive(Default)]
-pub(super) struct Seen(Mutex<SeenKeys>);
-
-#[derive(Default)]
-struct SeenKeys {
-    states: HashMap<Key, SeenState>,
-    sweep_at: usize,
-}
+pub(super) struct Seen(Mutex<HashMap<Key, SeenState>>);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SeenState {
@@ -121,40 +98,20 @@ pub(super) struct SeenState {
 impl Seen {
     /// The state that was seen last, unless it has expired.
     pub(super) fn get(&self, key: &Key) -> Option<SeenState> {
-        let keys = self.0.lock();
-        let state = keys.states.get(key).copied();
+        let state = self.0.lock().get(key).copied();
         state.filter(|state| Instant::now() < state.expires)
     }
 
     pub(super) fn note(&self, key: &Key, state: SeenState) {
-        let mut keys = self.0.lock();
-        if keys.states.len() >= keys.sweep_at {
+        let mut states = self.0.lock();
+        if states.len() == states.capacity() {
             let now = Instant::now();
-            keys.states.retain(|_, state| now < state.expires);
-            keys.sweep_at = FEW.max(2 * keys.states.len());
+            states.retain(|_, state| now < state.expires);
+            // The next sweep is due when there are twice as many.
+            let left = states.len();
+            states.reserve(left);
         }
-        keys.states.insert(key.clone(), state);
-    }
-}
-
-/// When the limits that an upstream announces were last passed on to the store.
-pub(super) struct Announced(Cache<(Key, bool), Instant>);
-
-impl Default for Announced {
-    fn default() -> Self {
-        Self(Cache::new(ANNOUNCED))
-    }
-}
-
-impl Announced {
-    /// Notes that a pause, or else an allowance, is passed on now; false if one was at `since` or later.
-    pub(super) fn note(&self, key: &Key, is_pause: bool, since: Instant) -> bool {
-        let of_key = (key.clone(), is_pause);
-        if self.0.get(&of_key).is_some_and(|at| since <= at) {
-            return false;
-        }
-        self.0.insert(of_key, Instant::now());
-        true
+        states.insert(key.clone(), state);
     }
 }
 
@@ -201,7 +158,7 @@ mod tests {
     fn an_answer_to_a_call_before_a_return_denies_nothing() {
         let denials = Denials::new(10);
         let (key, sent) = (Key::new("a"), Instant::now());
-        denials.forget(&key);
+        denials.forget(Some(&key));
         denials.note(&key, denied(1, sent));
         assert!(denials.find(&key, 1, sent, sent).is_none());
         let sent = Instant::now() + Duration::from_millis(1);
@@ -234,6 +191,6 @@ mod tests {
             };
             seen.note(&Key::new(format!("{number}")), state);
         }
-        assert!(seen.0.lock().states.len() <= FEW + 1);
+        assert!(seen.0.lock().len() < 10);
     }
 }

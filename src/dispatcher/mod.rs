@@ -20,10 +20,11 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 pub use self::outages::Health;
 
+use self::handle::KeyQueue;
 use self::known::Denied;
 use self::outages::Outages;
 pub(crate) use self::{
-    handle::{Current, Granted, Handle, KeyQueue, Place, Waiting},
+    handle::{Current, Granted, Handle, Place, Waiting},
     known::REMEMBERED_DENIALS,
 };
 
@@ -32,9 +33,8 @@ use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::queue::{Ask, Standing, Woken};
-use crate::store::Reply;
-use crate::store::{Answered, Call, MemoryStore, Nudged, Operation, Store};
+use crate::queue::{Answer, Standing, Turn, Woken};
+use crate::store::{Answered, Call, MemoryStore, Nudged, Operation, Reply, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
 mod handle;
@@ -127,8 +127,6 @@ struct Sent {
     policy: Arc<Policy>,
     number: u64,
     begun: Instant,
-    guard: Duration,
-    round_trip: Duration,
     take: Take,
     clock_sets: u64,
 }
@@ -136,7 +134,7 @@ struct Sent {
 impl Sent {
     fn call(&self) -> Call {
         Call {
-            key: self.queue.key().clone(),
+            key: self.queue.key.clone(),
             policy: self.policy.clone(),
             operation: Operation::Take(self.take.clone()),
         }
@@ -150,6 +148,39 @@ impl Sent {
         let (point, cost) = demand.points_from(granted).next()?;
         let is_next = point.units == granted + cost;
         Some((cost, *taken.expected.first()?)).filter(|_| is_next)
+    }
+
+    /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
+    fn in_local_time(&self, taken: &Taken, offset: &Offset) -> Answer {
+        let (now, guard) = (Instant::now(), Duration::from_micros(self.take.guard));
+        let turns = taken.grants.iter().map(|grant| {
+            let from = offset.latest(grant.at);
+            let until = offset.earliest(grant.recorded - self.policy.buffer_micros());
+            let turn = Turn {
+                from,
+                until: until.min(from.max(now) + 2 * guard),
+                recorded: grant.recorded,
+                units: 0,
+                guard,
+            };
+            (turn, grant.requests)
+        });
+        let next_call = (taken.next_call > 0).then(|| {
+            let at = offset.earliest(taken.next_call);
+            let lead = Duration::from_micros(self.take.round_trip);
+            at.checked_sub(lead).unwrap_or(at)
+        });
+        Answer {
+            turns: turns.collect(),
+            expected: taken.expected.iter().map(|&at| offset.latest(at)).collect(),
+            uncertainty: offset.uncertainty(),
+            next_call,
+            standing: Standing {
+                remaining: taken.remaining,
+                reset: Some(offset.latest(taken.reset)),
+                last: None,
+            },
+        }
     }
 }
 
@@ -216,30 +247,9 @@ impl Dispatcher {
             .collect()
     }
 
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.store
-    }
-
-    pub(crate) fn embedded(&self) -> Option<&MemoryStore> {
-        self.embedded.as_ref()
-    }
-
-    pub(crate) fn fallback(&self) -> &MemoryStore {
-        &self.fallback.store
-    }
-
-    pub(crate) fn process(&self) -> u64 {
-        self.process
-    }
-
     /// A number that no other call, flight or queue has.
-    pub(crate) fn next_number(&self) -> u64 {
+    fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Why the shard of this queue does not answer, if it is out.
-    pub(crate) fn outage(&self, shard: u64) -> Option<StoreError> {
-        self.outages.error(shard)
     }
 
     /// Returns how many shards are out, and the time and the error of the first.
@@ -264,7 +274,7 @@ impl Dispatcher {
     }
 
     /// The next call of a queue may have changed.
-    pub(crate) fn touch(self: &Arc<Self>, queue: &Arc<KeyQueue>) {
+    fn touch(self: &Arc<Self>, queue: &Arc<KeyQueue>) {
         let locked = queue.lock();
         let due = locked.due();
         if let (Some(due), true) = (due, self.embedded.is_some())
@@ -320,17 +330,9 @@ impl Dispatcher {
             schedule.tasks.retain(|&task| task != runtime);
             return Next::End;
         }
-        let is_late = schedule
-            .leader
-            .as_ref()
-            .is_none_or(|leader| schedule.is_late(leader, now));
         let mut orphans = Vec::new();
-        if is_late
-            && schedule
-                .leader
-                .as_ref()
-                .is_none_or(|leader| leader.runtime != runtime)
-        {
+        let is_led = |leader: &Leader| leader.runtime == runtime || !schedule.is_late(leader, now);
+        if !schedule.leader.as_ref().is_some_and(is_led) {
             schedule.leader = Some(Leader {
                 runtime,
                 beat: now,
@@ -376,23 +378,23 @@ impl Dispatcher {
         let mut shards: BTreeMap<u64, Vec<Arc<KeyQueue>>> = BTreeMap::new();
         for queue in queues {
             if self.check(&queue) {
-                let shard = self.store.shard(queue.key());
+                let shard = self.store.shard(&queue.key);
                 shards.entry(shard).or_default().push(queue);
             } else {
                 self.touch(&queue);
             }
         }
         for (shard, queues) in shards {
-            if let Some(error) = self.outage(shard) {
+            if let Some(error) = self.outages.error(shard) {
                 self.call_fallback(&queues, &error);
             } else if self.embedded.is_some()
-                || queues.iter().all(|it| it.handle().guard().is_measured())
+                || queues.iter().all(|it| it.handle.guard.is_measured())
             {
                 for batch in queues.chunks(self.store.batch_size().max(1)) {
                     self.call_shard(shard, batch);
                 }
             } else if !self.schedule.lock().is_pinged(shard) {
-                self.send(Flight::Ping(shard, queues[0].key().clone()));
+                self.send(Flight::Ping(shard, queues[0].key.clone()));
             }
         }
     }
@@ -413,10 +415,8 @@ impl Dispatcher {
 
     fn call_shard(self: &Arc<Self>, shard: u64, queues: &[Arc<KeyQueue>]) {
         let mut woken = Woken::new();
-        let begun = queues.iter().filter_map(|queue| {
-            let policy = queue.handle().policy();
-            self.begin(queue, policy, false, &mut woken)
-        });
+        let queues = queues.iter();
+        let begun = queues.filter_map(|queue| self.begin(queue, None, &mut woken));
         let sent: Vec<Sent> = begun.collect();
         wake(woken);
         if !sent.is_empty() {
@@ -431,90 +431,77 @@ impl Dispatcher {
     /// Serves queues whose shard is out by the embedded store, or lets them wait.
     fn call_fallback(self: &Arc<Self>, queues: &[Arc<KeyQueue>], error: &StoreError) {
         for queue in queues {
-            let mut woken = Woken::new();
-            let Some(policy) = queue.handle().fallback() else {
-                let shard = self.store.shard(queue.key());
+            if queue.handle.current().fallback.is_none() {
+                let shard = self.store.shard(&queue.key);
                 queue.update(|queue, woken| {
                     queue.out(error, Instant::now(), woken);
-                    if self.outage(shard).is_none() {
+                    if self.outages.error(shard).is_none() {
                         // The outage has ended, and nothing else would call for this queue.
                         queue.nudge(Instant::now());
                     }
                 });
                 continue;
-            };
-            queue
-                .lock()
-                .fail_costly(policy.largest_cost(), error, &mut woken);
-            let sent = self.begin(queue, policy, true, &mut woken);
-            wake(woken);
+            }
+            let mut woken = Woken::new();
+            let sent = self.begin(queue, Some(error), &mut woken);
             let sent: Vec<Sent> = sent.into_iter().collect();
+            wake(woken);
             if let Some(Ok(answered)) = call(&self.fallback.store, &sent).take_ready() {
                 self.apply(None, sent, Ok(answered));
             }
         }
     }
 
-    /// Begins the call of a queue, unless none is due any more.
+    /// Begins the call of a queue, unless none is due any more. In an outage, it goes to the fallback store.
     fn begin(
         &self,
         queue: &Arc<KeyQueue>,
-        policy: Arc<Policy>,
-        is_fallback: bool,
+        outage: Option<&StoreError>,
         woken: &mut Woken,
     ) -> Option<Sent> {
-        let handle = queue.handle();
-        let (begun, guard) = (Instant::now(), handle.guard().current());
-        let (clock, round_trip) = if is_fallback {
-            (&self.fallback.clock, Duration::ZERO)
-        } else {
-            (&self.clock, handle.guard().round_trip())
+        let (begun, handle) = (Instant::now(), &queue.handle);
+        let (current, guard) = (handle.current(), handle.guard.current_micros());
+        let (policy, clock, round_trip) = match outage {
+            Some(_) => (current.fallback.clone()?, &self.fallback.clock, 0),
+            None => {
+                let round_trip = handle.guard.round_trip().as_micros() as u64;
+                (current.policy.clone(), &self.clock, round_trip)
+            }
         };
         let number = self.next_number();
         let mut locked = queue.lock();
         locked.call_due()?;
         let arrived = |at| clock.shows(at).unwrap_or(0);
-        let ask = locked.begin(number, policy.largest_cost(), is_fallback, arrived, woken);
+        let asked = locked.begin(number, policy.largest_cost(), outage, arrived, woken);
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
         }
         drop(locked);
-        let Ask {
-            settlements,
-            mode,
-            demand,
-            lost,
-        } = ask;
         let clock_sets = self.clock_sets.load(Ordering::Relaxed);
-        let strict = || handle.strict(queue.key(), clock_sets);
-        let micros = round_trip.as_micros() as u64;
         let take = Take {
             process: self.process,
             // The answer of an embedded store cannot be lost.
-            number: if is_fallback || self.embedded.is_some() {
-                0
-            } else {
-                number
+            number: match (outage, &self.embedded) {
+                (None, None) => number,
+                _ => 0,
             },
-            lost,
-            mode,
-            round_trip: micros,
-            guard: guard.as_micros() as u64,
-            horizon: match mode {
-                Mode::Wait => HORIZON.max(micros * 3 / 2 + BEYOND_ROUND_TRIP),
+            round_trip,
+            guard,
+            horizon: match asked.mode {
+                Mode::Wait => HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP),
                 Mode::Try | Mode::Peek => 0,
             },
-            strict: if is_fallback { None } else { strict() },
-            demand,
-            settlements,
+            strict: match outage {
+                Some(_) => None,
+                None => handle.strict(&queue.key, clock_sets),
+            },
+            ..asked
         };
         Some(Sent {
             queue: queue.clone(),
             policy,
             number,
             begun,
-            guard,
-            round_trip,
             take,
             clock_sets,
         })
@@ -572,9 +559,9 @@ impl Dispatcher {
                     }
                     Handle::each_queue(self, |queue| {
                         // In a cluster, keys may have moved to another shard.
-                        let other = self.store.shard(queue.key());
+                        let other = self.store.shard(&queue.key);
                         let waits = other == shard || queue.lock().is_out();
-                        if waits && self.outage(other).is_none() {
+                        if waits && self.outages.error(other).is_none() {
                             queue.update(|queue, _| queue.nudge(Instant::now()));
                         }
                     });
@@ -582,23 +569,19 @@ impl Dispatcher {
                 Err(error) => self.out(shard, &key, &error, true),
             },
             Flight::Ping(shard, key) => {
-                let error = match answer {
-                    Ok(answered) => {
-                        let offset = self.observe(&self.clock, &answered);
-                        let took = answered.received - answered.sent;
-                        for handle in self.handles() {
-                            handle.measured(took, offset.uncertainty());
-                        }
-                        None
+                if let Ok(answered) = &answer {
+                    let uncertainty = self.observe(&self.clock, answered).uncertainty();
+                    for handle in self.handles() {
+                        handle.measured(answered.received - answered.sent, uncertainty);
                     }
-                    Err(error) if error.is_outage() => {
-                        self.out(shard, &key, &error, false);
-                        None
-                    }
-                    Err(error) => Some(error),
-                };
+                }
+                let error = answer.err();
+                if let Some(error) = error.as_ref().filter(|error| error.is_outage()) {
+                    self.out(shard, &key, error, false);
+                }
+                let error = error.filter(|error| !error.is_outage());
                 Handle::each_queue(self, |queue| {
-                    let is_here = self.store.shard(queue.key()) == shard;
+                    let is_here = self.store.shard(&queue.key) == shard;
                     let error = error.as_ref().filter(|_| is_here);
                     // A key may have moved to another shard since it began to wait for this ping.
                     queue.update(|queue, woken| {
@@ -656,18 +639,14 @@ impl Dispatcher {
         let took = answered.received - answered.sent;
         let mut answers = answered.answers.into_iter();
         for sent in sent {
-            let handle = sent.queue.handle();
+            let handle = &sent.queue.handle;
             if shard.is_some() && self.embedded.is_none() {
                 handle.measured(took, offset.uncertainty());
             }
-            let taken = match answers.next() {
-                Some(Ok(taken)) => taken,
-                Some(Err(error)) => {
-                    self.fail(shard, &sent, &error);
-                    continue;
-                }
-                None => {
-                    let error = StoreError::new("the store left out an answer").no_outage();
+            let left_out = || Err(StoreError::new("the store left out an answer").no_outage());
+            let taken = match answers.next().unwrap_or_else(left_out) {
+                Ok(taken) => taken,
+                Err(error) => {
                     self.fail(shard, &sent, &error);
                     continue;
                 }
@@ -678,21 +657,23 @@ impl Dispatcher {
                 self.lost(Flight::Call(0, vec![sent]));
                 continue;
             }
-            let (guard, lead) = (sent.guard, sent.round_trip);
-            let mut answer = handle.in_local_time(&taken, &offset, &sent.policy, guard, lead);
+            let mut answer = sent.in_local_time(&taken, &offset);
             if shard.is_some() {
-                handle.remember(sent.queue.key(), &taken, &offset, sent.clock_sets);
-                if let Some((cost, expected)) = sent.first_refused(&taken) {
+                handle.remember(&sent.queue.key, &taken, &offset, sent.clock_sets);
+                if let Some(denials) = &handle.denials
+                    && let Some((cost, expected)) = sent.first_refused(&taken)
+                {
+                    let last = Some(offset.latest(expected));
                     let denied = Denied {
                         cost,
                         earliest: offset.earliest(expected),
                         standing: Standing {
-                            last: Some(offset.latest(expected)),
+                            last,
                             ..answer.standing
                         },
                         sent: sent.begun,
                     };
-                    handle.note_denial(sent.queue.key(), denied);
+                    denials.note(&sent.queue.key, denied);
                 }
             } else {
                 // Nothing that the fallback store has granted is returned to the store.
@@ -733,7 +714,7 @@ impl Dispatcher {
         let (now, is_unknown) = (Instant::now(), error.is_outcome_unknown());
         let out = shard.filter(|_| error.is_outage());
         if let Some(shard) = out {
-            self.out(shard, sent.queue.key(), error, false);
+            self.out(shard, &sent.queue.key, error, false);
         }
         sent.queue.update(|queue, woken| match out {
             // The queue learns of the outage at once.
@@ -812,7 +793,7 @@ impl Schedule {
 
     /// Sets when a queue is due.
     fn set(&mut self, queue: &Arc<KeyQueue>, due: Option<Instant>) {
-        let serial = queue.serial();
+        let serial = queue.serial;
         if let Some(at) = queue.scheduled(due) {
             self.due.remove(&(at, serial));
         }
@@ -883,13 +864,8 @@ impl Drop for Task {
             return;
         }
         schedule.tasks.retain(|&task| task != self.runtime);
-        if schedule
-            .leader
-            .as_ref()
-            .is_some_and(|leader| leader.runtime == self.runtime)
-        {
-            schedule.leader = None;
-        }
+        let leader = &mut schedule.leader;
+        leader.take_if(|leader| leader.runtime == self.runtime);
         drop(schedule);
         let mut woken = Woken::new();
         Handle::each_queue(&self.dispatcher, |queue| queue.lock().wake_all(&mut woken));

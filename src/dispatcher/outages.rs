@@ -50,8 +50,10 @@ impl Outages {
         let outages = self.0.lock();
         let out = || outages.values().filter(|outage| outage.ended.is_none());
         let first = out().min_by_key(|outage| outage.since);
-        let first = first.map(|outage| (outage.since, outage.error.clone()));
-        Health::new(out().count(), first)
+        Health {
+            shards_out: out().count(),
+            out: first.map(|outage| (outage.since, outage.error.clone())),
+        }
     }
 
     /// A call or a probe of a shard has failed. `None` if that was known, so that a probe is due already.
@@ -100,15 +102,11 @@ impl Outages {
 #[derive(Debug, Clone)]
 pub struct Health {
     shards_out: usize,
+    /// The time and the error of the first shard that is out.
     out: Option<(Instant, StoreError)>,
 }
 
 impl Health {
-    /// `out` is the time and the error of the first shard that is out.
-    pub(crate) fn new(shards_out: usize, out: Option<(Instant, StoreError)>) -> Self {
-        Self { shards_out, out }
-    }
-
     /// Whether the store is out, or a shard of it. The [outage policy](crate::Outage) then holds for the keys of that
     /// shard.
     #[must_use]

@@ -37,9 +37,21 @@ fn embedded(quota: Quota) -> Arc<Handle> {
     Handle::new(&dispatcher, plan(quota, None), Settings::default(), 0)
 }
 
+impl Handle {
+    fn wait(
+        self: &Arc<Self>,
+        key: &Key,
+        cost: u32,
+        arrival: Instant,
+        bound: Option<Instant>,
+    ) -> Result<Waiting, Refusal> {
+        self.join(Mode::Wait, key, cost, arrival.into(), bound)
+    }
+}
+
 /// Waits for a turn.
 async fn depart(handle: &Arc<Handle>, cost: u32) -> Result<Instant, Refusal> {
-    let waiting = handle.join(&Key::new("key"), cost, Instant::now(), None)?;
+    let waiting = handle.wait(&Key::new("key"), cost, Instant::now(), None)?;
     waiting.await.map(|_| Instant::now())
 }
 
@@ -66,7 +78,7 @@ async fn requests_depart_in_order_and_within_the_quota() {
     assert!(times[19] <= Duration::from_millis(3_100), "{times:?}");
     tokio::time::sleep(2 * SECOND).await;
     assert!(
-        handle.dispatcher().schedule.lock().tasks.is_empty(),
+        handle.dispatcher.schedule.lock().tasks.is_empty(),
         "the task has ended"
     );
 }
@@ -90,13 +102,13 @@ async fn a_bounded_request_fails_at_once_if_it_would_wait_longer() {
     depart(&handle, 1).await.unwrap();
     let now = Instant::now();
     let waiting = handle
-        .join(&Key::new("key"), 1, now, Some(now + SECOND / 2))
+        .wait(&Key::new("key"), 1, now, Some(now + SECOND / 2))
         .unwrap();
     let refusal = waiting.await.expect_err("a bound");
     assert!(matches!(refusal, Refusal::Limited(_)), "{refusal:?}");
     assert_eq!(Instant::now(), now);
     let waiting = handle
-        .join(&Key::new("key"), 1, now, Some(now + 2 * SECOND))
+        .wait(&Key::new("key"), 1, now, Some(now + 2 * SECOND))
         .unwrap();
     waiting.await.unwrap();
 }
@@ -109,7 +121,7 @@ async fn a_forfeited_permit_wakes_the_queue() {
     for _ in 0..3 {
         turns.push(
             handle
-                .join(&key, 1, Instant::now(), None)
+                .wait(&key, 1, Instant::now(), None)
                 .unwrap()
                 .await
                 .unwrap()
@@ -118,7 +130,7 @@ async fn a_forfeited_permit_wakes_the_queue() {
     }
     for delay in [100, 800] {
         let start = Instant::now();
-        let waiter = handle.join(&key, 1, start, None).unwrap();
+        let waiter = handle.wait(&key, 1, start, None).unwrap();
         let waiter = tokio::spawn(waiter);
         tokio::time::sleep(Duration::from_millis(delay)).await;
         handle.forfeit(&key, turns.remove(0));
@@ -309,7 +321,7 @@ async fn a_lost_answer_costs_nothing_once_the_process_calls_again() {
     depart(&handle, 1).await.unwrap();
     store.set(Fault::Reply);
     let start = Instant::now();
-    let waiting = tokio::spawn(handle.join(&Key::new("key"), 1, start, None).unwrap());
+    let waiting = tokio::spawn(handle.wait(&Key::new("key"), 1, start, None).unwrap());
     tokio::time::sleep(Duration::from_millis(20)).await;
     store.set(Fault::None);
     waiting.await.unwrap().unwrap();
@@ -333,7 +345,7 @@ async fn requests_wait_for_a_store_that_is_out_for_five_seconds() {
 
     let waiting = tokio::spawn(
         handle
-            .join(&Key::new("key"), 1, Instant::now(), None)
+            .wait(&Key::new("key"), 1, Instant::now(), None)
             .unwrap(),
     );
     tokio::time::sleep(2 * SECOND).await;
@@ -355,7 +367,7 @@ async fn a_fallback_serves_the_queue_while_the_store_is_out() {
     depart(&handle, 1).await.unwrap();
     store.set(Fault::Out);
     let start = Instant::now();
-    let waiting = (0..20).map(|_| handle.join(&Key::new("key"), 1, start, None).unwrap());
+    let waiting = (0..20).map(|_| handle.wait(&Key::new("key"), 1, start, None).unwrap());
     let waiting: Vec<_> = waiting.map(tokio::spawn).collect();
     for waiting in waiting {
         waiting.await.unwrap().unwrap();
@@ -364,7 +376,7 @@ async fn a_fallback_serves_the_queue_while_the_store_is_out() {
     assert!(elapsed >= 3 * SECOND && elapsed < 4 * SECOND, "{elapsed:?}");
     store.set(Fault::None);
     tokio::time::sleep(2 * SECOND).await;
-    assert!(handle.dispatcher().outage(0).is_none());
+    assert!(handle.dispatcher.outages.error(0).is_none());
     depart(&handle, 1).await.unwrap();
 }
 
@@ -378,12 +390,12 @@ async fn a_queue_that_is_cancelled_leaves_nothing_behind() {
     depart(&one, 2).await.unwrap();
     let start = Instant::now();
     let many: Vec<_> = (0..100)
-        .map(|_| one.join(&Key::new("key"), 1, start, None).unwrap())
+        .map(|_| one.wait(&Key::new("key"), 1, start, None).unwrap())
         .collect();
     tokio::time::sleep(SECOND / 10).await;
     let waiting = tokio::spawn(
         other
-            .join(&Key::new("key"), 1, Instant::now(), None)
+            .wait(&Key::new("key"), 1, Instant::now(), None)
             .unwrap(),
     );
     tokio::time::sleep(SECOND / 10).await;
@@ -429,7 +441,7 @@ fn a_runtime_that_is_not_polled_holds_up_no_other() {
     // Its task leads, and then it is not polled any more.
     idle.block_on(depart(&handle, 1)).unwrap();
     let entered = idle.enter();
-    let joined = handle.join(&Key::new("key"), 1, Instant::now(), None);
+    let joined = handle.wait(&Key::new("key"), 1, Instant::now(), None);
     drop(entered);
     let mut waits = Box::pin(joined.unwrap());
     idle.block_on(async { timeout(SECOND / 20, &mut waits).await.unwrap_err() });

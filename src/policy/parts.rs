@@ -31,7 +31,6 @@ pub(crate) struct PolicyParts {
 /// A valid policy, and the one that holds instead while the store is out, if there is one.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    pub(crate) parts: PolicyParts,
     pub(crate) policy: Arc<Policy>,
     pub(crate) fallback: Option<Arc<Policy>>,
 }
@@ -42,7 +41,6 @@ impl PolicyParts {
         let policy = Arc::new(self.build()?);
         let fallback = policy.parts.outage.fallback(&policy.parts)?;
         Ok(Plan {
-            parts: policy.parts.clone(),
             policy,
             fallback: fallback
                 .map(Self::build_fallback)

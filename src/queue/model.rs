@@ -3,11 +3,13 @@
 //! The model contains the production [`State`](crate::algorithm::State) and one production [`Queue`](super::Queue) for each
 //! process. Clocks agree and time passes in ticks. The measurement of clocks, the guard and outages are left out.
 
+use std::hash::{Hash, Hasher};
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
 use self::world::{Claim, Fault, Kind, May, NOTHING, Setup};
+use super::{Fate, Queue, Refusal, Request};
 
 mod steps;
 mod world;
@@ -40,6 +42,50 @@ fn exhausted(setup: Setup) -> Setup {
     Setup {
         is_exhausted: true,
         ..setup
+    }
+}
+
+impl Queue {
+    /// The model compares queues without their tasks and the texts of errors.
+    fn state(&self) -> impl PartialEq + Hash {
+        let request = |(id, request): (usize, &Request)| {
+            let fate = match &request.fate {
+                Fate::Waiting => (0, None, None),
+                Fate::Departs(turn) => (1, Some(*turn), None),
+                Fate::Fails(Refusal::Limited(standing)) => (2, None, Some(*standing)),
+                Fate::Fails(Refusal::Full(_)) => (3, None, None),
+                Fate::Fails(Refusal::TooCostly) => (4, None, None),
+                Fate::Fails(Refusal::Store(_)) => (5, None, None),
+            };
+            let asks = (request.place, request.mode, request.cost);
+            let times = (request.arrival, request.bound);
+            (id, asks, times, request.has_missed, fate)
+        };
+        let requests: Vec<_> = self.requests.iter().map(request).collect();
+        let calls = (&self.stage, self.lost, self.is_announced, &self.settlements);
+        let out = self.out.as_ref().map(|out| out.since);
+        (
+            requests,
+            calls,
+            self.stall,
+            self.latest,
+            self.paused_until,
+            out,
+        )
+    }
+}
+
+impl PartialEq for Queue {
+    fn eq(&self, other: &Self) -> bool {
+        self.state() == other.state()
+    }
+}
+
+impl Eq for Queue {}
+
+impl Hash for Queue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.state().hash(state);
     }
 }
 

@@ -94,7 +94,7 @@ struct Bench {
     permits: Vec<Turn>,
     places: u64,
     number: u64,
-    in_flight: Option<(u64, Ask)>,
+    in_flight: Option<(u64, Take)>,
     late: Option<u64>,
     /// The units of each grant that are neither used nor returned, by its time.
     open: BTreeMap<u64, i64>,
@@ -122,12 +122,12 @@ impl Bench {
             Operation::Join(cost, bound) => {
                 self.places += 1;
                 let bound = bound.map(|bound| now + MILLI * bound as u32);
-                let id = self.queue.join(self.places, cost, now, bound);
+                let id = self.queue.join(Mode::Wait, self.places, cost, now, bound);
                 self.joined(id);
             }
             Operation::Attempt(cost) => {
                 self.places += 1;
-                let id = self.queue.attempt(self.places, cost, now);
+                let id = self.queue.join(Mode::Try, self.places, cost, now, None);
                 self.joined(id);
             }
             Operation::Poll(nth) if nth < self.joined.len() => self.poll(nth),
@@ -254,7 +254,7 @@ impl Bench {
             let arrived = |at: Instant| (at - self.now.min(at)).as_micros() as u64;
             let ask = self
                 .queue
-                .begin(self.number, LARGEST_COST, false, arrived, woken);
+                .begin(self.number, LARGEST_COST, None, arrived, woken);
             assert!(ask.settlements.len() <= MOST_SETTLEMENTS);
             self.returned(&ask.settlements);
             self.in_flight = Some((self.number, ask));
@@ -302,7 +302,7 @@ impl Bench {
         self.check_tasks();
         self.check_order();
         let queue = &self.queue;
-        assert_eq!(queue.requests.0.len(), self.joined.len(), "a request leaks");
+        assert_eq!(queue.requests.len(), self.joined.len(), "a request leaks");
         let is_asking = !queue.waiting.is_empty() || !queue.tries.is_empty();
         let has_to_send =
             queue.is_announced || queue.lost.is_some() || !queue.settlements.is_empty();
@@ -321,7 +321,7 @@ impl Bench {
     /// Each granted unit is used by a request, held by one, or on its way back to the store.
     fn check_units(&self) {
         let mut open = self.open.clone();
-        for (_, request) in &self.queue.requests.0 {
+        for (_, request) in &self.queue.requests {
             if let Fate::Departs(turn) = request.fate {
                 *open.entry(turn.recorded).or_default() -= i64::from(turn.units);
             }
@@ -341,7 +341,7 @@ impl Bench {
             if joined.task.is_woken.load(Ordering::Relaxed) {
                 continue;
             }
-            let request = &self.queue.requests.0[joined.id];
+            let request = &self.queue.requests[joined.id];
             let is_in_time = |at: Instant| until.is_some_and(|until| until <= at);
             match &request.fate {
                 Fate::Departs(_) if self.queue.stall.blocks(request.place) => {
@@ -367,7 +367,7 @@ impl Bench {
     /// Requests of equal cost have turns in their order, also if they have lost some. A turn that is almost over stays
     /// with its request.
     fn check_order(&self) {
-        let requests = self.queue.requests.0.iter().map(|(_, request)| request);
+        let requests = self.queue.requests.iter().map(|(_, request)| request);
         let waits = |request: &&Request| {
             let is_over = |turn: Turn| !turn.is_useful(self.now);
             request.mode == Mode::Wait && !request.turn().is_some_and(is_over)
@@ -442,7 +442,7 @@ proptest! {
                 let Some(nth) = bench.joined.iter().position(|joined| joined.place == place) else {
                     continue;
                 };
-                let request = &bench.queue.requests.0[bench.joined[nth].id];
+                let request = &bench.queue.requests[bench.joined[nth].id];
                 let is_over = request.turn().is_some_and(|turn| turn.until < bench.now);
                 if is_over || request.has_missed {
                     missed.entry(place).or_insert(bench.now);

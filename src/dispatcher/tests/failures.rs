@@ -76,7 +76,7 @@ async fn requests_that_join_during_the_first_ping_send_no_other() {
     let handle = remote(&store, Quota::per_second(1_000), None);
     let mut waiting = Vec::new();
     for _ in 0..100 {
-        let joined = handle.join(&key(), 1, Instant::now(), None).unwrap();
+        let joined = handle.wait(&key(), 1, Instant::now(), None).unwrap();
         waiting.push(tokio::spawn(joined));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -92,7 +92,7 @@ async fn a_store_that_panics_is_out() {
     let handle = remote(&store, Quota::per_second(10), None);
     depart(&handle, 1).await.unwrap();
     store.set(Fault::Panics);
-    let waiting = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let waiting = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     let waiting = tokio::spawn(waiting);
     tokio::time::sleep(SECOND).await;
     assert!(!waiting.is_finished());
@@ -136,12 +136,12 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
     let handle = remote(&store, Quota::per_second(10), None);
     depart(&handle, 1).await.unwrap();
     let start = Instant::now();
-    let waiting = tokio::spawn(handle.join(&key(), 1, start, None).unwrap());
+    let waiting = tokio::spawn(handle.wait(&key(), 1, start, None).unwrap());
     // The outage ends after the dispatcher has looked, and before it reports it to the queue.
     let error = StoreError::new("the store is out");
     let mut queues = Vec::new();
-    Handle::each_queue(handle.dispatcher(), |queue| queues.push(queue.clone()));
-    handle.dispatcher().call_fallback(&queues, &error);
+    Handle::each_queue(&handle.dispatcher, |queue| queues.push(queue.clone()));
+    handle.dispatcher.call_fallback(&queues, &error);
     waiting.await.unwrap().unwrap();
     assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
 }
@@ -154,12 +154,12 @@ async fn a_late_failure_does_not_lengthen_the_pause_before_a_probe() {
     store.set(Fault::Out);
     let start = Instant::now();
     let keys = (0..20).map(|nth| Key::new(format!("key {nth}")));
-    let waiting = keys.map(|key| tokio::spawn(handle.join(&key, 1, start, None).unwrap()));
+    let waiting = keys.map(|key| tokio::spawn(handle.wait(&key, 1, start, None).unwrap()));
     let waiting: Vec<_> = waiting.collect();
     let error = StoreError::new("the store is out");
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        handle.dispatcher().out(0, &"key".into(), &error, false);
+        handle.dispatcher.out(0, &"key".into(), &error, false);
     }
     store.set(Fault::None);
     for waiting in waiting {
@@ -180,7 +180,7 @@ async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
     }
     let remaining = store.remaining(&handle);
     store.set(Fault::Out);
-    let waiting = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let waiting = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     let Granted { turn, .. } = waiting.await.unwrap();
     store.set(Fault::None);
     tokio::time::sleep(2 * SECOND).await;
@@ -194,15 +194,15 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
     let store = Remote::new(Duration::from_millis(2));
     let quota = |limit| Quota::new(limit, 3_600 * SECOND);
     let handle = remote(&store, quota(10), Some(quota(1)));
-    let first = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let first = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     let Granted { turn, .. } = first.await.unwrap();
     // The answer to the call that grants the second is lost, and then the store is out.
     store.set(Fault::Reply);
-    let second = tokio::spawn(handle.join(&key(), 1, Instant::now(), None).unwrap());
+    let second = tokio::spawn(handle.wait(&key(), 1, Instant::now(), None).unwrap());
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!(store.remaining(&handle), 8);
     store.set(Fault::Out);
-    let third = tokio::spawn(handle.join(&key(), 1, Instant::now(), None).unwrap());
+    let third = tokio::spawn(handle.wait(&key(), 1, Instant::now(), None).unwrap());
     second.await.unwrap().unwrap();
     handle.forfeit(&key(), turn);
     tokio::time::sleep(SECOND).await;
@@ -218,9 +218,12 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     let store = Remote::new(Duration::from_millis(2));
     let handle = remote(&store, Quota::new(2, 3_600 * SECOND), None);
     depart(&handle, 1).await.unwrap();
-    let granted = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let granted = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let refused = handle.attempt(&key(), 1, Instant::now()).unwrap().await;
+    let refused = handle
+        .join(Mode::Try, &key(), 1, Instant::now().into(), None)
+        .unwrap()
+        .await;
     assert!(matches!(refused, Err(Refusal::Limited(_))), "{refused:?}");
     let denied = || {
         let now = Instant::now();
@@ -238,7 +241,7 @@ async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after
     let quota = Quota::new(10, 60 * SECOND);
     let handle = Handle::new(&dispatcher, strict(quota), Settings::default(), 100);
     // The store may have lost what was there before: its key is in quarantine.
-    let waiting = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let waiting = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     waiting.await.unwrap();
     store.set(Fault::Out);
     let start = Instant::now();
@@ -262,7 +265,7 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
     };
     store.apply(&handle, &Operation::Control(pause));
     let start = Instant::now();
-    let waiting = tokio::spawn(handle.join(&key(), 1, start, None).unwrap());
+    let waiting = tokio::spawn(handle.wait(&key(), 1, start, None).unwrap());
     tokio::time::sleep(Duration::from_millis(50)).await;
     store.apply(&handle, &Operation::Control(Command::Resume));
     handle.command(&key(), &Command::Resume, Instant::now());
@@ -273,10 +276,10 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
 #[tokio::test(start_paused = true)]
 async fn a_forfeited_permit_is_not_used_during_a_pause() {
     let handle = embedded(Quota::new(1, 100 * SECOND));
-    let first = handle.join(&key(), 1, Instant::now(), None).unwrap();
+    let first = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     let Granted { turn, .. } = first.await.unwrap();
     let start = Instant::now();
-    let second = tokio::spawn(handle.join(&key(), 1, start, None).unwrap());
+    let second = tokio::spawn(handle.wait(&key(), 1, start, None).unwrap());
     tokio::task::yield_now().await;
     let pause = Command::Pause {
         span: 5_000_000,
@@ -294,11 +297,18 @@ async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
     let store = Remote::new(Duration::from_millis(2));
     let handle = remote(&store, Quota::per_second(100), None);
     let now = Instant::now();
-    let tries = (0..30).map(|nth| handle.attempt(&key(), 1 + nth % 2, now).unwrap());
+    let tries = (0..30).map(|nth| {
+        handle
+            .join(Mode::Try, &key(), 1 + nth % 2, now.into(), None)
+            .unwrap()
+    });
     for attempt in tries.map(tokio::spawn).collect::<Vec<_>>() {
         attempt.await.unwrap().unwrap();
     }
-    let refusal = handle.attempt(&key(), 56, now).unwrap().await;
+    let refusal = handle
+        .join(Mode::Try, &key(), 56, now.into(), None)
+        .unwrap()
+        .await;
     assert!(matches!(refusal, Err(Refusal::Limited(_))), "{refusal:?}");
 }
 
@@ -309,16 +319,19 @@ async fn a_try_waits_for_no_departure() {
     depart(&handle, 1).await.unwrap();
     let start = Instant::now();
     tokio::time::sleep(SECOND / 20).await;
-    let refusal = handle.attempt(&key(), 1, start).unwrap().await;
+    let refusal = handle
+        .join(Mode::Try, &key(), 1, start.into(), None)
+        .unwrap()
+        .await;
     assert!(matches!(refusal, Err(Refusal::Limited(_))), "{refusal:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_guard_doubles_once_for_all_requests_that_are_late() {
     let handle = embedded(Quota::per_second(50));
-    let guard = handle.guard().current();
+    let guard = handle.guard.current();
     let start = Instant::now();
-    let waiting = (0..100).map(|_| tokio::spawn(handle.join(&key(), 1, start, None).unwrap()));
+    let waiting = (0..100).map(|_| tokio::spawn(handle.wait(&key(), 1, start, None).unwrap()));
     let waiting: Vec<_> = waiting.collect();
     tokio::time::sleep(Duration::from_millis(980)).await;
     tokio::time::advance(Duration::from_millis(200)).await;
@@ -330,7 +343,7 @@ async fn the_guard_doubles_once_for_all_requests_that_are_late() {
         elapsed >= Duration::from_millis(1_180),
         "they were late: {elapsed:?}"
     );
-    assert!(handle.guard().current() <= 2 * guard);
+    assert!(handle.guard.current() <= 2 * guard);
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,7 +360,7 @@ async fn limiters_that_share_a_dispatcher_do_not_displace_each_other() {
     };
     let handles = [(); 3].map(|()| new());
     let now = Instant::now();
-    let waiting = handles.map(|handle| tokio::spawn(handle.join(&key(), 1, now, None).unwrap()));
+    let waiting = handles.map(|handle| tokio::spawn(handle.wait(&key(), 1, now, None).unwrap()));
     for waiting in waiting {
         timeout(SECOND, waiting)
             .await
@@ -365,7 +378,7 @@ async fn requests_that_wait_depart_under_the_current_quota() {
     let start = Instant::now();
     let costs = [5, 1];
     let [costly, cheap] =
-        costs.map(|cost| tokio::spawn(handle.join(&key(), cost, start, None).unwrap()));
+        costs.map(|cost| tokio::spawn(handle.wait(&key(), cost, start, None).unwrap()));
     // The call is under way when the quota changes.
     tokio::time::sleep(Duration::from_millis(50)).await;
     handle.set_plan(plan(Quota::new(4, 2 * SECOND), None));

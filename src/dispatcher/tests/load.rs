@@ -36,7 +36,7 @@ async fn wait_all(
     let mut tasks = Vec::new();
     for _ in 0..MANY {
         let now = Instant::now();
-        let waiting = handle.join(&Key::new("key"), 1, now, bound.map(|it| now + it));
+        let waiting = handle.wait(&Key::new("key"), 1, now, bound.map(|it| now + it));
         let waiting = waiting.unwrap();
         let polls = polls.clone();
         tasks.push(tokio::spawn(Counted { waiting, polls }));
@@ -105,14 +105,18 @@ async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     let store = Remote::new(Duration::from_millis(20));
     let handle = remote(&store, Quota::new(MANY as u32 / 2, 100 * SECOND), None);
     let now = Instant::now();
-    let tries = (0..MANY).map(|_| handle.attempt(&Key::new("key"), 1, now).unwrap());
+    let tries = (0..MANY).map(|_| {
+        handle
+            .join(Mode::Try, &Key::new("key"), 1, now.into(), None)
+            .unwrap()
+    });
     let tries: Vec<_> = tries.map(tokio::spawn).collect();
     let mut departed = 0;
     for attempt in tries {
         departed += usize::from(attempt.await.unwrap().is_ok());
     }
     assert_eq!(departed, MANY / 2);
-    let waiting = (0..MANY).map(|_| handle.join(&Key::new("key"), 1, now, None).unwrap());
+    let waiting = (0..MANY).map(|_| handle.wait(&Key::new("key"), 1, now, None).unwrap());
     let waiting: Vec<_> = waiting.collect();
     tokio::time::sleep(SECOND).await;
     drop(waiting);

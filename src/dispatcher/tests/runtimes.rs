@@ -35,7 +35,7 @@ fn a_runtime_with_waiting_requests_shuts_down() {
             let runtime = new_runtime();
             runtime.block_on(async {
                 for _ in 0..20 {
-                    let joined = handle.join(&Key::new("key"), 1, Instant::now(), None);
+                    let joined = handle.wait(&Key::new("key"), 1, Instant::now(), None);
                     tokio::spawn(joined.unwrap());
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -56,7 +56,7 @@ fn a_runtime_shuts_down_while_its_task_sends_a_call() {
         let mut waiting = None;
         runtime.block_on(async {
             depart(&handle, 1).await.unwrap();
-            waiting = Some(handle.join(&Key::new("key"), 1, Instant::now(), None));
+            waiting = Some(handle.wait(&Key::new("key"), 1, Instant::now(), None));
             tokio::time::sleep(SECOND / 10).await;
         });
         store.set(Fault::Blocks);
@@ -78,13 +78,13 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
         let joined = runtime.block_on(async {
             let join = || {
                 handle
-                    .join(&Key::new("key"), 1, Instant::now(), None)
+                    .wait(&Key::new("key"), 1, Instant::now(), None)
                     .map(drop)
             };
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(join))
         });
         assert!(!matches!(joined, Ok(Ok(()))), "it cannot wait");
-        assert!(handle.dispatcher().schedule.lock().tasks.is_empty());
+        assert!(handle.dispatcher.schedule.lock().tasks.is_empty());
         // Other runtimes are served.
         new_runtime().block_on(async { depart(&handle, 1).await.unwrap() });
     });
@@ -98,7 +98,7 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
         store.set(Fault::Out);
         let (first, second) = (new_runtime(), new_runtime());
         first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
-        let join = || handle.join(&Key::new("key"), 1, Instant::now(), None);
+        let join = || handle.wait(&Key::new("key"), 1, Instant::now(), None);
         let entered = second.enter();
         let mut waiting = Box::pin(join().unwrap());
         drop(entered);
@@ -121,7 +121,7 @@ fn the_task_that_watches_an_idle_leader_ends() {
         busy.block_on(async {
             depart(&handle, 1).await.unwrap();
             let id = Runtime::current().id();
-            let is_watching = || handle.dispatcher().schedule.lock().tasks.contains(&id);
+            let is_watching = || handle.dispatcher.schedule.lock().tasks.contains(&id);
             assert!(is_watching());
             while is_watching() {
                 tokio::time::sleep(SECOND / 10).await;
@@ -147,7 +147,7 @@ fn no_request_is_forgotten_on_several_threads() {
                 let handle = handles[nth as usize % 2].clone();
                 tasks.push(tokio::spawn(async move {
                     let key = Key::new(format!("key {}", nth % 7));
-                    let waiting = handle.join(&key, 1, Instant::now(), None).unwrap();
+                    let waiting = handle.wait(&key, 1, Instant::now(), None).unwrap();
                     if nth % 3 == 0 {
                         let until = Duration::from_micros(u64::from(nth) * 7 % 20_000);
                         if let Ok(departed) = timeout(until, waiting).await {

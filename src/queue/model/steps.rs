@@ -8,10 +8,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::world::{
-    Call, Claim, EPOCH, Fault, GUARD, Kind, Reply, Request, START, Setup, TICK, World, known, take,
+    Call, Claim, EPOCH, Fault, GUARD, Kind, Reply, Request, START, Setup, TICK, World, horizon,
+    known,
 };
-use crate::algorithm::{Command, Origin, Strict, Take};
-use crate::queue::{self, Answer, Ask, Fate, Stage, Standing, Turn, Woken};
+use crate::algorithm::{Command, Mode, Origin, Strict, Take};
+use crate::queue::{self, Answer, Fate, Stage, Standing, Turn, Woken};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
 const STOPPED: u64 = 4;
@@ -174,7 +175,7 @@ impl World {
                 if self.left.cancelled > 0 {
                     steps.push(Step::Cancel(nth));
                 }
-                let fate = &self.processes[p].queue.requests.0[*id].fate;
+                let fate = &self.processes[p].queue.requests[*id].fate;
                 let may_depart =
                     matches!(fate, Fate::Departs(turn) if turn.from <= now && now <= turn.until);
                 if self.left.forfeited > 0 && may_depart {
@@ -275,8 +276,8 @@ impl World {
         let joined = self.requests.iter().zip(&setup.requests).enumerate();
         let waiting = joined.filter(|(_, (request, (p, kind)))| match request {
             Request::Joined { id, .. } => {
-                *kind != Kind::Tries
-                    && self.processes[*p].queue.requests.0[*id].fate == Fate::Waiting
+                let fate = &self.processes[*p].queue.requests[*id].fate;
+                *kind != Kind::Tries && matches!(fate, Fate::Waiting)
             }
             _ => false,
         });
@@ -289,7 +290,7 @@ impl World {
         let has_turn = |nth: usize| match self.requests[nth] {
             Request::Joined { id, .. } => {
                 let queue = &self.processes[setup.requests[nth].0].queue;
-                matches!(queue.requests.0[id].fate, Fate::Departs(_))
+                matches!(queue.requests[id].fate, Fate::Departs(_))
             }
             _ => false,
         };
@@ -319,9 +320,9 @@ impl World {
         let queue = &mut self.processes[p].queue;
         let place = nth as u64 + 1;
         let id = match kind {
-            Kind::Waits => queue.join(place, 1, now, None),
-            Kind::Bounded(ticks) => queue.join(place, 1, now, Some(now + TICK * ticks)),
-            Kind::Tries => queue.attempt(place, 1, now),
+            Kind::Waits => queue.join(Mode::Wait, place, 1, now, None),
+            Kind::Bounded(ticks) => queue.join(Mode::Wait, place, 1, now, Some(now + TICK * ticks)),
+            Kind::Tries => queue.join(Mode::Try, place, 1, now, None),
         };
         self.requests[nth] = Request::Joined {
             id,
@@ -336,8 +337,8 @@ impl World {
             return;
         };
         let queue = &mut self.processes[p].queue;
-        let bound = queue.requests.0[id].bound;
-        if let Fate::Departs(turn) = &mut queue.requests.0[id].fate
+        let bound = queue.requests[id].bound;
+        if let Fate::Departs(turn) = &mut queue.requests[id].fate
             && setup.fault == Some(Fault::DepartsBeforeTurn)
         {
             turn.from = now;
@@ -346,9 +347,9 @@ impl World {
             match queue.poll(id, now, &WAKERS[nth], woken) {
                 queue::Step::Missed(_) => {
                     if setup.fault == Some(Fault::RequeuesBehindOthers) {
-                        let place = queue.requests.0[id].place;
+                        let place = queue.requests[id].place;
                         if queue.waiting.remove(&place).is_some() {
-                            queue.requests.0[id].place = place + 10;
+                            queue.requests[id].place = place + 10;
                             queue.waiting.insert(place + 10, id);
                         }
                     }
@@ -405,24 +406,24 @@ impl World {
         };
         self.requests[nth] = Request::Cancelled;
         let queue = &mut self.processes[p].queue;
-        let turn = match queue.requests.0[id].fate {
+        let turn = match queue.requests[id].fate {
             Fate::Departs(turn) => Some(turn),
             _ => None,
         };
         match (setup.fault, turn) {
             (Some(Fault::KeepsTurnsOfCancelled), Some(_)) => {
-                let request = queue.requests.0.remove(id);
+                let request = queue.requests.remove(id);
                 queue.departing.remove(&request.place);
                 Woken::new()
             }
             (Some(Fault::PassesTurnsOnOutOfOrder), Some(turn)) => {
-                let request = queue.requests.0.remove(id);
+                let request = queue.requests.remove(id);
                 queue.departing.remove(&request.place);
                 if let Some((_, id)) = queue.waiting.pop_last() {
-                    let request = &mut queue.requests.0[id];
+                    let request = &mut queue.requests[id];
                     request.fate = Fate::Departs(turn);
                     queue.departing.insert(request.place, id);
-                    return request.waker.0.take().into_iter().collect();
+                    return request.waker.take().into_iter().collect();
                 }
                 queue.give_back(&turn);
                 queue.call_at(now);
@@ -444,15 +445,7 @@ impl World {
         process.number += 1;
         process.calls_in_tick += 1;
         let number = process.number;
-        let ask = process
-            .queue
-            .begin(number, setup.limit, false, micros, woken);
-        let Ask {
-            settlements,
-            mode,
-            demand,
-            lost,
-        } = ask;
+        let asked = (process.queue).begin(number, setup.limit, None, micros, woken);
         let strict = setup.is_strict.then(|| Strict {
             known: process.known.map(known),
             clock_was_set: false,
@@ -460,11 +453,10 @@ impl World {
         let take = Take {
             process: p as u64 + 1,
             number,
-            lost,
             strict,
-            demand,
-            settlements,
-            ..take(mode)
+            guard: GUARD,
+            horizon: horizon(asked.mode),
+            ..asked
         };
         process.calls.push(Call {
             take,

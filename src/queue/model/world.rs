@@ -426,11 +426,15 @@ impl World {
     }
 }
 
+pub(super) fn horizon(mode: Mode) -> u64 {
+    if mode == Mode::Wait { HORIZON } else { 0 }
+}
+
 /// A call that asks in this way.
 pub(super) fn take(mode: Mode) -> Take {
     Take {
         guard: GUARD,
-        horizon: if mode == Mode::Wait { HORIZON } else { 0 },
+        horizon: horizon(mode),
         demand: Demand::default(),
         ..Take::one(mode, 1)
     }
