@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::acquire::Error;
-use crate::acquire::check;
+use crate::acquire::{Cause, Error, check};
 use crate::dispatcher::Handle;
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::store::Answered;
-use crate::store::Reply;
+use crate::store::{Answered, Reply};
 
 /// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).
 ///
@@ -57,7 +55,11 @@ impl Future for Peek {
             self.reply = Some(reply);
             return Poll::Pending;
         };
-        Poll::Ready(answer.and_then(snapshot).map_err(Error::store))
+        Poll::Ready(
+            answer
+                .and_then(snapshot)
+                .map_err(|error| Cause::Store(error).into()),
+        )
     }
 }
 

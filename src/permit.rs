@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatcher::{Current, Granted, Handle, Place};
+use crate::dispatcher::{Current, Granted, Handle};
 use crate::key::Key;
 use crate::policy::Outage;
-use crate::policy::Policy;
 use crate::queue::Standing;
 
 /// The right to depart now.
@@ -18,52 +17,15 @@ use crate::queue::Standing;
 /// [is no longer valid](Self::is_valid) must not be used: other requests may depart in its place by then.
 /// [`run`](crate::Limiter::run) and the adapters take care of that.
 pub struct Permit {
-    handle: Arc<Handle>,
-    current: Arc<Current>,
-    key: Key,
-    granted: Granted,
-    waited: Duration,
+    pub(crate) handle: Arc<Handle>,
+    /// The policy under which it was granted.
+    pub(crate) current: Arc<Current>,
+    pub(crate) key: Key,
+    pub(crate) granted: Granted,
+    pub(crate) waited: Duration,
 }
 
 impl Permit {
-    pub(crate) fn new(
-        handle: Arc<Handle>,
-        current: Arc<Current>,
-        key: Key,
-        granted: Granted,
-        waited: Duration,
-    ) -> Self {
-        Self {
-            handle,
-            current,
-            key,
-            granted,
-            waited,
-        }
-    }
-
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.handle
-    }
-
-    /// The policy under which it was granted.
-    pub(crate) fn policy(&self) -> &Arc<Policy> {
-        &self.current.policy
-    }
-
-    pub(crate) fn expires(&self) -> Instant {
-        self.granted.turn.until
-    }
-
-    pub(crate) fn place(&self) -> Place {
-        self.granted.place
-    }
-
-    /// When the store has recorded the departure.
-    pub(crate) fn recorded(&self) -> u64 {
-        self.granted.turn.recorded
-    }
-
     /// Returns true while there is time to depart: for the [guard](crate::LimiterBuilder::guard), less the round trip to
     /// the store.
     #[must_use]

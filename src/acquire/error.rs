@@ -18,15 +18,21 @@ pub struct Error {
 
 #[derive(Debug)]
 struct Inner {
-    kind: Kind,
+    cause: Cause,
     /// The name of the policy.
     policy: Option<Box<str>>,
 }
 
 #[derive(Debug)]
-enum Kind {
-    TooLong { waited: Duration, limited: Limited },
-    QueueFull { waiting: usize },
+pub(crate) enum Cause {
+    /// It would have to wait too long, after it had waited for so long.
+    TooLong {
+        waited: Duration,
+        limited: Limited,
+    },
+    QueueFull {
+        waiting: usize,
+    },
     InvalidCost(String),
     EmptyKey,
     NoKey(Cow<'static, str>),
@@ -34,31 +40,6 @@ enum Kind {
 }
 
 impl Error {
-    /// It would have to wait too long, after it had waited for so long.
-    pub(crate) fn too_long(waited: Duration, limited: Limited) -> Self {
-        Self::from(Kind::TooLong { waited, limited })
-    }
-
-    pub(crate) fn queue_full(waiting: usize) -> Self {
-        Self::from(Kind::QueueFull { waiting })
-    }
-
-    pub(crate) fn invalid_cost(problem: String) -> Self {
-        Self::from(Kind::InvalidCost(problem))
-    }
-
-    pub(crate) fn empty_key() -> Self {
-        Self::from(Kind::EmptyKey)
-    }
-
-    pub(crate) fn no_key(reason: Cow<'static, str>) -> Self {
-        Self::from(Kind::NoKey(reason))
-    }
-
-    pub(crate) fn store(error: StoreError) -> Self {
-        Self::from(Kind::Store(error))
-    }
-
     /// Adds the name of the policy to the error.
     pub(crate) fn by(mut self, policy: &Policy) -> Self {
         self.inner.policy = policy.name().map(Box::from);
@@ -76,31 +57,31 @@ impl Error {
     /// [`wait`](Self::wait) says how long it would have been.
     #[must_use]
     pub fn is_limited(&self) -> bool {
-        matches!(self.inner.kind, Kind::TooLong { .. })
+        matches!(self.inner.cause, Cause::TooLong { .. })
     }
 
     /// Returns true if the queue of the key already held `max_waiting` requests.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {
-        matches!(self.inner.kind, Kind::QueueFull { .. })
+        matches!(self.inner.cause, Cause::QueueFull { .. })
     }
 
     /// Whether the request can never depart, because it costs 0 or more than its quotas allow at once.
     #[must_use]
     pub fn is_invalid_cost(&self) -> bool {
-        matches!(self.inner.kind, Kind::InvalidCost(_))
+        matches!(self.inner.cause, Cause::InvalidCost(_))
     }
 
     /// Whether the key was empty.
     #[must_use]
     pub fn is_invalid_key(&self) -> bool {
-        matches!(self.inner.kind, Kind::EmptyKey)
+        matches!(self.inner.cause, Cause::EmptyKey)
     }
 
     /// Whether the [`KeyExtractor`](crate::key::KeyExtractor) refused the request.
     #[must_use]
     pub fn is_missing_key(&self) -> bool {
-        matches!(self.inner.kind, Kind::NoKey(_))
+        matches!(self.inner.cause, Cause::NoKey(_))
     }
 
     /// Whether the store did not answer, or with an error; the [`StoreError`] is the source.
@@ -108,15 +89,15 @@ impl Error {
     /// The store may have recorded a departure: see [`StoreError::is_outcome_unknown`].
     #[must_use]
     pub fn is_store(&self) -> bool {
-        matches!(self.inner.kind, Kind::Store(_))
+        matches!(self.inner.cause, Cause::Store(_))
     }
 
     /// How long the request would have had to wait, if it [was limited](Self::is_limited), including the time that it had
     /// waited already.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
-        match self.inner.kind {
-            Kind::TooLong { waited, limited } => Some(waited + limited.delay()),
+        match self.inner.cause {
+            Cause::TooLong { waited, limited } => Some(waited + limited.delay()),
             _ => None,
         }
     }
@@ -124,17 +105,20 @@ impl Error {
     /// The state of the key when the request [was limited](Self::is_limited).
     #[must_use]
     pub fn limited(&self) -> Option<&Limited> {
-        match &self.inner.kind {
-            Kind::TooLong { limited, .. } => Some(limited),
+        match &self.inner.cause {
+            Cause::TooLong { limited, .. } => Some(limited),
             _ => None,
         }
     }
 }
 
-impl From<Kind> for Error {
-    fn from(kind: Kind) -> Self {
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Self {
         Self {
-            inner: Box::new(Inner { kind, policy: None }),
+            inner: Box::new(Inner {
+                cause,
+                policy: None,
+            }),
         }
     }
 }
@@ -144,30 +128,30 @@ impl fmt::Display for Error {
         if let Some(policy) = self.policy_name() {
             write!(f, "`{policy}`: ")?;
         }
-        match &self.inner.kind {
-            Kind::TooLong { waited, limited } => write!(
+        match &self.inner.cause {
+            Cause::TooLong { waited, limited } => write!(
                 f,
                 "rate limited: a wait of {:.3?} is longer than allowed",
                 *waited + limited.delay()
             ),
-            Kind::QueueFull { waiting } => {
+            Cause::QueueFull { waiting } => {
                 write!(f, "rate limited: {waiting} requests are waiting already")
             }
-            Kind::InvalidCost(problem) => f.write_str(problem),
-            Kind::EmptyKey => f.write_str("the key of the rate limit is empty"),
-            Kind::NoKey(reason) => write!(f, "the request has no key: {reason}"),
-            Kind::Store(error) if error.is_outage() => {
+            Cause::InvalidCost(problem) => f.write_str(problem),
+            Cause::EmptyKey => f.write_str("the key of the rate limit is empty"),
+            Cause::NoKey(reason) => write!(f, "the request has no key: {reason}"),
+            Cause::Store(error) if error.is_outage() => {
                 f.write_str("the store is out, and cannot say when the request may depart")
             }
-            Kind::Store(_) => f.write_str("the store cannot say when the request may depart"),
+            Cause::Store(_) => f.write_str("the store cannot say when the request may depart"),
         }
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.inner.kind {
-            Kind::Store(error) => Some(error),
+        match &self.inner.cause {
+            Cause::Store(error) => Some(error),
             _ => None,
         }
     }

@@ -18,6 +18,7 @@ use crate::policy::Policy;
 use crate::queue::Refusal;
 use crate::telemetry::{Entered, Outcome, Span};
 
+pub(crate) use self::error::Cause;
 pub use self::error::Error;
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
@@ -25,29 +26,50 @@ pub use self::error::Error;
 /// Defaults: a cost of 1, and the policy's [`max_wait`](crate::LimiterBuilder::max_wait).
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Acquire {
-    request: Request,
+    handle: Arc<Handle>,
+    key: Key,
+    cost: u32,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
+    stage: Stage,
+    span: Span,
+}
+
+enum Stage {
+    /// With its place in the queue, if it has one already.
+    Start(Option<Place>),
+    /// Counted under this policy.
+    Waiting(Waiting, Arc<Current>),
+    Done,
+}
+
+enum Refused {
+    Limited(Limited, Duration),
+    Failed(Error),
 }
 
 impl Acquire {
     pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
         Self {
-            request: Request::new(handle, key),
+            handle,
+            key,
+            cost: 1,
             max_wait: None,
             deadline: None,
+            stage: Stage::Start(None),
+            span: Span::NONE,
         }
     }
 
     /// Waits once more, in the place that the request had when it got this permit. Its bounds stay as they were.
     pub(crate) fn again(&mut self, expired: Permit) {
-        self.request.stage = Stage::Start(Some(expired.place()));
+        self.stage = Stage::Start(Some(expired.granted.place));
         expired.forfeit();
     }
 
     /// Sets the cost of the request, from 1 to what the quotas allow at once. All of it departs at once.
     pub fn cost(mut self, cost: u32) -> Self {
-        self.request.cost = cost;
+        self.cost = cost;
         self
     }
 
@@ -94,52 +116,32 @@ impl Acquire {
 impl Future for Acquire {
     type Output = Result<Permit, Error>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self {
-            request,
-            max_wait,
-            deadline,
-        } = self.get_mut();
-        let bound = |policy: &Policy, guard: Duration, since: Instant| {
-            let longest = max_wait
-                .iter()
-                .copied()
-                .chain(policy.max_wait())
-                .chain(policy.leaky_wait(guard))
-                .min();
-            let until = longest.and_then(|longest| since.checked_add(longest));
-            until.into_iter().chain(*deadline).min()
-        };
-        Poll::Ready(match ready!(request.poll(cx, bound)) {
-            Ok(permit) => Ok(permit),
-            Err(Refused::Failed(error)) => Err(error),
-            Err(Refused::Limited(limited, waited)) => {
-                let policy = request.handle.policy();
-                Err(Error::too_long(waited, limited).by(&policy))
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(self.poll_permit(cx));
+        Poll::Ready(result.map_err(|refused| match refused {
+            Refused::Failed(error) => error,
+            Refused::Limited(limited, waited) => {
+                Error::from(Cause::TooLong { waited, limited }).by(&self.handle.policy())
             }
-        })
+        }))
     }
 }
 
 /// Decides at once; see [`Limiter::try_acquire`](crate::Limiter::try_acquire).
 ///
 /// Default: a cost of 1.
+#[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
-pub struct TryAcquire {
-    request: Request,
-}
+pub struct TryAcquire(Acquire);
 
 impl TryAcquire {
     pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
-        Self {
-            request: Request::new(handle, key),
-        }
+        Self(Acquire::new(handle, key).max_wait(Duration::ZERO))
     }
 
     /// Sets the cost of the request, from 1 to what the quotas allow at once.
-    pub fn cost(mut self, cost: u32) -> Self {
-        self.request.cost = cost;
-        self
+    pub fn cost(self, cost: u32) -> Self {
+        Self(self.0.cost(cost))
     }
 }
 
@@ -147,8 +149,7 @@ impl Future for TryAcquire {
     type Output = Result<Decision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let at_once = |_: &Policy, _, since| Some(since);
-        Poll::Ready(match ready!(self.request.poll(cx, at_once)) {
+        Poll::Ready(match ready!(self.0.poll_permit(cx)) {
             Ok(permit) => Ok(Decision::Granted(permit)),
             Err(Refused::Limited(limited, _)) => Ok(Decision::Limited(limited)),
             Err(Refused::Failed(error)) => Err(error),
@@ -156,116 +157,83 @@ impl Future for TryAcquire {
     }
 }
 
-/// A request on its way to a permit.
-struct Request {
-    handle: Arc<Handle>,
-    key: Key,
-    cost: u32,
-    stage: Stage,
-    span: Span,
-}
-
-enum Stage {
-    /// With its place in the queue, if it has one already.
-    Start(Option<Place>),
-    /// Since then, counted under this policy.
-    Waiting(Waiting, Instant, Arc<Current>),
-    Done,
-}
-
-enum Refused {
-    Limited(Limited, Duration),
-    Failed(Error),
-}
-
-impl Request {
-    fn new(handle: Arc<Handle>, key: Key) -> Self {
-        Self {
-            handle,
-            key,
-            cost: 1,
-            stage: Stage::Start(None),
-            span: Span::NONE,
-        }
-    }
-
-    /// `bound` is the time by which the request has to depart.
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        bound: impl Fn(&Policy, Duration, Instant) -> Option<Instant>,
-    ) -> Poll<Result<Permit, Refused>> {
+impl Acquire {
+    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refused>> {
         if let Stage::Start(place) = self.stage
-            && let Some(result) = self.start(place, bound)
+            && let Some(result) = self.start(place)
         {
             self.stage = Stage::Done;
             return Poll::Ready(result);
         }
-        let Stage::Waiting(waiting, since, joined) = &mut self.stage else {
+        let Stage::Waiting(waiting, joined) = &mut self.stage else {
             panic!("polled after it was ready");
         };
         let entered = self.span.enter();
+        let since = waiting.place.arrival;
         let result = ready!(Pin::new(waiting).poll(cx));
-        let waited = since.elapsed();
-        let current = self.handle.current();
         joined.telemetry.left(&self.key);
         self.stage = Stage::Done;
+        let (current, waited) = (self.handle.current(), since.elapsed());
         Poll::Ready(match result {
             Ok(granted) => Ok(self.granted(current, granted, waited, &entered)),
-            Err(refusal) => Err(self.refused(refusal, waited, &entered)),
+            Err(refusal) => Err(self.refused(&current, refusal, waited, &entered)),
         })
     }
 
     /// Yields the result if it is known at once, or joins the queue.
-    fn start(
-        &mut self,
-        place: Option<Place>,
-        bound: impl Fn(&Policy, Duration, Instant) -> Option<Instant>,
-    ) -> Option<Result<Permit, Refused>> {
+    fn start(&mut self, place: Option<Place>) -> Option<Result<Permit, Refused>> {
         let now = Instant::now();
-        let current = self.handle.current();
-        let entered = current.telemetry.begin(&self.key, self.cost);
-        if let Err(error) = check(&current.policy, &self.key, self.cost) {
-            self.ended(Outcome::Invalid, Duration::ZERO, &entered);
+        let (handle, key, cost) = (&self.handle, &self.key, self.cost);
+        let current = handle.current();
+        let entered = current.telemetry.begin(key, cost);
+        if let Err(error) = check(&current.policy, key, cost) {
+            self.ended(&current, Outcome::Invalid, Duration::ZERO, &entered);
             return Some(Err(Refused::Failed(error.by(&current.policy))));
         }
         let place = place.unwrap_or_else(|| now.into());
-        let guard = self.handle.guard.current();
-        let until = bound(&current.policy, guard, place.arrival);
+        let bound = self.bound(&current.policy, place.arrival);
         // With an earlier bound, it departs by the answer to the first call or not at all.
-        let answered = now + self.handle.guard.round_trip();
-        let waits = until.is_none_or(|until| answered < until);
-        let (policy, key, cost) = (&current.policy, &self.key, self.cost);
-        match (self.handle).depart_at_once(policy, key, cost, place, now) {
+        let answered = now + handle.guard.round_trip();
+        let waits = bound.is_none_or(|bound| answered < bound);
+        let denied = match handle.depart_at_once(&current.policy, key, cost, place, now) {
             Some(Ok(granted)) => {
                 let waited = now - place.arrival;
                 return Some(Ok(self.granted(current, granted, waited, &entered)));
             }
-            Some(Err(standing)) if !waits => {
-                let refusal = Refusal::Limited(standing);
-                return Some(Err(self.refused(refusal, Duration::ZERO, &entered)));
+            Some(Err(standing)) if !waits => Some(standing),
+            _ => {
+                let denied = handle.denied(key, cost, bound, now);
+                denied.inspect(|_| current.telemetry.remembered())
             }
-            _ => {}
-        }
-        if let Some(standing) = self.handle.denied(&self.key, self.cost, until, now) {
-            current.telemetry.remembered();
-            let refusal = Refusal::Limited(standing);
-            return Some(Err(self.refused(refusal, Duration::ZERO, &entered)));
-        }
-        let handle = &self.handle;
-        let joined = match waits {
-            true => handle.join(Mode::Wait, &self.key, self.cost, place, until),
-            false => handle.join(Mode::Try, &self.key, self.cost, now.into(), None),
+        };
+        let joined = match denied {
+            Some(standing) => Err(Refusal::Limited(standing)),
+            None if waits => handle.join(Mode::Wait, key, cost, place, bound),
+            None => handle.join(Mode::Try, key, cost, now.into(), None),
         };
         match joined {
             Ok(waiting) => {
-                current.telemetry.joined(&self.key);
+                current.telemetry.joined(key);
                 self.span.keep(&entered);
-                self.stage = Stage::Waiting(waiting, place.arrival, current);
+                self.stage = Stage::Waiting(waiting, current);
                 None
             }
-            Err(refusal) => Some(Err(self.refused(refusal, Duration::ZERO, &entered))),
+            Err(refusal) => Some(Err(self.refused(
+                &current,
+                refusal,
+                Duration::ZERO,
+                &entered,
+            ))),
         }
+    }
+
+    /// The time by which a request has to depart that arrived at this time.
+    fn bound(&self, policy: &Policy, arrival: Instant) -> Option<Instant> {
+        let bounds = self.max_wait.into_iter().chain(policy.max_wait());
+        let leaky = policy.leaky_wait(self.handle.guard.current());
+        let longest = bounds.chain(leaky).min();
+        let until = longest.and_then(|longest| arrival.checked_add(longest));
+        until.into_iter().chain(self.deadline).min()
     }
 
     fn granted(
@@ -279,62 +247,60 @@ impl Request {
             true => Outcome::Granted,
             false => Outcome::Fallback,
         };
-        let request = (&self.key, self.cost);
-        current.telemetry.ended(entered, request, outcome, waited);
-        let (handle, key) = (self.handle.clone(), self.key.clone());
-        Permit::new(handle, current, key, granted, waited)
+        self.ended(&current, outcome, waited, entered);
+        Permit {
+            handle: self.handle.clone(),
+            current,
+            key: self.key.clone(),
+            granted,
+            waited,
+        }
     }
 
-    fn refused(&self, refusal: Refusal, waited: Duration, entered: &Entered) -> Refused {
-        let policy = self.handle.policy();
-        let (outcome, error) = match refusal {
+    fn refused(
+        &self,
+        current: &Current,
+        refusal: Refusal,
+        waited: Duration,
+        entered: &Entered,
+    ) -> Refused {
+        let (outcome, cause) = match refusal {
             Refusal::Limited(standing) => {
-                self.ended(Outcome::Limited, waited, entered);
+                self.ended(current, Outcome::Limited, waited, entered);
                 return Refused::Limited(Limited::new(&standing, Instant::now()), waited);
             }
-            Refusal::Full(waiting) => (Outcome::QueueFull, Error::queue_full(waiting)),
+            Refusal::Full(waiting) => (Outcome::QueueFull, Cause::QueueFull { waiting }),
             Refusal::TooCostly => {
-                let problem = policy.problem_of_cost(self.cost).unwrap_or_default();
-                (Outcome::Invalid, Error::invalid_cost(problem))
+                let problem = current.policy.problem_of_cost(self.cost);
+                let cause = Cause::InvalidCost(problem.unwrap_or_default());
+                (Outcome::Invalid, cause)
             }
-            Refusal::Store(error) => (Outcome::from(&error), Error::store(error)),
+            Refusal::Store(error) => (Outcome::from(&error), Cause::Store(error)),
         };
-        self.ended(outcome, waited, entered);
-        Refused::Failed(error.by(&policy))
+        self.ended(current, outcome, waited, entered);
+        Refused::Failed(Error::from(cause).by(&current.policy))
     }
 
-    fn ended(&self, outcome: Outcome, waited: Duration, entered: &Entered) {
+    fn ended(&self, current: &Current, outcome: Outcome, waited: Duration, entered: &Entered) {
         let request = (&self.key, self.cost);
-        let current = self.handle.current();
         current.telemetry.ended(entered, request, outcome, waited);
     }
 }
 
-impl Drop for Request {
+impl Drop for Acquire {
     fn drop(&mut self) {
-        if let Stage::Waiting(_, since, joined) = &self.stage {
-            let (waited, entered) = (since.elapsed(), self.span.enter());
+        if let Stage::Waiting(waiting, joined) = &self.stage {
+            let (waited, entered) = (waiting.place.arrival.elapsed(), self.span.enter());
             joined.telemetry.left(&self.key);
-            self.ended(Outcome::Cancelled, waited, &entered);
+            let current = self.handle.current();
+            self.ended(&current, Outcome::Cancelled, waited, &entered);
         }
     }
 }
 
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.request.debug(f, "Acquire")
-    }
-}
-
-impl fmt::Debug for TryAcquire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.request.debug(f, "TryAcquire")
-    }
-}
-
-impl Request {
-    fn debug(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
-        f.debug_struct(name)
+        f.debug_struct("Acquire")
             .field("key", &self.key)
             .field("cost", &self.cost)
             .finish_non_exhaustive()
@@ -344,10 +310,10 @@ impl Request {
 /// Fails if no such request can ever depart.
 pub(crate) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Error> {
     if key.as_str().is_empty() {
-        return Err(Error::empty_key());
+        return Err(Cause::EmptyKey.into());
     }
     match policy.problem_of_cost(cost) {
-        Some(problem) => Err(Error::invalid_cost(problem)),
+        Some(problem) => Err(Cause::InvalidCost(problem).into()),
         None => Ok(()),
     }
 }

@@ -41,9 +41,9 @@ pub(crate) struct Departed {
 impl Departed {
     pub(crate) fn new(permit: &Permit) -> Self {
         Self {
-            handle: permit.handle().clone(),
+            handle: permit.handle.clone(),
             key: permit.key().clone(),
-            recorded: permit.recorded(),
+            recorded: permit.granted.turn.recorded,
             remaining: permit.remaining(),
             at: Instant::now(),
         }

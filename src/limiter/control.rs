@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::Limiter;
-use crate::acquire::Error;
+use crate::acquire::{Cause, Error};
 use crate::algorithm::Command;
 use crate::key::Key;
 
@@ -90,12 +90,12 @@ impl Limiter {
 
     async fn control(&self, key: &Key, command: Command) -> Result<(), Error> {
         if key.as_str().is_empty() {
-            return Err(Error::empty_key());
+            return Err(Cause::EmptyKey.into());
         }
         let handle = self.handle();
         handle
             .control(key, command)
             .await
-            .map_err(|error| Error::store(error).by(&handle.policy()))
+            .map_err(|error| Error::from(Cause::Store(error)).by(&handle.policy()))
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Kind, Limiter, Live};
-use crate::acquire::{Acquire, Error};
+use crate::acquire::{Acquire, Cause, Error};
 use crate::dispatcher::Handle;
 use crate::error::BuildError;
 use crate::key::{Extracted, Key};
@@ -97,7 +97,7 @@ impl Limiter {
         };
         match key {
             Ok(key) => Ok(Some(Acquire::new(handle, key).cost(cost))),
-            Err(reason) => Err(Error::no_key(reason).by(&handle.refuse_without_key())),
+            Err(reason) => Err(Error::from(Cause::NoKey(reason)).by(&handle.refuse_without_key())),
         }
     }
 

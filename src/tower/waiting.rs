@@ -153,7 +153,7 @@ where
         let Some(permit) = &self.permit else {
             return;
         };
-        let at = permit.expires();
+        let at = permit.granted.turn.until;
         let expires = self
             .expires
             .get_or_insert_with(|| Box::pin(sleep_until(at)));

@@ -130,11 +130,15 @@ impl<F, C> Answers<F, C> {
         let standing = Standing {
             remaining: permit.remaining(),
             // Of joint quotas, what remains and when all does may be of different ones.
-            more: (permit.policy().quotas().len() == 1).then(|| permit.reset()),
+            more: (permit.current.policy.quotas().len() == 1).then(|| permit.reset()),
         };
         let counts = self.charge.counts(response);
         if permit.is_counted() {
-            self.write(response.headers_mut(), permit.policy(), Some(standing));
+            self.write(
+                response.headers_mut(),
+                &permit.current.policy,
+                Some(standing),
+            );
         }
         response.extensions_mut().insert(Departure::from(&permit));
         if !counts {

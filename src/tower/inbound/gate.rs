@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::refused::Refused;
-use crate::acquire::{Acquire, Error, TryAcquire};
+use crate::acquire::{Acquire, Cause, Error, TryAcquire};
 use crate::dispatcher::Handle;
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
@@ -77,7 +77,8 @@ impl Ask for Gate {
             Ok(Decision::Granted(permit)) => return Poll::Ready(Ok(permit)),
             Ok(Decision::Limited(limited)) => {
                 let full = self.full.take();
-                let too_long = || Error::too_long(Duration::ZERO, limited);
+                let waited = Duration::ZERO;
+                let too_long = || Cause::TooLong { waited, limited }.into();
                 (full.unwrap_or_else(too_long), Some(limited))
             }
             Err(error) => {

@@ -85,7 +85,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::acquire::Error;
+    use crate::acquire::Cause;
     use crate::error::StoreError;
     use crate::limiter::Limiter;
     use crate::permit::Limited;
@@ -119,10 +119,15 @@ mod tests {
         let over = Refused::new(
             "a".into(),
             policy(r#"b"\/"#),
-            Error::queue_full(3),
+            Cause::QueueFull { waiting: 3 }.into(),
             Some(limited),
         );
-        let full = Refused::new("a".into(), policy(r#"b"\/"#), Error::queue_full(3), None);
+        let full = Refused::new(
+            "a".into(),
+            policy(r#"b"\/"#),
+            Cause::QueueFull { waiting: 3 }.into(),
+            None,
+        );
         for refused in [over, full] {
             let expected = json!({
                 "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -142,7 +147,7 @@ mod tests {
             json!({ "title": "Bad Request", "status": 400, "detail": "no \"x\"\n\u{e9}" });
         assert_eq!(answer(&missing), (StatusCode::BAD_REQUEST, expected));
 
-        let empty = Refused::new("".into(), policy("a"), Error::empty_key(), None);
+        let empty = Refused::new("".into(), policy("a"), Cause::EmptyKey.into(), None);
         let (status, body) = answer(&empty);
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert_eq!(body["detail"], "the request has an empty key");
@@ -150,8 +155,8 @@ mod tests {
 
     #[test]
     fn it_does_not_tell_what_is_wrong_with_the_store() {
-        let error = Error::store(StoreError::new("10.0.0.7 refused the connection"));
-        let refused = Refused::new("a".into(), policy("a"), error, None);
+        let error = Cause::Store(StoreError::new("10.0.0.7 refused the connection"));
+        let refused = Refused::new("a".into(), policy("a"), error.into(), None);
         let expected = json!({ "title": "Service Unavailable", "status": 503 });
         assert_eq!(
             answer(&refused),

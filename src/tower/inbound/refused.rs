@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::acquire::Error;
+use crate::acquire::{Cause, Error};
 use crate::headers::Standing;
 use crate::key::Key;
 use crate::permit::Limited;
@@ -123,7 +123,7 @@ impl Refused {
         Self {
             key: None,
             policy,
-            error: Arc::new(Error::no_key(reason.clone())),
+            error: Arc::new(Cause::NoKey(reason.clone()).into()),
             limited: None,
             missing: Some(reason),
             enforced: true,
