@@ -686,6 +686,7 @@ impl Dispatcher {
             let first = answer.turns.iter().map(|(turn, _)| turn.until).min();
             if let Some(until) = first.filter(|&until| until < now) {
                 // The answer came too late.
+                let guard = Duration::from_micros(sent.take.guard);
                 sent.queue.missed(guard, now - until);
             }
             sent.queue
