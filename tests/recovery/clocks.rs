@@ -33,8 +33,8 @@ impl Settable {
             clock.display(),
             redis_6_2().display(),
         );
-        // Another process writes the program: a server that another test starts meanwhile would inherit the open file,
-        // and a file that is open for writing cannot be run.
+        // Another process writes the program. A server that another test starts would inherit the open file, and a file
+        // that is open for writing cannot be run.
         let text = dir.path().join("text");
         fs::write(&text, script).expect("a new file");
         let mut install = Command::new("install");
