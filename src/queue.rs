@@ -39,7 +39,7 @@ const SHORTEST_STALL: Duration = Duration::from_micros(100);
 /// The most corrections that are kept while the store cannot be called. Others stay charged.
 const MOST_SETTLEMENTS: usize = 1_024;
 
-/// The requests of one key, by priority and arrival, and the call to the store on their behalf.
+/// The requests of one key, by arrival, and the call to the store on their behalf.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
     requests: Slab<Request>,

@@ -143,6 +143,34 @@ async fn keys_do_not_wait_for_each_other() {
     }
 }
 
+#[tokio::test]
+async fn a_log_grows_while_several_processes_write_it() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    let window = Duration::from_secs(2);
+    let mut limiters = Vec::new();
+    for _ in 0..3 {
+        let store = RedisStore::connect(&proxy.url()).await;
+        let builder = Limiter::builder().quota(Quota::new(400, window));
+        let builder = builder.store(store.expect("a connection"));
+        limiters.push(builder.build().expect("a valid policy"));
+    }
+    proxy.delay(Duration::from_millis(25));
+    let start = Instant::now();
+    let departures = (0..300).map(|nth| {
+        let limiter = limiters[nth % 3].clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(5 * nth as u64)).await;
+            let at = limiter.run("a", async || start.elapsed()).await;
+            at.expect("a permit")
+        })
+    });
+    let departures = join_all(departures).await.into_iter();
+    let history: History = departures.map(|it| it.expect("no panic")).collect();
+    assert_eq!(history.len(), 300);
+    history.assert_at_most(400, window);
+}
+
 /// Passes everything on to a server, and changes the watched value before each of the first `spoiled` transactions.
 struct Spoiler {
     url: String,

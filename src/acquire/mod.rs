@@ -38,7 +38,7 @@ pub struct Acquire {
 enum Stage {
     /// With its place in the queue, if it has one already.
     Start(Option<Place>),
-    /// Counted under this policy.
+    /// The telemetry of this policy counts it as waiting.
     Waiting(Waiting, Arc<Current>),
     Done,
 }

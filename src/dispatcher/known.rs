@@ -109,6 +109,7 @@ impl Seen {
             states.retain(|_, state| now < state.expires);
             // The next sweep is due when there are twice as many.
             let left = states.len();
+            states.shrink_to(2 * left);
             states.reserve(left);
         }
         states.insert(key.clone(), state);

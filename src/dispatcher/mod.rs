@@ -475,6 +475,7 @@ impl Dispatcher {
         let asked = locked.begin(number, policy.largest_cost(), outage, arrived, woken);
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
+            self.changed.notify_one();
         }
         drop(locked);
         let clock_sets = self.clock_sets.load(Ordering::Relaxed);

@@ -187,18 +187,21 @@ impl Clock {
 impl Store for MemoryStore {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let sent = Instant::now();
-        let mut now = self.0.clock.at(sent);
+        let at_first = self.0.clock.at(sent);
+        let mut now = at_first;
         let answers = calls.iter().map(|call| {
             let (at, answer) = self.apply(&call.key, &call.policy, &call.operation, sent);
             now = now.max(at);
             answer
         });
         let answers = answers.collect();
+        // Another thread may have read the clock later.
+        let received = if now > at_first { Instant::now() } else { sent };
         Reply::ready(Ok(Answered {
             now,
             server: 1,
             sent,
-            received: sent,
+            received,
             answers,
         }))
     }

@@ -11,7 +11,7 @@ pub(crate) enum Outcome {
     Fallback,
     /// It would have had to wait for longer than its bound.
     Limited,
-    /// As many requests waited as may.
+    /// The queue was full.
     QueueFull,
     /// The store was out for longer than it would wait.
     StoreOut,

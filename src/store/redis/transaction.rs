@@ -1,7 +1,7 @@
 //! Reads a value, changes it here, and writes it unless another process has changed it in between.
 //!
 //! Without scripts, each call does so, in a transaction. With scripts, calls do so if the value was written under quotas
-//! of other kinds; a script then compares and writes it.
+//! of other kinds, or if a ring in it is full; a script then compares and writes it.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -130,6 +130,14 @@ impl Inner {
             if let Some(done) = self.attempt(call, deadline).await? {
                 return Ok(done);
             }
+            if self.options.scripting {
+                // The other process may have written what a script can change.
+                let calls = std::slice::from_ref(call);
+                let results = self.run_scripts(calls, deadline).await?;
+                if let Some(result) = results.into_iter().flatten().next() {
+                    return result;
+                }
+            }
         }
         Err(StoreError::new("other processes changed the same key too often").no_outage())
     }
@@ -198,7 +206,7 @@ impl Inner {
                 _ => {}
             }
         }
-        if call.is_nudge() {
+        if call.is_nudge() && write.is_some() {
             let mut pipe = redis::pipe();
             let publish = pipe.cmd("PUBLISH").arg(self.channel());
             publish.arg(call.call.key.as_str());
