@@ -250,7 +250,7 @@ pub(crate) struct Take {
 }
 
 /// Requests of other processes depart at most so long after the call that granted them, in microseconds.
-const LONGEST_AHEAD: u64 = 1_000_000;
+pub(crate) const LONGEST_AHEAD: u64 = 1_000_000;
 
 impl Take {
     /// Asks for one request that arrives now, in a way that no answer can lose.

@@ -28,7 +28,7 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{Mode, Take, Taken};
+use crate::algorithm::{LONGEST_AHEAD, Mode, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -479,7 +479,7 @@ impl Dispatcher {
         }
         drop(locked);
         let clock_sets = self.clock_sets.load(Ordering::Relaxed);
-        let take = Take {
+        let mut take = Take {
             process: self.process,
             // The answer of an embedded store cannot be lost.
             number: match (outage, &self.embedded) {
@@ -498,6 +498,11 @@ impl Dispatcher {
             },
             ..asked
         };
+        if take.strict.is_some() {
+            // After a loss, other processes wait only for departures that are as near as this.
+            let room = LONGEST_AHEAD.saturating_sub(take.horizon + take.round_trip);
+            take.guard = guard.min(room.max(policy.guard().as_micros() as u64));
+        }
         Some(Sent {
             queue: queue.clone(),
             policy,
