@@ -335,10 +335,11 @@ impl Queue {
             ),
         };
         Take {
+            mode,
             demand,
             settlements,
             lost,
-            ..Take::one(mode, 0)
+            ..Take::default()
         }
     }
 

@@ -94,6 +94,21 @@ async fn three_processes_of_fifty_callers_never_exceed_the_limit() {
     );
 }
 
+/// The departures of so many requests, which arrive one after the other, of these limiters in turn.
+async fn departures(limiters: &[Limiter], count: u32, apart: Duration) -> History {
+    let start = Instant::now();
+    let departures = limiters.iter().cycle().zip(0..count).map(|(limiter, nth)| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(apart * nth).await;
+            let at = limiter.run("a", async || start.elapsed()).await;
+            at.expect("a permit")
+        })
+    });
+    let departures = join_all(departures).await.into_iter();
+    departures.map(|it| it.expect("no panic")).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_with_scripts_and_without_share_their_quotas() {
     let server = RedisServer::start();
@@ -112,16 +127,7 @@ async fn processes_with_scripts_and_without_share_their_quotas() {
         limiter(&url, builder()).await,
         scripts.build().expect("a valid policy"),
     ];
-    let start = Instant::now();
-    let departures = limiters.iter().cycle().take(60).map(|limiter| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move {
-            let at = limiter.run("a", async || start.elapsed()).await;
-            at.expect("a permit")
-        })
-    });
-    let departures = join_all(departures).await.into_iter();
-    let history: History = departures.map(|it| it.expect("no panic")).collect();
+    let history = departures(&limiters, 60, Duration::ZERO).await;
     assert_eq!(history.len(), 60);
     history.assert_at_most(5, window);
     history.assert_at_most(12, window * 3);
@@ -135,8 +141,7 @@ async fn keys_do_not_wait_for_each_other() {
     let limiter = limiter(&proxy.url(), under(&["2/h"])).await;
     limiter.acquire("first").await.expect("a permit");
     // One after the other, the round trips alone would take longer than a call may.
-    let delay = PATIENCE / 1_000;
-    proxy.delay(delay);
+    proxy.delay(PATIENCE / 1_000);
     let permits = (0..300).map(|nth| limiter.acquire(format!("key {nth}")));
     for permit in join_all(permits).await {
         permit.expect("a permit");
@@ -156,17 +161,7 @@ async fn a_log_grows_while_several_processes_write_it() {
         limiters.push(builder.build().expect("a valid policy"));
     }
     proxy.delay(Duration::from_millis(25));
-    let start = Instant::now();
-    let departures = (0..300).map(|nth| {
-        let limiter = limiters[nth % 3].clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(5 * nth as u64)).await;
-            let at = limiter.run("a", async || start.elapsed()).await;
-            at.expect("a permit")
-        })
-    });
-    let departures = join_all(departures).await.into_iter();
-    let history: History = departures.map(|it| it.expect("no panic")).collect();
+    let history = departures(&limiters, 300, Duration::from_millis(5)).await;
     assert_eq!(history.len(), 300);
     history.assert_at_most(400, window);
 }

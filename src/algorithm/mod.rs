@@ -250,7 +250,7 @@ pub(crate) struct Take {
 }
 
 /// Requests of other processes depart at most so long after the call that granted them, in microseconds.
-pub(crate) const LONGEST_AHEAD: u64 = 1_000_000;
+const LONGEST_AHEAD: u64 = 1_000_000;
 
 impl Take {
     /// Asks for one request that arrives now, in a way that no answer can lose.
@@ -270,11 +270,24 @@ impl Take {
         }
     }
 
+    /// How long after the call its requests may depart.
+    fn ahead(&self) -> u64 {
+        self.horizon + self.round_trip + self.guard
+    }
+
+    /// Shortens the guard, but not below this one, so that the quarantine of any other process covers the departures of
+    /// this call.
+    pub(crate) fn shorten_guard(&mut self, least: u64) {
+        let excess = self.ahead().saturating_sub(LONGEST_AHEAD);
+        let shorter = self.guard.saturating_sub(excess).max(least);
+        self.guard = self.guard.min(shorter);
+    }
+
     /// How long a key rests if departures under these quotas may have been lost.
     pub(crate) fn quarantine(&self, quotas: &[Counter], buffer: u64) -> u64 {
         let memory = quotas.iter().map(|quota| quota.memory()).max();
         // The horizon and the guard of another process may be longer than those of this one.
-        let ahead = (self.horizon + self.round_trip + self.guard).max(LONGEST_AHEAD);
+        let ahead = self.ahead().max(LONGEST_AHEAD);
         memory.unwrap_or(0) + ahead + buffer
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{LONGEST_AHEAD, Mode, Take, Taken};
+use crate::algorithm::{Mode, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -499,9 +499,7 @@ impl Dispatcher {
             ..asked
         };
         if take.strict.is_some() {
-            // After a loss, other processes wait only for departures that are as near as this.
-            let room = LONGEST_AHEAD.saturating_sub(take.horizon + take.round_trip);
-            take.guard = guard.min(room.max(policy.guard().as_micros() as u64));
+            take.shorten_guard(policy.guard().as_micros() as u64);
         }
         Some(Sent {
             queue: queue.clone(),
