@@ -187,8 +187,11 @@ impl Limiter {
     /// Changes the quotas, for all clones of this limiter at once. The rest of the policy stays.
     ///
     /// Recorded departures still count, and requests that wait depart under the new quotas. Departures that were granted
-    /// within the horizon of 100 ms stay granted. A quota that is counted by another
-    /// [algorithm](crate::Algorithm) than before starts from zero.
+    /// within the horizon of 100 ms stay granted.
+    ///
+    /// A quota that is counted by another [algorithm](crate::Algorithm) than before starts from zero. The counter of the
+    /// former algorithm is kept until its departures no longer count, and processes that still have that algorithm go on
+    /// with it: while both are in use, each process keeps to its own quota.
     ///
     /// ```
     /// use tower_throttle::{Limiter, Quota};

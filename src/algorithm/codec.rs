@@ -4,10 +4,10 @@
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
-//! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
+//! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
 //! | each quota | | its kind (1), its numbers |
 //! | rings | 11 × room | room for the entries of each log of kind 2 |
-//! | tail | | if there is one, the hold; if there is one, the life; each announcement; the entries of each log of kind 1 |
+//! | tail | | if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; each announcement; the entries of each log of kind 1 |
 //! | padding | | of a value with rings, so that announcements need no new memory |
 //!
 //! | kind | quota | numbers |
@@ -21,6 +21,7 @@
 //! | --- | --- |
 //! | hold | until when paused (7), units allowed (4), until when (7), last command (7) |
 //! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
+//! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
 //! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), units (5), bytes of what follows (2); number of the call (7), cost of its requests (4), number of points (1); each point if there are at least two: arrival (7), units (5); each grant: recorded (7), units (4) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //!
@@ -46,6 +47,7 @@ const MAGIC: &[u8] = b"tt";
 const VERSION: u8 = 1;
 const HAS_HOLD: u64 = 1;
 const HAS_LIFE: u64 = 2;
+const HAS_FORMER: u64 = 4;
 
 /// The bytes of the head.
 #[cfg(feature = "redis")]
@@ -191,11 +193,22 @@ impl State {
         let mut out = Writer(Vec::with_capacity(128));
         let hold = if self.hold.is_some() { HAS_HOLD } else { 0 };
         let life = if self.life.is_some() { HAS_LIFE } else { 0 };
+        let former = if self.former.is_empty() {
+            0
+        } else {
+            HAS_FORMER
+        };
         let (quotas, announced) = (self.counters.len() as u64, self.announced.len() as u64);
         out.0.extend_from_slice(MAGIC);
         out.0.push(VERSION);
         let tail_bytes = tail.len() as u64;
-        let numbers = [hold + life, quotas, announced, tail_bytes, self.expires()];
+        let numbers = [
+            hold + life + former,
+            quotas,
+            announced,
+            tail_bytes,
+            self.expires(),
+        ];
         out.put(AFTER_VERSION, numbers);
         self.counters.iter().for_each(|it| it.encode(&mut out));
         let mut room = 0;
@@ -221,6 +234,11 @@ impl State {
             let (written, until) = (life.written, life.quarantined_until);
             let numbers = [life.generation, life.version, written, life.server, until];
             out.put(LIFE, numbers);
+        }
+        if !self.former.is_empty() {
+            let former = Self::new(&self.former).encode();
+            out.put([4], [former.len() as u64]);
+            out.0.extend(former);
         }
         self.announced.iter().for_each(|it| it.encode(&mut out));
         self.logs(false).for_each(|log| encode_log(&mut out, log));
@@ -280,6 +298,15 @@ impl State {
                 quarantined_until: until,
                 kept_until: expires,
             }));
+        }
+        if flags & HAS_FORMER != 0 {
+            let [bytes] = tail.numbers([4])?;
+            let former = tail.bytes(bytes as usize)?;
+            // It has no flags, and so no values within it.
+            if former.get(MAGIC.len() + 1) != Some(&0) {
+                return Err(unrecognized());
+            }
+            state.former = Self::decode(former)?.counters.into_vec();
         }
         for _ in 0..announced {
             state.announced.push(Announcement::decode(&mut tail)?);

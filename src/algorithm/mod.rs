@@ -3,6 +3,7 @@
 //! All times are whole microseconds on the store's clock. The scripts in Lua beside these files do the same on the
 //! encoded value.
 
+use std::cmp::Reverse;
 use std::mem::discriminant;
 use std::ops::{Deref, DerefMut};
 
@@ -40,6 +41,9 @@ const MOST_GRANTS: usize = 256;
 
 /// The most times that joint quotas are asked in turn until all agree.
 const MOST_ROUNDS: usize = 64;
+
+/// The most counters of former quotas that a state keeps.
+const MOST_FORMER: usize = 8;
 
 /// The least time until the next call of a process, and the longest time that a waiting process does not call.
 const SOONEST_CALL: u64 = 2_000;
@@ -364,6 +368,9 @@ impl Hold {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) counters: SmallVec<[Counter; 1]>,
+    /// The counters of former quotas. Processes that still have these quotas go on with them, also if their calls and
+    /// those under the new quotas take turns.
+    pub(crate) former: Vec<Counter>,
     pub(crate) announced: Vec<Announcement>,
     pub(crate) hold: Option<Box<Hold>>,
     pub(crate) life: Option<Box<Life>>,
@@ -438,17 +445,32 @@ impl State {
             }
             return;
         }
-        let old = std::mem::take(&mut self.counters);
+        let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
+        old.append(&mut self.former);
+        let mut is_former = vec![true; old.len()];
         let continued = quotas.iter().map(|quota| {
-            let all = old.iter().filter_map(|counter| {
+            let all = old.iter().zip(0..).filter_map(|(counter, place)| {
                 let (mut counter, span) = (counter.clone(), counter.span());
-                counter.continue_as(quota).then_some((counter, span))
+                let distance = (span < quota.span(), span.abs_diff(quota.span()), place);
+                counter.continue_as(quota).then_some((distance, counter))
             });
-            let nearest =
-                all.min_by_key(|(_, span)| (*span < quota.span(), span.abs_diff(quota.span())));
-            nearest.map_or_else(|| quota.clone(), |(counter, _)| counter)
+            let nearest = all.min_by_key(|(distance, _)| *distance);
+            nearest.map_or_else(
+                || quota.clone(),
+                |((.., place), counter)| {
+                    is_former[place] = false;
+                    counter
+                },
+            )
         });
         self.counters = continued.collect();
+        let former = old.into_iter().zip(is_former);
+        self.former = former
+            .filter_map(|(counter, is)| is.then_some(counter))
+            .collect();
+        // If there are too many, those that expire first are dropped.
+        self.former.sort_by_key(|it| Reverse(it.expires()));
+        self.former.truncate(MOST_FORMER);
     }
 
     /// Grants departures and keeps the rest of the demand.
@@ -564,6 +586,7 @@ impl State {
     /// Forgets all departures, also those that could be taken back.
     fn clear(&mut self) {
         self.counters.iter_mut().for_each(|it| it.clear());
+        self.former.clear();
         self.announced.iter_mut().for_each(|it| it.granted.clear());
     }
 
@@ -620,7 +643,8 @@ impl State {
 
     /// The time at which the state is as good as none.
     pub(crate) fn expires(&self) -> u64 {
-        let counters = self.counters.iter().map(|counter| counter.expires());
+        let counters = self.counters.iter().chain(&self.former);
+        let counters = counters.map(|counter| counter.expires());
         let announced = self.announced.iter().map(Announcement::expires);
         let hold = self.hold.iter().map(|hold| hold.expires());
         let life = self.life.iter();
@@ -631,6 +655,9 @@ impl State {
 
     pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters.iter_mut().for_each(|it| it.drop_expired(now));
+        if self.former.iter().all(|it| it.expires() <= now) {
+            self.former.clear();
+        }
         if !self.announced.is_empty() {
             self.announced.retain(|it| now < it.expires());
         }

@@ -62,9 +62,16 @@ if is_held then
   at = at + 25
 end
 local generation, version, written, server, quarantined = 0, 0, 0, '', 0
-if flags >= 2 then
+if flags % 4 >= 2 then
   generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', tail, at)
   at = at + 36
+end
+-- The counters of former quotas, a value of their own.
+local former, former_ends = '', 0
+if flags >= 4 then
+  local bytes, _, ends = unpack('<I4c11I7', tail, at)
+  former, former_ends = sub(tail, at, at + 3 + bytes), ends
+  at = at + 4 + bytes
 end
 
 -- Begins a new generation, in quarantine, if departures may have been lost.
@@ -93,6 +100,7 @@ if strict > 0 then
     generation, version, written, server, quarantined = now, 0, 0, origin, opens > now and opens or 0
   end
 end
+if was_lost or operation == 6 or former_ends <= now then former, former_ends = '', 0 end
 
 drop$() --window
 -- Nothing departs earlier.
@@ -356,6 +364,7 @@ if operation > 2 then asked_from, opens = nil, paused > quarantined and paused o
 if earliest(now, 0, 1) == now then remaining = fits(now, 1) end
 if remaining > 4294967295 then remaining = 4294967295 end
 local finish = latest > 0 and latest + 10000000 or 0
+if former_ends > finish then finish = former_ends end
 ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
 
 if shape then return pack('<BI7', 2, now) end
@@ -374,10 +383,10 @@ if is_changed then
   elseif not is_same or granted > 0 or settled > 0 or generation > 0 then
     local held = is_held and pack('<I7I4I7I7', paused, allowed, allowed_until, commanded) or ''
     local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
-    flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0)
+    flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0)
     if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
     local numbers$, log$ = write$()
-    size = #held + #life + #rest + #mine
+    size = #held + #life + #former + #rest + #mine
     size = size + #log$
     local is_late = finish > expires --ring
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end --ring
@@ -385,9 +394,9 @@ if is_changed then
     local head = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires)
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
-    call('SET', key, head .. @numbers .. held .. life .. rest .. mine .. @logs, 'PX', lifetime) --whole
+    call('SET', key, head .. @numbers .. held .. life .. former .. rest .. mine .. @logs, 'PX', lifetime) --whole
     call('SETRANGE', key, 0, head .. @numbers) --ring
-    if size > 0 then call('SETRANGE', key, rings, held .. life .. rest .. mine .. @logs) end --ring
+    if size > 0 then call('SETRANGE', key, rings, held .. life .. former .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
   end
   if is_nudge then redis.pcall('PUBLISH', ARGV[2], ARGV[3]) end

@@ -17,6 +17,10 @@ mod simulation;
 fn assert_round_trip(state: &State) {
     let mut decoded = State::decode(&state.encode()).expect("an encoded state can be decoded");
     decoded.continue_as(&state.counters);
+    // The grain is of the policy.
+    for (decoded, counter) in decoded.former.iter_mut().zip(&state.former) {
+        decoded.continue_as(counter);
+    }
     assert_eq!(&decoded, state);
     for counter in &state.counters {
         if let Counter::Window(it) = counter {

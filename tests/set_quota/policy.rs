@@ -8,9 +8,10 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::{Algorithm, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{Algorithm, Decision, Limiter, Quota, ThrottleLayer, key};
 
-use crate::{GUARD, SECOND, STEP, build, granted, limited, per_second, set, waiter};
+use crate::support::redis_server::RedisServer;
+use crate::{GUARD, SECOND, STEP, build, granted, limited, per_second, redis_store, set, waiter};
 
 #[tokio::test(start_paused = true)]
 async fn all_clones_see_the_change() {
@@ -142,4 +143,27 @@ fn quotas_that_several_threads_set_are_never_torn() {
     });
     limiter.set_quotas(sets[1]).expect("valid quotas");
     assert_eq!(limiter.policy().quotas(), sets[1]);
+}
+
+/// As during a rolling deployment: each call would otherwise begin with an empty counter.
+#[tokio::test]
+async fn processes_with_different_algorithms_on_one_key_each_keep_to_their_quota() {
+    let server = RedisServer::start();
+    let mut limiters = Vec::new();
+    let quotas = [
+        "5/h",
+        "5/h gcra burst=3",
+        "5/h fixed-window start=first-request",
+    ];
+    for quota in quotas {
+        let builder = Limiter::builder().quota(quota.parse().expect("a quota"));
+        limiters.push(build(builder.store(redis_store(&server).await)));
+    }
+    let mut departed = [0; 3];
+    for turn in 0..60 {
+        let which = turn % limiters.len();
+        let answer = limiters[which].try_acquire("a").await.expect("an answer");
+        departed[which] += u32::from(matches!(answer, Decision::Granted(_)));
+    }
+    assert_eq!(departed, [5, 3, 5]);
 }

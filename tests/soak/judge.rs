@@ -15,8 +15,8 @@ pub(crate) const REACH: Duration = Duration::from_secs(3);
 pub(crate) struct Gap {
     pub(crate) from: Duration,
     pub(crate) to: Duration,
-    /// How often a key can have lost its state in between.
-    pub(crate) times: u64,
+    /// How many more may depart in a window.
+    pub(crate) extra: u64,
 }
 
 /// When, and how much it counts.
@@ -34,7 +34,7 @@ pub(crate) struct Verdict {
 /// `events` are sorted by time, `gaps` too.
 ///
 /// A window that begins before a gap is over, and its [reach](REACH), and does not end before it begins, may
-/// hold as much again for each loss.
+/// hold more for each loss.
 pub(crate) fn judge(events: &[Event], bound: &Bound, gaps: &[Gap]) -> Verdict {
     let mut verdict = Verdict::default();
     let mut calm_from = Duration::ZERO;
@@ -43,7 +43,7 @@ pub(crate) fn judge(events: &[Event], bound: &Bound, gaps: &[Gap]) -> Verdict {
         verdict.see(calm, bound, 0);
         let begins = gap.from.saturating_sub(bound.window);
         let around = between(events, begins, gap.to + bound.window);
-        verdict.see(around, bound, gap.times);
+        verdict.see(around, bound, gap.extra);
         calm_from = gap.to;
     }
     verdict.see(between(events, calm_from, Duration::MAX), bound, 0);
@@ -51,19 +51,19 @@ pub(crate) fn judge(events: &[Event], bound: &Bound, gaps: &[Gap]) -> Verdict {
 }
 
 impl Verdict {
-    fn see(&mut self, events: &[Event], bound: &Bound, losses: u64) {
+    fn see(&mut self, events: &[Event], bound: &Bound, extra: u64) {
         let Some(&(first, _)) = events.first() else {
             return;
         };
         let events = events.iter().map(|&(at, weight)| (at - first, weight));
         let history: History = events.collect();
         let most = history.most_in_any(bound.window);
-        let worst = match losses {
+        let worst = match extra {
             0 => &mut self.most,
             _ => &mut self.most_around,
         };
         *worst = most.max(*worst);
-        let allowed = bound.most * (1 + losses);
+        let allowed = bound.most + extra;
         if most > allowed {
             let check = || history.assert_at_most(allowed, bound.window);
             let panic = catch_unwind(check).expect_err("it holds more");
@@ -81,7 +81,7 @@ fn joined(gaps: &[Gap], window: Duration) -> Vec<Gap> {
         match joined.last_mut() {
             Some(last) if gap.from <= last.to + window => {
                 last.to = last.to.max(to);
-                last.times += gap.times;
+                last.extra += gap.extra;
             }
             _ => joined.push(Gap { to, ..*gap }),
         }
@@ -107,7 +107,7 @@ mod tests {
         let gap = |&(from, to)| Gap {
             from: MS(from),
             to: MS(to),
-            times: 1,
+            extra: 2,
         };
         let gaps: Vec<_> = gaps.iter().map(gap).collect();
         let verdict = judge(&events, &bound, &gaps);

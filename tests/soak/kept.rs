@@ -10,6 +10,9 @@ use crate::quotas::{self, Bound, SETS};
 use crate::subject::Subject;
 use crate::upstream::Arrival;
 
+/// How long after a change of quotas requests may depart that were granted before.
+const CARRIED: Duration = Duration::from_secs(1);
+
 /// How many excesses are told.
 const TOLD: usize = 5;
 
@@ -44,8 +47,9 @@ pub(crate) struct Loss {
     pub(crate) to: Duration,
     pub(crate) loses: Loses,
     pub(crate) times: u64,
-    /// The quotas that were set.
+    /// The quotas that were set, and those before.
     pub(crate) set: usize,
+    pub(crate) former: usize,
 }
 
 impl Kept {
@@ -105,13 +109,10 @@ impl Kept {
         let mut excesses = Vec::new();
         for (subject, mut events) in std::mem::take(&mut self.events) {
             events.sort_unstable();
-            let gaps: Vec<_> = self
-                .losses
-                .iter()
-                .filter_map(|it| it.gap(subject))
-                .collect();
             for (place, quota) in quotas::set(subject.set).into_iter().enumerate() {
                 let bound = Bound::of(quota);
+                let losses = self.losses.iter();
+                let gaps: Vec<_> = losses.filter_map(|it| it.gap(subject, &bound)).collect();
                 let weigh = |&(at, cost)| (at, if bound.by_cost { cost } else { 1 });
                 let events: Vec<_> = events.iter().map(weigh).collect();
                 let verdict = judge(&events, &bound, &gaps);
@@ -141,7 +142,7 @@ impl Kept {
 
 impl Loss {
     /// What of this subject departs besides what is counted; `None` if nothing does.
-    fn gap(&self, subject: Subject) -> Option<Gap> {
+    fn gap(&self, subject: Subject, bound: &Bound) -> Option<Gap> {
         // All processes have slots of the hot keys, and so notice. Of others, somebody may have departed who
         // does not ask again in time. See `Recovery::Strict`.
         let is_known = subject.key < KEYS && subject.set == self.set;
@@ -151,10 +152,14 @@ impl Loss {
             Loses::All => subject.is_strict,
             Loses::Some => subject.is_strict && is_known,
         };
+        let carried = match self.loses {
+            Loses::Quotas => quotas::most(self.former, bound.window.min(CARRIED)),
+            _ => 0,
+        };
         (!is_noticed).then_some(Gap {
             from: self.from,
             to: self.to,
-            times: self.times,
+            extra: bound.most * self.times + carried,
         })
     }
 }

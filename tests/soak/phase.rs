@@ -140,6 +140,7 @@ impl<'a> Phases<'a> {
                 loses: befalls.loses,
                 times: counted.max(1),
                 set: self.set,
+                former: self.set,
             });
         }
         *self.befell.entry(befalls.name).or_default() += 1;
@@ -150,11 +151,10 @@ impl<'a> Phases<'a> {
             self.changes += 1;
             self.note(&format!("quotas {:?}", SETS[set]));
         }
-        let is_change = set != self.set;
-        let from = now();
+        let (from, former) = (now(), self.set);
         self.set = set;
         self.tell(&format!("quotas {set}"));
-        if is_change {
+        if set != former {
             self.settle();
             self.kept.lose(Loss {
                 from,
@@ -162,6 +162,7 @@ impl<'a> Phases<'a> {
                 loses: Loses::Quotas,
                 times: 1,
                 set,
+                former,
             });
         }
     }

@@ -21,6 +21,15 @@ pub(crate) fn set(number: usize) -> Vec<Quota> {
     quotas.map(|it| it.parse().expect("a quota")).collect()
 }
 
+/// The most that may depart within a time.
+pub(crate) fn most(number: usize, within: Duration) -> u64 {
+    let most = set(number).into_iter().map(|quota| {
+        let bound = Bound::of(quota);
+        bound.most * within.as_micros().div_ceil(bound.window.as_micros()) as u64
+    });
+    most.min().expect("a quota")
+}
+
 /// The most in any window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {

@@ -1,6 +1,12 @@
 //! Commands, lost answers, and calls that arrive out of order.
 
+use std::mem::discriminant;
+
+use proptest::prelude::*;
+
 use super::super::{Command, Counter, Demand, Fixed, Gcra, Mode, Settlement, State, Take, Window};
+use super::histories::quota;
+use super::judge;
 use super::simulation::{MILLI, SECOND, START};
 
 fn counters() -> [Counter; 5] {
@@ -291,4 +297,51 @@ fn quotas_keep_their_departures_when_others_are_added_or_removed() {
     assert_eq!(granted(&mut state.clone(), &take(1, 9, 99), now), 10);
     state.continue_as(&[minute]);
     assert_eq!(granted(&mut state, &take(1, 9, 99), now), 50);
+}
+
+proptest! {
+    #![proptest_config(super::config(200))]
+
+    /// As while one process after the other gets a new algorithm, or other quotas.
+    #[test]
+    fn processes_with_different_algorithms_each_keep_to_their_quota(
+        first in quota(),
+        second in quota(),
+        steps in prop::collection::vec((any::<bool>(), 1usize..5, 0..40 * MILLI), 1..200),
+    ) {
+        prop_assume!(discriminant(&first) != discriminant(&second));
+        let quotas = [first, second];
+        let mut departed = [Vec::new(), Vec::new()];
+        let (mut state, mut now) = (State::new(&quotas[..1]), START);
+        for (number, (which, requests, span)) in (1..).zip(steps) {
+            now += span;
+            let which = usize::from(which);
+            state.continue_as(&quotas[which..=which]);
+            let attempt = Take { horizon: 0, guard: 0, ..take(which as u64, number, requests) };
+            let taken = state.take(0, &attempt, now);
+            let units = taken.grants.iter().map(|it| u64::from(it.requests)).sum();
+            if units > 0 {
+                departed[which].push((now - START, units));
+            }
+            super::assert_round_trip(&state);
+        }
+        for (quota, times) in quotas.iter().zip(&departed) {
+            let fault = judge::fault(quota, times);
+            prop_assert!(fault.is_none(), "{:?}", fault);
+        }
+    }
+}
+
+#[test]
+fn former_quotas_are_forgotten_once_they_are_over() {
+    let quotas = counters();
+    let mut state = State::new(&quotas[..1]);
+    for turn in 0..40 {
+        let which = turn % quotas.len();
+        state.continue_as(&quotas[which..=which]);
+        granted(&mut state, &take(1, turn as u64 + 1, 4), START);
+        assert!(state.former.len() <= 3, "{state:?}");
+    }
+    state.drop_expired(START + 60 * SECOND);
+    assert_eq!(state.former, []);
 }

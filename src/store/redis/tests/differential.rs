@@ -9,7 +9,7 @@ use crate::algorithm::{Command, Demand, Grant, Mode, Settlement, State, Strict, 
 const START: u64 = 1_763_000_000_000_000;
 
 /// Policies that share a key: a history changes among those of a line.
-const POLICIES: [&[&str]; 14] = [
+const POLICIES: [&[&str]; 15] = [
     &["10/s"],
     &["10/s", "30/s", "5/s"],
     &["3/10ms"],
@@ -30,6 +30,7 @@ const POLICIES: [&[&str]; 14] = [
         "1000/10s",
     ],
     &["200/s + 20/100ms + 5000/m", "5000/m + 20/100ms"],
+    &["20/s", "20/s gcra burst=5", "20/s fixed-window + 900/s"],
 ];
 
 #[derive(Default)]
