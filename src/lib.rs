@@ -50,7 +50,7 @@
 //! | extra spacing for the network's jitter | [`LimiterBuilder::buffer`] |
 //! | errors | [`Error`], [`BuildError`] |
 //! | spans, events and metrics, and a dashboard | [`telemetry`] |
-//! | a command that shows limits, pauses keys and tries out quotas | [`cli`] |
+//! | a command that shows limits, pauses keys and tries out quotas | [tower-throttle-cli](https://crates.io/crates/tower-throttle-cli) |
 //! | faults between a limiter and its Redis | [`faults`] |
 //! | tests of your own client, without sleeping and without Redis | [`testing`] |
 //!
@@ -75,7 +75,6 @@
 //! | `tracing` | spans and events: [`telemetry`] | |
 //! | `metrics` | counters, gauges and histograms: [`telemetry`] | |
 //! | `serde` | `rules::Rules::read`, and [`Quota`] in configurations | |
-//! | `cli` | the command `throttle`: [`cli`] | |
 //! | `test-util` | [`test_util`]: a clock, stores that fail and remember, the history checker, the store contract | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -96,9 +95,6 @@ mod algorithm;
 #[doc = include_str!("docs/algorithms.md")]
 pub mod algorithms {}
 mod backoff;
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/cli.md")]
-pub mod cli {}
 mod clock;
 mod departure;
 mod dispatcher;

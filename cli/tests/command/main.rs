@@ -1,14 +1,12 @@
 //! The command `throttle`, as it is built, is run by processes of their own.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod check;
 mod docs;
 mod general;
 mod keys;
 mod simulate;
 mod strange;
+mod support;
 mod terminal;
 mod top;
 

@@ -344,7 +344,7 @@ fn without_numbers(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_guide_shows_what_is_printed_for_a_key() {
-    const GUIDE: &str = include_str!("../../src/docs/cli.md");
+    const GUIDE: &str = include_str!("../../README.md");
     let section = GUIDE
         .split("\n# Look at a key\n")
         .nth(1)

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::standing::Used;
 
-    const GUIDE: &str = include_str!("../../../docs/cli.md");
+    const GUIDE: &str = include_str!("../../README.md");
 
     fn standing(key: &str, policy: &str, used: u32, capacity: u32, delay: u64) -> Standing {
         Standing {

@@ -335,7 +335,7 @@ async fn a_server_that_is_gone_is_said_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rights_that_the_guide_names_are_enough() {
-    const GUIDE: &str = include_str!("../../src/docs/cli.md");
+    const GUIDE: &str = include_str!("../../README.md");
     let named = GUIDE.split("for `top`, ").nth(1).expect("a sentence");
     let named = named.split(".\n").next().expect("its end");
     let rights = named.split(['`', ' ']).filter(|word| word.starts_with('+'));

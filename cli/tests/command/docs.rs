@@ -44,15 +44,15 @@ fn files_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 #[test]
 fn the_guide_shows_what_is_printed() {
-    compare("src/docs/cli.md");
-}
-
-#[test]
-fn the_readme_shows_what_is_printed() {
     compare("README.md");
 }
 
 #[test]
+fn the_readme_of_the_library_shows_what_is_printed() {
+    compare("../README.md");
+}
+
+#[test]
 fn help_is_as_it_was_read_last() {
-    cases().case("tests/cli/help.trycmd").run();
+    cases().case("tests/command/help.trycmd").run();
 }

@@ -105,7 +105,7 @@ fn rules_are_shown_as_they_were_written() {
 
 #[test]
 fn all_formats_are_read_the_same() {
-    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rules/files");
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/rules/files");
     let all = ["toml", "yaml", "json"].map(|extension| {
         let name = format!("every.{extension}");
         let text = fs::read_to_string(files.join(&name)).unwrap();

@@ -1,6 +1,6 @@
 //! Looks at limits in Redis, and tries out quotas and rules before anything depends on them.
 //!
-//! The [guide](tower_throttle::cli) shows what each command prints.
+//! The guide, `README.md`, shows what each command prints.
 
 use std::process::ExitCode;
 
