@@ -75,7 +75,7 @@
 //! | `tracing` | spans and events: [`telemetry`] | |
 //! | `metrics` | counters, gauges and histograms: [`telemetry`] | |
 //! | `serde` | `rules::Rules::read`, and [`Quota`] in configurations | |
-//! | `test-util` | [`test_util`]: a clock, stores that fail and remember, the history checker, the store contract | |
+//! | `test-util` | [`test_util`]: a clock, stores that fail and record, the history checker | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "metrics", feature = "redis", feature = "tower")),

@@ -10,11 +10,11 @@ const POINTS: usize = 8;
 /// Requests of one cost are described by at most eight points at even ranks, between which arrivals are interpolated.
 /// Where costs differ, the first eight requests are described one by one, and only they can be granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Demand {
+pub struct Demand {
     // One inline: most calls are for one request.
     pub(crate) points: SmallVec<[Point; 1]>,
     /// The cost of each request; 0 where costs differ.
-    pub(crate) cost: u32,
+    pub cost: u32,
 }
 
 /// A waiting request: when it arrived, and the units of all requests up to it.
@@ -28,7 +28,7 @@ impl Demand {
     /// The demand of these requests: the arrival, in microseconds on the store's clock, and the cost of each, oldest
     /// first. An arrival that is earlier than the one before it counts as that.
     #[must_use]
-    pub(crate) fn new(requests: impl ExactSizeIterator<Item = (u64, u32)> + Clone) -> Self {
+    pub fn new(requests: impl ExactSizeIterator<Item = (u64, u32)> + Clone) -> Self {
         let count = requests.len();
         let Some((_, cost)) = requests.clone().next() else {
             return Self::default();
@@ -88,7 +88,7 @@ impl Demand {
     }
 
     /// The requests that can be granted by one call.
-    pub(crate) fn requests(&self) -> u64 {
+    pub fn requests(&self) -> u64 {
         match self.cost {
             0 => self.points.len().min(POINTS) as u64,
             cost => self.units() / u64::from(cost),

@@ -11,13 +11,14 @@ use smallvec::SmallVec;
 
 use crate::quota::{self, Quota};
 
+pub use self::demand::Demand;
 #[cfg(feature = "redis")]
 pub(crate) use self::{
     codec::HEAD as VALUE_HEAD,
     numbers::{Reader, Writer},
 };
 pub(crate) use self::{
-    demand::{Announcement, Demand, Others},
+    demand::{Announcement, Others},
     fixed::Fixed,
     gcra::Gcra,
     window::Window,
@@ -196,27 +197,27 @@ pub(crate) struct Recorded {
 
 /// A correction of what a past departure cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Settlement {
+pub struct Settlement {
     /// [When it was recorded](Grant::recorded).
-    pub(crate) recorded: u64,
+    pub recorded: u64,
     /// The units to add; below 0, to return. A return of all units gives the departure back.
-    pub(crate) difference: i64,
+    pub difference: i64,
 }
 
 /// A departure time that the store has recorded for one or more requests of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Grant {
+pub struct Grant {
     /// When they may depart, in microseconds on the store's clock.
-    pub(crate) at: u64,
+    pub at: u64,
     /// The latest moment at which they may arrive upstream. They depart earlier than that by the buffer.
-    pub(crate) recorded: u64,
+    pub recorded: u64,
     /// How many of the first requests that still wait.
-    pub(crate) requests: u32,
+    pub requests: u32,
 }
 
 /// How requests ask for departures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Requests that are not granted wait: the demand is kept.
     #[default]
     Wait,
@@ -228,29 +229,29 @@ pub(crate) enum Mode {
 
 /// One process asks for the departures of its requests for one key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Take {
+pub struct Take {
     /// A random number of the process, less than 2^53.
-    pub(crate) process: u64,
+    pub process: u64,
     /// The number of this call, greater than those of all earlier calls of the process. 0 if the answer cannot be
     /// lost.
-    pub(crate) number: u64,
+    pub number: u64,
     /// If answers were lost since the last one that arrived, the number of the first such call, else 0: the
     /// departures that it granted are taken back.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// How the requests ask.
-    pub(crate) mode: Mode,
+    pub mode: Mode,
     /// How long the answer is likely to take, in microseconds.
-    pub(crate) round_trip: u64,
+    pub round_trip: u64,
     /// How much later than granted a request may depart, in microseconds.
-    pub(crate) guard: u64,
+    pub guard: u64,
     /// How far ahead departures are granted, in microseconds.
-    pub(crate) horizon: u64,
+    pub horizon: u64,
     /// The process's knowledge of the state, if recovery is strict.
-    pub(crate) strict: Option<Strict>,
+    pub strict: Option<Strict>,
     /// The requests.
-    pub(crate) demand: Demand,
+    pub demand: Demand,
     /// Corrections of past departures.
-    pub(crate) settlements: Vec<Settlement>,
+    pub settlements: Vec<Settlement>,
 }
 
 /// Requests of other processes depart at most so long after the call that granted them, in microseconds.
@@ -300,29 +301,38 @@ impl Take {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     /// The departures of the first requests, in their order.
-    pub(crate) grants: SmallVec<[Grant; 1]>,
+    #[doc(hidden)]
+    pub grants: SmallVec<[Grant; 1]>,
     /// How many units may depart now beyond those granted.
-    pub(crate) remaining: u32,
+    #[doc(hidden)]
+    pub remaining: u32,
     /// When all units of the quotas are available again, on the store's clock.
-    pub(crate) reset: u64,
+    #[doc(hidden)]
+    pub reset: u64,
     /// When the process has to call again, on the store's clock; 0 if none of its requests waits.
-    pub(crate) next_call: u64,
+    #[doc(hidden)]
+    pub next_call: u64,
     /// The estimated departure of each [point](Demand) of the demand that was not granted, on the store's clock.
     /// It may be early, never late.
-    pub(crate) expected: SmallVec<[u64; 1]>,
+    #[doc(hidden)]
+    pub expected: SmallVec<[u64; 1]>,
     /// The end of the key's pause, on the store's clock.
-    pub(crate) paused_until: u64,
+    #[doc(hidden)]
+    pub paused_until: u64,
     /// A later call of this process has arrived already. Nothing was done.
-    pub(crate) is_outdated: bool,
+    #[doc(hidden)]
+    pub is_outdated: bool,
     /// The state as it is now, if recovery is strict.
-    pub(crate) known: Option<Known>,
+    #[doc(hidden)]
+    pub known: Option<Known>,
     /// The end of the key's quarantine after its state was lost.
-    pub(crate) quarantined_until: u64,
+    #[doc(hidden)]
+    pub quarantined_until: u64,
 }
 
 /// A command for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Command {
+pub enum Command {
     /// Nothing departs for so long, in microseconds. A longer pause stays.
     Pause {
         /// How long.
@@ -395,20 +405,20 @@ pub(crate) struct Life {
 
 /// The state of a key that a process has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
+pub struct Known {
     /// When the state began.
-    pub(crate) generation: u64,
+    pub generation: u64,
     /// How often it had been written.
-    pub(crate) version: u64,
+    pub version: u64,
 }
 
 /// The knowledge that a call under strict recovery carries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Strict {
+pub struct Strict {
     /// The state that the process has seen last, if it has not expired since.
-    pub(crate) known: Option<Known>,
+    pub known: Option<Known>,
     /// Whether the server's clock was set since.
-    pub(crate) clock_was_set: bool,
+    pub clock_was_set: bool,
 }
 
 /// The server that holds a key.

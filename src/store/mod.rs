@@ -23,6 +23,12 @@ pub use self::{memory::MemoryStore, reply::Reply};
 pub use crate::algorithm::{Origin, Taken};
 pub use crate::error::StoreError;
 
+/// The contents of calls and answers, for the conformance tests of stores. They may change with any version.
+#[doc(hidden)]
+pub mod contents {
+    pub use super::Operation;
+    pub use crate::algorithm::{Command, Demand, Grant, Known, Mode, Settlement, Strict, Take};
+}
 #[cfg(feature = "test-util")]
 mod manual_clock;
 mod memory;
@@ -95,7 +101,8 @@ mod reply;
 /// ```
 ///
 /// An [`Origin`] with the server and the time since which it has lost nothing makes
-/// [strict recovery](crate::Recovery::Strict) possible. `test_util::store_contract` tests a store.
+/// [strict recovery](crate::Recovery::Strict) possible. The crate `tower-throttle-store-contract` tests a
+/// store.
 pub trait Store: Debug + Send + Sync + 'static {
     /// Applies operations. Each is atomic, and they are independent of each other; all keys are of one
     /// [shard](Self::shard).
@@ -149,7 +156,7 @@ pub struct Call {
     reason = "most operations are of this variant"
 )]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub enum Operation {
     /// Corrects past departures, grants new ones, and keeps the rest of the demand.
     Take(Take),
     /// Applies a command.
@@ -183,8 +190,9 @@ pub struct Applied {
 }
 
 impl Call {
-    #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn new(key: &Key, policy: &Policy, operation: &Operation) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(key: &Key, policy: &Policy, operation: &Operation) -> Self {
         Self {
             key: key.clone(),
             policy: Arc::new(policy.clone()),
@@ -202,6 +210,12 @@ impl Call {
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub fn operation(&self) -> &Operation {
+        &self.operation
     }
 
     /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock.

@@ -6,12 +6,10 @@
 //! | [`ManualClock`] | a store's clock that stands still and can be set |
 //! | [`FailingStore`] | what a client does while its store is out, refuses, is slow, or has lost its state |
 //! | [`RecordingStore`] | how often the store is called, with what, and its answers |
-//! | [`store_contract`] | whether a [`Store`](crate::store::Store) of your own keeps what a limiter relies on |
 //!
 //! The stores wrap any other store: `RecordingStore::new(FailingStore::new(MemoryStore::new()))`. All are handles, whose
 //! clones share everything. The [guide](crate::testing) shows how to test a client with them.
 
-mod contract;
 mod failing;
 pub mod history;
 mod recording;
@@ -20,7 +18,6 @@ mod recording;
 pub use crate::store::ManualClock;
 
 pub use self::{
-    contract::{StoreHooks, store_contract, store_contract_with},
     failing::{FailingStore, Fault},
     recording::{RecordedCall, RecordedOperation, RecordingStore},
 };

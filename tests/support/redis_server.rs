@@ -275,7 +275,10 @@ pub(crate) fn valkey() -> PathBuf {
 }
 
 fn brought(variable: &str, path: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    // A package of this workspace is in it, or in a directory of it.
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut roots = package.filter(|it| it.join("scripts/redis").exists());
+    let target = roots.next().expect("a workspace").join("target");
     let binary = env::var_os(variable).map_or_else(|| target.join(path), PathBuf::from);
     let name = binary.display();
     assert!(

@@ -1,13 +1,12 @@
-//! The conformance suite for implementations of [`Store`]: [`store_contract`].
+//! Conformance tests for implementations of [`Store`]: [`store_contract`].
 
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use self::bench::Bench;
-use crate::key::Key;
-use crate::policy::Policy;
-use crate::store::Store;
+use tower_throttle::Policy;
+use tower_throttle::key::Key;
 
 mod bench;
 mod bounds;
@@ -32,7 +31,7 @@ pub trait StoreHooks: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns true if the store [nudges](crate::store::Nudged) its subscribers after a reset.
+    /// Returns true if the store [nudges](tower_throttle::store::Nudged) its subscribers after a reset.
     fn nudges(&self) -> bool {
         false
     }
@@ -50,6 +49,7 @@ macro_rules! require {
     };
 }
 use require;
+use tower_throttle::store::Store;
 
 /// Tests that a store does what a limiter relies on.
 ///
@@ -58,7 +58,7 @@ use require;
 ///
 /// ```
 /// use tower_throttle::store::MemoryStore;
-/// use tower_throttle::test_util::store_contract;
+/// use tower_throttle_store_contract::store_contract;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::bench::{Bench, attempt, granted, parts, policy, settle, take};
+use super::bench::{Bench, attempt, granted, policy, policy_with, settle, take};
 use super::require;
-use crate::algorithm::{Command, Mode, Taken};
-use crate::key::Key;
-use crate::policy::{Policy, PolicyParts};
-use crate::store::StoreError;
-use crate::store::{Call, Operation};
+use tower_throttle::Policy;
+use tower_throttle::key::Key;
+use tower_throttle::store::contents::{Command, Mode, Operation};
+use tower_throttle::store::{Call, StoreError, Taken};
 
 /// New keys of one shard.
 fn keys(bench: &Bench, count: usize) -> Vec<Key> {
@@ -136,14 +135,10 @@ pub(super) async fn policies_of_other_names_do_not_count(bench: &Arc<Bench>) {
     let key = bench.key();
     let names = [None, Some("orders"), Some("Orders"), Some("reports")];
     let policies = names.map(|name| {
-        let name = name.map(str::to_owned);
-        parts(
-            "3/365d",
-            PolicyParts {
-                name,
-                ..PolicyParts::default()
-            },
-        )
+        policy_with("3/365d", |builder| match name {
+            None => builder,
+            Some(name) => builder.name(name),
+        })
     });
     for expected in [3, 0] {
         for policy in &policies {

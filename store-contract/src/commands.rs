@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::bench::{Bench, LONG, SECOND, attempt, granted, parts, policy};
+use super::bench::{Bench, LONG, SECOND, attempt, granted, policy, policy_with};
 use super::require;
-use crate::algorithm::{Command, Mode};
-use crate::key::Key;
-use crate::policy::PolicyParts;
-use crate::store::Nudged;
+use tower_throttle::Policy;
+use tower_throttle::key::Key;
+use tower_throttle::store::Nudged;
+use tower_throttle::store::contents::{Command, Mode};
 
 fn pause(seconds: u64) -> Command {
     Command::Pause {
@@ -27,15 +27,8 @@ fn allow(units: u32) -> Command {
     }
 }
 
-fn named(quota: &str, name: &str) -> crate::policy::Policy {
-    let name = Some(name.to_owned());
-    parts(
-        quota,
-        PolicyParts {
-            name,
-            ..PolicyParts::default()
-        },
-    )
+fn named(quota: &str, name: &str) -> Policy {
+    policy_with(quota, |builder| builder.name(name))
 }
 
 pub(super) async fn nothing_departs_during_a_pause(bench: &Arc<Bench>) {

@@ -1,4 +1,4 @@
-//! Every store of this crate keeps the contract for stores.
+//! Every store of `tower-throttle` keeps the contract for stores.
 
 mod support;
 
@@ -12,9 +12,8 @@ use support::redis_server::{RedisServer, redis_6_2, valkey};
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
 use tower_throttle::store::{MemoryStore, RedisStore};
-use tower_throttle::test_util::{
-    FailingStore, ManualClock, RecordingStore, StoreHooks, store_contract, store_contract_with,
-};
+use tower_throttle::test_util::{FailingStore, ManualClock, RecordingStore};
+use tower_throttle_store_contract::{StoreHooks, store_contract, store_contract_with};
 
 /// No call takes so long, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);

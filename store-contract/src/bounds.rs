@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::task::JoinError;
 
-use super::bench::{Bench, MS, SECOND, attempt, granted, parts, policy, take};
+use super::bench::{Bench, MS, SECOND, attempt, granted, policy, policy_with, take};
 use super::{judge, require};
-use crate::algorithm::{Command, Mode, Take};
-use crate::policy::{Policy, PolicyParts};
-use crate::store::{Call, Operation};
+use tower_throttle::Policy;
+use tower_throttle::store::Call;
+use tower_throttle::store::contents::{Command, Mode, Operation, Take};
 
 /// How far ahead departures are granted: five windows of a second.
 const HORIZON: u64 = 5 * SECOND;
@@ -102,11 +102,8 @@ pub(super) async fn no_quota_is_exceeded(bench: &Arc<Bench>) {
     ] {
         for buffer in [0, 30] {
             let buffer = Duration::from_millis(buffer);
-            let parts_of = PolicyParts {
-                buffer,
-                ..PolicyParts::default()
-            };
-            check(bench, &parts(quota, parts_of), factor, least).await;
+            let policy = policy_with(quota, |builder| builder.buffer(buffer));
+            check(bench, &policy, factor, least).await;
         }
     }
 }

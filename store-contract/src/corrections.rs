@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use super::bench::{Bench, LONG, SECOND, attempt, granted, policy, take};
 use super::require;
-use crate::algorithm::{Grant, Mode, Take};
-use crate::key::Key;
-use crate::policy::Policy;
-use crate::store::Operation;
+use tower_throttle::Policy;
+use tower_throttle::key::Key;
+use tower_throttle::store::contents::{Grant, Mode, Operation, Take};
 
 /// Lets requests depart until no more can, and returns their number and the last grant.
 async fn exhaust(bench: &Bench, key: &Key, policy: &Policy) -> (u32, Grant) {

@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::bench::{Bench, MS, SECOND, attempt, granted, policy, take};
 use super::require;
-use crate::algorithm::{Command, Known, Mode, Strict, Take};
-use crate::store::Operation;
+use tower_throttle::store::Call;
+use tower_throttle::store::contents::{Command, Known, Mode, Operation, Strict, Take};
 
 /// How far a clock may be corrected during the clause.
 const TOLERANCE: i64 = 5 * MS as i64;
@@ -21,7 +21,7 @@ pub(super) async fn the_clock_neither_jumps_nor_goes_back(bench: &Arc<Bench>) {
     let (mut least, mut most) = (i64::MIN, i64::MAX);
     for nth in 0..60 {
         let operation = attempt(1, 1);
-        let call = crate::store::Call::new(&key, &policy, &operation);
+        let call = Call::new(&key, &policy, &operation);
         let answered = if nth % 3 == 0 {
             bench.send(vec![call]).await
         } else {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::quota::{Algorithm, Quota, WindowStart};
-use crate::test_util::history::History;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Algorithm, Quota, WindowStart};
 
 /// The span in which one request may depart, and arrive upstream.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +66,7 @@ fn fault_of(quota: &Quota, history: &History) -> Option<String> {
             let fits = history.fits_windows(limit, window);
             return (!fits).then(|| "no windows hold all departures".to_owned());
         }
+        other => return Some(format!("the promise of {other:?} is not known here")),
     };
     (most > limit).then(|| format!("{most} in a window"))
 }

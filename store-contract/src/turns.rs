@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::bench::{Bench, SECOND, granted, policy};
 use super::require;
-use crate::algorithm::Mode;
-use crate::store::Operation;
+use tower_throttle::store::contents::{Mode, Operation};
 
 /// More than a window, and less than two.
 const HORIZON: u64 = SECOND * 3 / 2;

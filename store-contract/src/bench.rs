@@ -11,11 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use super::StoreHooks;
 use super::judge::Departure;
-use crate::algorithm::{Command, Demand, Mode, Settlement, Take, Taken};
-use crate::key::Key;
-use crate::policy::{Policy, PolicyParts};
-use crate::store::{Answered, Call, Operation, Store};
-use crate::store::{Reply, StoreError};
+use tower_throttle::key::Key;
+use tower_throttle::store::contents::{Command, Demand, Mode, Operation, Settlement, Take};
+use tower_throttle::store::{Answered, Call, Reply, Store, StoreError, Taken};
+use tower_throttle::{Limiter, LimiterBuilder, Policy};
 
 pub(super) const MS: u64 = 1_000;
 pub(super) const SECOND: u64 = 1_000_000;
@@ -177,18 +176,20 @@ pub(super) const LONG: [&str; 6] = [
 
 /// A policy of quotas such as `10/s + 100/m`.
 pub(super) fn policy(quotas: &str) -> Policy {
-    parts(quotas, PolicyParts::default())
+    policy_with(quotas, |builder| builder)
 }
 
-pub(super) fn parts(quotas: &str, parts: PolicyParts) -> Policy {
+/// A policy of these quotas, with other parts.
+pub(super) fn policy_with(
+    quotas: &str,
+    parts: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+) -> Policy {
     let quotas = quotas
         .split(" + ")
         .map(|quota| quota.parse().expect("a quota"));
-    let parts = PolicyParts {
-        quotas: quotas.collect(),
-        ..parts
-    };
-    Policy::clone(&parts.plan().expect("a valid policy").policy)
+    let builder = quotas.fold(Limiter::builder(), LimiterBuilder::quota);
+    let limiter = parts(builder).build().expect("a valid policy");
+    Policy::clone(&limiter.policy())
 }
 
 /// Requests of one cost that depart within a second or not at all.

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Weak;
+use std::time::SystemTime;
 
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use tower_throttle::{Limiter, LimiterBuilder};
+
 use super::*;
-use crate::algorithm::{Command, Demand, Mode, Origin, Taken};
-use crate::policy::PolicyParts;
-use crate::store::{Answered, Call, MemoryStore, Nudged, Operation};
-use crate::store::{Reply, StoreError};
-use crate::test_util::ManualClock;
+use tower_throttle::test_util::ManualClock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -61,6 +61,10 @@ enum Fault {
 }
 
 use Fault::*;
+use tower_throttle::store::contents::{Command, Demand, Mode, Operation};
+use tower_throttle::store::{
+    Answered, Call, MemoryStore, Nudged, Origin, Reply, StoreError, Taken,
+};
 
 const FAULTS: [(Fault, &str); 38] = [
     (ReadsAndWritesApart, "concurrent calls are atomic"),
@@ -127,7 +131,6 @@ type Place = (Option<String>, String);
 #[derive(Debug, Clone)]
 struct Values(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     fault: Fault,
     clock: ManualClock,
@@ -136,9 +139,9 @@ struct Inner {
     calls: Mutex<u64>,
 }
 
-impl fmt::Debug for dyn Nudged {
+impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Nudged")
+        write!(f, "{:?}", self.fault)
     }
 }
 
@@ -159,7 +162,7 @@ impl Values {
             *calls += 1;
             *calls
         };
-        let now = self.0.clock.micros();
+        let now = self.0.micros();
         Answered {
             now: match self.0.fault {
                 JumpsToAnotherClock if answers.is_empty() => now + 3_000_000 * (count / 50),
@@ -182,6 +185,11 @@ impl Values {
 }
 
 impl Inner {
+    fn micros(&self) -> u64 {
+        let now = self.clock.now().duration_since(SystemTime::UNIX_EPOCH);
+        now.unwrap().as_micros() as u64
+    }
+
     fn place(&self, key: &Key, policy: &Policy) -> Place {
         let key = match self.fault {
             IgnoresCase => key.as_str().to_lowercase(),
@@ -199,13 +207,13 @@ impl Inner {
     fn value(&self, place: &Place) -> Option<Vec<u8>> {
         let values = self.values.lock();
         let (value, expires) = values.get(place)?;
-        let lasts = self.clock.micros() < *expires;
+        let lasts = self.micros() < *expires;
         lasts.then(|| value.clone())
     }
 
     fn write(&self, place: Place, mut value: Vec<u8>, mut expires: u64) {
         match self.fault {
-            ForgetsKeysEarly => expires = expires.min(self.clock.micros() + 200_000),
+            ForgetsKeysEarly => expires = expires.min(self.micros() + 200_000),
             PadsValues => value.resize(value.len().max(13_000), 0),
             _ => {}
         }
@@ -217,8 +225,8 @@ impl Inner {
         let Some((policy, operation)) = self.distort(call) else {
             return Ok(Taken::default());
         };
-        let call = Call::new(&call.key, &policy, &operation);
-        let (origin, now) = (Origin::default(), self.clock.micros());
+        let call = Call::new(call.key(), &policy, &operation);
+        let (origin, now) = (Origin::default(), self.micros());
         let applied = match call.apply(value.as_deref(), origin, now) {
             Err(error)
                 if self.fault == OverwritesUnrecognizedValues && error.is_unrecognized_value() =>
@@ -233,7 +241,7 @@ impl Inner {
             }
             applied => applied?,
         };
-        let place = self.place(&call.key, &call.policy);
+        let place = self.place(call.key(), call.policy());
         if let Some(value) = applied.value {
             self.write(place, value, applied.expires);
         }
@@ -242,7 +250,7 @@ impl Inner {
             // The process is granted its time, but it is not recorded.
             let more = match self.fault {
                 ForgetsGuards => bench::GUARD,
-                _ => call.policy.buffer_micros() + 30_000,
+                _ => call.policy().buffer().as_micros() as u64 + 30_000,
             };
             answer.grants.iter_mut().for_each(|it| it.recorded += more);
         }
@@ -251,9 +259,9 @@ impl Inner {
 
     /// The call as a broken store applies it.
     fn distort(&self, call: &Call) -> Option<(Policy, Operation)> {
-        let mut quotas = call.policy.quotas().to_vec();
-        let mut buffer = call.policy.buffer();
-        let mut operation = call.operation.clone();
+        let mut quotas = call.policy().quotas().to_vec();
+        let mut buffer = call.policy().buffer();
+        let mut operation = call.operation().clone();
         match (self.fault, &mut operation) {
             (ForgetsAQuota, _) => quotas.truncate(1),
             (ForgetsBuffers, _) => buffer = std::time::Duration::ZERO,
@@ -303,13 +311,15 @@ impl Inner {
             (ResetsAllKeys, Operation::Control(Command::Reset)) => self.values.lock().clear(),
             _ => {}
         }
-        let parts = PolicyParts {
-            name: call.policy.name().map(str::to_owned),
-            quotas: quotas.into_iter().collect(),
-            buffer,
-            ..PolicyParts::default()
+        let builder = quotas
+            .into_iter()
+            .fold(Limiter::builder(), LimiterBuilder::quota);
+        let builder = match call.policy().name() {
+            None => builder,
+            Some(name) => builder.name(name),
         };
-        Some((Policy::clone(&parts.plan().unwrap().policy), operation))
+        let limiter = builder.buffer(buffer).build().unwrap();
+        Some((Policy::clone(&limiter.policy()), operation))
     }
 
     fn nudge(&self, key: &Key) {
@@ -324,7 +334,7 @@ impl Inner {
 impl Store for Values {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let (sent, this) = (Instant::now(), &self.0);
-        let read = |call: &Call| this.value(&this.place(&call.key, &call.policy));
+        let read = |call: &Call| this.value(&this.place(call.key(), call.policy()));
         if this.fault == ReadsAndWritesApart {
             let values: Vec<_> = calls.iter().map(read).collect();
             let this = self.clone();
@@ -341,8 +351,8 @@ impl Store for Values {
                 let _ = this.apply(call, read(call));
             }
             let answer = this.apply(call, read(call));
-            if call.operation == Operation::Control(Command::Reset) {
-                this.nudge(&call.key);
+            if *call.operation() == Operation::Control(Command::Reset) {
+                this.nudge(call.key());
             }
             answer
         });
@@ -397,7 +407,7 @@ fn verdict(fault: Fault) -> Option<String> {
         let store = Values::new(fault);
         let make = || async { store.clone() };
         let suite = store_contract_with(make, store.clone());
-        futures_util::FutureExt::catch_unwind(AssertUnwindSafe(suite)).await
+        AssertUnwindSafe(suite).catch_unwind().await
     });
     let panic = run.err()?;
     Some(
