@@ -1,28 +1,61 @@
-//! Guides, by the decision to make.
+//! Guides: pages about one subject each.
 //!
-//! | page | for |
+//! | page | subject |
 //! | --- | --- |
 //! | [`choosing`] | turning a provider's documentation into quotas, keys, a buffer and bounds |
+//! | [`algorithms`] | how each algorithm counts, and which one to choose |
 //! | [`ordering`] | the throttle's place among retries, timeouts, redirects and concurrency limits |
 //! | [`exactness`] | the meaning of "at most N in any window", its cost, and its requirements |
+//! | [`redis`] | clusters, sentinels, TLS, rights and failures |
 //! | [`sizing_redis`] | the size of a Redis for so many keys and requests |
+//! | [`testing`] | tests of your own client, without sleeping and without Redis |
 //! | [`troubleshooting`] | symptoms, causes, and remedies |
-//!
-//! See also: [which algorithm](crate::algorithms), [deployments of Redis](mod@crate::redis),
-//! [tests of your own](crate::testing), [what it costs](crate::performance).
+//! | [`comparison`] | other rate limiters, and when to use them |
+//! | [`migrating`] | coming from another limiter |
+//! | [`performance`] | what a permit costs, and how the cost grows |
+//! | [`faults`] | what happens when Redis fails |
+//! | [`protocol`] | the protocol between a process and the store, and how it is checked |
 
+// If a link is defined twice, the first definition counts: here, the items of this crate and pictures as data URIs come
+// before the definitions at the end of a page, which are for readers of the file.
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/plots/data-uris.md")]
+#[doc = include_str!("docs/algorithms.md")]
+pub mod algorithms {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/choosing.md")]
 pub mod choosing {}
+#[doc = include_str!("docs/comparison.md")]
+pub mod comparison {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/exactness.md")]
 pub mod exactness {}
 #[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/faults.md")]
+pub mod faults {}
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/migrating.md")]
+pub mod migrating {}
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/ordering.md")]
 pub mod ordering {}
 #[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/plots/growth-data-uris.md")]
+#[doc = include_str!("docs/performance.md")]
+pub mod performance {}
+#[doc = include_str!("docs/protocol.md")]
+pub mod protocol {}
+#[cfg(feature = "redis")]
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/redis.md")]
+pub mod redis {}
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/sizing-redis.md")]
 pub mod sizing_redis {}
+#[cfg(feature = "test-util")]
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/testing.md")]
+pub mod testing {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/troubleshooting.md")]
 pub mod troubleshooting {}

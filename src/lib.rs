@@ -36,23 +36,23 @@
 //! | whose quota a request spends | [`key`] |
 //! | limits that an upstream announces | [`feedback`] |
 //! | choosing quotas, ordering layers, sizing a Redis, trouble | [`guide`] |
-//! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`algorithms`] |
-//! | costs, and how they grow | [`performance`] |
-//! | coming from another limiter | [`migrating`] |
-//! | the protocol between a process and the store, and how it is checked | [`protocol`] |
+//! | how requests are counted, and which way to pick | [`Quota`], [`Algorithm`], [`guide::algorithms`] |
+//! | costs, and how they grow | [`guide::performance`] |
+//! | coming from another limiter | [`guide::migrating`], [`guide::comparison`] |
+//! | the protocol between a process and the store, and how it is checked | [`guide::protocol`] |
 //! | many limits in one table, from code or a file | [`rules`], [`LimiterBuilder::rules`] |
 //! | rules that change at runtime | [`Limiter::reload`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | the state that replicas share | [`store::RedisStore`], [`store::Store`] |
 //! | the keys in a Redis, and their state | [`store::RedisStore::keys`] |
-//! | clusters, sentinels, TLS, rights, failures | [`mod@redis`] |
+//! | clusters, sentinels, TLS, rights, failures | [`guide::redis`] |
 //! | extra spacing for the network's jitter | [`LimiterBuilder::buffer`] |
 //! | errors | [`Error`], [`BuildError`] |
 //! | spans, events and metrics, and a dashboard | [`telemetry`] |
 //! | a command that shows limits, pauses keys and tries out quotas | [tower-throttle-cli](https://crates.io/crates/tower-throttle-cli) |
-//! | faults between a limiter and its Redis | [`faults`] |
-//! | tests of your own client, without sleeping and without Redis | [`testing`] |
+//! | faults between a limiter and its Redis | [`guide::faults`] |
+//! | tests of your own client, without sleeping and without Redis | [`guide::testing`] |
 //!
 //! # Words
 //!
@@ -88,20 +88,11 @@
 
 mod acquire;
 mod algorithm;
-// The first definition of a link wins: here, those of this crate's items and of pictures in data
-// URIs, before those at the end of the page, which suit whoever reads it as a file.
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/plots/data-uris.md")]
-#[doc = include_str!("docs/algorithms.md")]
-pub mod algorithms {}
 mod backoff;
 mod clock;
 mod departure;
 mod dispatcher;
 mod error;
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/faults.md")]
-pub mod faults {}
 #[cfg(any(feature = "tower", feature = "reqwest"))]
 pub mod feedback;
 mod guard;
@@ -110,24 +101,11 @@ pub mod guide;
 mod headers;
 pub mod key;
 mod limiter;
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/migrating.md")]
-pub mod migrating {}
 mod peek;
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/plots/growth-data-uris.md")]
-#[doc = include_str!("docs/performance.md")]
-pub mod performance {}
 mod permit;
 mod policy;
-#[doc = include_str!("docs/protocol.md")]
-pub mod protocol {}
 mod queue;
 mod quota;
-#[cfg(feature = "redis")]
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/redis.md")]
-pub mod redis {}
 #[cfg(feature = "reqwest")]
 mod reqwest;
 pub mod rules;
@@ -140,10 +118,6 @@ mod support;
 pub mod telemetry;
 #[cfg(feature = "test-util")]
 pub mod test_util;
-#[cfg(feature = "test-util")]
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/testing.md")]
-pub mod testing {}
 #[cfg(feature = "tower")]
 pub mod tower;
 

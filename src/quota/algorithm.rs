@@ -7,7 +7,7 @@ use crate::error::BuildError;
 
 /// How departures are counted against a [`Quota`] of N per W.
 ///
-/// For which one to choose, and how each lets the same burst depart, see [`algorithms`](crate::algorithms).
+/// For which one to choose, and how each lets the same burst depart, see [`algorithms`](crate::guide::algorithms).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {

@@ -8,7 +8,7 @@
 //! | [`RecordingStore`] | how often the store is called, with what, and its answers |
 //!
 //! The stores wrap any other store: `RecordingStore::new(FailingStore::new(MemoryStore::new()))`. All are handles, whose
-//! clones share everything. The [guide](crate::testing) shows how to test a client with them.
+//! clones share everything. The [guide](crate::guide::testing) shows how to test a client with them.
 
 mod failing;
 pub mod history;

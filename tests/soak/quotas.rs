@@ -41,7 +41,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// As [`algorithms`](tower_throttle::algorithms) says.
+    /// As [`algorithms`](tower_throttle::guide::algorithms) says.
     pub(crate) fn of(quota: Quota) -> Self {
         let (limit, window) = (quota.limit(), quota.window());
         let (most, window) = match quota.counted_by() {

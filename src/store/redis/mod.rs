@@ -48,7 +48,7 @@ mod wire;
 /// use it.
 ///
 /// A batch of calls is one pipeline with one script call for each key. Each script runs as one atomic step by the
-/// server's clock. The store needs the [rights](mod@crate::redis#rights) of the guide.
+/// server's clock. The store needs the [rights](crate::guide::redis#rights) of the guide.
 ///
 /// The server must keep every key until it expires (`maxmemory-policy noeviction`), and its clock must not be set
 /// forward. Otherwise recorded departures are lost; see [`Recovery`](crate::Recovery).
