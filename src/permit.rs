@@ -36,7 +36,12 @@ impl Permit {
     /// Gives the departure back, unused: the next request in the queue takes it, or the store makes it available to
     /// all processes.
     pub fn forfeit(self) {
-        self.handle.forfeit(&self.key, self.granted.turn);
+        let mut turn = self.granted.turn;
+        if !self.current.policy.counts_like(&self.handle.policy()) {
+            // The present counters have not recorded it.
+            turn.recorded = 0;
+        }
+        self.handle.forfeit(&self.key, turn);
     }
 
     /// How long the request waited.

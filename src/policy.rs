@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use crate::algorithm::Counter;
+use crate::algorithm::{Counter, are_alike};
 use crate::quota::{Algorithm, Quota};
 
 mod outage;
@@ -134,6 +134,11 @@ impl Policy {
     }
 
     /// The quotas, with nothing recorded.
+    /// Returns true if departures under this policy can be returned under the other.
+    pub(crate) fn counts_like(&self, other: &Self) -> bool {
+        are_alike(&self.counters, &other.counters)
+    }
+
     pub(crate) fn counters(&self) -> &[Counter] {
         &self.counters
     }

@@ -883,6 +883,21 @@ impl Queue {
         self.replace(|_, turn| turn.from < until, now, woken);
     }
 
+    /// Returns nothing that the store has recorded so far, as its counters have changed.
+    pub(crate) fn keep_charged(&mut self) {
+        self.settlements.clear();
+        for id in self.departing.values() {
+            if let Fate::Departs(turn) = &mut self.requests[*id].fate {
+                turn.recorded = 0;
+            }
+        }
+    }
+
+    /// The store knows of the pause: only turns that it has granted before have to be dropped, until then.
+    pub(crate) fn pause_known(&mut self, until: Instant) {
+        self.paused_until = self.paused_until.map(|paused| paused.min(until));
+    }
+
     /// Pauses of this process have ended.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.paused_until = None;

@@ -22,7 +22,7 @@
 //! | hold | until when paused (7), units allowed (4), until when (7), last command (7) |
 //! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
-//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), units (5), bytes of what follows (2); number of the call (7), cost of its requests (4), number of points (1); each point if there are at least two: arrival (7), units (5); each grant: recorded (7), units (4) |
+//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), units (7), bytes of what follows (2); number of the call (7), cost of its requests (4), number of points (1); each point if there are at least two: arrival (7), units (7); each grant: recorded (7), units (4) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //!
 //! Times are microseconds since 1970. The key does not expire before its expiry in the head.
@@ -61,9 +61,9 @@ const GCRA: [usize; 2] = [7, 7];
 const FIXED: [usize; 4] = [7, 7, 4, 7];
 const HOLD: [usize; 4] = [7, 4, 7, 7];
 const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
-const ANNOUNCEMENT: [usize; 6] = [7, 7, 7, 7, 5, 2];
+const ANNOUNCEMENT: [usize; 6] = [7, 7, 7, 7, 7, 2];
 const DETAIL: [usize; 3] = [7, 4, 1];
-const POINT: [usize; 2] = [7, 5];
+const POINT: [usize; 2] = [7, 7];
 /// An entry of a log, or a grant.
 const RECORDED: [usize; 2] = [7, 4];
 const RECORDED_BYTES: usize = 11;

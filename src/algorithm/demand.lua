@@ -19,7 +19,7 @@ end
 local function arrived_by(j, time)
   local known = detail[j]
   if type(known) == 'number' then
-    known = { unpack('<' .. rep('I7I5', byte(tail, known + 11)), tail, known + 12) }
+    known = { unpack('<' .. rep('I7I7', byte(tail, known + 11)), tail, known + 12) }
     detail[j] = known
   end
   local i = 3

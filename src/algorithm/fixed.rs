@@ -34,6 +34,16 @@ impl Fixed {
         }
     }
 
+    /// Takes the numbers of another quota. The recorded units count for the window of the last one.
+    pub(super) fn continue_as(&mut self, quota: &Self) {
+        if self.window != quota.window && self.count > 0 {
+            let begins = self.last - self.last % quota.window;
+            self.start = if self.aligned { begins } else { self.start };
+            self.end = quota.window + if self.aligned { begins } else { self.last };
+        }
+        (self.limit, self.window) = (quota.limit, quota.window);
+    }
+
     fn is_current(&self, at: u64) -> bool {
         at < self.end
     }

@@ -7,7 +7,10 @@ do
   local tolerance = span(burst, interval)
   if raw ~= '' and not shape then
     if byte(raw, @value) == @kind then
-      due, last = unpack('<I7I7', raw, @value + 12)
+      local former
+      former, due, last = unpack('<I7I7I7', raw, @value + 5)
+      -- After a change, it counts as if the burst were used up at the last departure, at most.
+      if former ~= interval and due > last + tolerance then due = last + tolerance end
     else
       shape = true
     end

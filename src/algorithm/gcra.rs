@@ -31,6 +31,16 @@ impl Gcra {
         }
     }
 
+    /// Takes the numbers of another quota. It counts as if its burst were used up at the last departure, at most.
+    pub(super) fn continue_as(&mut self, quota: &Self) {
+        if self.interval != quota.interval {
+            self.due = self
+                .due
+                .min(self.last + span(quota.burst.into(), quota.interval));
+        }
+        (self.burst, self.interval, self.spaced) = (quota.burst, quota.interval, quota.spaced);
+    }
+
     /// How much earlier than its theoretical arrival, after itself, a request of this cost may depart.
     fn tolerance(&self, cost: u64) -> u64 {
         let units = if self.spaced { cost } else { self.burst.into() };

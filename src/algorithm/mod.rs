@@ -122,7 +122,7 @@ impl Counter {
         }
     }
 
-    /// Returns true if the counter can go on with other numbers alone.
+    /// Returns true if this counter continues under the quota, with other numbers alone.
     fn is_like(&self, quota: &Self) -> bool {
         match (self, quota) {
             (Self::Gcra(_), Self::Gcra(_)) => true,
@@ -138,15 +138,21 @@ impl Counter {
                 (it.limit, it.window, it.grain) = (quota.limit, quota.window, quota.grain);
             }
             (Self::Gcra(it), Self::Gcra(quota)) => {
-                (it.burst, it.interval, it.spaced) = (quota.burst, quota.interval, quota.spaced);
+                it.continue_as(quota);
             }
             (Self::Fixed(it), Self::Fixed(quota)) if it.aligned == quota.aligned => {
-                (it.limit, it.window) = (quota.limit, quota.window);
+                it.continue_as(quota);
             }
             _ => return false,
         }
         true
     }
+}
+
+/// Returns true if the counters continue under these quotas, each in its place.
+pub(crate) fn are_alike(counters: &[Counter], quotas: &[Counter]) -> bool {
+    let mut pairs = counters.iter().zip(quotas);
+    counters.len() == quotas.len() && pairs.all(|(counter, quota)| counter.is_like(quota))
 }
 
 impl Deref for Counter {
@@ -445,11 +451,10 @@ impl State {
     }
 
     /// Continues under other quotas. Each takes over the departures of the counter of the same algorithm with the same
-    /// window, else with the next longer one, else with the longest, or starts from zero.
+    /// window, else with the next longer one, else with the longest, or starts from zero. Counters of other windows and
+    /// algorithms are kept for processes that still have the former quotas.
     pub(crate) fn continue_as(&mut self, quotas: &[Counter]) {
-        let is_like = self.counters.len() == quotas.len()
-            && (self.counters.iter().zip(quotas)).all(|(counter, quota)| counter.is_like(quota));
-        if is_like {
+        if are_alike(&self.counters, quotas) {
             for (counter, quota) in self.counters.iter_mut().zip(quotas) {
                 counter.continue_as(quota);
             }
@@ -468,12 +473,14 @@ impl State {
             nearest.map_or_else(
                 || quota.clone(),
                 |((.., place), counter)| {
-                    is_former[place] = false;
+                    is_former[place] &= old[place].span() != counter.span();
                     counter
                 },
             )
         });
         self.counters = continued.collect();
+        // Not all of these counters have recorded what could be taken back.
+        self.announced.iter_mut().for_each(|it| it.granted.clear());
         let former = old.into_iter().zip(is_former);
         self.former = former
             .filter_map(|(counter, is)| is.then_some(counter))
@@ -550,19 +557,28 @@ impl State {
         let Some(strict) = &take.strict else {
             return;
         };
-        let since = match &self.life {
+        let quarantine = take.quarantine(&self.counters, buffer);
+        let since = match &mut self.life {
             None if strict.known.is_none() && !strict.clock_was_set => origin.since,
             Some(life) if !strict.clock_was_set => {
                 let seen = strict.known.map(|known| (known.generation, known.version));
                 let is_older = seen.is_some_and(|seen| seen > (life.generation, life.version));
                 if !is_older && life.server == origin.server && life.written <= now {
+                    // The process that began this generation may not have known of the loss, or of a longer window.
+                    if strict
+                        .known
+                        .is_some_and(|it| it.generation < life.generation)
+                    {
+                        let until = life.generation + quarantine;
+                        life.quarantined_until = life.quarantined_until.max(until);
+                    }
                     return;
                 }
                 now
             }
             _ => now,
         };
-        let until = since + take.quarantine(&self.counters, buffer);
+        let until = since + quarantine;
         self.clear();
         self.life = Some(Box::new(Life {
             generation: now,
@@ -630,6 +646,9 @@ impl State {
             Command::Reset => {
                 hold = Hold::default();
                 self.clear();
+                if let Some(life) = &mut self.life {
+                    life.quarantined_until = 0;
+                }
             }
         }
         if !matches!(command, Command::Allow { .. }) {

@@ -6,7 +6,7 @@
 --     round trip, hold (guard and buffer), horizon, cost, number of points, number of settlements,
 --     strict (1; 2: known, 4: clock was set)
 --   each quota, as Counter::encode_terms
---   operations 0 (wait), 1 (try), 2 (peek): points <I7 I5>; settlements <I7 I5> recorded, difference + 2^32;
+--   operations 0 (wait), 1 (try), 2 (peek): points <I7 I7>; settlements <I7 I7> recorded, difference + 2^32;
 --     if strict, <I7 I7 I7 c8> quarantine, generation, version, server
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4> evidence, span, units
 -- Returns: <B I7> status (0: done, 1: outdated, 2: shape, 3: unrecognized), now; if done,
@@ -77,7 +77,7 @@ end
 -- Begins a new generation, in quarantine, if departures may have been lost.
 local was_lost = false
 if strict > 0 then
-  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + (count + settled) * 12)
+  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + (count + settled) * 14)
   local is_known, opens = strict % 4 >= 2, now + rest
   was_lost = strict >= 4
   if generation == 0 then
@@ -93,6 +93,9 @@ if strict > 0 then
   elseif server ~= origin or written > now
     or is_known and (known > generation or known == generation and seen > version) then
     was_lost = true
+  elseif is_known and known < generation and generation + rest > quarantined then
+    -- The process that began this generation may not have known of the loss, or of a longer window.
+    quarantined = generation + rest
   end
   if was_lost then
     clear$()
@@ -141,9 +144,9 @@ end
 -- The points of this demand: arrival and units in turn.
 local points = {}
 if count == 1 then
-  points = { unpack('<I7I5', arg, REST) }
+  points = { unpack('<I7I7', arg, REST) }
 elseif count > 1 then
-  points = { unpack('<' .. rep('I7I5', count), arg, REST) }
+  points = { unpack('<' .. rep('I7I7', count), arg, REST) }
 end
 
 -- The demand of other processes that counts, an entry in each table. `detail` is the place of its points, or once
@@ -157,15 +160,15 @@ local others, slices, from, latest = 0, nil, at, 0
 -- Recorded times and differences in turn.
 local corrections = is_rare and {}
 for _ = 1, announced do
-  local who, deadline, first, last, units, size = unpack('<I7I7I7I7I5I2', tail, at)
-  local next = at + 35 + size
+  local who, deadline, first, last, units, size = unpack('<I7I7I7I7I7I2', tail, at)
+  local next = at + 37 + size
   local is_other = false
   if deadline + 10000000 > now then
     if who == process and operation < 3 then
-      local before, _, described = unpack('<I7I4B', tail, at + 35)
+      local before, _, described = unpack('<I7I4B', tail, at + 37)
       if number ~= 0 and before >= number and operation < 2 then return pack('<BI7', 1, now) end
       if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
-        for place = at + 47 + (described > 1 and described * 12 or 0), next - 1, 11 do
+        for place = at + 49 + (described > 1 and described * 14 or 0), next - 1, 11 do
           local i, time, units = #corrections, unpack('<I7I4', tail, place)
           corrections[i + 1], corrections[i + 2] = time, -units
         end
@@ -179,7 +182,7 @@ for _ = 1, announced do
         end
         live = live + 1
         processes[live], deadlines[live], oldest[live] = who, deadline, first
-        newest[live], waiting[live], detail[live] = last, units, at + 35
+        newest[live], waiting[live], detail[live] = last, units, at + 37
       end
     end
   end
@@ -189,9 +192,9 @@ for _ = 1, announced do
     if at > from then slices[#slices + 1] = sub(tail, from, at - 1) end
     if is_other then
       -- Departures that were forgotten are not taken back.
-      local described = byte(tail, at + 46)
-      local kept = 12 + (described > 1 and described * 12 or 0)
-      slices[#slices + 1] = sub(tail, at, at + 32) .. pack('<I2', kept) .. sub(tail, at + 35, at + 34 + kept)
+      local described = byte(tail, at + 48)
+      local kept = 12 + (described > 1 and described * 14 or 0)
+      slices[#slices + 1] = sub(tail, at, at + 34) .. pack('<I2', kept) .. sub(tail, at + 37, at + 36 + kept)
     end
     from = next
   end
@@ -215,7 +218,7 @@ local next_call, granted, mine = 0, 0, ''
 local is_changed, is_nudge = operation ~= 2, false
 if operation < 3 then
   for i = count, count + settled - 1 do
-    local j, time, difference = #corrections, unpack('<I7I5', arg, REST + i * 12)
+    local j, time, difference = #corrections, unpack('<I7I7', arg, REST + i * 14)
     difference = difference - 4294967296
     if difference < 0 then is_nudge = is_changed end
     corrections[j + 1], corrections[j + 2] = time, difference
@@ -326,13 +329,13 @@ if operation < 3 then
     local late, text, first, last, units = 2 * round_trip, '', 0, 0, 0
     if described > 0 then first, last, units = left[1], left[described * 2 - 1], left[described * 2] end
     if described > 1 then
-      text = left == points and sub(arg, REST, REST + count * 12 - 1)
-        or pack('<' .. rep('I7I5', described), spread(left))
+      text = left == points and sub(arg, REST, REST + count * 14 - 1)
+        or pack('<' .. rep('I7I7', described), spread(left))
     end
     text = text .. marks
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
     is_same = false
-    mine = pack('<I7I7I7I7I5I2I7I4B', process, deadline, first, last, units,
+    mine = pack('<I7I7I7I7I7I2I7I4B', process, deadline, first, last, units,
       12 + #text, number, operation == 0 and cost or 0, described) .. text
     others = others + 1
     if deadline > latest then latest = deadline end
@@ -351,6 +354,7 @@ else
     else
       paused, allowed, allowed_until, is_nudge = 0, 0, 0, true
       if operation == 6 then
+        quarantined = 0
         clear$()
       end
     end

@@ -13,8 +13,8 @@ use quick_cache::sync::Cache;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Dispatcher;
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
+use super::{ClockSets, Dispatcher};
 use crate::algorithm::{Command, Mode, Strict, Take, Taken};
 use crate::clock::Offset;
 use crate::error::StoreError;
@@ -131,6 +131,7 @@ impl Handle {
         }
         self.guard.set_floor(plan.policy.guard());
         let current = Current::new(plan, self.settings);
+        let counts_like = current.policy.counts_like(&self.policy());
         {
             // The policy may have another label.
             let queues = self.queues.lock();
@@ -141,7 +142,12 @@ impl Handle {
         }
         self.forget_denials(None);
         for queue in self.each() {
-            queue.update(|queue, _| queue.nudge(Instant::now()));
+            queue.update(|queue, _| {
+                if !counts_like {
+                    queue.keep_charged();
+                }
+                queue.nudge(Instant::now());
+            });
         }
     }
 
@@ -327,10 +333,17 @@ impl Handle {
             // A call that was sent before may have arrived first.
             self.nudge(key);
         }
-        answered?
-            .answers
+        let answers = answered?.answers;
+        answers
             .into_iter()
-            .try_for_each(|answer| answer.map(drop))
+            .try_for_each(|answer| answer.map(drop))?;
+        if let Some(queue) = self.known_queue(key) {
+            let round_trip = self.guard.round_trip();
+            let horizon = super::horizon(round_trip.as_micros() as u64);
+            let known = Instant::now() + round_trip + Duration::from_micros(horizon);
+            queue.update(|queue, _| queue.pause_known(known));
+        }
+        Ok(())
     }
 
     /// Looks at a key without its queue, as it is after the corrections that were not sent yet.
@@ -442,14 +455,23 @@ impl Handle {
     }
 
     /// The knowledge of this key that a call under strict recovery carries.
-    pub(crate) fn strict(&self, key: &Key, clock_sets: u64) -> Option<Strict> {
+    pub(super) fn strict(&self, key: &Key, policy: &Policy, sets: ClockSets) -> Option<Strict> {
         if !self.is_strict() {
             return None;
         }
         let seen = self.seen.get(key);
+        let clock_was_set = match seen {
+            Some(seen) => seen.clock_sets != sets.count,
+            // Other processes may have seen departures, by the clock as it was before.
+            None => sets.last.is_some_and(|last| {
+                let quarantine =
+                    Take::default().quarantine(policy.counters(), policy.buffer_micros());
+                last.elapsed() < Duration::from_micros(quarantine)
+            }),
+        };
         Some(Strict {
             known: seen.map(|seen| seen.known),
-            clock_was_set: seen.is_some_and(|seen| seen.clock_sets != clock_sets),
+            clock_was_set,
         })
     }
 

@@ -77,13 +77,19 @@ pub(crate) struct Dispatcher {
     /// The latest number of a call, a flight or a queue.
     numbers: AtomicU64,
     clock: StoreClock,
-    /// How often the store's clock was set.
-    clock_sets: AtomicU64,
+    clock_sets: Mutex<ClockSets>,
     outages: Outages,
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
     telemetry: StoreTelemetry,
+}
+
+/// How often the store's clock was set, and when the last time was noticed.
+#[derive(Clone, Copy, Default)]
+struct ClockSets {
+    count: u64,
+    last: Option<Instant>,
 }
 
 /// Serves requests while the store is out.
@@ -210,7 +216,7 @@ impl Dispatcher {
             process: random.hash_one(std::process::id()) >> 11,
             numbers: AtomicU64::new(0),
             clock: StoreClock::new(),
-            clock_sets: AtomicU64::new(0),
+            clock_sets: Mutex::default(),
             outages: Outages::default(),
             handles: Mutex::default(),
             schedule: Mutex::default(),
@@ -478,7 +484,7 @@ impl Dispatcher {
             self.changed.notify_one();
         }
         drop(locked);
-        let clock_sets = self.clock_sets.load(Ordering::Relaxed);
+        let clock_sets = *self.clock_sets.lock();
         let mut take = Take {
             process: self.process,
             // The answer of an embedded store cannot be lost.
@@ -489,12 +495,12 @@ impl Dispatcher {
             round_trip,
             guard,
             horizon: match asked.mode {
-                Mode::Wait => HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP),
+                Mode::Wait => horizon(round_trip),
                 Mode::Try | Mode::Peek => 0,
             },
             strict: match outage {
                 Some(_) => None,
-                None => handle.strict(&queue.key, clock_sets),
+                None => handle.strict(&queue.key, &policy, clock_sets),
             },
             ..asked
         };
@@ -507,7 +513,7 @@ impl Dispatcher {
             number,
             begun,
             take,
-            clock_sets,
+            clock_sets: clock_sets.count,
         })
     }
 
@@ -655,8 +661,7 @@ impl Dispatcher {
                     continue;
                 }
             };
-            let is_stale =
-                handle.is_strict() && sent.clock_sets != self.clock_sets.load(Ordering::Relaxed);
+            let is_stale = handle.is_strict() && sent.clock_sets != self.clock_sets.lock().count;
             if taken.is_outdated || is_stale {
                 self.lost(Flight::Call(0, vec![sent]));
                 continue;
@@ -679,12 +684,11 @@ impl Dispatcher {
                     };
                     denials.note(&sent.queue.key, denied);
                 }
-            } else {
-                // Nothing that the fallback store has granted is returned to the store.
-                answer
-                    .turns
-                    .iter_mut()
-                    .for_each(|(turn, _)| turn.recorded = 0);
+            }
+            // Nothing that the fallback store has granted is returned to the store, nor what other counters have recorded.
+            if shard.is_none() || !sent.policy.counts_like(&handle.policy()) {
+                let turns = answer.turns.iter_mut();
+                turns.for_each(|(turn, _)| turn.recorded = 0);
             }
             let now = Instant::now();
             let first = answer.turns.iter().map(|(turn, _)| turn.until).min();
@@ -708,7 +712,9 @@ impl Dispatcher {
         } = *answered;
         let read = clock.observe(sent, received, now, server);
         if let Some(ahead) = read.set_by(CLOCK_TOLERANCE) {
-            self.clock_sets.fetch_add(1, Ordering::Relaxed);
+            let mut sets = self.clock_sets.lock();
+            (sets.count, sets.last) = (sets.count + 1, Some(received));
+            drop(sets);
             self.telemetry.clock_set(ahead);
         }
         read.offset
@@ -747,6 +753,11 @@ impl Dispatcher {
         self.ensure_task();
         self.changed.notify_one();
     }
+}
+
+/// How far ahead departures are granted to a process with this round trip, in microseconds.
+fn horizon(round_trip: u64) -> u64 {
+    HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP)
 }
 
 /// Calls a store for a batch.

@@ -182,3 +182,27 @@ async fn commands_at_the_same_time_apply_in_their_order() {
     bounded(waiter).await.expect("no panic").expect("a permit");
     assert!(again.elapsed() < SECOND * 2, "{:?}", again.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_paused_a_key_departs_after_the_resume_of_another() {
+    let store = MemoryStore::new();
+    let [pausing, resuming] = [(); 2].map(|()| build(per_second(10).store(store.clone())));
+    pausing.acquire("a").await.expect("a permit");
+    pausing
+        .pause("a", Instant::now() + 60 * SECOND)
+        .await
+        .expect("it is paused");
+    let waiting = line(&pausing, 3).await;
+    sleep(300 * MS).await;
+    pausing
+        .pause("a", Instant::now() + 60 * SECOND)
+        .await
+        .expect("it is paused");
+    sleep(300 * MS).await;
+    resuming.resume("a").await.expect("it is resumed");
+    let resumed = Instant::now();
+    for at in departures(waiting).await {
+        // The larger of a second and a quarter of the expected wait.
+        assert!(at < resumed + 16 * SECOND, "{:?}", at - resumed);
+    }
+}

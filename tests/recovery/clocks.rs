@@ -202,3 +202,47 @@ async fn a_clock_that_many_processes_find_to_be_set_rests_a_key_once() {
     let waited = served.await.expect("no panic");
     assert!(waited < REST + Duration::from_secs(1), "{waited:?}");
 }
+
+#[tokio::test]
+async fn a_key_that_a_process_has_not_seen_rests_after_the_clock_was_set() {
+    let settable = Settable::start();
+    let mut limiters = Vec::new();
+    for _ in 0..2 {
+        limiters.push(strict(&settable.server).await);
+    }
+    let granted = async |limiter: &Limiter, key: &str| {
+        let decision = limiter.try_acquire(key).await.expect("an answer");
+        u64::from(decision.is_granted())
+    };
+    rested(&limiters[0]).await;
+    rested(&limiters[1]).await;
+    granted(&limiters[1], "another").await;
+    let start = Instant::now();
+    let mut departed = 0;
+    for _ in 0..LIMIT {
+        departed += granted(&limiters[0], "a").await;
+    }
+    settable.set(3_600);
+    granted(&limiters[1], "another").await;
+    for _ in 0..LIMIT {
+        departed += granted(&limiters[1], "a").await;
+    }
+    assert!(start.elapsed() < LONG, "the machine is too slow for this");
+    assert!(departed <= LIMIT, "{departed} of {LIMIT}");
+}
+
+#[tokio::test]
+async fn a_reset_ends_the_rest_of_a_key() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url())
+        .await
+        .expect("a connection");
+    let builder = Limiter::builder().quota(Quota::per_hour(10));
+    let builder = builder.recovery(Recovery::Strict).store(store);
+    let limiter = builder.build().expect("a valid policy");
+    let decision = limiter.try_acquire("a").await.expect("an answer");
+    assert!(!decision.is_granted(), "a new server");
+    limiter.reset("a").await.expect("it is reset");
+    let decision = limiter.try_acquire("a").await.expect("an answer");
+    assert!(decision.is_granted());
+}

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::store::{MemoryStore, Store};
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, Quota};
+use tower_throttle::{Limiter, Permit, Quota};
 
 use crate::support::redis_server::RedisServer;
 use crate::{GUARD, PATIENCE, build, redis_store, set, settle};
@@ -138,4 +138,37 @@ async fn a_quota_that_replicas_lower_one_after_the_other_holds_under_load() {
         .collect();
     after.assert_at_most(60, WINDOW);
     assert!(after.len() >= 120, "{} departures", after.len());
+}
+
+/// The present counters have not recorded the departures that are given back.
+#[tokio::test]
+async fn permits_of_another_algorithm_are_not_returned_to_the_new_counter() {
+    for quota in ["10/h fixed-window start=first-request", "1/h gcra burst=10"] {
+        let limiter = build(Limiter::builder().quota(Quota::per_second(10)));
+        let mut permits = Vec::new();
+        for _ in 0..10 {
+            permits.push(limiter.acquire("a").await.expect("a permit"));
+        }
+        set(&limiter, quota.parse().expect("a quota"));
+        let mut departed = 0;
+        while limiter
+            .try_acquire("a")
+            .await
+            .expect("an answer")
+            .is_granted()
+        {
+            departed += 1;
+        }
+        permits.into_iter().for_each(Permit::forfeit);
+        settle(&limiter).await;
+        while limiter
+            .try_acquire("a")
+            .await
+            .expect("an answer")
+            .is_granted()
+        {
+            departed += 1;
+        }
+        assert_eq!(departed, 10, "{quota}");
+    }
 }

@@ -74,12 +74,12 @@ fn put_take(out: &mut Writer, take: &Take, buffer: u64) {
 
 fn put_demand(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
     for point in &take.demand.points {
-        out.put([7, 5], [point.arrival, point.units]);
+        out.put([7, 7], [point.arrival, point.units]);
     }
     let most = i64::from(u32::MAX);
     for settlement in &take.settlements {
         let difference = settlement.difference.clamp(-most, most) + (1 << 32);
-        out.put([7, 5], [settlement.recorded, difference.cast_unsigned()]);
+        out.put([7, 7], [settlement.recorded, difference.cast_unsigned()]);
     }
     if let Some(strict) = take.strict {
         let known = strict.known;
