@@ -6,17 +6,12 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A store's and a host's clock may drift apart by one part in this many, half of it either way: 10 parts per million,
-/// ten times what hosts that keep time by NTP show.
-const DRIFT: i64 = 50_000;
+/// The most by which two clocks drift apart is one part in this many: 500 parts per million, by which clocks are slewed
+/// at most. A clock that is off by more was set.
+const DRIFT: i64 = 2_000;
 
-/// A clock that is off by more than one part in this many was set: 500 parts per million is the most by which clocks are
-/// slewed.
-const SLEWING: i64 = 2_000;
-
-/// An answer says something about the clock for at least so long, and for at most twice as long. A clock that is slewed is
-/// off by some milliseconds then.
-const PERIOD: Duration = Duration::from_secs(5);
+/// A server that has not answered for so long may be forgotten.
+const RECENT: Duration = Duration::from_secs(10);
 
 /// Beyond this number of servers, those that did not answer lately are forgotten.
 const MANY: usize = 64;
@@ -25,7 +20,7 @@ const MANY: usize = 64;
 ///
 /// The store reads its clock between the sending of a call and its answer. So the round trip of the call bounds how far
 /// ahead that clock is, and recent calls together bound it more closely: an answer that comes late does no harm to its
-/// grants. The hosts' clocks need not agree.
+/// grants. What a call has shown becomes less certain with time, because clocks drift. The hosts' clocks need not agree.
 #[derive(Debug)]
 pub(crate) struct StoreClock {
     origin: Instant,
@@ -40,18 +35,9 @@ struct Servers {
     last: u64,
 }
 
-#[derive(Debug, Default)]
-struct Known {
-    /// From the calls of this period.
-    current: Option<Period>,
-    /// From all calls of the last period, and when that ended.
-    last: Option<(Offset, Instant)>,
-}
-
 #[derive(Debug, Clone, Copy)]
-struct Period {
+struct Known {
     offset: Offset,
-    start: Instant,
     updated: Instant,
 }
 
@@ -67,7 +53,7 @@ pub(crate) struct Offset {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
     pub(crate) offset: Offset,
-    /// By how many nanoseconds the clock is ahead of what earlier calls and slewing explain, or behind if below 0.
+    /// By how many nanoseconds the clock is ahead of what earlier calls and drift explain, or behind if below 0.
     ahead: i64,
 }
 
@@ -82,9 +68,9 @@ impl StoreClock {
     /// The most that the clock of the server that answered last shows at this local time.
     pub(crate) fn shows(&self, at: Instant) -> Option<u64> {
         let servers = self.servers.lock();
-        let period = servers.known.get(&servers.last)?.current?;
+        let known = servers.known.get(&servers.last)?;
         let local = signed_nanos(at.saturating_duration_since(self.origin));
-        let shows = (local + period.offset.most) / NANOS + 1;
+        let shows = (local + known.offset.most) / NANOS + 1;
         u64::try_from(shows).ok()
     }
 
@@ -94,17 +80,20 @@ impl StoreClock {
         let call = Offset::of_call(self.origin, sent, received, now);
         let mut servers = self.servers.lock();
         servers.last = server;
-        if server == 0 {
-            servers.known.remove(&server);
-        }
-        let known = servers.known.entry(server).or_default();
-        let expected = known
-            .current
-            .map(|period| period.offset.aged(period.updated, received, SLEWING));
-        let ahead = expected.map_or(0, |expected| call.ahead(expected));
-        let offset = known.read(call, received);
+        let known = servers.known.get(&server).filter(|_| server != 0);
+        let (offset, ahead) = match known {
+            None => (call, 0),
+            Some(known) => {
+                let expected = known.offset.aged(known.updated, received);
+                // Answers that contradict each other come from a clock that was set.
+                (expected.and(call).unwrap_or(call), call.ahead(expected))
+            }
+        };
+        let updated = received;
+        servers.known.insert(server, Known { offset, updated });
         if servers.known.len() > MANY {
-            servers.known.retain(|_, known| known.is_recent(received));
+            let is_recent = |it: &Known| received.saturating_duration_since(it.updated) < RECENT;
+            servers.known.retain(|_, known| is_recent(known));
         }
         Read { offset, ahead }
     }
@@ -115,45 +104,6 @@ impl Read {
     pub(crate) fn set_by(&self, tolerance: Duration) -> Option<f64> {
         let is_set = Duration::from_nanos(self.ahead.unsigned_abs()) > tolerance;
         is_set.then_some(self.ahead as f64 / 1e9)
-    }
-}
-
-impl Known {
-    fn is_recent(&self, now: Instant) -> bool {
-        self.current
-            .is_some_and(|period| now.saturating_duration_since(period.updated) < 2 * PERIOD)
-    }
-
-    fn read(&mut self, call: Offset, received: Instant) -> Offset {
-        if let Some(period) = self.current
-            && received.saturating_duration_since(period.start) >= PERIOD
-        {
-            self.last = Some((period.offset, period.updated));
-            self.current = None;
-        }
-        let (mut offset, mut start) = (call, received);
-        if let Some(period) = self.current {
-            match period
-                .offset
-                .aged(period.updated, received, DRIFT)
-                .and(call)
-            {
-                Some(both) => (offset, start) = (both, period.start),
-                // Answers that contradict each other come from a clock that was set.
-                None => self.last = None,
-            }
-        }
-        self.current = Some(Period {
-            offset,
-            start,
-            updated: received,
-        });
-        let last = self
-            .last
-            .map(|(last, until)| last.aged(until, received, DRIFT));
-        let both = last.and_then(|last| offset.and(last));
-        self.last = self.last.filter(|_| both.is_some());
-        both.unwrap_or(offset)
     }
 }
 
@@ -206,9 +156,9 @@ impl Offset {
         (both.least <= both.most).then_some(both)
     }
 
-    /// Widens the range by one part in so many of the time since then.
-    fn aged(self, then: Instant, now: Instant, part: i64) -> Self {
-        let by = signed_nanos(now.saturating_duration_since(then)) / part + 1;
+    /// Widens the range by what the clocks may have drifted apart since then.
+    fn aged(self, then: Instant, now: Instant) -> Self {
+        let by = signed_nanos(now.saturating_duration_since(then)) / DRIFT + 1;
         Self {
             least: self.least - by,
             most: self.most + by,
@@ -363,24 +313,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten() {
+    fn what_a_call_has_shown_becomes_less_certain_with_time() {
         let clock = StoreClock::new();
         let start = Instant::now();
         clock.observe(after(start, 0), after(start, 1), says(1_000), 1);
-        for late in [6_000, 12_000] {
-            clock.observe(
-                after(start, late),
-                after(start, late + 40),
-                says(1_020 + late),
-                1,
-            );
-        }
-        let offset = clock
-            .observe(after(start, 18_000), after(start, 18_040), says(19_020), 1)
-            .offset;
-        assert!(
-            offset.uncertainty() >= Duration::from_millis(39),
-            "{offset:?}"
-        );
+        let after_pause = |from: u64| {
+            let (sent, received) = (after(start, from), after(start, from + 40));
+            let read = clock.observe(sent, received, says(1_020 + from), 1);
+            read.offset.uncertainty().as_millis()
+        };
+        assert!((6..=8).contains(&after_pause(6_000)));
+        assert!((39..=41).contains(&after_pause(120_000)));
     }
 }
