@@ -116,29 +116,15 @@ impl MemoryStore {
         operation: &Operation,
         sent: Instant,
     ) -> (u64, Result<Taken, StoreError>) {
-        self.with_state(key, policy, sent, |state, now| {
-            let answer = operation.apply(policy, state, Origin::default(), now);
-            (now, answer)
-        })
-    }
-
-    /// Changes the state of one key.
-    pub(crate) fn with_state<T>(
-        &self,
-        key: &Key,
-        policy: &Policy,
-        sent: Instant,
-        change: impl FnOnce(&mut State, u64) -> T,
-    ) -> T {
         let name = policy.name();
         let hash = self.0.hasher.hash_one((name, key.as_str()));
         let sent = self.0.clock.at(sent);
         // The table uses the lowest and the highest bits.
         let mut shard = self.0.shards[(hash >> 32) as usize % SHARDS].lock();
-        let now = if self.0.clock.is_manual() {
-            sent
-        } else {
-            shard.latest.max(sent)
+        let now = match self.0.clock {
+            Clock::Local { .. } => shard.latest.max(sent),
+            #[cfg(feature = "test-util")]
+            Clock::Manual(_) => sent,
         };
         shard.latest = now;
         if shard.entries.len() >= shard.sweep_at {
@@ -154,7 +140,8 @@ impl MemoryStore {
             key: key.clone(),
             state: State::new(policy.counters()),
         });
-        change(&mut entry.get_mut().state, now)
+        let state = &mut entry.get_mut().state;
+        (now, operation.apply(policy, state, Origin::default(), now))
     }
 }
 
@@ -177,10 +164,6 @@ impl Clock {
             #[cfg(feature = "test-util")]
             Self::Manual(clock) => clock.micros(),
         }
-    }
-
-    fn is_manual(&self) -> bool {
-        !matches!(self, Self::Local { .. })
     }
 }
 
