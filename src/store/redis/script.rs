@@ -44,14 +44,11 @@ impl Script {
         if let Some(script) = known.get(&kinds) {
             return script;
         }
-        let script: &'static Self = Box::leak(Box::new(Self::new(assemble(&kinds))));
+        let text = assemble(counters, &kinds);
+        let sha = redis::Script::new(&text).get_hash().to_owned();
+        let script: &'static Self = Box::leak(Box::new(Self { text, sha }));
         known.insert(kinds, script);
         script
-    }
-
-    pub(super) fn new(text: String) -> Self {
-        let sha = redis::Script::new(&text).get_hash().to_owned();
-        Self { text, sha }
     }
 }
 
@@ -60,20 +57,21 @@ fn is_ring(kind: u8) -> bool {
 }
 
 /// The file of an algorithm, and the bytes of a quota in the value and in a call.
-fn algorithm(kind: u8) -> (&'static str, usize, usize) {
-    match kind {
-        1 => (WINDOW, 18, 19),
-        2 => (WINDOW, 40, 19),
-        3 | 6 => (GCRA, 26, 12),
-        _ => (FIXED, 37, 12),
+fn algorithm(counter: &Counter) -> (&'static str, usize, usize) {
+    match counter {
+        Counter::Window(_) if is_ring(counter.kind()) => (WINDOW, 40, 19),
+        Counter::Window(_) => (WINDOW, 18, 19),
+        Counter::Gcra(_) => (GCRA, 26, 12),
+        Counter::Fixed(_) => (FIXED, 37, 12),
     }
 }
 
-fn assemble(kinds: &[u8]) -> String {
+fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
     let mut algorithms = String::new();
     let (mut value, mut terms) = (VALUE_HEAD, CALL_HEAD);
-    for (kind, number) in kinds.iter().copied().zip(1..) {
-        let (text, value_bytes, terms_bytes) = algorithm(kind);
+    for (counter, number) in counters.iter().zip(1..) {
+        let (text, value_bytes, terms_bytes) = algorithm(counter);
+        let kind = counter.kind();
         for (line, _) in lines(text, |tag| has_tag(kind, tag)) {
             let line = line
                 .replace('$', &format!("{number}"))
