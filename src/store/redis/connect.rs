@@ -100,7 +100,9 @@ impl RedisStore {
     pub async fn connect_cluster_with(
         clients: impl IntoIterator<Item = Client>,
     ) -> Result<Self, StoreError> {
-        Self::open(Servers::cluster_of_clients(clients)?).await
+        let infos = clients.into_iter();
+        let infos = infos.map(|client| client.get_connection_info().clone());
+        Self::open(Servers::cluster_at(infos.collect())?).await
     }
 
     /// Connects to the primary that the sentinels at these URLs name.

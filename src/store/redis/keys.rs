@@ -38,7 +38,7 @@ impl RedisStore {
         Keys {
             store: self.clone(),
             pattern: names::pattern(&self.0.options.prefix, None),
-            name: self.0.ping_name(),
+            name: format!("{}:ping", self.0.options.prefix),
             page_size: 1_000,
             looked_at: 0,
             servers: None,

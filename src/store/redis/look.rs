@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
-use super::servers::Answered;
-use super::{Inner, RedisStore, strange, time, unrecognized};
+use super::servers::CommandAnswer;
+use super::{Inner, RedisStore, naming, strange, unrecognized};
 use crate::algorithm::{Announcement, Mode, State, Take, Taken};
 use crate::quota::Quota;
 use crate::store::StoreError;
@@ -35,7 +35,14 @@ impl RedisStore {
             let shard = by_shard.entry(inner.servers.shard(&name)).or_default();
             shard.push((place, name));
         }
-        let looks = by_shard.into_values().map(|shard| inner.look_at(shard));
+        let batches = by_shard.values().flat_map(|names| names.chunks(BATCH));
+        let looks = batches.map(async |batch| {
+            let states = match inner.read_batch(batch).await {
+                Ok(states) => states,
+                Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+            };
+            batch.iter().map(|(place, _)| *place).zip(states)
+        });
         let mut states: Vec<_> = join_all(looks).await.into_iter().flatten().collect();
         states.sort_by_key(|(place, _)| *place);
         states.into_iter().map(|(_, state)| state).collect()
@@ -57,26 +64,8 @@ impl RedisStore {
     }
 }
 
-type Looked = (usize, Result<Option<KeyState>, StoreError>);
-
 impl Inner {
-    /// Looks at values of one shard, each with its place.
-    async fn look_at(&self, names: Vec<(usize, String)>) -> Vec<Looked> {
-        let mut states = Vec::with_capacity(names.len());
-        for batch in names.chunks(BATCH) {
-            match self.read_batch(batch).await {
-                Ok(read) => states.extend(batch.iter().map(|(place, _)| *place).zip(read)),
-                Err(error) => {
-                    // The others would fail as late.
-                    let left = names[states.len()..].iter();
-                    states.extend(left.map(|(place, _)| (*place, Err(error.clone()))));
-                    break;
-                }
-            }
-        }
-        states
-    }
-
+    /// Looks at values of one shard.
     async fn read_batch(
         &self,
         names: &[(usize, String)],
@@ -86,19 +75,11 @@ impl Inner {
             pipe.cmd("GETRANGE").arg(name).arg(0).arg(LONGEST - 1);
             pipe.cmd("PTTL").arg(name);
         }
-        if self.host_clock.is_none() {
-            pipe.cmd("TIME");
-        }
-        let deadline = self.deadline();
-        let mut answers = self.servers.run(&names[0].1, &pipe, deadline).await?;
-        let now = match &self.host_clock {
-            Some(clock) => clock.now(),
-            None => time(&answers.pop().ok_or_else(strange)?.value)?,
-        };
+        let (answers, at) = self.read(None, &names[0].1, pipe, self.deadline()).await?;
         let mut answers = answers.into_iter();
         let states = names
             .iter()
-            .map_while(|(_, name)| Some(read(name, answers.next()?, answers.next()?, now)));
+            .map_while(|(_, name)| Some(read(name, answers.next()?, answers.next()?, at.now)));
         Ok(states.collect())
     }
 }
@@ -106,17 +87,11 @@ impl Inner {
 /// Reads the answers to `GETRANGE` and `PTTL`.
 fn read(
     name: &str,
-    value: Answered,
-    lifetime: Answered,
+    value: CommandAnswer,
+    lifetime: CommandAnswer,
     now: u64,
 ) -> Result<Option<KeyState>, StoreError> {
-    let value = value.into_value().map_err(|error| {
-        if error.is_unrecognized_value() {
-            unrecognized(name)
-        } else {
-            error
-        }
-    })?;
+    let value = value.into_value().map_err(naming(name))?;
     let lifetime = i64::from_redis_value(lifetime.into_value()?).map_err(|_| strange())?;
     let value = Vec::<u8>::from_redis_value(value).map_err(|_| strange())?;
     if value.is_empty() {

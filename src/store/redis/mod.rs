@@ -16,11 +16,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
-use hashbrown::HashMap;
-use parking_lot::Mutex;
+use redis::Pipeline;
 use tokio::time::Instant;
 
-use self::servers::{Origin, Servers, Subscription};
+use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
 use self::transaction::Turns;
 use super::{Answered, Call, Nudged, Operation, Store};
 use crate::algorithm::{Command, Taken};
@@ -79,16 +78,13 @@ struct Inner {
     options: Options,
     host_clock: Option<HostClock>,
     turns: Turns,
-    /// The number of the server of each shard, as it answered last.
-    known_servers: Mutex<HashMap<u64, u64>>,
-    nudged: Arc<Mutex<Vec<Weak<dyn Nudged>>>>,
     subscription: OnceLock<Subscription>,
 }
 
 /// A call, and the name of the value that it changes.
-struct Named {
-    call: Call,
+struct NamedCall {
     name: String,
+    call: Call,
 }
 
 /// How a store is used; see the methods of the same names.
@@ -175,8 +171,6 @@ impl RedisStore {
             host_clock: (!options.server_time).then(HostClock::default),
             options,
             turns: Turns::default(),
-            known_servers: Mutex::default(),
-            nudged: Arc::default(),
             subscription: OnceLock::new(),
         }))
     }
@@ -191,7 +185,7 @@ impl RedisStore {
 impl Store for RedisStore {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let inner = self.0.clone();
-        let named = calls.into_iter().map(|call| Named {
+        let named = calls.into_iter().map(|call| NamedCall {
             name: names::of(&inner.options.prefix, &call.key, call.policy.name()),
             call,
         });
@@ -203,10 +197,8 @@ impl Store for RedisStore {
         let inner = self.0.clone();
         let name = names::of(&inner.options.prefix, key, None);
         Reply::pending(async move {
-            let (now, origin) = inner.ping(&name, inner.deadline()).await?;
-            let shard = inner.servers.shard(&name);
-            inner.known_servers.lock().insert(shard, origin.server);
-            Ok(answered(now, &[origin], Vec::new()))
+            let at = inner.ping(&name, inner.deadline()).await?;
+            Ok(at.answered(Vec::new()))
         })
     }
 
@@ -222,86 +214,107 @@ impl Store for RedisStore {
 
     fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
         let inner = &self.0;
-        {
-            let mut nudged = inner.nudged.lock();
-            nudged.retain(|it| it.strong_count() > 0);
-            nudged.push(subscriber);
+        if inner.servers.makes_connections() {
+            let subscribe = || Subscription::new(inner.servers.clone(), inner.channel());
+            let subscription = inner.subscription.get_or_init(subscribe);
+            subscription.add(subscriber);
+            subscription.resume();
         }
-        inner.subscription.get_or_init(|| {
-            let nudged = inner.nudged.clone();
-            let on_message = move |message: &[u8]| {
-                let Ok(key) = str::from_utf8(message) else {
-                    return;
-                };
-                let key = Key::new(key);
-                let subscribers: Vec<_> = nudged.lock().iter().filter_map(Weak::upgrade).collect();
-                subscribers.iter().for_each(|it| it.nudged(&key));
-            };
-            inner
-                .servers
-                .subscribe(inner.channel(), Arc::new(on_message))
-        });
     }
 }
 
 impl Inner {
-    async fn call(&self, calls: &[Named]) -> Result<Answered, StoreError> {
+    async fn call(&self, calls: &[NamedCall]) -> Result<Answered, StoreError> {
         let deadline = self.deadline();
         let mut results = match self.options.scripting {
             true => self.run_scripts(calls, deadline).await?,
             false => calls.iter().map(|_| None).collect(),
         };
-        let places = 0..calls.len();
-        let rest: Vec<_> = places.filter(|&it| results[it].is_none()).collect();
-        let transactions = rest.iter().map(|&it| self.transact(&calls[it], deadline));
-        for (&place, done) in rest.iter().zip(join_all(transactions).await) {
-            results[place] = Some(done);
-        }
-        let (mut now, mut origins) = (0, Vec::with_capacity(calls.len()));
+        let rest = calls.iter().zip(&mut results);
+        let rest = rest.filter(|(_, result)| result.is_none());
+        join_all(rest.map(async |(named, result)| {
+            *result = Some(self.transact(named, deadline).await);
+        }))
+        .await;
+        let mut at: Option<Reading> = None;
         let answers = results.into_iter().flatten().map(|result| {
-            result.map(|done| {
-                now = now.max(done.now);
-                origins.push(done.origin);
-                done.answer
-            })
+            let done = result?;
+            at = Some(at.map_or(done.at, |at| at.and(done.at)));
+            Ok(done.answer)
         });
         let mut answers: Vec<_> = answers.collect();
-        if origins.is_empty() {
-            // An outage fails the whole call; other errors are of single keys.
-            if answers.iter().all(is_outage)
-                && let Some(Err(error)) = answers.pop()
-            {
-                return Err(error);
-            }
-            let name = calls.first().map_or("", |call| &call.name);
-            let (time, origin) = self.ping(name, deadline).await?;
-            (now, origins) = (time, vec![origin]);
+        if let Some(at) = at {
+            return Ok(at.answered(answers));
         }
-        Ok(answered(now, &origins, answers))
+        // An outage fails the whole call; other errors are of single keys.
+        let is_outage = |it: &Result<_, StoreError>| it.as_ref().is_err_and(StoreError::is_outage);
+        if answers.iter().all(is_outage)
+            && let Some(Err(error)) = answers.pop()
+        {
+            return Err(error);
+        }
+        let name = calls.first().map_or("", |named| &named.name);
+        Ok(self.ping(name, deadline).await?.answered(answers))
     }
 
-    /// The time of the server that holds this name.
-    async fn ping(&self, name: &str, deadline: Instant) -> Result<(u64, Origin), StoreError> {
-        let mut pipe = redis::pipe();
-        pipe.cmd("TIME");
-        let answers = self.servers.run(name, &pipe, deadline).await?;
-        let answer = answers.first().ok_or_else(strange)?;
-        let mut origin = answer.origin;
+    /// Reads the clock of the server that holds this name.
+    async fn ping(&self, name: &str, deadline: Instant) -> Result<Reading, StoreError> {
+        let read = self.read(None, name, Pipeline::new(), deadline).await?;
+        Ok(read.1)
+    }
+
+    /// Sends commands that read, and then reads the clock.
+    async fn read(
+        &self,
+        exclusive: Option<&Exclusive>,
+        name: &str,
+        mut commands: Pipeline,
+        deadline: Instant,
+    ) -> Result<(Vec<servers::CommandAnswer>, Reading), StoreError> {
+        commands.cmd(match self.host_clock {
+            Some(_) => "PING",
+            None => "TIME",
+        });
+        let mut answers = self.run(exclusive, name, &commands, deadline).await?;
+        let last = answers.pop().ok_or_else(strange)?;
+        let mut origin = last.origin;
         let now = match &self.host_clock {
-            Some(clock) => clock.read_after(&mut origin),
-            None => time(&answer.value)?,
+            Some(clock) => {
+                let now = clock.now();
+                origin.received = Instant::now();
+                now
+            }
+            None => {
+                let time = redis::from_redis_value(last.into_value()?);
+                let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
+                seconds * 1_000_000 + micros
+            }
         };
-        Ok((now, origin))
+        Ok((answers, Reading { now, origin }))
+    }
+
+    /// Sends a pipeline on this connection, or on the shared one.
+    async fn run(
+        &self,
+        exclusive: Option<&Exclusive>,
+        name: &str,
+        commands: &Pipeline,
+        deadline: Instant,
+    ) -> Result<Vec<servers::CommandAnswer>, StoreError> {
+        // It ends with the runtime on which it was started.
+        if let Some(subscription) = self.subscription.get() {
+            subscription.resume();
+        }
+        match exclusive {
+            Some(connection) => connection.run(commands, deadline).await,
+            None => self.servers.run(name, commands, deadline).await,
+        }
     }
 
     fn deadline(&self) -> Instant {
         // An instant cannot be centuries ahead.
         const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         Instant::now() + self.options.timeout.min(LONGEST)
-    }
-
-    fn ping_name(&self) -> String {
-        format!("{}:ping", self.options.prefix)
     }
 
     fn channel(&self) -> String {
@@ -321,11 +334,47 @@ impl Inner {
 /// A call with an answer.
 struct Done {
     answer: Taken,
-    now: u64,
-    origin: Origin,
+    at: Reading,
 }
 
-impl Named {
+/// The time by a server's clock, in microseconds. The server read it between the times in `origin`.
+#[derive(Clone, Copy)]
+struct Reading {
+    now: u64,
+    origin: AnswerOrigin,
+}
+
+impl Reading {
+    /// A reading that is true of both calls. If two servers have answered, it teaches nothing about the clock of
+    /// either.
+    fn and(self, other: Self) -> Self {
+        let mut now = self.now.max(other.now);
+        let (mut origin, mut added) = (self.origin, other.origin);
+        if origin.server != added.server {
+            // The clock of the other server showed this time so much earlier, or shows it later.
+            let earlier = Duration::from_micros(other.now.saturating_sub(self.now));
+            let later = Duration::from_micros(self.now.saturating_sub(other.now));
+            let moved = |at: Instant| at.checked_sub(earlier).unwrap_or(at) + later;
+            (added.sent, added.received) = (moved(added.sent), moved(added.received));
+            (origin.server, now) = (0, self.now);
+        }
+        origin.sent = origin.sent.min(added.sent);
+        origin.received = origin.received.max(added.received);
+        Self { now, origin }
+    }
+
+    fn answered(self, answers: Vec<Result<Taken, StoreError>>) -> Answered {
+        Answered {
+            now: self.now,
+            server: self.origin.server,
+            sent: self.origin.sent,
+            received: self.origin.received,
+            answers,
+        }
+    }
+}
+
+impl NamedCall {
     fn is_strict(&self) -> bool {
         matches!(&self.call.operation, Operation::Take(take) if take.strict.is_some())
     }
@@ -339,23 +388,6 @@ impl Named {
     }
 }
 
-fn answered(now: u64, origins: &[Origin], answers: Vec<Result<Taken, StoreError>>) -> Answered {
-    let sent = origins.iter().map(|origin| origin.sent).min();
-    let received = origins.iter().map(|origin| origin.received).max();
-    let last = Instant::now();
-    Answered {
-        now,
-        server: origins.last().map_or(0, |origin| origin.server),
-        sent: sent.unwrap_or(last),
-        received: received.unwrap_or(last),
-        answers,
-    }
-}
-
-fn is_outage(answer: &Result<Taken, StoreError>) -> bool {
-    answer.as_ref().is_err_and(StoreError::is_outage)
-}
-
 fn strange() -> StoreError {
     StoreError::new("redis answered with something else").no_outage()
 }
@@ -366,14 +398,12 @@ fn unrecognized(name: &str) -> StoreError {
     error.caused_by(which).unrecognized_value()
 }
 
-/// Microseconds, from an answer to `TIME`.
-fn time(value: &redis::Value) -> Result<u64, StoreError> {
-    if let redis::Value::ServerError(error) = value {
-        return Err(self::servers::refused(error));
+/// Names the value in the error of a call that does not recognize it.
+fn naming(name: &str) -> impl Fn(StoreError) -> StoreError {
+    move |error| match error.is_unrecognized_value() {
+        true => unrecognized(name),
+        false => error,
     }
-    let parts: Result<(u64, u64), _> = redis::from_redis_value_ref(value);
-    let (seconds, micros) = parts.map_err(|_| strange())?;
-    Ok(seconds * 1_000_000 + micros)
 }
 
 /// The host's clock, for servers that do not tell the time. It never goes back in this process.
@@ -383,13 +413,6 @@ struct HostClock {
 }
 
 impl HostClock {
-    /// Reads the clock after an answer, which counts as received only then.
-    fn read_after(&self, origin: &mut Origin) -> u64 {
-        let now = self.now();
-        origin.received = Instant::now();
-        now
-    }
-
     fn now(&self) -> u64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = since_epoch.unwrap_or_default().as_micros() as u64;

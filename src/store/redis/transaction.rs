@@ -3,14 +3,15 @@
 //! Without scripts, each call does so, in a transaction. With scripts, calls do so if the value was written under quotas
 //! of other kinds, or if a ring in it is full; a script then compares and writes it.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-use redis::{Pipeline, Value};
+use redis::{Arg, Pipeline, Value};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::servers::{self, Answered, Exclusive, refused};
-use super::{Done, Inner, Named, strange, time, unrecognized};
+use super::servers::{AnswerOrigin, CommandAnswer, Exclusive};
+use super::{Done, Inner, NamedCall, Reading, naming, strange};
 use crate::algorithm::Origin;
 use crate::backoff;
 use crate::quota::HORIZON;
@@ -23,100 +24,44 @@ const ATTEMPTS: u32 = 50;
 const FIRST_PAUSE: Duration = Duration::from_micros(400);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// KEYS: the value, and the mark to set, if any. ARGV: the value as it was read, or ''; the new one, or '' to delete it;
-/// its lifetime in milliseconds; the content of the mark, and its lifetime. Returns false if the value has changed.
+/// KEYS: the value. ARGV: the value as it was read, or ''; the words of the command that writes it. Returns false if
+/// the value has changed.
 const SWAP: &str = "
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return false end
-if ARGV[2] == '' then redis.call('DEL', KEYS[1])
-else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
-if KEYS[2] then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5]) end
-return 1";
+return redis.call(unpack(ARGV, 2))";
 
 /// Calls of this process for one key take turns, so that only other processes cause conflicts.
-pub(super) struct Turns {
-    turns: [tokio::sync::Mutex<()>; 64],
-    hasher: RandomState,
-}
+pub(super) struct Turns([Mutex<()>; 64]);
 
 impl Default for Turns {
     fn default() -> Self {
-        Self {
-            turns: std::array::from_fn(|_| tokio::sync::Mutex::default()),
-            hasher: RandomState::new(),
-        }
+        Self(std::array::from_fn(|_| Mutex::default()))
     }
 }
 
 impl Turns {
-    fn of(&self, name: &str) -> &tokio::sync::Mutex<()> {
-        &self.turns[self.hasher.hash_one(name) as usize % self.turns.len()]
+    fn of(&self, name: &str) -> &Mutex<()> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
+        &self.0[hash as usize % self.0.len()]
     }
 }
 
-/// A value that is watched, and when it was read.
+/// A value, as it was read.
 struct Snapshot {
     value: Option<Vec<u8>>,
+    /// The content of the mark, if the call is strict.
     since: Option<u64>,
-    now: u64,
-    origin: servers::Origin,
-}
-
-/// A change of a value that was read.
-struct Write<'a> {
-    name: &'a str,
-    /// Empty if there was none.
-    old: &'a [u8],
-    /// Empty to delete it.
-    new: Vec<u8>,
-    /// In milliseconds.
-    lifetime: u64,
-    /// The name of a mark to set.
-    mark: Option<String>,
-    now: u64,
-}
-
-impl Write<'_> {
-    /// The change as a transaction; its answer is nil if the value was changed since it was watched.
-    fn exec(&self) -> Pipeline {
-        let mut pipe = redis::pipe();
-        pipe.atomic();
-        match &self.new[..] {
-            [] => pipe.cmd("DEL").arg(self.name),
-            new => pipe
-                .cmd("SET")
-                .arg(self.name)
-                .arg(new)
-                .arg("PX")
-                .arg(self.lifetime),
-        };
-        if let Some(mark) = &self.mark {
-            let set = pipe.cmd("SET").arg(mark).arg(self.now);
-            set.arg("PX").arg(HORIZON.as_millis() as u64);
-        }
-        pipe
-    }
-
-    /// The change as a script; its answer is nil if the value was changed since it was read.
-    fn swap(&self) -> Pipeline {
-        let mut pipe = redis::pipe();
-        let eval = pipe.cmd("EVAL").arg(SWAP);
-        eval.arg(1 + usize::from(self.mark.is_some()))
-            .arg(self.name);
-        eval.arg(self.mark.as_deref());
-        eval.arg(self.old).arg(&self.new).arg(self.lifetime);
-        eval.arg(self.now).arg(HORIZON.as_millis() as u64);
-        pipe
-    }
+    at: Reading,
 }
 
 impl Inner {
     /// Applies a call to its value.
     pub(super) async fn transact(
         &self,
-        call: &Named,
+        named: &NamedCall,
         deadline: Instant,
     ) -> Result<Done, StoreError> {
-        let _turn = timeout_at(deadline, self.turns.of(&call.name).lock())
+        let _turn = timeout_at(deadline, self.turns.of(&named.name).lock())
             .await
             .map_err(|late| StoreError::new("redis did not answer in time").caused_by(late))?;
         for attempt in 0..ATTEMPTS {
@@ -127,12 +72,12 @@ impl Inner {
                 }
                 sleep(pause).await;
             }
-            if let Some(done) = self.attempt(call, deadline).await? {
+            if let Some(done) = self.attempt(named, deadline).await? {
                 return Ok(done);
             }
             if self.options.scripting {
                 // The other process may have written what a script can change.
-                let calls = std::slice::from_ref(call);
+                let calls = std::slice::from_ref(named);
                 let results = self.run_scripts(calls, deadline).await?;
                 if let Some(result) = results.into_iter().flatten().next() {
                     return result;
@@ -143,138 +88,132 @@ impl Inner {
     }
 
     /// Tries once. Returns `None` if another process has changed the value.
-    async fn attempt(&self, call: &Named, deadline: Instant) -> Result<Option<Done>, StoreError> {
-        let mut exclusive = match self.options.scripting {
+    async fn attempt(
+        &self,
+        named: &NamedCall,
+        deadline: Instant,
+    ) -> Result<Option<Done>, StoreError> {
+        let NamedCall { name, call } = named;
+        let exclusive = match self.options.scripting {
             true => None,
-            false => Some(self.servers.exclusive(&call.name, deadline).await?),
+            false => Some(self.servers.exclusive(name, deadline).await?),
         };
-        let snapshot = match self.snapshot(exclusive.as_mut(), call, deadline).await {
-            // The connection may have broken while it was unused.
-            Err(error)
-                if error.is_outage() && exclusive.as_ref().is_some_and(Exclusive::is_reused) =>
-            {
-                return Ok(None);
-            }
-            snapshot => snapshot?,
-        };
-        let Snapshot {
-            value,
-            since,
-            now,
-            origin,
-        } = snapshot;
+        let Snapshot { value, since, at } =
+            match self.snapshot(exclusive.as_ref(), named, deadline).await {
+                // The connection may have broken while it was unused.
+                Err(error)
+                    if error.is_outage()
+                        && exclusive.as_ref().is_some_and(|it| it.is_reused)
+                        && Instant::now() < deadline =>
+                {
+                    return Ok(None);
+                }
+                snapshot => match snapshot? {
+                    Some(snapshot) => snapshot,
+                    None => return Ok(None),
+                },
+            };
+        let Reading { now, origin } = at;
         let known_origin = Origin {
             server: origin.server,
             since: since.unwrap_or(now),
         };
-        let applied = call.call.apply(value.as_deref(), known_origin, now);
-        let applied = applied.map_err(|error| match error.is_unrecognized_value() {
-            true => unrecognized(&call.name),
-            false => error,
-        })?;
-        let is_marked = call.is_strict() && value.is_none() && since.is_none();
-        let mark = is_marked.then(|| self.mark(&call.name));
-        let write = applied.value.map(|new| Write {
-            name: &call.name,
-            old: value.as_deref().unwrap_or_default(),
-            new: if applied.expires > now { &new[..] } else { &[] }.to_vec(),
-            lifetime: applied.expires.saturating_sub(now).div_ceil(1_000) + 1,
-            mark,
-            now,
+        let applied = call.apply(value.as_deref(), known_origin, now);
+        let applied = applied.map_err(naming(name))?;
+        let write = applied.value.map(|new| {
+            if applied.expires <= now {
+                return redis::Cmd::del(name);
+            }
+            let mut write = redis::cmd("SET");
+            let lifetime = (applied.expires - now).div_ceil(1_000) + 1;
+            write.arg(name).arg(new).arg("PX").arg(lifetime);
+            write
         });
-        let answers = match (&mut exclusive, &write) {
-            (None, None) => Vec::new(),
+        let is_nudge = named.is_nudge() && write.is_some();
+        // The answer is nil if the value has changed.
+        let mut pipe = redis::pipe();
+        match (&exclusive, write) {
+            (None, None) => {}
+            (Some(_), None) => {
+                pipe.cmd("UNWATCH");
+            }
+            (Some(_), Some(write)) => {
+                pipe.atomic().add_command(write);
+                if named.is_strict() && value.is_none() && since.is_none() {
+                    let lifetime = HORIZON.as_millis() as u64;
+                    let set = pipe.cmd("SET").arg(self.mark(name)).arg(now);
+                    set.arg("PX").arg(lifetime);
+                }
+            }
             (None, Some(write)) => {
-                let swap = write.swap();
-                self.servers.run(&call.name, &swap, deadline).await?
+                let swap = pipe.cmd("EVAL").arg(SWAP).arg(1).arg(name);
+                swap.arg(value.unwrap_or_default());
+                for word in write.args_iter() {
+                    if let Arg::Simple(word) = word {
+                        swap.arg(word);
+                    }
+                }
             }
-            (Some(connection), None) => {
-                let mut pipe = redis::pipe();
-                connection.run(pipe.cmd("UNWATCH"), deadline).await?
-            }
-            (Some(connection), Some(write)) => connection.run(&write.exec(), deadline).await?,
-        };
+        }
+        let answers = self.run(exclusive.as_ref(), name, &pipe, deadline).await?;
         if let Some(connection) = exclusive {
             connection.release();
         }
         let mut received = origin.received;
         if let Some(answer) = answers.into_iter().next() {
             received = answer.origin.received;
-            match &answer.value {
-                Value::Nil => return Ok(None),
-                Value::ServerError(error) => return Err(refused(error)),
-                _ => {}
+            if answer.into_value()? == Value::Nil {
+                return Ok(None);
             }
         }
-        if call.is_nudge() && write.is_some() {
+        if is_nudge {
             let mut pipe = redis::pipe();
             let publish = pipe.cmd("PUBLISH").arg(self.channel());
-            publish.arg(call.call.key.as_str());
-            let (servers, name) = (self.servers.clone(), call.name.clone());
+            publish.arg(call.key.as_str());
+            let (servers, name) = (self.servers.clone(), name.clone());
             // The answer does not wait for it. It may fail, because nothing depends on it.
             tokio::spawn(async move { servers.run(&name, &pipe, deadline).await });
         }
+        let origin = AnswerOrigin { received, ..origin };
         Ok(Some(Done {
             answer: applied.answer,
-            now,
-            origin: servers::Origin { received, ..origin },
+            at: Reading { now, origin },
         }))
     }
 
-    /// Reads a value, and watches it on an exclusive connection.
+    /// Reads a value, and watches it on an exclusive connection. Returns `None` if its slot moved before the answer.
     async fn snapshot(
         &self,
-        exclusive: Option<&mut Exclusive>,
-        call: &Named,
+        exclusive: Option<&Exclusive>,
+        named: &NamedCall,
         deadline: Instant,
-    ) -> Result<Snapshot, StoreError> {
+    ) -> Result<Option<Snapshot>, StoreError> {
+        let name = &named.name;
         let mut pipe = Pipeline::new();
         if exclusive.is_some() {
-            pipe.cmd("WATCH").arg(&call.name);
+            pipe.cmd("WATCH").arg(name);
         }
-        pipe.cmd("GET").arg(&call.name);
-        if self.host_clock.is_none() {
-            pipe.cmd("TIME");
+        pipe.get(name);
+        if named.is_strict() {
+            pipe.get(self.mark(name));
         }
-        if call.is_strict() {
-            pipe.cmd("GET").arg(self.mark(&call.name));
+        let (answers, at) = self.read(exclusive, name, pipe, deadline).await?;
+        let is_elsewhere = |it: &CommandAnswer| it.origin.connection != at.origin.connection;
+        if answers.iter().any(is_elsewhere) {
+            return Ok(None);
         }
-        let is_watched = exclusive.is_some();
-        let answers = match exclusive {
-            Some(connection) => connection.run(&pipe, deadline).await?,
-            None => self.servers.run(&call.name, &pipe, deadline).await?,
-        };
-        let mut answers = answers.into_iter();
-        let mut next = || {
-            let Answered { value, origin } = answers.next().ok_or_else(strange)?;
-            match value {
-                Value::ServerError(error) => Err(match refused(&error) {
-                    error if error.is_unrecognized_value() => unrecognized(&call.name),
-                    error => error,
-                }),
-                value => Ok((value, origin)),
-            }
-        };
-        if is_watched {
-            next()?;
+        let mut values = Vec::with_capacity(answers.len());
+        for answer in answers {
+            values.push(answer.into_value().map_err(naming(name))?);
         }
-        let (value, mut origin) = next()?;
-        let value: Option<Vec<u8>> = redis::from_redis_value(value).map_err(|_| strange())?;
-        let now = match &self.host_clock {
-            Some(clock) => clock.read_after(&mut origin),
-            None => time(&next()?.0)?,
-        };
-        let since = if call.is_strict() {
-            let since: Option<u64> = redis::from_redis_value(next()?.0).map_err(|_| strange())?;
-            since.filter(|&since| since <= now)
-        } else {
-            None
-        };
-        Ok(Snapshot {
-            value,
-            since,
-            now,
-            origin,
-        })
+        let mut values = values.into_iter().skip(usize::from(exclusive.is_some()));
+        let value = values.next().ok_or_else(strange)?;
+        let since = values.next().unwrap_or(Value::Nil);
+        let since: Option<u64> = redis::from_redis_value(since).map_err(|_| strange())?;
+        Ok(Some(Snapshot {
+            value: redis::from_redis_value(value).map_err(|_| strange())?,
+            since: since.filter(|&since| since <= at.now),
+            at,
+        }))
     }
 }

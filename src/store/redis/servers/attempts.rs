@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, Shared, ready};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use super::errors::{shut_down, too_late};
+use super::errors::too_late;
 use crate::backoff;
 use crate::store::StoreError;
 
@@ -16,14 +16,14 @@ use crate::store::StoreError;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs attempts at something, one at a time. After a failed attempt, callers get the same error at once until
+/// Runs attempts to get a value, one at a time. After a failed attempt, callers get the same error at once until
 /// a pause is over.
 #[derive(Clone)]
-pub(super) struct Attempts(Arc<Mutex<State>>);
+pub(super) struct Attempts<T>(Arc<Mutex<State<T>>>);
 
-struct State {
+struct State<T> {
     /// The attempt that runs, or the last outcome.
-    latest: Attempt,
+    latest: Attempt<T>,
     /// Callers get the last outcome until then.
     paused_until: Instant,
     pause_after_success: Duration,
@@ -32,47 +32,64 @@ struct State {
 }
 
 /// It returns `None` if its runtime has shut down.
-type Attempt = Shared<BoxFuture<'static, Option<Outcome>>>;
+type Attempt<T> = Shared<BoxFuture<'static, Option<Outcome<T>>>>;
 
-type Outcome = Result<(), StoreError>;
+type Outcome<T> = Result<T, StoreError>;
 
-impl Attempts {
+impl<T: Clone + Send + Sync + 'static> Attempts<T> {
     pub(super) fn new(pause_after_success: Duration) -> Self {
         Self(Arc::new(Mutex::new(State {
-            latest: finished(Ok(())),
+            latest: ready(None).boxed().shared(),
             paused_until: Instant::now(),
             pause_after_success,
             failures: 0,
         })))
     }
 
-    /// Waits for the outcome of the running attempt, or starts one.
+    /// The value of the last attempt, unless it failed or another one runs.
+    pub(super) fn value(&self) -> Option<T> {
+        self.0.lock().finished()??.ok()
+    }
+
+    /// Waits for the running attempt, or starts one unless the last value is usable.
     ///
     /// The attempt is a task of its own, so that it goes on if this caller is cancelled or its deadline passes.
-    pub(super) async fn join<F: Future<Output = Outcome> + Send + 'static>(
+    pub(super) async fn join<F: Future<Output = Outcome<T>> + Send + 'static>(
         &self,
         deadline: Instant,
+        is_usable: impl Fn(&T) -> bool,
         attempt: impl Fn() -> F,
-    ) -> Outcome {
+    ) -> Outcome<T> {
         // The second round is for an attempt that ended with another runtime.
         for _ in 0..2 {
-            match timeout_at(deadline, self.start(attempt())).await {
+            match timeout_at(deadline, self.start(&is_usable, attempt())).await {
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) => {}
                 Err(elapsed) => return Err(too_late().caused_by(elapsed)),
             }
         }
-        Err(shut_down())
+        Err(StoreError::new(
+            "the runtime that connected to redis has shut down",
+        ))
     }
 
-    /// Starts an attempt unless one is running or a pause is on. Returns the latest one.
-    pub(super) fn start(&self, attempt: impl Future<Output = Outcome> + Send + 'static) -> Attempt {
+    /// Starts an attempt unless one is running, a pause is on, or the last value is usable. Returns the latest one.
+    pub(super) fn start(
+        &self,
+        is_usable: impl Fn(&T) -> bool,
+        attempt: impl Future<Output = Outcome<T>> + Send + 'static,
+    ) -> Attempt<T> {
         let mut state = self.0.lock();
-        if !state.is_running() && Instant::now() >= state.paused_until {
+        let is_due = match state.finished() {
+            None => false,
+            Some(Some(Ok(value))) if is_usable(&value) => false,
+            Some(_) => Instant::now() >= state.paused_until,
+        };
+        if is_due {
             let shared = self.0.clone();
             let task = tokio::spawn(async move {
                 let outcome = attempt.await;
-                shared.lock().finish(&outcome);
+                shared.lock().finish(outcome.is_ok());
                 outcome
             });
             state.latest = task.map(Result::ok).boxed().shared();
@@ -85,42 +102,34 @@ impl Attempts {
         self.0.lock().failures = 0;
     }
 
-    /// Counts a failure outside of an attempt. The first in a row is not followed by a pause.
-    pub(super) fn fail(&self, why: StoreError) {
+    /// Replaces the last value by this error if it is faulty. The first failure in a row is not followed by a pause.
+    pub(super) fn discard(&self, is_faulty: impl Fn(&T) -> bool, why: StoreError) {
         let mut state = self.0.lock();
-        let pause = match state.failures {
-            0 => Duration::ZERO,
-            failures => pause_after(failures),
-        };
-        state.failures = state.failures.saturating_add(1);
-        state.paused_until = Instant::now() + pause;
-        if !state.is_running() {
-            state.latest = finished(Err(why));
+        let value = state.finished().flatten().and_then(Result::ok);
+        if value.is_some_and(|it| is_faulty(&it)) {
+            let is_first = state.failures == 0;
+            state.finish(false);
+            if is_first {
+                state.paused_until = Instant::now();
+            }
+            state.latest = ready(Some(Err(why))).boxed().shared();
         }
     }
 }
 
-impl State {
-    fn is_running(&self) -> bool {
-        self.latest.clone().now_or_never().is_none()
+impl<T: Clone> State<T> {
+    /// The last outcome, or `None` if an attempt runs.
+    fn finished(&self) -> Option<Option<Outcome<T>>> {
+        self.latest.clone().now_or_never()
     }
 
-    fn finish(&mut self, outcome: &Outcome) {
-        let pause = match outcome {
-            Ok(()) => self.pause_after_success,
-            Err(_) => {
-                self.failures = self.failures.saturating_add(1);
-                pause_after(self.failures)
-            }
+    fn finish(&mut self, is_success: bool) {
+        let pause = if is_success {
+            self.pause_after_success
+        } else {
+            self.failures = self.failures.saturating_add(1);
+            backoff::half_before(self.failures, FIRST_PAUSE, LONGEST_PAUSE)
         };
         self.paused_until = Instant::now() + pause;
     }
-}
-
-fn finished(outcome: Outcome) -> Attempt {
-    ready(Some(outcome)).boxed().shared()
-}
-
-fn pause_after(failures: u32) -> Duration {
-    backoff::half_before(failures, FIRST_PAUSE, LONGEST_PAUSE)
 }

@@ -3,14 +3,14 @@
 //! The cluster client of `redis` repeats calls whose outcome it does not know, and does not say which server
 //! answered. So this module keeps the map of the slots itself, and follows redirections.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::RwLock;
-use redis::{Client, ConnectionInfo, Pipeline, Value};
+use redis::{Cmd, ConnectionInfo, Pipeline, Value};
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
@@ -19,7 +19,7 @@ use super::map::{Map, address};
 use super::node::Node;
 use super::slots::{self, Range, Redirect, slot_of, tag_of};
 use super::target;
-use super::{Answered, Answers, Servers, Topology};
+use super::{Answers, CommandAnswer, Servers, Topology};
 use crate::store::StoreError;
 
 /// The most redirections of one command.
@@ -40,7 +40,7 @@ const ASKED_AT_ONCE: usize = 3;
 #[derive(Clone)]
 struct Cluster {
     map: Arc<RwLock<Map>>,
-    updates: Attempts,
+    updates: Attempts<()>,
 }
 
 impl Servers {
@@ -53,17 +53,8 @@ impl Servers {
         Self::cluster_at(infos.collect::<Result<_, _>>()?)
     }
 
-    /// The cluster that the servers of these clients are part of. Only the address is used of all but the first.
-    pub(crate) fn cluster_of_clients(
-        clients: impl IntoIterator<Item = Client>,
-    ) -> Result<Self, StoreError> {
-        let infos = clients
-            .into_iter()
-            .map(|it| it.get_connection_info().clone());
-        Self::cluster_at(infos.collect())
-    }
-
-    fn cluster_at(infos: Vec<ConnectionInfo>) -> Result<Self, StoreError> {
+    /// The cluster that the servers at these addresses are part of. Only the address is used of all but the first.
+    pub(crate) fn cluster_at(infos: Vec<ConnectionInfo>) -> Result<Self, StoreError> {
         let seeds: Option<Vec<_>> = infos.iter().map(address).collect();
         let info = infos.into_iter().next();
         let (Some(seeds), Some(info)) = (seeds, info) else {
@@ -89,7 +80,7 @@ impl Cluster {
     /// Waits for an update of the map.
     async fn updated(&self, deadline: Instant) -> Result<(), StoreError> {
         let update = || self.clone().update();
-        self.updates.join(deadline, update).await
+        self.updates.join(deadline, |()| false, update).await
     }
 
     fn known(&self, slot: u16) -> Option<Node> {
@@ -115,44 +106,24 @@ impl Cluster {
         Err(why)
     }
 
-    /// Sends commands again that were redirected, and puts the new answers in their places.
+    /// Sends a command again that was redirected. Returns `None` if it has no effect there either.
     async fn follow(
         &self,
-        commands: &Pipeline,
-        answers: &mut [Answered],
-        redirects: Vec<(usize, Redirect)>,
+        command: &Cmd,
+        redirect: Redirect,
         deadline: Instant,
-    ) -> Result<(), StoreError> {
-        let commands: Vec<_> = commands.cmd_iter().collect();
-        let mut by_server = BTreeMap::<_, Vec<usize>>::new();
-        for (place, it) in redirects {
-            let places = by_server.entry((it.address, it.is_ask)).or_default();
-            places.push(place);
+    ) -> Result<Option<CommandAnswer>, StoreError> {
+        let mut pipe = redis::pipe();
+        if redirect.is_ask {
+            pipe.cmd("ASKING");
         }
-        for ((address, is_ask), places) in by_server {
-            let mut pipe = redis::pipe();
-            for &place in &places {
-                if is_ask {
-                    pipe.cmd("ASKING");
-                }
-                pipe.add_command(commands[place].clone());
-            }
-            let node = self.map.write().node(address);
-            match node.run(&pipe, deadline).await {
-                Ok(again) => {
-                    let skipped = usize::from(is_ask);
-                    let again = again.into_iter().skip(skipped).step_by(1 + skipped);
-                    for (place, answer) in places.into_iter().zip(again) {
-                        answers[place] = answer;
-                    }
-                }
-                // The caller gets none of the answers, as if all of them were lost.
-                Err(error) if error.is_outcome_unknown() => return Err(error),
-                // The redirections stay in their places.
-                Err(_) => {}
-            }
+        pipe.add_command(command.clone());
+        let node = self.map.write().node(redirect.address);
+        match node.run(&pipe, deadline).await {
+            Ok(mut answers) => Ok(answers.pop()),
+            Err(error) if error.is_outcome_unknown() => Err(error),
+            Err(_) => Ok(None),
         }
-        Ok(())
     }
 }
 
@@ -177,8 +148,18 @@ impl Topology for Cluster {
             if redirects.is_empty() {
                 return Ok(answers);
             }
-            let followed = self.follow(commands, &mut answers, redirects, deadline);
-            answer = followed.await.map(|()| answers);
+            let commands: Vec<_> = commands.cmd_iter().collect();
+            let followed = redirects.into_iter().map(async |(place, redirect)| {
+                let again = self.follow(commands[place], redirect, deadline).await?;
+                Ok(again.map(|answer| (place, answer)))
+            });
+            // If one outcome is unknown, the caller gets none of the answers, as if all of them were lost.
+            answer = try_join_all(followed).await.map(|again| {
+                for (place, answer) in again.into_iter().flatten() {
+                    answers[place] = answer;
+                }
+                answers
+            });
         }
         answer
     }
@@ -195,7 +176,7 @@ impl Topology for Cluster {
         self.map.read().in_random_order().into_iter().next()
     }
 
-    async fn each(&self, deadline: Instant) -> Result<Vec<Node>, StoreError> {
+    async fn primaries(&self, deadline: Instant) -> Result<Vec<Node>, StoreError> {
         // Another server may have taken over since the last call.
         let updated = self.updated(deadline).await;
         let map = self.map.read();
@@ -208,14 +189,13 @@ impl Topology for Cluster {
 
     fn note(&self, node: &Node, answer: &Answers) {
         let may_have_moved = match answer {
-            Ok(answers) => answers.iter().any(|it| match &it.value {
-                Value::ServerError(error) => errors::refused(error).is_outage(),
-                _ => false,
-            }),
+            Ok(answers) => answers
+                .iter()
+                .any(|it| it.refusal().is_some_and(|error| error.is_outage())),
             Err(error) => error.is_outage(),
         };
         if may_have_moved {
-            drop(self.updates.start(self.clone().update()));
+            drop(self.updates.start(|()| false, self.clone().update()));
         }
         for (_, redirect) in answer.iter().flat_map(|it| redirects(it, node)) {
             if !redirect.is_ask {
@@ -231,7 +211,7 @@ async fn ask(node: Node) -> Result<Vec<Range>, StoreError> {
     pipe.cmd("CLUSTER").arg("SLOTS");
     let answers = node.run(&pipe, Instant::now() + TIMEOUT).await?;
     let answer = answers.into_iter().next();
-    let value = answer.map(Answered::into_value).transpose()?;
+    let value = answer.map(CommandAnswer::into_value).transpose()?;
     let ranges = value.and_then(|it| slots::read(it, &node.target().host));
     // A server that has left the cluster knows of none.
     let ranges = ranges.filter(|it| !it.is_empty());
@@ -243,8 +223,8 @@ fn uncovered() -> StoreError {
 }
 
 /// The places of commands that were redirected.
-fn redirects(answers: &[Answered], node: &Node) -> Vec<(usize, Redirect)> {
-    let redirect = |(place, answer): (usize, &Answered)| match &answer.value {
+fn redirects(answers: &[CommandAnswer], node: &Node) -> Vec<(usize, Redirect)> {
+    let redirect = |(place, answer): (usize, &CommandAnswer)| match &answer.value {
         Value::ServerError(error) => Some((place, Redirect::of(error, &node.target().host)?)),
         _ => None,
     };

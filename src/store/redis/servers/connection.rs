@@ -9,16 +9,17 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::errors::{Failure, of_attempt, too_late};
+use super::errors::{Failure, of_attempt, too_late, unreachable};
 use super::target::Target;
-use super::{Answered, Origin};
+use super::{AnswerOrigin, CommandAnswer};
 use crate::store::StoreError;
 
 /// A connection that many calls share, or that one caller has to itself.
 #[derive(Clone)]
 pub(super) struct Connection {
     redis: MultiplexedConnection,
-    server: u64,
+    /// See [`AnswerOrigin::server`].
+    pub(super) server: u64,
     /// A number that no other connection of this process has.
     pub(super) number: u64,
     /// Closed once the runtime of the connection has shut down.
@@ -26,8 +27,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects on the current runtime. Callers bound the time.
-    pub(super) async fn open(target: &Target) -> Result<Self, StoreError> {
+    /// Connects on the current runtime.
+    pub(super) async fn open(target: &Target, deadline: Instant) -> Result<Self, StoreError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
@@ -43,7 +44,9 @@ impl Connection {
             }
         };
         let explain = |error| of_attempt(error, &target.secrets);
-        let (client, redis, info) = connecting.await.map_err(explain)?;
+        let connected = timeout_at(deadline, connecting).await;
+        let connected = connected.map_err(|late| unreachable().caused_by(late))?;
+        let (client, redis, info) = connected.map_err(explain)?;
         let address = client.get_connection_info().addr().to_string();
         let address = target.is_known_by_address.then_some(address);
         let (runtime, ended) = oneshot::channel();
@@ -65,7 +68,7 @@ impl Connection {
         &self,
         commands: &Pipeline,
         deadline: Instant,
-    ) -> Result<Vec<Answered>, Failure> {
+    ) -> Result<Vec<CommandAnswer>, Failure> {
         let by = (self.server, self.number);
         send(&mut self.redis.clone(), by, commands, deadline).await
     }
@@ -78,7 +81,7 @@ pub(super) async fn send(
     (server, connection): (u64, u64),
     commands: &Pipeline,
     deadline: Instant,
-) -> Result<Vec<Answered>, Failure> {
+) -> Result<Vec<CommandAnswer>, Failure> {
     if commands.is_empty() {
         return Ok(Vec::new());
     }
@@ -94,14 +97,16 @@ pub(super) async fn send(
     let answer = timeout_at(deadline, answer).await;
     let received = Instant::now();
     let values = answer.map_err(|_| Failure::Late(too_late().outcome_unknown()))?;
-    let origin = Origin {
+    let origin = AnswerOrigin {
         server,
         connection,
         sent,
         received,
     };
     let values = values.map_err(Failure::of_call)?.into_iter();
-    Ok(values.map(|value| Answered { value, origin }).collect())
+    Ok(values
+        .map(|value| CommandAnswer { value, origin })
+        .collect())
 }
 
 /// A number that was not returned before.

@@ -42,12 +42,15 @@ impl Failure {
 /// The error of a single command that the server refused. The command had no effect.
 pub(crate) fn refused(error: &ServerError) -> StoreError {
     let text = text_of(error);
-    by_code(code_in(&text)).caused_by(without_arguments(&text))
+    // A script has read a value that was cut off.
+    let is_cut = text.contains("data string too short");
+    let code = if is_cut { "WRONGTYPE" } else { code_in(&text) };
+    by_code(code).caused_by(without_arguments(&text))
 }
 
-/// True if the server has become a replica, so that a new connection may reach the new primary.
-pub(super) fn is_demoted(error: &ServerError) -> bool {
-    code_in(&text_of(error)) == "READONLY"
+/// The error of a server that has become a replica. A new connection may reach the new primary.
+pub(super) fn demoted(error: &ServerError) -> Option<StoreError> {
+    (code_in(&text_of(error)) == "READONLY").then(|| refused(error))
 }
 
 /// An attempt to connect that failed, after these secrets may have been sent.
@@ -68,10 +71,6 @@ pub(super) fn of_attempt(error: RedisError, secrets: &Secrets) -> StoreError {
     }
 }
 
-pub(super) fn demoted() -> StoreError {
-    by_code("READONLY")
-}
-
 pub(super) fn lost() -> StoreError {
     StoreError::new("the connection to redis was lost")
 }
@@ -82,10 +81,6 @@ pub(super) fn unreachable() -> StoreError {
 
 pub(super) fn too_late() -> StoreError {
     StoreError::new("redis did not answer in time")
-}
-
-pub(super) fn shut_down() -> StoreError {
-    StoreError::new("the runtime that connected to redis has shut down")
 }
 
 /// The passwords that a connection attempt sends, so that no error repeats them. A proxy or a server with a

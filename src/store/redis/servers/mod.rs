@@ -11,15 +11,14 @@
 //! | `subscription` | messages of a channel |
 //! | `errors` | what an error means to the caller |
 
-use std::sync::{Arc, Weak};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use redis::{Client, Pipeline, Value};
 use tokio::time::Instant;
 
 use self::node::Node;
-use self::subscription::Subscriber;
 use self::target::Target;
 use crate::store::StoreError;
 
@@ -51,37 +50,37 @@ mod user_connection;
 /// Connections are made on first use, on the runtime of the caller. If that runtime shuts down, the next call makes
 /// new ones.
 #[derive(Clone)]
-pub(crate) struct Servers(Arc<Inner>);
-
-struct Inner {
-    topology: Box<dyn Topology>,
-    subscribers: Mutex<Vec<Weak<Subscriber>>>,
-}
+pub(crate) struct Servers(Arc<dyn Topology>);
 
 /// The answer to one command.
 #[derive(Debug, Clone)]
-pub(crate) struct Answered {
+pub(crate) struct CommandAnswer {
     /// [`Value::ServerError`] if the server refused this command; see [`refused`].
     pub(crate) value: Value,
-    pub(crate) origin: Origin,
+    pub(crate) origin: AnswerOrigin,
 }
 
 /// An answer for each command.
-type Answers = Result<Vec<Answered>, StoreError>;
+pub(crate) type Answers = Result<Vec<CommandAnswer>, StoreError>;
 
-impl Answered {
+impl CommandAnswer {
     /// The value, or the error of a command that the server refused.
     pub(crate) fn into_value(self) -> Result<Value, StoreError> {
-        match self.value {
-            Value::ServerError(error) => Err(refused(&error)),
-            value => Ok(value),
+        self.refusal().map_or(Ok(self.value), Err)
+    }
+
+    /// The error of a command that the server refused.
+    pub(crate) fn refusal(&self) -> Option<StoreError> {
+        match &self.value {
+            Value::ServerError(error) => Some(refused(error)),
+            _ => None,
         }
     }
 }
 
 /// The server that answered, and when.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Origin {
+pub(crate) struct AnswerOrigin {
     /// A number of the server process, the same for all clients. It is 0 if unknown: where the user may not call
     /// `INFO` on a single server, and on a connection that was handed in.
     ///
@@ -96,18 +95,30 @@ pub(crate) struct Origin {
     pub(crate) received: Instant,
 }
 
-/// Finds the servers for keys. The defaults are those of a connection that was handed in.
+/// Finds the servers for keys. In all methods, `name` is that of a Redis key.
 #[async_trait]
-trait Topology: Send + Sync {
+pub(crate) trait Topology: Send + Sync {
+    /// A number of the server that holds this key, from what is known without a call. It is 0 where there is only one
+    /// server, and [`u64::MAX`] if no server is known for the key.
     fn shard(&self, _name: &str) -> u64 {
         0
     }
 
-    /// A hash tag of the slot that holds this key, in a cluster.
+    /// A hash tag of the slot that holds this key; `None` where there are no slots.
     fn slot_tag(&self, _name: &str) -> Option<String> {
         None
     }
 
+    /// Sends a pipeline to the server that holds this key, and returns an answer for each command.
+    ///
+    /// In a cluster, the keys of a batch may lie in several slots of that server. Each command may use keys of one
+    /// slot. Commands whose slot has moved are sent again to the new server, because the old one did not execute
+    /// them. They may run in another order there. Nothing else is sent twice, so the pipeline must not be atomic.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no connection, or no answer until the deadline. The outcome is unknown if the pipeline was
+    /// sent.
     async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers;
 
     /// The server that holds this key.
@@ -116,23 +127,36 @@ trait Topology: Send + Sync {
         Err(StoreError::new(none).no_outage())
     }
 
-    /// Connects to any server, within the time that this takes at most.
+    /// The number of the server that holds this key; see [`AnswerOrigin::server`].
+    async fn server(&self, name: &str, deadline: Instant) -> Result<u64, StoreError> {
+        self.node(name, deadline).await?.server(deadline).await
+    }
+
+    /// Connects to any server before the first call, so that a wrong address or password is found out.
     async fn connect(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Any server, to subscribe to.
+    /// Any server, to subscribe to; `None` for a connection that was handed in.
     fn any_node(&self) -> Option<Node> {
         None
     }
 
-    /// Every primary that [`any_node`](Self::any_node) may return.
-    async fn each(&self, _deadline: Instant) -> Result<Vec<Node>, StoreError> {
-        Ok(self.any_node().into_iter().collect())
+    /// Every primary of a cluster.
+    async fn primaries(&self, _deadline: Instant) -> Result<Vec<Node>, StoreError> {
+        Ok(Vec::new())
     }
 
     /// Notes which keys moved, according to an answer of this server.
     fn note(&self, _node: &Node, _answer: &Answers) {}
+}
+
+impl Deref for Servers {
+    type Target = dyn Topology;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
 }
 
 impl Servers {
@@ -148,44 +172,9 @@ impl Servers {
         Self::on(Node::new(Target::at(info.clone())))
     }
 
-    /// Connects before the first call, so that a wrong address or password is found out.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no server can be reached, or the server refuses the user.
-    pub(crate) async fn connect(&self) -> Result<(), StoreError> {
-        self.0.topology.connect().await
-    }
-
     /// False for a connection that was handed in, which cannot be shared with [`exclusive`](Self::exclusive) calls.
     pub(crate) fn makes_connections(&self) -> bool {
-        self.0.topology.any_node().is_some()
-    }
-
-    /// A number of the server that holds this Redis key, from what is known without a call. It is 0 where there is
-    /// only one server, and [`u64::MAX`] if no server is known for the key.
-    pub(crate) fn shard(&self, name: &str) -> u64 {
-        self.0.topology.shard(name)
-    }
-
-    /// A hash tag of the slot that holds this Redis key; `None` where there are no slots.
-    pub(crate) fn slot_tag(&self, name: &str) -> Option<String> {
-        self.0.topology.slot_tag(name)
-    }
-
-    /// Sends a pipeline to the server that holds the Redis key `name`, and returns an answer for each command.
-    ///
-    /// In a cluster, the keys of a batch may lie in several slots of that server. Each command may use keys of one
-    /// slot. Commands whose slot has moved are sent again to the new server, because the old one did not execute
-    /// them. Nothing else is sent twice, so the pipeline must not be atomic.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no connection, or no answer until the deadline. The outcome is unknown if the pipeline was
-    /// sent.
-    pub(crate) async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
-        self.resume_subscriptions();
-        self.0.topology.run(name, commands, deadline).await
+        self.any_node().is_some()
     }
 
     /// A connection for one caller, to the server that holds the Redis key `name`.
@@ -198,14 +187,13 @@ impl Servers {
         name: &str,
         deadline: Instant,
     ) -> Result<Exclusive, StoreError> {
-        self.resume_subscriptions();
-        let node = self.0.topology.node(name, deadline).await?;
+        let node = self.node(name, deadline).await?;
         node.exclusive(self.clone(), deadline).await
     }
 
     /// Every primary as a store of its own, such that a caller can scan all keys.
     pub(crate) async fn each(&self, deadline: Instant) -> Result<Vec<Self>, StoreError> {
-        let nodes = self.0.topology.each(deadline).await?;
+        let nodes = self.primaries(deadline).await?;
         if nodes.is_empty() {
             return Ok(vec![self.clone()]);
         }
@@ -213,9 +201,6 @@ impl Servers {
     }
 
     fn on(topology: impl Topology + 'static) -> Self {
-        Self(Arc::new(Inner {
-            topology: Box::new(topology),
-            subscribers: Mutex::default(),
-        }))
+        Self(Arc::new(topology))
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of a channel: [`Subscriber`], on a connection of its own.
+//! Messages of a channel: [`Subscription`], on a connection of its own.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,8 +11,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{Inner, Servers};
+use super::Servers;
 use crate::backoff;
+use crate::key::Key;
+use crate::store::Nudged;
 use crate::telemetry;
 
 /// The pause before the next connection; the span doubles with each failure.
@@ -23,71 +25,59 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 const PING: Duration = Duration::from_secs(2);
 
-pub(crate) type OnMessage = Arc<dyn Fn(&[u8]) + Send + Sync>;
+type Subscribers = Arc<Mutex<Vec<Weak<dyn Nudged>>>>;
 
-/// Ends when its last clone is dropped.
-pub(crate) type Subscription = Arc<Subscriber>;
-
-pub(crate) struct Subscriber {
+/// Calls subscribers for the key in each message of a channel, until it is dropped.
+///
+/// It reconnects with backoff, and misses the messages in between. It stays silent if the user may not subscribe,
+/// and on a connection that was handed in.
+pub(crate) struct Subscription {
+    servers: Servers,
     channel: String,
-    on_message: OnMessage,
+    subscribers: Subscribers,
     /// Empty before the first start, and once the task has ended with its runtime.
     task: Mutex<JoinSet<()>>,
 }
 
-impl Servers {
-    /// Calls `on_message` for each message of a channel, until the subscription is dropped.
-    ///
-    /// It reconnects with backoff, and misses the messages in between. It stays silent if the user may not subscribe,
-    /// and on a connection that was handed in.
-    pub(crate) fn subscribe(&self, channel: String, on_message: OnMessage) -> Subscription {
-        let subscription = Arc::new(Subscriber {
+impl Subscription {
+    pub(crate) fn new(servers: Servers, channel: String) -> Self {
+        Self {
+            servers,
             channel,
-            on_message,
+            subscribers: Arc::default(),
             task: Mutex::default(),
-        });
-        if self.makes_connections() {
-            let subscriber = Arc::downgrade(&subscription);
-            self.0.subscribers.lock().push(subscriber);
-            self.resume_subscriptions();
         }
-        subscription
     }
 
-    /// Starts the tasks that no runtime runs: there was none, or it has shut down.
-    pub(super) fn resume_subscriptions(&self) {
-        let mut subscribers = self.0.subscribers.lock();
-        subscribers.retain(|it| it.upgrade().map(|it| it.resume(&self.0)).is_some());
+    pub(crate) fn add(&self, subscriber: Weak<dyn Nudged>) {
+        let mut subscribers = self.subscribers.lock();
+        subscribers.retain(|it| it.strong_count() > 0);
+        subscribers.push(subscriber);
     }
-}
 
-impl Subscriber {
-    /// Starts the task on the current runtime, if there is one and the task does not run.
-    fn resume(&self, servers: &Arc<Inner>) {
+    /// Starts the task on the current runtime, unless it runs or there is no runtime. To be called again, because the
+    /// task ends with its runtime.
+    pub(crate) fn resume(&self) {
         let mut task = self.task.lock();
         let _ = task.try_join_next();
         if task.is_empty()
             && let Ok(runtime) = Handle::try_current()
         {
-            let (channel, on_message) = (self.channel.clone(), self.on_message.clone());
-            let running = listen(Arc::downgrade(servers), channel, on_message);
-            task.spawn_on(running, &runtime);
+            let (channel, subscribers) = (self.channel.clone(), self.subscribers.clone());
+            task.spawn_on(listen(self.servers.clone(), channel, subscribers), &runtime);
         }
     }
 }
 
-async fn listen(servers: Weak<Inner>, channel: String, on_message: OnMessage) {
+/// Returns only if there is no server to subscribe to.
+async fn listen(servers: Servers, channel: String, subscribers: Subscribers) {
     let mut failures = 0;
-    loop {
-        let node = servers.upgrade().and_then(|it| it.topology.any_node());
-        let Some(node) = node else {
-            return;
-        };
+    while let Some(node) = servers.any_node() {
         let subscribing = node.target().subscribe(&channel);
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             failures = 0;
             telemetry::subscribed(&channel, true);
-            deliver(connection, &on_message).await;
+            deliver(connection, &subscribers).await;
         }
         if failures == 0 {
             telemetry::subscribed(&channel, false);
@@ -98,11 +88,21 @@ async fn listen(servers: Weak<Inner>, channel: String, on_message: OnMessage) {
 }
 
 /// Returns when the connection is lost.
-async fn deliver(connection: PubSub, on_message: &OnMessage) {
+async fn deliver(connection: PubSub, subscribers: &Subscribers) {
     let (mut sink, mut messages) = connection.split();
     loop {
         match timeout(SILENCE, messages.next()).await {
-            Ok(Some(message)) => on_message(message.get_payload_bytes()),
+            Ok(Some(message)) => {
+                if let Ok(key) = str::from_utf8(message.get_payload_bytes()) {
+                    let key = Key::new(key);
+                    let all: Vec<_> = subscribers
+                        .lock()
+                        .iter()
+                        .filter_map(Weak::upgrade)
+                        .collect();
+                    all.iter().for_each(|it| it.nudged(&key));
+                }
+            }
             Ok(None) => return,
             Err(_) => match timeout(PING, sink.ping::<Value>()).await {
                 Ok(Ok(_)) => {}

@@ -1,17 +1,14 @@
 //! The connections against real servers.
 
 use std::io::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{Pipeline, Value};
 use tokio::runtime::{self, Runtime};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::subscription::OnMessage;
-use super::{Answered, Servers, refused};
+use super::{CommandAnswer, Servers, refused};
 use crate::store::StoreError;
 
 use crate::support;
@@ -41,17 +38,17 @@ fn pipe(commands: &[&[&str]]) -> Pipeline {
     pipe
 }
 
-async fn run(servers: &Servers, commands: &[&[&str]]) -> Result<Vec<Answered>, StoreError> {
+async fn run(servers: &Servers, commands: &[&[&str]]) -> Result<Vec<CommandAnswer>, StoreError> {
     servers.run(commands[0][1], &pipe(commands), soon()).await
 }
 
-async fn get(servers: &Servers) -> Result<Answered, StoreError> {
+async fn get(servers: &Servers) -> Result<CommandAnswer, StoreError> {
     let answers = run(servers, &[&["GET", "key"]]).await?;
     Ok(answers.into_iter().next().unwrap())
 }
 
 /// Repeats the call while it fails.
-async fn get_until_up(servers: &Servers) -> Answered {
+async fn get_until_up(servers: &Servers) -> CommandAnswer {
     let deadline = soon();
     loop {
         match get(servers).await {
@@ -62,7 +59,7 @@ async fn get_until_up(servers: &Servers) -> Answered {
     }
 }
 
-fn refusal(answered: &Answered) -> StoreError {
+fn refusal(answered: &CommandAnswer) -> StoreError {
     match &answered.value {
         Value::ServerError(error) => refused(error),
         other => panic!("{other:?}"),

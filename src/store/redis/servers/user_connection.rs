@@ -8,6 +8,7 @@ use tokio::time::{Duration, Instant};
 use super::connection::{next_number, send};
 use super::errors::Failure;
 use super::{Answers, Servers, Topology};
+use crate::store::StoreError;
 
 /// A connection that nothing here replaces. The identity of its server is unknown.
 struct UserConnection<C> {
@@ -37,5 +38,9 @@ impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
         let mut redis = self.redis.clone();
         let answer = send(&mut redis, (0, self.number), commands, deadline).await;
         answer.map_err(Failure::into_error)
+    }
+
+    async fn server(&self, _name: &str, _deadline: Instant) -> Result<u64, StoreError> {
+        Ok(0)
     }
 }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::*;
 use crate::algorithm::{Command, Demand, Mode, Settlement, State, Strict, Take};
-use crate::store::redis::servers::Servers;
-use crate::store::redis::{Options, RedisStore};
+use crate::store::redis::servers::{AnswerOrigin, Servers};
+use crate::store::redis::{Options, Reading, RedisStore};
 use crate::store::{Nudged, Store as _};
 
 fn store(server: &RedisServer, scripting: bool) -> RedisStore {
@@ -335,6 +336,35 @@ async fn a_new_server_puts_keys_in_quarantine_under_strict_recovery() {
         };
         assert!(after.quarantined_until > 0 && after.grants.is_empty());
         let _: () = server.command(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn answers_of_two_servers_teach_no_clock() {
+    let start = Instant::now();
+    let after = |millis| start + Duration::from_millis(millis);
+    let reading = |server, now, sent, received| Reading {
+        now,
+        origin: AnswerOrigin {
+            server,
+            connection: server,
+            sent: after(sent),
+            received: after(received),
+        },
+    };
+    let [first, later] = [(5_000_000, 1_000, 1_002), (5_003_000, 1_002, 1_005)]
+        .map(|(now, sent, received)| reading(1, now, sent, received));
+    let same = first.and(later).answered(Vec::new());
+    assert_eq!((same.server, same.now), (1, 5_003_000));
+    assert_eq!((same.sent, same.received), (after(1_000), after(1_005)));
+
+    // The clock of the second server is 400 ms ahead, or behind.
+    for (now, sent, received) in [(5_403_000, 599, 1_002), (4_603_000, 1_000, 1_402)] {
+        let both = first
+            .and(reading(2, now, 1_002, 1_005))
+            .answered(Vec::new());
+        assert_eq!((both.server, both.now), (0, 5_000_000));
+        assert_eq!((both.sent, both.received), (after(sent), after(received)));
     }
 }
 

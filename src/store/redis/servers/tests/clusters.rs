@@ -114,12 +114,12 @@ async fn a_key_on_its_way_is_asked_for_at_its_new_server_only_this_time() {
 async fn an_exclusive_connection_finds_a_slot_that_moved() {
     let pair = Pair::start();
     let servers = Servers::cluster([pair.0[0].url()]).unwrap();
-    let mut exclusive = servers.exclusive("b", soon()).await.unwrap();
+    let exclusive = servers.exclusive("b", soon()).await.unwrap();
     pair.move_slot("b");
     let watch = pipe(&[&["WATCH", "b"]]);
     let answers = exclusive.run(&watch, soon()).await.unwrap();
     assert!(refusal(&answers[0]).is_outage());
-    let mut exclusive = servers.exclusive("b", soon()).await.unwrap();
+    let exclusive = servers.exclusive("b", soon()).await.unwrap();
     let answers = exclusive.run(&watch, soon()).await.unwrap();
     assert_eq!(answers[0].value, Value::Okay);
 }

@@ -1,27 +1,40 @@
 //! Subscriptions.
 
-use super::*;
+use std::sync::Arc;
 
-fn subscribe(servers: &Servers) -> (super::super::Subscription, UnboundedReceiver<Vec<u8>>) {
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::super::Subscription;
+use super::*;
+use crate::key::Key;
+use crate::store::Nudged;
+
+struct Sender(UnboundedSender<Key>);
+
+impl Nudged for Sender {
+    fn nudged(&self, key: &Key) {
+        let _ = self.0.send(key.clone());
+    }
+}
+
+fn subscribe(servers: &Servers) -> (Subscription, Arc<dyn Nudged>, UnboundedReceiver<Key>) {
     let (sender, messages) = unbounded_channel();
-    let on_message: OnMessage = Arc::new(move |message: &[u8]| {
-        let _ = sender.send(message.to_vec());
-    });
-    (
-        servers.subscribe("channel".to_owned(), on_message),
-        messages,
-    )
+    let subscriber: Arc<dyn Nudged> = Arc::new(Sender(sender));
+    let subscription = Subscription::new(servers.clone(), "channel".to_owned());
+    subscription.add(Arc::downgrade(&subscriber));
+    subscription.resume();
+    (subscription, subscriber, messages)
 }
 
 /// Publishes until a message arrives.
-async fn is_delivered(server: &RedisServer, messages: &mut UnboundedReceiver<Vec<u8>>) {
+async fn is_delivered(server: &RedisServer, messages: &mut UnboundedReceiver<Key>) {
     let deadline = soon();
     while messages.try_recv().is_ok() {}
     loop {
         server.command::<()>(&["PUBLISH", "channel", "text"]);
         let message = timeout(Duration::from_millis(20), messages.recv()).await;
         if let Ok(message) = message {
-            assert_eq!(message.unwrap(), b"text");
+            assert_eq!(message.unwrap(), Key::new("text"));
             return;
         }
         assert!(Instant::now() < deadline, "no message arrives");
@@ -40,7 +53,7 @@ async fn ends(server: &RedisServer) {
 async fn a_subscription_survives_a_restart_of_the_server() {
     let mut server = RedisServer::start();
     let servers = Servers::at(&server.url()).unwrap();
-    let (_subscription, mut messages) = subscribe(&servers);
+    let (_subscription, _subscriber, mut messages) = subscribe(&servers);
     is_delivered(&server, &mut messages).await;
     server.restart();
     is_delivered(&server, &mut messages).await;
@@ -50,21 +63,21 @@ async fn a_subscription_survives_a_restart_of_the_server() {
 async fn a_subscription_ends_when_it_is_dropped() {
     let server = RedisServer::start();
     let servers = Servers::at(&server.url()).unwrap();
-    let (subscription, mut messages) = subscribe(&servers);
+    let (subscription, _subscriber, mut messages) = subscribe(&servers);
     is_delivered(&server, &mut messages).await;
     drop(subscription);
     ends(&server).await;
 }
 
 #[test]
-fn a_subscription_goes_on_with_the_next_call_on_another_runtime() {
+fn a_subscription_is_resumed_on_another_runtime() {
     let server = RedisServer::start();
     let servers = Servers::at(&server.url()).unwrap();
     // There is no runtime yet.
-    let (_subscription, mut messages) = subscribe(&servers);
+    let (subscription, _subscriber, mut messages) = subscribe(&servers);
     for runtime in [start_runtime(), start_runtime()] {
         runtime.block_on(async {
-            get(&servers).await.unwrap();
+            subscription.resume();
             is_delivered(&server, &mut messages).await;
         });
     }
@@ -79,7 +92,7 @@ async fn a_user_without_the_right_to_subscribe_gets_no_messages_and_no_errors() 
     server.command::<()>(&words);
     let url = server.url().replace("redis://", "redis://poor:word@");
     let servers = Servers::at(&url).unwrap();
-    let (subscription, mut messages) = subscribe(&servers);
+    let (subscription, _subscriber, mut messages) = subscribe(&servers);
     let deadline = soon();
     // Until the second attempt was refused.
     while refusals(&server) < 2 {
@@ -88,7 +101,7 @@ async fn a_user_without_the_right_to_subscribe_gets_no_messages_and_no_errors() 
     }
     get(&servers).await.unwrap();
     drop(subscription);
-    assert!(messages.recv().await.is_none());
+    assert!(messages.try_recv().is_err());
 }
 
 /// Refused calls of `SUBSCRIBE`.

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use redis::{ServerError, parse_redis_value};
 
-use super::super::errors::{is_demoted, refused};
+use super::super::errors::{demoted, refused};
 use super::*;
 
 const SECRET: &str = "p\u{e4}ss-w\u{f6}rd'7";
@@ -188,8 +188,7 @@ fn errors_of_servers_are_told_apart() {
         assert_eq!(error.is_unrecognized_value(), is_unrecognized, "{text}");
         assert!(!error.is_outcome_unknown(), "{text}");
     }
-    assert!(is_demoted(&server_error(&format!(
-        "{wrapped}-READONLY You can't"
-    ))));
-    assert!(!is_demoted(&server_error("OOM command not allowed")));
+    let readonly = server_error(&format!("{wrapped}-READONLY You can't"));
+    assert!(demoted(&readonly).is_some_and(|error| error.is_outage()));
+    assert!(demoted(&server_error("OOM command not allowed")).is_none());
 }
