@@ -132,7 +132,7 @@ pub use self::{
     error::BuildError,
     limiter::{ByRules, Limiter, LimiterBuilder},
     peek::{Peek, Snapshot},
-    permit::{Decision, Limited, Permit},
+    permit::{Decision, Permit},
     policy::{Outage, Policy, Recovery},
     quota::{Algorithm, ParseQuotaError, Quota, WindowStart},
 };

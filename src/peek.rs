@@ -3,13 +3,16 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::acquire::{Cause, Error, check};
 use crate::dispatcher::Handle;
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::queue::Standing;
 use crate::store::{Answered, Reply};
 
 /// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).
@@ -44,22 +47,16 @@ impl Future for Peek {
     type Output = Result<Snapshot, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut reply = match self.reply.take() {
-            Some(reply) => reply,
-            None => {
-                check(&self.handle.policy(), &self.key, self.cost)?;
-                self.handle.look(&self.key, self.cost)
-            }
-        };
-        let Poll::Ready(answer) = Pin::new(&mut reply).poll(cx) else {
-            self.reply = Some(reply);
-            return Poll::Pending;
-        };
-        Poll::Ready(
-            answer
-                .and_then(snapshot)
-                .map_err(|error| Cause::Store(error).into()),
-        )
+        let this = &mut *self;
+        let policy = this.handle.policy();
+        if let Err(cause) = check(&policy, &this.key, this.cost) {
+            return Poll::Ready(Err(Error::new(cause, policy)));
+        }
+        let look = || this.handle.look(&this.key, this.cost);
+        let reply = this.reply.get_or_insert_with(look);
+        let answer = ready!(Pin::new(reply).poll(cx));
+        let snapshot = answer.and_then(snapshot);
+        Poll::Ready(snapshot.map_err(|error| Error::new(Cause::Store(error), policy)))
     }
 }
 
@@ -100,7 +97,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// How long a request made now would have to wait, if no other came before it. Zero if it could depart at once.
+    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
+        Self {
+            delay: until(standing.last, now),
+            remaining: standing.remaining,
+            reset: until(standing.reset, now),
+        }
+    }
+
+    /// How long the request would have to wait, if no other came before it. Zero if it could depart at once.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
@@ -117,4 +122,10 @@ impl Snapshot {
     pub fn reset(&self) -> Duration {
         self.reset
     }
+}
+
+/// The time from now until then, in whole microseconds, rounded up.
+pub(crate) fn until(at: Option<Instant>, now: Instant) -> Duration {
+    let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

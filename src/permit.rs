@@ -1,4 +1,4 @@
-//! The right to depart now, or the reason why not: [`Permit`], [`Decision`], [`Limited`].
+//! The right to depart now, or the reason why not: [`Permit`] and [`Decision`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::dispatcher::{Current, Granted, Handle};
 use crate::key::Key;
+use crate::peek::{Snapshot, until};
 use crate::policy::Outage;
-use crate::queue::Standing;
 
 /// The right to depart now.
 ///
@@ -99,8 +99,8 @@ impl fmt::Debug for Permit {
 pub enum Decision {
     /// The request may depart now.
     Granted(Permit),
-    /// It may not, and nothing was recorded.
-    Limited(Limited),
+    /// It may not, and nothing was recorded. The state of the key shows how long it would have to wait.
+    Limited(Snapshot),
 }
 
 impl Decision {
@@ -117,46 +117,4 @@ impl Decision {
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted(_))
     }
-}
-
-/// Why a request may not depart now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limited {
-    delay: Duration,
-    remaining: u32,
-    reset: Duration,
-}
-
-impl Limited {
-    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
-        Self {
-            delay: until(standing.last, now),
-            remaining: standing.remaining,
-            reset: until(standing.reset, now),
-        }
-    }
-
-    /// How long until the request could depart, if no other came before it.
-    #[must_use]
-    pub fn delay(&self) -> Duration {
-        self.delay
-    }
-
-    /// How many requests of cost 1 could depart now.
-    #[must_use]
-    pub fn remaining(&self) -> u32 {
-        self.remaining
-    }
-
-    /// How long until all units of the quotas are available again.
-    #[must_use]
-    pub fn reset(&self) -> Duration {
-        self.reset
-    }
-}
-
-/// The time from now until then, in whole microseconds, rounded up.
-fn until(at: Option<Instant>, now: Instant) -> Duration {
-    let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

@@ -9,7 +9,7 @@ use reqwest_middleware::{Middleware, Next, Result};
 
 use crate::acquire::Error;
 use crate::departure::Departure;
-use crate::feedback::{Departed, Feedback, Headers, Unheeded};
+use crate::feedback::{self, Feedback, Headers, NoFeedback};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
 
@@ -149,7 +149,7 @@ impl ThrottleMiddleware {
     /// Reads no limits from responses.
     #[must_use]
     pub fn without_feedback(self) -> Self {
-        self.feedback(Unheeded)
+        self.feedback(NoFeedback)
     }
 }
 
@@ -166,16 +166,15 @@ impl Middleware for ThrottleMiddleware {
             return next.run(request, extensions).await;
         };
         let permit = acquire.await.map_err(refused)?;
-        let (departure, departed) = (Departure::from(&permit), Departed::new(&permit));
         let origin = request.url().origin();
         let mut response = next.run(request, extensions).await?;
-        response.extensions_mut().insert(departure);
-        // The response of another host, to which the client was redirected, says nothing of this key. The store learns
-        // of the limits before the caller gets the response, as the next attempt may follow at once.
+        response.extensions_mut().insert(Departure::from(&permit));
+        // The response of another host, to which the client was redirected, says nothing of this key. The store gets
+        // the limits before the caller gets the response, as the next attempt may follow at once.
         if response.url().origin() == origin
-            && let Some(applying) = departed.apply(&self.feedback.read(&response))
+            && let Some(applying) = feedback::apply(permit, &self.feedback.read(&response))
         {
-            applying.await;
+            let _ = applying.await;
         }
         Ok(response)
     }
@@ -190,12 +189,5 @@ impl fmt::Debug for ThrottleMiddleware {
         f.debug_struct("ThrottleMiddleware")
             .field("limiter", &self.limiter)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(feature = "tower")]
-impl crate::tower::Extensible for Response {
-    fn extensions_mut(&mut self) -> &mut Extensions {
-        self.extensions_mut()
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, advance, sleep};
 use tower_throttle::key::Key;
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::FailingStore;
-use tower_throttle::{Decision, Limited, Limiter, LimiterBuilder, Quota};
+use tower_throttle::{Decision, Limiter, LimiterBuilder, Quota, Snapshot};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
@@ -36,7 +36,7 @@ async fn granted(limiter: &Limiter, cost: u32) -> bool {
     decision.expect("a decision").is_granted()
 }
 
-async fn limited(limiter: &Limiter, cost: u32) -> Limited {
+async fn limited(limiter: &Limiter, cost: u32) -> Snapshot {
     match limiter.try_acquire("a").cost(cost).await {
         Ok(Decision::Limited(limited)) => limited,
         other => panic!("not limited: {other:?}"),

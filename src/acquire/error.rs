@@ -3,24 +3,26 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::permit::Limited;
+use crate::peek::Snapshot;
 use crate::policy::Policy;
+use crate::telemetry::Outcome;
 
 /// The reason why a request gets no permit. Nothing was recorded, except as [`is_store`](Self::is_store) says.
-#[derive(Debug)]
+///
+/// Clones are cheap.
+#[derive(Clone)]
 pub struct Error {
     /// A pointer, as results are moved.
-    inner: Box<Inner>,
+    inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     cause: Cause,
-    /// The name of the policy.
-    policy: Option<Box<str>>,
+    policy: Arc<Policy>,
 }
 
 #[derive(Debug)]
@@ -28,10 +30,12 @@ pub(crate) enum Cause {
     /// It would have to wait too long, after it had waited for so long.
     TooLong {
         waited: Duration,
-        limited: Limited,
+        snapshot: Snapshot,
     },
     QueueFull {
         waiting: usize,
+        /// If the store was asked for it.
+        snapshot: Option<Snapshot>,
     },
     InvalidCost(String),
     EmptyKey,
@@ -39,17 +43,40 @@ pub(crate) enum Cause {
     Store(StoreError),
 }
 
+impl Cause {
+    pub(super) fn outcome(&self) -> Outcome {
+        match self {
+            Self::TooLong { .. }
+            | Self::QueueFull {
+                snapshot: Some(_), ..
+            } => Outcome::Limited,
+            Self::QueueFull { snapshot: None, .. } => Outcome::QueueFull,
+            Self::InvalidCost(_) | Self::EmptyKey | Self::NoKey(_) => Outcome::Invalid,
+            Self::Store(error) if error.is_outage() => Outcome::StoreOut,
+            Self::Store(_) => Outcome::StoreError,
+        }
+    }
+}
+
 impl Error {
-    /// Adds the name of the policy to the error.
-    pub(crate) fn by(mut self, policy: &Policy) -> Self {
-        self.inner.policy = policy.name().map(Box::from);
-        self
+    pub(crate) fn new(cause: Cause, policy: Arc<Policy>) -> Self {
+        Self {
+            inner: Arc::new(Inner { cause, policy }),
+        }
     }
 
     /// The name of the policy: of the [rule](crate::rules), or of the [limiter](crate::LimiterBuilder::name) if it has one.
     #[must_use]
     pub fn policy_name(&self) -> Option<&str> {
-        self.inner.policy.as_deref()
+        self.policy().name()
+    }
+
+    pub(crate) fn policy(&self) -> &Arc<Policy> {
+        &self.inner.policy
+    }
+
+    pub(crate) fn cause(&self) -> &Cause {
+        &self.inner.cause
     }
 
     /// Whether the wait would have exceeded `max_wait` or the deadline.
@@ -97,28 +124,20 @@ impl Error {
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         match self.inner.cause {
-            Cause::TooLong { waited, limited } => Some(waited + limited.delay()),
+            Cause::TooLong { waited, snapshot } => Some(waited + snapshot.delay()),
             _ => None,
         }
     }
 
     /// The state of the key when the request [was limited](Self::is_limited).
+    ///
+    /// An [inbound](crate::tower::inbound) layer also knows it if the [queue was full](Self::is_queue_full).
     #[must_use]
-    pub fn limited(&self) -> Option<&Limited> {
+    pub fn snapshot(&self) -> Option<&Snapshot> {
         match &self.inner.cause {
-            Cause::TooLong { limited, .. } => Some(limited),
+            Cause::TooLong { snapshot, .. } => Some(snapshot),
+            Cause::QueueFull { snapshot, .. } => snapshot.as_ref(),
             _ => None,
-        }
-    }
-}
-
-impl From<Cause> for Error {
-    fn from(cause: Cause) -> Self {
-        Self {
-            inner: Box::new(Inner {
-                cause,
-                policy: None,
-            }),
         }
     }
 }
@@ -129,12 +148,12 @@ impl fmt::Display for Error {
             write!(f, "`{policy}`: ")?;
         }
         match &self.inner.cause {
-            Cause::TooLong { waited, limited } => write!(
+            Cause::TooLong { waited, snapshot } => write!(
                 f,
                 "rate limited: a wait of {:.3?} is longer than allowed",
-                *waited + limited.delay()
+                *waited + snapshot.delay()
             ),
-            Cause::QueueFull { waiting } => {
+            Cause::QueueFull { waiting, .. } => {
                 write!(f, "rate limited: {waiting} requests are waiting already")
             }
             Cause::InvalidCost(problem) => f.write_str(problem),
@@ -145,6 +164,15 @@ impl fmt::Display for Error {
             }
             Cause::Store(_) => f.write_str("the store cannot say when the request may depart"),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("cause", self.cause())
+            .field("policy", &self.policy().label())
+            .finish()
     }
 }
 

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use crate::algorithm::Mode;
 use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
 use crate::key::Key;
-use crate::permit::{Decision, Limited, Permit};
+use crate::peek::Snapshot;
+use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
 use crate::queue::Refusal;
 use crate::telemetry::{Entered, Outcome, Span};
@@ -31,6 +32,8 @@ pub struct Acquire {
     cost: u32,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
+    /// So many requests were waiting when it asked before, too many to wait behind.
+    full: Option<usize>,
     stage: Stage,
     span: Span,
 }
@@ -43,11 +46,6 @@ enum Stage {
     Done,
 }
 
-enum Refused {
-    Limited(Limited, Duration),
-    Failed(Error),
-}
-
 impl Acquire {
     pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
         Self {
@@ -56,6 +54,7 @@ impl Acquire {
             cost: 1,
             max_wait: None,
             deadline: None,
+            full: None,
             stage: Stage::Start(None),
             span: Span::NONE,
         }
@@ -65,6 +64,27 @@ impl Acquire {
     pub(crate) fn again(&mut self, expired: Permit) {
         self.stage = Stage::Start(Some(expired.granted.place));
         expired.forfeit();
+    }
+
+    /// Asks once more, without waiting, if the queue was full: either the request departs, or the error has the state of
+    /// the key. Returns false if the error already has it, or is another one.
+    pub(crate) fn again_without_waiting(&mut self, error: &Error) -> bool {
+        let &Cause::QueueFull {
+            waiting,
+            snapshot: None,
+        } = error.cause()
+        else {
+            return false;
+        };
+        self.full = Some(waiting);
+        self.max_wait = Some(Duration::ZERO);
+        self.stage = Stage::Start(None);
+        true
+    }
+
+    /// The key of the request.
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
     }
 
     /// Sets the cost of the request, from 1 to what the quotas allow at once. All of it departs at once.
@@ -117,13 +137,34 @@ impl Future for Acquire {
     type Output = Result<Permit, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = ready!(self.poll_permit(cx));
-        Poll::Ready(result.map_err(|refused| match refused {
-            Refused::Failed(error) => error,
-            Refused::Limited(limited, waited) => {
-                Error::from(Cause::TooLong { waited, limited }).by(&self.handle.policy())
+        let this = &mut *self;
+        if let Stage::Start(place) = this.stage {
+            let now = Instant::now();
+            let place = place.unwrap_or_else(|| now.into());
+            let current = this.handle.current();
+            let entered = current.telemetry.begin(&this.key, this.cost);
+            match this.join(&current, place, now) {
+                Ok(waiting) => {
+                    current.telemetry.joined(&this.key);
+                    this.span.keep(&entered);
+                    this.stage = Stage::Waiting(waiting, current);
+                }
+                Err(result) => {
+                    let waited = now - place.arrival;
+                    return Poll::Ready(this.end(current, result, waited, &entered));
+                }
             }
-        }))
+        }
+        let Stage::Waiting(waiting, joined) = &mut this.stage else {
+            panic!("polled after it was ready");
+        };
+        let entered = this.span.enter();
+        let since = waiting.place.arrival;
+        let result = ready!(Pin::new(waiting).poll(cx));
+        joined.telemetry.left(&this.key);
+        let (current, waited) = (this.handle.current(), since.elapsed());
+        let result = result.map_err(|refusal| this.cause(&current.policy, refusal, waited));
+        Poll::Ready(this.end(current, result, waited, &entered))
     }
 }
 
@@ -149,57 +190,33 @@ impl Future for TryAcquire {
     type Output = Result<Decision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(match ready!(self.0.poll_permit(cx)) {
+        Poll::Ready(match ready!(Pin::new(&mut self.0).poll(cx)) {
             Ok(permit) => Ok(Decision::Granted(permit)),
-            Err(Refused::Limited(limited, _)) => Ok(Decision::Limited(limited)),
-            Err(Refused::Failed(error)) => Err(error),
+            Err(error) => match error.snapshot() {
+                Some(snapshot) => Ok(Decision::Limited(*snapshot)),
+                None => Err(error),
+            },
         })
     }
 }
 
 impl Acquire {
-    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refused>> {
-        if let Stage::Start(place) = self.stage
-            && let Some(result) = self.start(place)
-        {
-            self.stage = Stage::Done;
-            return Poll::Ready(result);
-        }
-        let Stage::Waiting(waiting, joined) = &mut self.stage else {
-            panic!("polled after it was ready");
-        };
-        let entered = self.span.enter();
-        let since = waiting.place.arrival;
-        let result = ready!(Pin::new(waiting).poll(cx));
-        joined.telemetry.left(&self.key);
-        self.stage = Stage::Done;
-        let (current, waited) = (self.handle.current(), since.elapsed());
-        Poll::Ready(match result {
-            Ok(granted) => Ok(self.granted(current, granted, waited, &entered)),
-            Err(refusal) => Err(self.refused(&current, refusal, waited, &entered)),
-        })
-    }
-
-    /// Yields the result if it is known at once, or joins the queue.
-    fn start(&mut self, place: Option<Place>) -> Option<Result<Permit, Refused>> {
-        let now = Instant::now();
+    /// Joins the queue, or fails with the result if it is known at once.
+    fn join(
+        &self,
+        current: &Current,
+        place: Place,
+        now: Instant,
+    ) -> Result<Waiting, Result<Granted, Cause>> {
         let (handle, key, cost) = (&self.handle, &self.key, self.cost);
-        let current = handle.current();
-        let entered = current.telemetry.begin(key, cost);
-        if let Err(error) = check(&current.policy, key, cost) {
-            self.ended(&current, Outcome::Invalid, Duration::ZERO, &entered);
-            return Some(Err(Refused::Failed(error.by(&current.policy))));
-        }
-        let place = place.unwrap_or_else(|| now.into());
-        let bound = self.bound(&current.policy, place.arrival);
+        let policy = &current.policy;
+        check(policy, key, cost).map_err(Err)?;
+        let bound = self.bound(policy, place.arrival);
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
-        let denied = match handle.depart_at_once(&current.policy, key, cost, place, now) {
-            Some(Ok(granted)) => {
-                let waited = now - place.arrival;
-                return Some(Ok(self.granted(current, granted, waited, &entered)));
-            }
+        let denied = match handle.depart_at_once(policy, key, cost, place, now) {
+            Some(Ok(granted)) => return Err(Ok(granted)),
             Some(Err(standing)) if !waits => Some(standing),
             _ => {
                 let denied = handle.denied(key, cost, bound, now);
@@ -211,20 +228,7 @@ impl Acquire {
             None if waits => handle.join(Mode::Wait, key, cost, place, bound),
             None => handle.join(Mode::Try, key, cost, now.into(), None),
         };
-        match joined {
-            Ok(waiting) => {
-                current.telemetry.joined(key);
-                self.span.keep(&entered);
-                self.stage = Stage::Waiting(waiting, current);
-                None
-            }
-            Err(refusal) => Some(Err(self.refused(
-                &current,
-                refusal,
-                Duration::ZERO,
-                &entered,
-            ))),
-        }
+        joined.map_err(|refusal| Err(self.cause(policy, refusal, now - place.arrival)))
     }
 
     /// The time by which a request has to depart that arrived at this time.
@@ -236,54 +240,55 @@ impl Acquire {
         until.into_iter().chain(self.deadline).min()
     }
 
-    fn granted(
-        &self,
-        current: Arc<Current>,
-        granted: Granted,
-        waited: Duration,
-        entered: &Entered,
-    ) -> Permit {
-        let outcome = match granted.turn.is_counted() {
-            true => Outcome::Granted,
-            false => Outcome::Fallback,
-        };
-        self.ended(&current, outcome, waited, entered);
-        Permit {
-            handle: self.handle.clone(),
-            current,
-            key: self.key.clone(),
-            granted,
-            waited,
+    fn cause(&self, policy: &Policy, refusal: Refusal, waited: Duration) -> Cause {
+        match refusal {
+            Refusal::Limited(standing) => {
+                let snapshot = Snapshot::new(&standing, Instant::now());
+                match self.full {
+                    Some(waiting) => Cause::QueueFull {
+                        waiting,
+                        snapshot: Some(snapshot),
+                    },
+                    None => Cause::TooLong { waited, snapshot },
+                }
+            }
+            Refusal::Full(waiting) => Cause::QueueFull {
+                waiting,
+                snapshot: None,
+            },
+            Refusal::TooCostly => {
+                let problem = policy.problem_of_cost(self.cost);
+                Cause::InvalidCost(problem.unwrap_or_default())
+            }
+            Refusal::Store(error) => Cause::Store(error),
         }
     }
 
-    fn refused(
-        &self,
-        current: &Current,
-        refusal: Refusal,
+    fn end(
+        &mut self,
+        current: Arc<Current>,
+        result: Result<Granted, Cause>,
         waited: Duration,
         entered: &Entered,
-    ) -> Refused {
-        let (outcome, cause) = match refusal {
-            Refusal::Limited(standing) => {
-                self.ended(current, Outcome::Limited, waited, entered);
-                return Refused::Limited(Limited::new(&standing, Instant::now()), waited);
-            }
-            Refusal::Full(waiting) => (Outcome::QueueFull, Cause::QueueFull { waiting }),
-            Refusal::TooCostly => {
-                let problem = current.policy.problem_of_cost(self.cost);
-                let cause = Cause::InvalidCost(problem.unwrap_or_default());
-                (Outcome::Invalid, cause)
-            }
-            Refusal::Store(error) => (Outcome::from(&error), Cause::Store(error)),
+    ) -> Result<Permit, Error> {
+        self.stage = Stage::Done;
+        let outcome = match &result {
+            Ok(granted) if granted.turn.is_counted() => Outcome::Granted,
+            Ok(_) => Outcome::Fallback,
+            Err(cause) => cause.outcome(),
         };
-        self.ended(current, outcome, waited, entered);
-        Refused::Failed(Error::from(cause).by(&current.policy))
-    }
-
-    fn ended(&self, current: &Current, outcome: Outcome, waited: Duration, entered: &Entered) {
         let request = (&self.key, self.cost);
         current.telemetry.ended(entered, request, outcome, waited);
+        match result {
+            Ok(granted) => Ok(Permit {
+                handle: self.handle.clone(),
+                current,
+                key: self.key.clone(),
+                granted,
+                waited,
+            }),
+            Err(cause) => Err(Error::new(cause, current.policy.clone())),
+        }
     }
 }
 
@@ -292,8 +297,8 @@ impl Drop for Acquire {
         if let Stage::Waiting(waiting, joined) = &self.stage {
             let (waited, entered) = (waiting.place.arrival.elapsed(), self.span.enter());
             joined.telemetry.left(&self.key);
-            let current = self.handle.current();
-            self.ended(&current, Outcome::Cancelled, waited, &entered);
+            let (current, request) = (self.handle.current(), (&self.key, self.cost));
+            (current.telemetry).ended(&entered, request, Outcome::Cancelled, waited);
         }
     }
 }
@@ -308,12 +313,12 @@ impl fmt::Debug for Acquire {
 }
 
 /// Fails if no such request can ever depart.
-pub(crate) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Error> {
+pub(crate) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Cause> {
     if key.as_str().is_empty() {
-        return Err(Cause::EmptyKey.into());
+        return Err(Cause::EmptyKey);
     }
     match policy.problem_of_cost(cost) {
-        Some(problem) => Err(Cause::InvalidCost(problem).into()),
+        Some(problem) => Err(Cause::InvalidCost(problem)),
         None => Ok(()),
     }
 }
@@ -341,7 +346,7 @@ mod tests {
             let start = Instant::now();
             match (&mut asks).await {
                 Ok(permit) => assert!(is_granted && permit.waited() >= 2 * SECOND),
-                Err(error) => assert!(!is_granted && error.limited().is_some()),
+                Err(error) => assert!(!is_granted && error.snapshot().is_some()),
             }
             assert_eq!(start.elapsed() >= SECOND, is_granted);
         }

@@ -1,13 +1,12 @@
-//! Applies the limits that an upstream announces in its responses: [`Departed`] and [`Applying`].
+//! Applies the limits that an upstream announces in its responses: [`apply`].
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::runtime::Handle as Runtime;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Timeout, sleep, timeout};
 
 use crate::algorithm::Command;
 use crate::dispatcher::Handle;
@@ -26,70 +25,48 @@ const SELDOM: Duration = Duration::from_millis(100);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// A request that has departed, until its response arrives.
-#[derive(Debug)]
-pub(crate) struct Departed {
-    handle: Arc<Handle>,
-    key: Key,
-    /// When the store has recorded it.
-    recorded: u64,
-    /// How many more could have departed then.
-    remaining: u32,
-    at: Instant,
-}
+/// Sends commands to the store, in a task of its own. This ends when the store has them, or after [`LONGEST_DELAY`].
+pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
-impl Departed {
-    pub(crate) fn new(permit: &Permit) -> Self {
-        Self {
-            handle: permit.handle.clone(),
-            key: permit.key().clone(),
-            recorded: permit.granted.turn.recorded,
-            remaining: permit.remaining(),
-            at: Instant::now(),
-        }
+/// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
+pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
+    let remaining = permit.remaining();
+    let (handle, key, turn) = (permit.handle, permit.key, permit.granted.turn);
+    let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    let begun = Instant::now();
+    // The store has not recorded a departure that the fallback store granted.
+    let evidence = match turn.recorded {
+        0 => u64::MAX,
+        recorded => recorded,
+    };
+    let mut commands = SmallVec::<[Command; 2]>::new();
+    if let Some(wait) = advice.wait()
+        && handle.announces(&key, true, turn.from)
+    {
+        let span = micros(wait);
+        commands.push(Command::Pause { span, evidence });
     }
-
-    /// Applies the advice of the response, if it says more than the quotas do.
-    pub(crate) fn apply(self, advice: &Advice) -> Option<Applying> {
-        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let begun = Instant::now();
-        // The store has not recorded a departure that the fallback store granted.
-        let evidence = match self.recorded {
-            0 => u64::MAX,
-            recorded => recorded,
-        };
-        let mut commands = SmallVec::<[Command; 2]>::new();
-        if let Some(wait) = advice.wait()
-            && self.handle.announces(&self.key, true, self.at)
-        {
-            let span = micros(wait);
-            commands.push(Command::Pause { span, evidence });
-        }
-        if let Some((units, time)) = advice.allowance()
-            && is_less(units, time, &self.handle.policy(), self.remaining)
-            && (units <= self.handle.policy().largest_cost() / 16
-                || self.handle.announces(&self.key, false, begun - SELDOM))
-        {
-            let span = micros(time);
-            commands.push(Command::Allow {
-                units,
-                span,
-                evidence,
-            });
-        }
-        if commands.is_empty() {
-            return None;
-        }
-        let Self { handle, key, .. } = self;
-        let mut sending = Sending(Some(Box::pin(async move {
-            for command in commands {
-                insist(&handle, &key, command, begun).await;
-            }
-        })));
-        Some(Box::pin(async move {
-            let _ = timeout(LONGEST_DELAY, &mut sending).await;
-        }))
+    if let Some((units, time)) = advice.allowance()
+        && is_less(units, time, &handle.policy(), remaining)
+        && (units <= handle.policy().largest_cost() / 16
+            || handle.announces(&key, false, begun - SELDOM))
+    {
+        let span = micros(time);
+        commands.push(Command::Allow {
+            units,
+            span,
+            evidence,
+        });
     }
+    if commands.is_empty() {
+        return None;
+    }
+    let sending = tokio::spawn(async move {
+        for command in commands {
+            insist(&handle, &key, command, begun).await;
+        }
+    });
+    Some(Box::pin(timeout(LONGEST_DELAY, sending)))
 }
 
 /// Sends a command to the store; a pause again and again until the store has it, or until the pause is over.
@@ -126,34 +103,6 @@ fn is_less(left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
     u128::from(left) < expected.saturating_add(remaining.into())
 }
 
-/// Ends when the store has the commands, or after [`LONGEST_DELAY`].
-pub(crate) type Applying = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Sends commands to the store. If this is dropped before that, a task sends them.
-struct Sending(Option<Applying>);
-
-impl Future for Sending {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(sending) = &mut self.0 {
-            ready!(sending.as_mut().poll(cx));
-        }
-        self.0 = None;
-        Poll::Ready(())
-    }
-}
-
-impl Drop for Sending {
-    fn drop(&mut self) {
-        if let Some(sending) = self.0.take()
-            && let Ok(runtime) = Runtime::try_current()
-        {
-            runtime.spawn(sending);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,8 +116,13 @@ mod tests {
         limiter.peek("a").await.unwrap().delay()
     }
 
-    async fn depart(limiter: &Limiter) -> Departed {
-        Departed::new(&limiter.acquire("a").await.unwrap())
+    async fn depart(limiter: &Limiter) -> Permit {
+        limiter.acquire("a").await.unwrap()
+    }
+
+    async fn pause(permit: Permit, time: Duration) {
+        let applying = apply(permit, &Advice::pause(time)).unwrap();
+        applying.await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -177,13 +131,13 @@ mod tests {
         let limiter = limiter.unwrap();
         let (slow, quick) = (depart(&limiter).await, depart(&limiter).await);
         tokio::time::advance(SECOND).await;
-        quick.apply(&Advice::pause(SECOND * 3)).unwrap().await;
+        pause(quick, SECOND * 3).await;
         tokio::time::advance(SECOND).await;
-        assert!(slow.apply(&Advice::pause(SECOND * 3)).is_none());
+        assert!(apply(slow, &Advice::pause(SECOND * 3)).is_none());
         assert_eq!(delay(&limiter).await, SECOND * 2);
         // A request that departed since says something new.
         let later = depart(&limiter).await;
-        later.apply(&Advice::pause(SECOND * 3)).unwrap().await;
+        pause(later, SECOND * 3).await;
         assert_eq!(delay(&limiter).await, SECOND * 3);
     }
 
@@ -191,7 +145,7 @@ mod tests {
     async fn a_command_is_sent_even_if_its_future_is_dropped() {
         let limiter = Limiter::builder().quota(Quota::per_second(9)).build();
         let limiter = limiter.unwrap();
-        drop(depart(&limiter).await.apply(&Advice::pause(SECOND)));
+        drop(apply(depart(&limiter).await, &Advice::pause(SECOND)));
         tokio::task::yield_now().await;
         assert_eq!(delay(&limiter).await, SECOND);
     }

@@ -6,7 +6,7 @@
 //! | reader | what it reads |
 //! | --- | --- |
 //! | [`Headers`] | `Retry-After`, `RateLimit`, and what came before it, such as `X-RateLimit-Remaining` |
-//! | [`Unheeded`] | nothing |
+//! | [`NoFeedback`] | nothing |
 //! | a closure | [whatever it knows of](Feedback#closures) |
 //!
 //! ```
@@ -31,7 +31,7 @@ mod lines;
 mod number;
 mod origin;
 
-pub(crate) use self::apply::{Applying, Departed};
+pub(crate) use self::apply::{Applying, apply};
 pub use self::{advice::Advice, head::ResponseHead, headers::Headers};
 
 /// Reads from a response what the upstream says of its limits.
@@ -81,9 +81,9 @@ impl<R, F: Feedback<R> + ?Sized> Feedback<R> for Arc<F> {
 
 /// Reads nothing, so that the response can be of any type.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unheeded;
+pub struct NoFeedback;
 
-impl<R> Feedback<R> for Unheeded {
+impl<R> Feedback<R> for NoFeedback {
     fn read(&self, _: &R) -> Advice {
         Advice::none()
     }
@@ -109,9 +109,9 @@ mod tests {
                 Arc::new(Headers::new()),
                 Advice::pause(Duration::from_secs(7)),
             ),
-            (Arc::new(Unheeded), Advice::none()),
+            (Arc::new(NoFeedback), Advice::none()),
             (Arc::new(move |_: &http::Response<()>| other), other),
-            (Arc::new(Arc::new(Unheeded)), Advice::none()),
+            (Arc::new(Arc::new(NoFeedback)), Advice::none()),
         ];
         for (reader, expected) in chosen {
             assert_eq!(reader.read(&throttled()), expected);
@@ -120,6 +120,6 @@ mod tests {
 
     #[test]
     fn nothing_is_read_of_a_response_of_any_type() {
-        assert_eq!(Unheeded.read(&"429"), Advice::none());
+        assert_eq!(NoFeedback.read(&"429"), Advice::none());
     }
 }

@@ -89,13 +89,11 @@ impl Limiter {
     }
 
     async fn control(&self, key: &Key, command: Command) -> Result<(), Error> {
-        if key.as_str().is_empty() {
-            return Err(Cause::EmptyKey.into());
-        }
         let handle = self.handle();
-        handle
-            .control(key, command)
-            .await
-            .map_err(|error| Error::from(Cause::Store(error)).by(&handle.policy()))
+        if key.as_str().is_empty() {
+            return Err(Error::new(Cause::EmptyKey, handle.policy()));
+        }
+        let sent = handle.control(key, command).await;
+        sent.map_err(|error| Error::new(Cause::Store(error), handle.policy()))
     }
 }

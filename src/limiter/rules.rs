@@ -1,13 +1,11 @@
 //! A limiter with rules.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Kind, Limiter, Live};
 use crate::acquire::{Acquire, Cause, Error};
-use crate::dispatcher::Handle;
 use crate::error::BuildError;
-use crate::key::{Extracted, Key};
+use crate::key::Extracted;
 use crate::rules::{Reloaded, Rules};
 
 impl Limiter {
@@ -92,28 +90,21 @@ impl Limiter {
 
     /// Asks for the permit of a request; `None` if it needs none.
     pub(crate) fn admit(&self, extracted: Extracted) -> Result<Option<Acquire>, Error> {
-        let Some((handle, key, cost)) = self.find(extracted) else {
-            return Ok(None);
-        };
-        match key {
-            Ok(key) => Ok(Some(Acquire::new(handle, key).cost(cost))),
-            Err(reason) => Err(Error::from(Cause::NoKey(reason)).by(&handle.refuse_without_key())),
-        }
-    }
-
-    /// The handle, the key and the cost of a request; `None` if it is exempt.
-    pub(crate) fn find(&self, extracted: Extracted) -> Option<Found> {
-        Some(match extracted {
+        let (handle, key, cost) = match extracted {
             Extracted::Key(key) => (self.handle(), Ok(key), 1),
-            Extracted::Exempt => return None,
+            Extracted::Exempt => return Ok(None),
             Extracted::Refused(reason) => (self.handle(), Err(reason), 1),
             Extracted::Ruled(ruled) => {
                 let handle = ruled.handle.downcast().expect("a limiter made it");
                 (handle, ruled.key, ruled.cost)
             }
-        })
+        };
+        match key {
+            Ok(key) => Ok(Some(Acquire::new(handle, key).cost(cost))),
+            Err(reason) => Err(Error::new(
+                Cause::NoKey(reason),
+                handle.refuse_without_key(),
+            )),
+        }
     }
 }
-
-/// The key, or the reason why there is none, with the handle and the cost.
-pub(crate) type Found = (Arc<Handle>, Result<Key, Cow<'static, str>>, u32);

@@ -1,7 +1,5 @@
 //! The end of a request: [`Outcome`].
 
-use crate::error::StoreError;
-
 /// The end of a request. Spans and metrics name it the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -24,7 +22,6 @@ pub(crate) enum Outcome {
 }
 
 /// The names of the outcomes, in the order of [`Outcome`].
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 pub(super) const OUTCOMES: [&str; 8] = [
     "granted",
     "fallback",
@@ -37,23 +34,11 @@ pub(super) const OUTCOMES: [&str; 8] = [
 ];
 
 impl Outcome {
-    #[cfg(any(feature = "metrics", feature = "tracing"))]
     pub(super) fn name(self) -> &'static str {
         OUTCOMES[self as usize]
     }
 
-    #[cfg(feature = "metrics")]
     pub(super) fn departs(self) -> bool {
         matches!(self, Self::Granted | Self::Fallback)
-    }
-}
-
-impl From<&StoreError> for Outcome {
-    fn from(error: &StoreError) -> Self {
-        if error.is_outage() {
-            Self::StoreOut
-        } else {
-            Self::StoreError
-        }
     }
 }

@@ -2,29 +2,57 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::BoxError;
-use super::report::Report;
+use super::inbound::Refused;
 use super::waiting::{Stopped, Waiting};
 use crate::acquire::{Acquire, Error};
-use crate::departure::Departure;
-use crate::feedback::{Applying, Departed, Feedback, Headers};
+use crate::feedback::Applying;
 use crate::permit::Permit;
+
+/// The difference between a layer for clients and one for servers: which permit a request needs, what happens without
+/// one, and what becomes of the response.
+pub trait Direction<S: Service<Q>, Q> {
+    /// The error of the throttled service.
+    type Error;
+
+    /// Asks for the permit of a request; `None` if it needs none.
+    fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error>;
+
+    /// Answers a request that gets no permit. `None` if it goes on waiting, or departs without one.
+    fn refuse(
+        &self,
+        error: Error,
+        waiting: &mut Waiting<S, Q>,
+    ) -> Option<Result<S::Response, Self::Error>>;
+
+    /// Adds to the response how its request departed, and reads what it says of limits.
+    fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying>;
+
+    /// Converts an error of the service inside.
+    fn fail(error: S::Error) -> Self::Error;
+}
+
+/// The permit by which a request departed, or the reason why it would have been refused, if the layer did more than
+/// observe.
+pub(super) type Departed = Result<Permit, Box<Refused>>;
 
 pin_project! {
     /// Waits for a permit, then for the service to be ready, then for its response.
+    ///
+    /// It is safe to drop at any time: a departure that was granted is given back, unless the service was called.
     #[must_use = "futures do nothing unless they are awaited"]
-    pub struct ResponseFuture<S, Q, R, F = Headers>
+    pub struct ResponseFuture<S, Q, L>
     where
         S: Service<Q>,
     {
         #[pin]
         stage: Stage<S, Q, S::Future, S::Response>,
-        ears: Ears<R, F>,
+        layer: Arc<L>,
     }
 }
 
@@ -33,110 +61,98 @@ pin_project! {
     enum Stage<S, Q, F, A> {
         Waiting {
             waiting: Waiting<S, Q>,
+            // It is refused without asking for a permit.
+            refused: Option<Error>,
         },
         Calling {
             #[pin]
             response: F,
-            departed: Option<(Departure, Departed)>,
+            departed: Option<Departed>,
         },
-        // The store learns of the limits in the response before the caller gets it, as the next attempt may follow at
-        // once.
+        // The store gets the limits in the response before the caller gets it, as the next attempt may follow at once.
         Applying {
             applying: Applying,
             response: Option<A>,
         },
-        Refused {
-            error: Option<Error>,
-        },
+        Done,
     }
 }
 
-/// Who learns of a response: the caller, of how its request departed, and the limiter.
-#[derive(Debug, Clone)]
-pub(super) struct Ears<R, F> {
-    pub(super) report: R,
-    pub(super) feedback: F,
-}
-
-impl<S: Service<Q>, Q, R, F> ResponseFuture<S, Q, R, F> {
-    /// Calls the service with the permit that is asked for, without one, or never.
-    pub(super) fn new(
-        service: S,
-        request: Q,
-        admitted: Result<Option<Acquire>, Error>,
-        ears: Ears<R, F>,
-    ) -> Self {
-        let stage = match admitted {
-            Ok(acquire) => Stage::Waiting {
-                waiting: Waiting::new(service, request, acquire),
-            },
-            Err(error) => Stage::Refused { error: Some(error) },
+impl<S, Q, L> ResponseFuture<S, Q, L>
+where
+    S: Service<Q>,
+    L: Direction<S, Q>,
+{
+    pub(super) fn new(service: S, request: Q, layer: Arc<L>) -> Self {
+        let (acquire, refused) = match layer.admit(&request) {
+            Ok(acquire) => (acquire, None),
+            Err(error) => (None, Some(error)),
         };
-        Self { stage, ears }
+        let waiting = Waiting::new(service, request, acquire);
+        let stage = Stage::Waiting { waiting, refused };
+        Self { stage, layer }
     }
 }
 
-impl<S, Q, R, F> Future for ResponseFuture<S, Q, R, F>
+impl<S, Q, L> Future for ResponseFuture<S, Q, L>
 where
     S: Service<Q> + Clone,
-    S::Error: Into<BoxError>,
-    R: Report<S::Response>,
-    F: Feedback<S::Response>,
+    L: Direction<S, Q>,
 {
-    type Output = Result<S::Response, BoxError>;
+    type Output = Result<S::Response, L::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let (mut stage, Ears { report, feedback }) = (this.stage, this.ears);
-        loop {
+        let (mut stage, layer) = (this.stage, this.layer);
+        let result = loop {
             let next = match stage.as_mut().project() {
-                StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
-                    Ok(()) => {
-                        let depart =
-                            |permit: Permit| (Departure::from(&permit), Departed::new(&permit));
-                        let departed = waiting.take_permit().map(depart);
-                        let response = waiting.call();
-                        Stage::Calling { response, departed }
+                StageProjection::Waiting { waiting, refused } => {
+                    let stopped = match refused.take() {
+                        Some(error) => Err(Stopped::Refused(error)),
+                        None => ready!(waiting.poll(cx)),
+                    };
+                    match stopped {
+                        Ok(()) => {
+                            let passed = waiting.passed.take().map(Err);
+                            let departed = waiting.permit.take().map(Ok).or(passed);
+                            let response = waiting.call();
+                            Stage::Calling { response, departed }
+                        }
+                        Err(Stopped::Failed(error)) => break Err(L::fail(error)),
+                        Err(Stopped::Refused(error)) => match layer.refuse(error, waiting) {
+                            Some(answer) => break answer,
+                            None => continue,
+                        },
                     }
-                    Err(stopped) => {
-                        stage.set(Stage::Refused { error: None });
-                        return Poll::Ready(Err(match stopped {
-                            Stopped::Refused(error) => error.into(),
-                            Stopped::Failed(error) => error.into(),
-                        }));
-                    }
-                },
+                }
                 StageProjection::Calling { response, departed } => {
-                    let mut response = ready!(response.poll(cx)).map_err(Into::into)?;
-                    let Some((departure, departed)) = departed.take() else {
-                        return Poll::Ready(Ok(response));
+                    let mut response = match ready!(response.poll(cx)) {
+                        Ok(response) => response,
+                        Err(error) => break Err(L::fail(error)),
                     };
-                    let advice = feedback.read(&response);
-                    report.report(departure, &mut response);
-                    let Some(applying) = departed.apply(&advice) else {
-                        return Poll::Ready(Ok(response));
-                    };
-                    Stage::Applying {
-                        applying,
-                        response: Some(response),
+                    let departed = departed.take();
+                    match departed.and_then(|departed| layer.complete(departed, &mut response)) {
+                        Some(applying) => Stage::Applying {
+                            applying,
+                            response: Some(response),
+                        },
+                        None => break Ok(response),
                     }
                 }
                 StageProjection::Applying { applying, response } => {
-                    ready!(applying.as_mut().poll(cx));
-                    let response = response.take().expect("polled after it was ready");
-                    return Poll::Ready(Ok(response));
+                    let _ = ready!(applying.as_mut().poll(cx));
+                    break Ok(response.take().expect("it is taken once"));
                 }
-                StageProjection::Refused { error } => {
-                    let error = error.take().expect("polled after it was ready");
-                    return Poll::Ready(Err(error.into()));
-                }
+                StageProjection::Done => panic!("polled after it was ready"),
             };
             stage.set(next);
-        }
+        };
+        stage.set(Stage::Done);
+        Poll::Ready(result)
     }
 }
 
-impl<S: Service<Q>, Q, R, F> fmt::Debug for ResponseFuture<S, Q, R, F> {
+impl<S: Service<Q>, Q, L> fmt::Debug for ResponseFuture<S, Q, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

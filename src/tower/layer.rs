@@ -1,12 +1,20 @@
 //! Makes throttled services: [`ThrottleLayer`].
 
-use tower_layer::Layer;
+use std::sync::Arc;
 
-use super::future::Ears;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::BoxError;
+use super::future::{Departed, Direction};
 use super::inbound::InboundLayer;
-use super::report::{InExtensions, Unreported};
+use super::report::{InExtensions, NoReport, Report};
 use super::service::Throttle;
-use crate::feedback::{Headers, Unheeded};
+use super::waiting::Waiting;
+use crate::acquire::{Acquire, Error};
+use crate::departure::Departure;
+use crate::feedback::{self, Applying, Feedback, Headers, NoFeedback};
+use crate::key::KeyExtractor;
 use crate::limiter::{ByRules, Limiter};
 
 /// Delays requests until the limiter lets them depart.
@@ -53,9 +61,10 @@ use crate::limiter::{ByRules, Limiter};
 #[derive(Debug, Clone)]
 #[must_use = "a layer does nothing until it wraps a service"]
 pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
-    pub(super) limiter: Limiter,
-    pub(super) key: K,
-    pub(super) ears: Ears<R, F>,
+    limiter: Limiter,
+    key: K,
+    report: R,
+    feedback: F,
 }
 
 impl ThrottleLayer {
@@ -64,10 +73,8 @@ impl ThrottleLayer {
         Self {
             key: limiter.by_rules(),
             limiter,
-            ears: Ears {
-                report: InExtensions,
-                feedback: Headers::new(),
-            },
+            report: InExtensions,
+            feedback: Headers::new(),
         }
     }
 }
@@ -101,7 +108,8 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         ThrottleLayer {
             limiter: self.limiter,
             key,
-            ears: self.ears,
+            report: self.report,
+            feedback: self.feedback,
         }
     }
 
@@ -112,10 +120,8 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         ThrottleLayer {
             limiter: self.limiter,
             key: self.key,
-            ears: Ears {
-                report,
-                feedback: self.ears.feedback,
-            },
+            report,
+            feedback: self.feedback,
         }
     }
 
@@ -126,31 +132,59 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         ThrottleLayer {
             limiter: self.limiter,
             key: self.key,
-            ears: Ears {
-                report: self.ears.report,
-                feedback,
-            },
+            report: self.report,
+            feedback,
         }
     }
 
     /// Reads no limits from responses.
-    pub fn without_feedback(self) -> ThrottleLayer<K, R, Unheeded> {
-        self.feedback(Unheeded)
+    pub fn without_feedback(self) -> ThrottleLayer<K, R, NoFeedback> {
+        self.feedback(NoFeedback)
     }
 
     /// Adds nothing to responses, and reads nothing from them: so they can be of any type.
-    pub fn unreported(self) -> ThrottleLayer<K, Unreported, Unheeded> {
-        self.report(Unreported).without_feedback()
+    pub fn unreported(self) -> ThrottleLayer<K, NoReport, NoFeedback> {
+        self.report(NoReport).without_feedback()
     }
 }
 
 impl<S, K: Clone, R: Clone, F: Clone> Layer<S> for ThrottleLayer<K, R, F> {
-    type Service = Throttle<S, K, R, F>;
+    type Service = Throttle<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
         Throttle {
             inner,
-            layer: self.clone(),
+            layer: Arc::new(self.clone()),
         }
+    }
+}
+
+impl<S, Q, K, R, F> Direction<S, Q> for ThrottleLayer<K, R, F>
+where
+    S: Service<Q>,
+    S::Error: Into<BoxError>,
+    K: KeyExtractor<Q>,
+    R: Report<S::Response>,
+    F: Feedback<S::Response>,
+{
+    type Error = BoxError;
+
+    fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error> {
+        self.limiter.admit(self.key.extract(request))
+    }
+
+    fn refuse(&self, error: Error, _: &mut Waiting<S, Q>) -> Option<Result<S::Response, BoxError>> {
+        Some(Err(error.into()))
+    }
+
+    fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying> {
+        let permit = departed.ok()?;
+        let advice = self.feedback.read(response);
+        self.report.report(Departure::from(&permit), response);
+        feedback::apply(permit, &advice)
+    }
+
+    fn fail(error: S::Error) -> BoxError {
+        error.into()
     }
 }

@@ -11,7 +11,7 @@ mod waiting;
 pub use self::{
     future::ResponseFuture,
     layer::ThrottleLayer,
-    report::{Extensible, InExtensions, Report, Unreported},
+    report::{InExtensions, NoReport, Report},
     service::Throttle,
 };
 

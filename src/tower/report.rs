@@ -1,6 +1,7 @@
 //! How the caller learns what the limiter did: [`Report`].
 
 use crate::departure::Departure;
+use crate::feedback::ResponseHead;
 
 /// Tells the caller, through the response, how its request departed.
 ///
@@ -34,28 +35,18 @@ impl<R, F: Fn(Departure, &mut R)> Report<R> for F {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InExtensions;
 
-impl<R: Extensible> Report<R> for InExtensions {
+impl<R: ResponseHead> Report<R> for InExtensions {
     fn report(&self, departure: Departure, response: &mut R) {
-        response.extensions_mut().insert(departure);
+        if let Some(extensions) = response.extensions_mut() {
+            extensions.insert(departure);
+        }
     }
 }
 
 /// Reports nothing, so that the response can be of any type.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unreported;
+pub struct NoReport;
 
-impl<R> Report<R> for Unreported {
+impl<R> Report<R> for NoReport {
     fn report(&self, _: Departure, _: &mut R) {}
-}
-
-/// A response that has extensions.
-pub trait Extensible {
-    /// The extensions, to add to.
-    fn extensions_mut(&mut self) -> &mut http::Extensions;
-}
-
-impl<B> Extensible for http::Response<B> {
-    fn extensions_mut(&mut self) -> &mut http::Extensions {
-        self.extensions_mut()
-    }
 }

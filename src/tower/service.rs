@@ -1,33 +1,31 @@
 //! A throttled service: [`Throttle`].
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tower_service::Service;
 
-use super::BoxError;
-use super::future::ResponseFuture;
+use super::future::{Direction, ResponseFuture};
 use super::layer::ThrottleLayer;
-use super::report::{InExtensions, Report};
-use crate::feedback::{Feedback, Headers};
-use crate::key::KeyExtractor;
-use crate::limiter::ByRules;
 
-/// Delays the requests to a service; made by [`ThrottleLayer`](super::ThrottleLayer).
+/// Delays or refuses the requests to a service; made by [`ThrottleLayer`] or
+/// [`InboundLayer`](super::inbound::InboundLayer).
 ///
 /// It is always ready: requests wait in the limiter's queue. [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds
 /// that queue.
 ///
 /// # Errors
 ///
-/// Fails with the limiter's [`Error`](crate::Error), which can be downcast from the [`BoxError`], or with the
-/// error of the service.
+/// Made by a [`ThrottleLayer`], it fails with the limiter's [`Error`](crate::Error), which can be downcast from the
+/// [`BoxError`](super::BoxError), or with the error of the service. Made by an inbound layer, it fails only with the
+/// error of the service, unchanged.
 #[derive(Debug, Clone)]
-pub struct Throttle<S, K = ByRules, R = InExtensions, F = Headers> {
+pub struct Throttle<S, L = ThrottleLayer> {
     pub(super) inner: S,
-    pub(super) layer: ThrottleLayer<K, R, F>,
+    pub(super) layer: Arc<L>,
 }
 
-impl<S, K, R, F> Throttle<S, K, R, F> {
+impl<S, L> Throttle<S, L> {
     /// The service inside.
     pub fn inner(&self) -> &S {
         &self.inner
@@ -44,25 +42,21 @@ impl<S, K, R, F> Throttle<S, K, R, F> {
     }
 }
 
-impl<S, K, R, F, Q> Service<Q> for Throttle<S, K, R, F>
+impl<S, L, Q> Service<Q> for Throttle<S, L>
 where
     S: Service<Q> + Clone,
-    S::Error: Into<BoxError>,
-    K: KeyExtractor<Q>,
-    R: Report<S::Response> + Clone,
-    F: Feedback<S::Response> + Clone,
+    L: Direction<S, Q>,
 {
     type Response = S::Response;
-    type Error = BoxError;
-    type Future = ResponseFuture<S, Q, R, F>;
+    type Error = L::Error;
+    type Future = ResponseFuture<S, Q, L>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Q) -> Self::Future {
-        let ThrottleLayer { limiter, key, ears } = &self.layer;
-        let admitted = limiter.admit(key.extract(&request));
-        ResponseFuture::new(self.inner.clone(), request, admitted, ears.clone())
+        // A clone has not been polled ready, and the future does that before it calls it.
+        ResponseFuture::new(self.inner.clone(), request, self.layer.clone())
     }
 }

@@ -167,9 +167,9 @@ async fn a_closure_answers_instead_and_the_headers_stay() {
     let layer = by_client(&limiter(Quota::per_hour(1))).refusal(|refused: &Refused| {
         let text = format!(
             "{} {} {:?} {:?}",
-            refused.policy_name(),
+            refused.policy().label(),
             refused.key().expect("a key"),
-            refused.is_limited(),
+            refused.error().is_limited(),
             refused.reset() >= refused.delay(),
         );
         let response = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
@@ -244,7 +244,7 @@ async fn when_the_store_is_down_it_answers_503_and_does_not_tell_why() {
     let told = Arc::new(AtomicUsize::new(0));
     let count = told.clone();
     let layer = by_client(&build(builder)).on_refused(move |refused| {
-        assert!(refused.is_store() && refused.is_enforced());
+        assert!(refused.error().is_store() && refused.is_enforced());
         assert!(std::error::Error::source(refused.error()).is_some());
         count.fetch_add(1, Ordering::SeqCst);
     });

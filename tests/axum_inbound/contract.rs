@@ -15,8 +15,8 @@ use tower_test::mock;
 use tower_throttle::key::{self, Constant};
 use tower_throttle::test_util::history::History;
 use tower_throttle::tower::BoxError;
-use tower_throttle::tower::inbound::{Inbound, InboundLayer};
-use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer};
+use tower_throttle::tower::inbound::InboundLayer;
+use tower_throttle::{Departure, Limiter, Quota, Throttle, ThrottleLayer};
 
 use crate::server::build;
 
@@ -37,7 +37,7 @@ fn inbound(limiter: &Limiter) -> InboundLayer<Constant> {
         .inbound()
 }
 
-fn protected(limiter: &Limiter) -> (Inbound<Mock, Constant>, Handle) {
+fn protected(limiter: &Limiter) -> (Throttle<Mock, InboundLayer<Constant>>, Handle) {
     let (mock, handle) = mock::pair();
     (inbound(limiter).layer(mock), handle)
 }

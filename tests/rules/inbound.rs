@@ -67,7 +67,7 @@ async fn send(app: &Router, method: &str, path: &str, headers: &[(&str, &str)]) 
         refused_by: answer
             .extensions()
             .get()
-            .map(|it: &Refused| it.policy_name().to_owned()),
+            .map(|it: &Refused| it.policy().label().to_owned()),
     }
 }
 

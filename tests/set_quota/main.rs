@@ -13,7 +13,7 @@ use futures_util::poll;
 use support::redis_server::RedisServer;
 use tokio::time::{sleep, timeout};
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Acquire, Decision, Limited, Limiter, LimiterBuilder, Permit, Quota};
+use tower_throttle::{Acquire, Decision, Limiter, LimiterBuilder, Permit, Quota, Snapshot};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
@@ -55,7 +55,7 @@ async fn granted(limiter: &Limiter) -> Permit {
     }
 }
 
-async fn limited(limiter: &Limiter) -> Limited {
+async fn limited(limiter: &Limiter) -> Snapshot {
     match limiter.try_acquire("a").await.expect("a decision") {
         Decision::Granted(permit) => panic!("{permit:?}"),
         Decision::Limited(limited) => limited,

@@ -4,13 +4,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{HeaderMap, Request, Response};
 use tower_layer::Layer;
+use tower_service::Service;
 
-use super::answers::{Answers, EveryRequest, Options};
+use super::answers::{Charge, EveryRequest, Refusal};
 use super::problem::ProblemDetails;
 use super::refused::Refused;
-use super::service::Inbound;
+use crate::acquire::{Acquire, Error};
+use crate::departure::Departure;
+use crate::feedback::Applying;
+use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
+use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
+use crate::policy::Policy;
+use crate::tower::future::{Departed, Direction};
+use crate::tower::service::Throttle;
+use crate::tower::waiting::Waiting;
 
 /// Answers requests over the limit with 429; made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
@@ -53,6 +63,17 @@ pub struct InboundLayer<K, F = ProblemDetails, C = EveryRequest> {
     refusal: F,
     charge: C,
     options: Options,
+}
+
+/// The settings without a type parameter.
+#[derive(Clone)]
+struct Options {
+    max_wait: Duration,
+    rate_limit_headers: bool,
+    retry_after: bool,
+    x_rate_limit_headers: bool,
+    observe_only: bool,
+    on_refused: Option<Arc<dyn Fn(&Refused) + Send + Sync>>,
 }
 
 impl<K> InboundLayer<K> {
@@ -162,8 +183,8 @@ impl<K, F, C> InboundLayer<K, F, C> {
     ///
     /// A request is decided on as without a [`max_wait`](Self::max_wait), and counts if it is granted. If
     /// it would be refused, for whatever reason, it passes, and its extensions and those of its response
-    /// hold the [`Refused`]. There are no headers, lest clients slow down that heed them, unless
-    /// [asked for](Self::rate_limit_headers) afterwards. What is left of a delay is the call to the store.
+    /// hold the [`Refused`]. There are no headers, as clients might slow down because of them, unless they are
+    /// [turned on](Self::rate_limit_headers) afterwards. What is left of a delay is the call to the store.
     pub fn observe_only(mut self) -> Self {
         self.options.observe_only = true;
         self.options.rate_limit_headers = false;
@@ -171,8 +192,8 @@ impl<K, F, C> InboundLayer<K, F, C> {
         self
     }
 
-    /// Sets what is told of each request that is refused, or would be if the layer did
-    /// [more than observe](Self::observe_only): to log or count it. Default: nothing.
+    /// Sets a function that is called for each request that is refused, or would be if the layer did
+    /// [more than observe](Self::observe_only): to log or count it. Default: none.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
@@ -193,22 +214,123 @@ impl<K, F, C> InboundLayer<K, F, C> {
 }
 
 impl<S, K: Clone, F: Clone, C: Clone> Layer<S> for InboundLayer<K, F, C> {
-    type Service = Inbound<S, K, F, C>;
+    type Service = Throttle<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let mut layer = self.clone();
-        if layer.options.observe_only {
-            layer.options.max_wait = Duration::ZERO;
-        }
-        Inbound {
+        Throttle {
             inner,
-            limiter: layer.limiter,
-            key: Arc::new(layer.key),
-            answers: Arc::new(Answers {
-                options: layer.options,
-                refusal: layer.refusal,
-                charge: layer.charge,
-            }),
+            layer: Arc::new(self.clone()),
+        }
+    }
+}
+
+impl<S, Q, B, K, F, C> Direction<S, Request<Q>> for InboundLayer<K, F, C>
+where
+    S: Service<Request<Q>, Response = Response<B>>,
+    K: KeyExtractor<Request<Q>>,
+    F: Refusal<B>,
+    C: Charge<B>,
+{
+    type Error = S::Error;
+
+    fn admit(&self, request: &Request<Q>) -> Result<Option<Acquire>, Error> {
+        let max_wait = match self.options.observe_only {
+            true => Duration::ZERO,
+            false => self.options.max_wait,
+        };
+        let acquire = self.limiter.admit(self.key.extract(request))?;
+        Ok(acquire.map(|acquire| acquire.max_wait(max_wait)))
+    }
+
+    fn refuse(
+        &self,
+        error: Error,
+        waiting: &mut Waiting<S, Request<Q>>,
+    ) -> Option<Result<Response<B>, S::Error>> {
+        if let Some(acquire) = &mut waiting.acquire
+            && acquire.again_without_waiting(&error)
+        {
+            return None;
+        }
+        let key = waiting.acquire.take().map(|acquire| acquire.key().clone());
+        let refused = Refused {
+            key: key.filter(|_| !error.is_invalid_key()),
+            error,
+            is_enforced: !self.options.observe_only,
+        };
+        if let Some(on_refused) = &self.options.on_refused {
+            on_refused(&refused);
+        }
+        if !refused.is_enforced {
+            if let Some(request) = &mut waiting.request {
+                request.extensions_mut().insert(refused.clone());
+            }
+            waiting.passed = Some(Box::new(refused));
+            return None;
+        }
+        let mut response = self.refusal.answer(&refused);
+        self.explain(refused, &mut response);
+        Some(Ok(response))
+    }
+
+    /// Gives the departure back if the response does not count.
+    fn complete(&self, departed: Departed, response: &mut Response<B>) -> Option<Applying> {
+        let permit = match departed {
+            Ok(permit) => permit,
+            Err(refused) => {
+                self.explain(*refused, response);
+                return None;
+            }
+        };
+        let counts = self.charge.counts(response);
+        if permit.is_counted() {
+            let policy = &permit.current.policy;
+            let standing = Standing {
+                remaining: permit.remaining(),
+                // Of joint quotas, what remains and when all does may be of different ones.
+                more: (policy.quotas().len() == 1).then(|| permit.reset()),
+            };
+            self.write(response.headers_mut(), policy, Some(standing));
+        }
+        response.extensions_mut().insert(Departure::from(&permit));
+        if !counts {
+            permit.forfeit();
+        }
+        None
+    }
+
+    fn fail(error: S::Error) -> S::Error {
+        error
+    }
+}
+
+impl<K, F, C> InboundLayer<K, F, C> {
+    /// Adds to the response why its request was refused, or would have been.
+    fn explain<B>(&self, refused: Refused, response: &mut Response<B>) {
+        let headers = response.headers_mut();
+        let delay = refused.delay();
+        let standing = |more| Standing {
+            remaining: 0,
+            more: Some(more),
+        };
+        self.write(headers, refused.policy(), delay.map(standing));
+        if let Some(delay) = delay
+            && refused.is_enforced
+            && self.options.retry_after
+        {
+            write_retry_after(headers, delay);
+        }
+        response.extensions_mut().insert(refused);
+    }
+
+    fn write(&self, headers: &mut HeaderMap, policy: &Policy, standing: Option<Standing>) {
+        if self.options.rate_limit_headers {
+            write_rate_limit(headers, policy, standing);
+        }
+        if self.options.x_rate_limit_headers
+            && let Some(standing) = standing
+        {
+            write_x_rate_limit(headers, policy, standing);
         }
     }
 }

@@ -71,18 +71,13 @@
 //! [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
 
 mod answers;
-mod future;
-mod gate;
 mod layer;
 mod problem;
 mod refused;
-mod service;
 
 pub use self::{
     answers::{Charge, EveryRequest, Refusal},
-    future::ResponseFuture,
     layer::InboundLayer,
     problem::ProblemDetails,
     refused::Refused,
-    service::Inbound,
 };

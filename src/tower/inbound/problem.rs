@@ -23,7 +23,7 @@ use super::refused::Refused;
 /// ```
 ///
 /// Without a key, `detail` is the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives. When
-/// the store does not answer, nothing is told but the status.
+/// the store does not answer, the body has only the status.
 ///
 /// [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 /// [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
@@ -43,7 +43,7 @@ impl<B: From<String>> Refusal<B> for ProblemDetails {
 fn body(refused: &Refused) -> String {
     let status = refused.status();
     if status == StatusCode::TOO_MANY_REQUESTS {
-        let name = Quoted(refused.policy_name());
+        let name = Quoted(refused.policy().label());
         return format!(
             r#"{{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":[{name}]}}"#
         );
@@ -78,25 +78,26 @@ impl fmt::Display for Quoted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::acquire::Cause;
+    use crate::acquire::{Cause, Error};
     use crate::error::StoreError;
     use crate::limiter::Limiter;
-    use crate::permit::Limited;
-    use crate::policy::Policy;
+    use crate::peek::Snapshot;
     use crate::quota::Quota;
 
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn policy(name: &str) -> Arc<Policy> {
-        let limiter = Limiter::builder().name(name).quota(Quota::per_second(1));
-        limiter.build().unwrap().policy()
+    fn refused(policy: &str, cause: Cause) -> Refused {
+        let limiter = Limiter::builder().name(policy).quota(Quota::per_second(1));
+        let policy = limiter.build().unwrap().policy();
+        Refused {
+            key: None,
+            error: Error::new(cause, policy),
+            is_enforced: true,
+        }
     }
 
     fn answer(refused: &Refused) -> (StatusCode, Value) {
@@ -109,26 +110,22 @@ mod tests {
     #[test]
     fn over_the_limit_it_names_the_policy() {
         let now = tokio::time::Instant::now();
-        let then = Some(now + SECOND);
         let standing = crate::queue::Standing {
             remaining: 0,
-            reset: then,
-            last: then,
+            reset: None,
+            last: Some(now + Duration::from_secs(1)),
         };
-        let limited = Limited::new(&standing, now);
-        let over = Refused::new(
-            "a".into(),
-            policy(r#"b"\/"#),
-            Cause::QueueFull { waiting: 3 }.into(),
-            Some(limited),
-        );
-        let full = Refused::new(
-            "a".into(),
-            policy(r#"b"\/"#),
-            Cause::QueueFull { waiting: 3 }.into(),
-            None,
-        );
-        for refused in [over, full] {
+        let snapshot = Snapshot::new(&standing, now);
+        let over = Cause::TooLong {
+            waited: Duration::ZERO,
+            snapshot,
+        };
+        let full = Cause::QueueFull {
+            waiting: 3,
+            snapshot: Some(snapshot),
+        };
+        for cause in [over, full] {
+            let refused = refused(r#"b"\/"#, cause);
             let expected = json!({
                 "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
                 "title": "Quota Exceeded",
@@ -141,22 +138,22 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_it_tells_the_reason() {
-        let missing = Refused::no_key(policy("a"), "no \"x\"\n\u{e9}".into());
+    fn without_a_key_it_has_the_reason() {
+        let missing = refused("a", Cause::NoKey("no \"x\"\n\u{e9}".into()));
         let expected =
             json!({ "title": "Bad Request", "status": 400, "detail": "no \"x\"\n\u{e9}" });
         assert_eq!(answer(&missing), (StatusCode::BAD_REQUEST, expected));
 
-        let empty = Refused::new("".into(), policy("a"), Cause::EmptyKey.into(), None);
+        let empty = refused("a", Cause::EmptyKey);
         let (status, body) = answer(&empty);
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert_eq!(body["detail"], "the request has an empty key");
     }
 
     #[test]
-    fn it_does_not_tell_what_is_wrong_with_the_store() {
+    fn it_does_not_show_what_is_wrong_with_the_store() {
         let error = Cause::Store(StoreError::new("10.0.0.7 refused the connection"));
-        let refused = Refused::new("a".into(), policy("a"), error.into(), None);
+        let refused = refused("a", error);
         let expected = json!({ "title": "Service Unavailable", "status": 503 });
         assert_eq!(
             answer(&refused),
