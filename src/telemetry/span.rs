@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tracing::span::EnteredSpan;
-use tracing::{Level, level_enabled};
 
 use super::{Outcome, TARGET};
 use crate::key::Key;
@@ -15,17 +14,12 @@ pub(crate) struct Span(Option<Box<tracing::Span>>);
 /// Inside of the span of a request, if a subscriber wants it, until this is dropped.
 pub(crate) type Entered = Option<EnteredSpan>;
 
-/// Begins the span of a request, unless the policy is exempt.
-#[inline]
+/// Begins the span of a request, unless the policy is exempt. If no subscriber wants spans of this level, this reads one
+/// atomic number.
 pub(super) fn begin(policy: &str, is_exempt: bool, key: &Key, cost: u32) -> Entered {
-    match level_enabled!(Level::DEBUG) && !is_exempt {
-        true => begin_span(policy, key, cost),
-        false => None,
+    if is_exempt {
+        return None;
     }
-}
-
-#[cold]
-fn begin_span(policy: &str, key: &Key, cost: u32) -> Entered {
     let span = tracing::debug_span!(
         target: TARGET,
         "throttle",
@@ -39,17 +33,11 @@ fn begin_span(policy: &str, key: &Key, cost: u32) -> Entered {
 }
 
 /// Records the end of a request.
-#[inline]
 pub(super) fn end(entered: &Entered, outcome: Outcome, waited: Duration) {
     if let Some(span) = entered {
-        record(span, outcome, waited);
+        span.record("wait", waited.as_secs_f64());
+        span.record("outcome", outcome.name());
     }
-}
-
-#[cold]
-fn record(span: &tracing::Span, outcome: Outcome, waited: Duration) {
-    span.record("wait", waited.as_secs_f64());
-    span.record("outcome", outcome.name());
 }
 
 impl Span {
