@@ -176,7 +176,7 @@ impl LimiterBuilder {
             Some(rules) => {
                 self.parts.check_empty()?;
                 let dispatcher = Dispatcher::new(store, embedded, "rules".into());
-                Kind::Ruled(Arc::new(Live::new(rules, &dispatcher, denials, telemetry)))
+                Kind::Ruled(Arc::new(Live::new(rules, dispatcher, denials, telemetry)))
             }
             None => {
                 let plan = self.parts.plan()?;

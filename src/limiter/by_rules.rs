@@ -1,8 +1,6 @@
 //! The rules of a limiter as a key extractor: [`ByRules`].
 
-use std::sync::Arc;
-
-use super::{Limiter, Live};
+use super::Limiter;
 use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 
 impl Limiter {
@@ -35,7 +33,7 @@ impl Limiter {
     /// # }
     /// ```
     pub fn by_rules(&self) -> ByRules {
-        ByRules(self.live().cloned())
+        ByRules(self.clone())
     }
 }
 
@@ -43,11 +41,11 @@ impl Limiter {
 /// [`Limiter::by_rules`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
-pub struct ByRules(Option<Arc<Live>>);
+pub struct ByRules(Limiter);
 
 impl<R: RequestHead> KeyExtractor<R> for ByRules {
     fn extract(&self, request: &R) -> Extracted {
-        match &self.0 {
+        match self.0.live() {
             Some(live) => live.judge(request),
             None => host().extract(request),
         }

@@ -1,7 +1,6 @@
 //! The rules of a limiter while they change: [`Live`].
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -35,19 +34,24 @@ struct Now {
 impl Live {
     pub(crate) fn new(
         rules: Rules,
-        dispatcher: &Arc<Dispatcher>,
+        dispatcher: Arc<Dispatcher>,
         denials: usize,
         telemetry: Settings,
     ) -> Self {
-        let now = Now::new(rules, dispatcher, denials, telemetry);
-        Self {
-            dispatcher: dispatcher.clone(),
+        let now = Now {
+            rules: rules.clone(),
+            handles: Vec::new(),
+        };
+        let live = Self {
+            dispatcher,
             denials,
             telemetry,
             now: ArcSwap::from_pointee(now),
             unlimited: unlimited(),
             reload: Mutex::default(),
-        }
+        };
+        live.reload(rules);
+        live
     }
 
     /// Finds the rule that a request falls under.
@@ -85,30 +89,13 @@ impl Live {
         handles.iter().map(|handle| handle.queues()).sum()
     }
 
+    /// Uses the handles of the dispatcher for rules whose names it knows, and adds the others.
     pub(crate) fn reload(&self, rules: Rules) -> Reloaded {
         let _one_at_a_time = self.reload.lock();
-        let before = self.now.load_full();
-        let reloaded = Reloaded::of(&before.rules, &rules);
-        let now = Now::new(rules, &self.dispatcher, self.denials, self.telemetry);
-        self.now.store(Arc::new(now));
-        reloaded
-    }
-}
-
-impl Now {
-    /// Uses the handles of the dispatcher for rules whose names it knows, and adds the others.
-    fn new(
-        rules: Rules,
-        dispatcher: &Arc<Dispatcher>,
-        denials: usize,
-        telemetry: Settings,
-    ) -> Self {
+        let reloaded = Reloaded::of(&self.rules(), &rules);
+        let known = self.dispatcher.handles().into_iter();
         let by_name = |handle: Arc<Handle>| Some((handle.policy().name()?.to_owned(), handle));
-        let known: HashMap<_, _> = dispatcher
-            .handles()
-            .into_iter()
-            .filter_map(by_name)
-            .collect();
+        let known: HashMap<_, _> = known.filter_map(by_name).collect();
         let handles = rules.plans().map(|plan| {
             let plan = plan?.clone();
             Some(match known.get(plan.policy.name()?) {
@@ -116,13 +103,12 @@ impl Now {
                     handle.set_plan(plan);
                     handle.clone()
                 }
-                None => Handle::new(dispatcher, plan, telemetry, denials),
+                None => Handle::new(&self.dispatcher, plan, self.telemetry, self.denials),
             })
         });
-        Self {
-            handles: handles.collect(),
-            rules,
-        }
+        let handles = handles.collect();
+        self.now.store(Arc::new(Now { rules, handles }));
+        reloaded
     }
 }
 
@@ -133,12 +119,4 @@ fn unlimited() -> Arc<Handle> {
         let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
         Handle::new(&dispatcher, Policy::unlimited(), Settings::default(), 0)
     })
-}
-
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live")
-            .field("rules", &self.rules())
-            .finish_non_exhaustive()
-    }
 }
