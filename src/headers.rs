@@ -1,4 +1,4 @@
-//! The header fields that tell a client of its limit.
+//! The header fields that inform a client of its limit.
 //!
 //! `RateLimit-Policy` and `RateLimit` follow [draft-ietf-httpapi-ratelimit-headers-11], whose values are
 //! structured fields ([RFC 9651]); `Retry-After` is that of [RFC 9110, section 10.2.3].
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_fields_tell_of_whatever_leaves_less() {
+    fn the_older_fields_hold_whatever_leaves_less() {
         let ten = policy(None, &["10/s"]);
         let hundred = policy(None, &["100/m"]);
         for (inner, outer) in [

@@ -41,7 +41,7 @@ use crate::limiter::Limiter;
 /// # Redirects
 ///
 /// Those that the client follows by itself are not seen here: the request for the new location is sent at
-/// once, to whatever host, and spends no quota. What the last response says is heeded unless it comes from
+/// once, to whatever host, and spends no quota. The limits in the last response are applied unless it comes from
 /// another origin. To count each hop, let the client follow none, and send a request for each location:
 ///
 /// ```

@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// All times count from the moment at which the response was read. The default is [`none`](Advice::none).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[must_use = "advice does nothing until it is heeded"]
+#[must_use = "advice does nothing until it is applied"]
 pub struct Advice {
     wait: Option<Duration>,
     allowance: Option<(u32, Duration)>,

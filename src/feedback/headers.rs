@@ -9,7 +9,7 @@ use super::number::seconds;
 use super::origin::{OriginClock, age};
 use super::{Advice, Feedback, ResponseHead};
 
-/// Reads the headers by which HTTP APIs tell their limits.
+/// Reads the headers in which HTTP APIs state their limits.
 ///
 /// Defaults: a pause is at most an [hour](Self::longest_pause), and a 429 that does not say how long it
 /// holds is a pause of a [second](Self::unstated_pause).
@@ -45,7 +45,7 @@ use super::{Advice, Feedback, ResponseHead};
 /// | `X-Rate-Limit-Remaining`, `X-Rate-Limit-Reset` | Twitter, Okta | any |
 ///
 /// A reset of any kind is a number of seconds from now, a time of the Unix clock in seconds or
-/// milliseconds, told apart by its size, or an HTTP date. Numbers may have a fraction. A `-Reset-After`
+/// milliseconds, depending on its size, or an HTTP date. Numbers may have a fraction. A `-Reset-After`
 /// beside it, which Discord sends, is in seconds, and goes before it.
 ///
 /// - Where nothing remains, it is a pause until the reset, on any status; of several, until the latest.
@@ -63,8 +63,7 @@ use super::{Advice, Feedback, ResponseHead};
 ///
 /// A 403 is taken for a refusal by a limit only with a `Retry-After`, or if nothing remains.
 ///
-/// A response from a cache, by its `Age`, tells what remained long ago, and so nothing; but its `Retry-After`
-/// counts.
+/// A response with an `Age` comes from a cache. Only its `Retry-After` counts, as the limits are outdated.
 ///
 /// # Clocks
 ///

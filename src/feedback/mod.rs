@@ -38,8 +38,8 @@ pub use self::{advice::Advice, head::ResponseHead, headers::Headers};
 ///
 /// # Closures
 ///
-/// Closures are readers, for an upstream that has a way of its own. This one tells how many requests
-/// are left of a quota per minute, in a header, and is understood as any other where that is missing:
+/// Closures are readers, for an upstream that has a way of its own. This upstream states in a header how many requests
+/// are left of a quota per minute. Responses without that header are read as usual:
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The time at the origin, as its response tells it: [`OriginClock`].
+//! The time at the origin, according to its response: [`OriginClock`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn resets_are_told_apart_by_their_size() {
+    fn resets_are_distinguished_by_their_size() {
         let headers = HeaderMap::new();
         let clock = OriginClock::new(&headers, UNIX_EPOCH + Duration::from_secs(1_700_000_000));
         for (text, millis) in [

@@ -13,7 +13,7 @@ mod triple;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) remaining: u32,
-    /// The time until there is more; zero where that is not told, or is over.
+    /// The time until there is more; zero if it is missing or over.
     pub(super) reset: Duration,
 }
 
