@@ -131,8 +131,8 @@ pub use self::{
     dispatcher::Health,
     error::BuildError,
     limiter::{ByRules, Limiter, LimiterBuilder},
-    peek::{Peek, Snapshot},
-    permit::{Decision, Permit},
+    peek::Peek,
+    permit::{Decision, Permit, Snapshot},
     policy::{Outage, Policy, Recovery},
     quota::{Algorithm, ParseQuotaError, Quota, WindowStart},
 };

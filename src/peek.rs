@@ -1,4 +1,4 @@
-//! The state of a key, without recording anything: [`Peek`] and [`Snapshot`].
+//! The state of a key, without recording anything: [`Peek`].
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::acquire::{Cause, Error, check};
 use crate::dispatcher::Handle;
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::queue::Standing;
+use crate::permit::Snapshot;
 use crate::store::{Answered, Reply};
 
 /// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).
@@ -86,46 +84,4 @@ impl fmt::Debug for Peek {
             .field("cost", &self.cost)
             .finish_non_exhaustive()
     }
-}
-
-/// The state of a key at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Snapshot {
-    delay: Duration,
-    remaining: u32,
-    reset: Duration,
-}
-
-impl Snapshot {
-    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
-        Self {
-            delay: until(standing.last, now),
-            remaining: standing.remaining,
-            reset: until(standing.reset, now),
-        }
-    }
-
-    /// How long the request would have to wait, if no other came before it. Zero if it could depart at once.
-    #[must_use]
-    pub fn delay(&self) -> Duration {
-        self.delay
-    }
-
-    /// How many requests of cost 1 could depart now.
-    #[must_use]
-    pub fn remaining(&self) -> u32 {
-        self.remaining
-    }
-
-    /// How long until all units of the quotas are available again.
-    #[must_use]
-    pub fn reset(&self) -> Duration {
-        self.reset
-    }
-}
-
-/// The time from now until then, in whole microseconds, rounded up.
-pub(crate) fn until(at: Option<Instant>, now: Instant) -> Duration {
-    let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

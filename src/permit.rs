@@ -1,4 +1,4 @@
-//! The right to depart now, or the reason why not: [`Permit`] and [`Decision`].
+//! The right to depart now, or the reason why not: [`Permit`], [`Decision`], [`Snapshot`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::dispatcher::{Current, Granted, Handle};
 use crate::key::Key;
-use crate::peek::{Snapshot, until};
 use crate::policy::Outage;
+use crate::queue::Standing;
 
 /// The right to depart now.
 ///
@@ -117,4 +117,46 @@ impl Decision {
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted(_))
     }
+}
+
+/// The state of a key at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    pub(crate) delay: Duration,
+    pub(crate) remaining: u32,
+    pub(crate) reset: Duration,
+}
+
+impl Snapshot {
+    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
+        Self {
+            delay: until(standing.last, now),
+            remaining: standing.remaining,
+            reset: until(standing.reset, now),
+        }
+    }
+
+    /// How long the request would have to wait, if no other came before it. Zero if it could depart at once.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// How many requests of cost 1 could depart now.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// How long until all units of the quotas are available again.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        self.reset
+    }
+}
+
+/// The time from now until then, in whole microseconds, rounded up.
+fn until(at: Option<Instant>, now: Instant) -> Duration {
+    let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

@@ -24,10 +24,7 @@ mod tests;
 
 mod outcome;
 
-pub(crate) use self::{
-    outcome::Outcome,
-    span::{Entered, Span},
-};
+pub(crate) use self::{outcome::Outcome, span::Span};
 
 /// The target of all spans and events.
 #[cfg(feature = "tracing")]
@@ -85,22 +82,24 @@ impl Telemetry {
         this
     }
 
-    /// A request has begun, and is being polled. If no subscriber wants its span, this reads one atomic number.
-    #[inline]
-    pub(crate) fn begin(&self, key: &Key, cost: u32) -> Entered {
-        span::begin(&self.policy, self.is_exempt, key, cost)
+    /// A request has begun. It has a span unless the policy is exempt.
+    pub(crate) fn begin(&self, key: &Key, cost: u32) -> Span {
+        match self.is_exempt {
+            true => Span::NONE,
+            false => Span::begin(&self.policy, key, cost),
+        }
     }
 
     /// A request has ended.
     #[inline]
     pub(crate) fn ended(
         &self,
-        entered: &Entered,
+        span: Span,
         (key, cost): (&Key, u32),
         outcome: Outcome,
         waited: Duration,
     ) {
-        span::end(entered, outcome, waited);
+        span.end(outcome, waited);
         meter!(self.meters.ended(key, cost, outcome, waited));
     }
 
@@ -110,16 +109,10 @@ impl Telemetry {
         meter!(self.meters.remembered.increment(1));
     }
 
-    /// A request waits.
+    /// There are so many more requests that wait, or fewer.
     #[inline]
-    pub(crate) fn joined(&self, key: &Key) {
-        meter!(self.meters.waiting(key, 1.0));
-    }
-
-    /// A request no longer waits.
-    #[inline]
-    pub(crate) fn left(&self, key: &Key) {
-        meter!(self.meters.waiting(key, -1.0));
+    pub(crate) fn waiting(&self, key: &Key, more: f64) {
+        meter!(self.meters.waiting(key, more));
     }
 
     /// There are so many more queues, or fewer.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::peek::Snapshot;
+use crate::permit::Snapshot;
 use crate::policy::Policy;
 use crate::telemetry::Outcome;
 

@@ -3,6 +3,7 @@
 mod error;
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,11 +14,10 @@ use tokio::time::Instant;
 use crate::algorithm::Mode;
 use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
 use crate::key::Key;
-use crate::peek::Snapshot;
-use crate::permit::{Decision, Permit};
+use crate::permit::{Decision, Permit, Snapshot};
 use crate::policy::Policy;
 use crate::queue::Refusal;
-use crate::telemetry::{Entered, Outcome, Span};
+use crate::telemetry::{Outcome, Span};
 
 pub(crate) use self::error::Cause;
 pub use self::error::Error;
@@ -142,29 +142,29 @@ impl Future for Acquire {
             let now = Instant::now();
             let place = place.unwrap_or_else(|| now.into());
             let current = this.handle.current();
-            let entered = current.telemetry.begin(&this.key, this.cost);
+            this.span = current.telemetry.begin(&this.key, this.cost);
+            let _entered = this.span.enter();
             match this.join(&current, place, now) {
-                Ok(waiting) => {
-                    current.telemetry.joined(&this.key);
-                    this.span.keep(&entered);
+                ControlFlow::Continue(waiting) => {
+                    current.telemetry.waiting(&this.key, 1.0);
                     this.stage = Stage::Waiting(waiting, current);
                 }
-                Err(result) => {
+                ControlFlow::Break(result) => {
                     let waited = now - place.arrival;
-                    return Poll::Ready(this.end(current, result, waited, &entered));
+                    return Poll::Ready(this.end(current, result, waited));
                 }
             }
         }
         let Stage::Waiting(waiting, joined) = &mut this.stage else {
             panic!("polled after it was ready");
         };
-        let entered = this.span.enter();
+        let _entered = this.span.enter();
         let since = waiting.place.arrival;
         let result = ready!(Pin::new(waiting).poll(cx));
-        joined.telemetry.left(&this.key);
+        joined.telemetry.waiting(&this.key, -1.0);
         let (current, waited) = (this.handle.current(), since.elapsed());
         let result = result.map_err(|refusal| this.cause(&current.policy, refusal, waited));
-        Poll::Ready(this.end(current, result, waited, &entered))
+        Poll::Ready(this.end(current, result, waited))
     }
 }
 
@@ -201,22 +201,24 @@ impl Future for TryAcquire {
 }
 
 impl Acquire {
-    /// Joins the queue, or fails with the result if it is known at once.
+    /// Joins the queue, or breaks with the result if it is known at once.
     fn join(
         &self,
         current: &Current,
         place: Place,
         now: Instant,
-    ) -> Result<Waiting, Result<Granted, Cause>> {
+    ) -> ControlFlow<Result<Granted, Cause>, Waiting> {
         let (handle, key, cost) = (&self.handle, &self.key, self.cost);
         let policy = &current.policy;
-        check(policy, key, cost).map_err(Err)?;
+        if let Err(cause) = check(policy, key, cost) {
+            return ControlFlow::Break(Err(cause));
+        }
         let bound = self.bound(policy, place.arrival);
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
         let denied = match handle.depart_at_once(policy, key, cost, place, now) {
-            Some(Ok(granted)) => return Err(Ok(granted)),
+            Some(Ok(granted)) => return ControlFlow::Break(Ok(granted)),
             Some(Err(standing)) if !waits => Some(standing),
             _ => {
                 let denied = handle.denied(key, cost, bound, now);
@@ -228,7 +230,13 @@ impl Acquire {
             None if waits => handle.join(Mode::Wait, key, cost, place, bound),
             None => handle.join(Mode::Try, key, cost, now.into(), None),
         };
-        joined.map_err(|refusal| Err(self.cause(policy, refusal, now - place.arrival)))
+        match joined {
+            Ok(waiting) => ControlFlow::Continue(waiting),
+            Err(refusal) => {
+                let waited = now - place.arrival;
+                ControlFlow::Break(Err(self.cause(policy, refusal, waited)))
+            }
+        }
     }
 
     /// The time by which a request has to depart that arrived at this time.
@@ -269,16 +277,16 @@ impl Acquire {
         current: Arc<Current>,
         result: Result<Granted, Cause>,
         waited: Duration,
-        entered: &Entered,
     ) -> Result<Permit, Error> {
         self.stage = Stage::Done;
+        let span = std::mem::replace(&mut self.span, Span::NONE);
         let outcome = match &result {
             Ok(granted) if granted.turn.is_counted() => Outcome::Granted,
             Ok(_) => Outcome::Fallback,
             Err(cause) => cause.outcome(),
         };
         let request = (&self.key, self.cost);
-        current.telemetry.ended(entered, request, outcome, waited);
+        current.telemetry.ended(span, request, outcome, waited);
         match result {
             Ok(granted) => Ok(Permit {
                 handle: self.handle.clone(),
@@ -295,10 +303,11 @@ impl Acquire {
 impl Drop for Acquire {
     fn drop(&mut self) {
         if let Stage::Waiting(waiting, joined) = &self.stage {
-            let (waited, entered) = (waiting.place.arrival.elapsed(), self.span.enter());
-            joined.telemetry.left(&self.key);
+            joined.telemetry.waiting(&self.key, -1.0);
+            let waited = waiting.place.arrival.elapsed();
+            let span = std::mem::replace(&mut self.span, Span::NONE);
             let (current, request) = (self.handle.current(), (&self.key, self.cost));
-            (current.telemetry).ended(&entered, request, Outcome::Cancelled, waited);
+            (current.telemetry).ended(span, request, Outcome::Cancelled, waited);
         }
     }
 }

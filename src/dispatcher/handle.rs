@@ -444,8 +444,8 @@ impl Handle {
     pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
         let current = self.current();
         let request = (&Key::from(""), 1);
-        let entered = current.telemetry.begin(request.0, request.1);
-        (current.telemetry).ended(&entered, request, Outcome::Invalid, Duration::ZERO);
+        let span = current.telemetry.begin(request.0, request.1);
+        (current.telemetry).ended(span, request, Outcome::Invalid, Duration::ZERO);
         current.policy.clone()
     }
 

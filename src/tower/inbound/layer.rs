@@ -73,8 +73,10 @@ struct Options {
     retry_after: bool,
     x_rate_limit_headers: bool,
     observe_only: bool,
-    on_refused: Option<Arc<dyn Fn(&Refused) + Send + Sync>>,
+    on_refused: Option<OnRefused>,
 }
+
+type OnRefused = Arc<dyn Fn(&Refused) + Send + Sync>;
 
 impl<K> InboundLayer<K> {
     pub(in crate::tower) fn new(limiter: Limiter, key: K) -> Self {
@@ -287,7 +289,7 @@ where
             let policy = &permit.current.policy;
             let standing = Standing {
                 remaining: permit.remaining(),
-                // Of joint quotas, what remains and when all does may be of different ones.
+                // The remaining units and the reset of joint quotas may come from different quotas.
                 more: (policy.quotas().len() == 1).then(|| permit.reset()),
             };
             self.write(response.headers_mut(), policy, Some(standing));

@@ -87,7 +87,7 @@ mod tests {
     use crate::acquire::{Cause, Error};
     use crate::error::StoreError;
     use crate::limiter::Limiter;
-    use crate::peek::Snapshot;
+    use crate::permit::Snapshot;
     use crate::quota::Quota;
 
     fn refused(policy: &str, cause: Cause) -> Refused {
@@ -109,13 +109,11 @@ mod tests {
 
     #[test]
     fn over_the_limit_it_names_the_policy() {
-        let now = tokio::time::Instant::now();
-        let standing = crate::queue::Standing {
+        let snapshot = Snapshot {
+            delay: Duration::from_secs(1),
             remaining: 0,
-            reset: None,
-            last: Some(now + Duration::from_secs(1)),
+            reset: Duration::from_secs(1),
         };
-        let snapshot = Snapshot::new(&standing, now);
         let over = Cause::TooLong {
             waited: Duration::ZERO,
             snapshot,

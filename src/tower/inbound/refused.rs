@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use crate::acquire::{Cause, Error};
 use crate::key::Key;
-use crate::peek::Snapshot;
+use crate::permit::Snapshot;
 use crate::policy::Policy;
 
 /// Why a request is refused, or would be, if the layer did [more than observe](Self::is_enforced).
