@@ -212,7 +212,7 @@ async fn a_key_that_a_process_has_not_seen_rests_after_the_clock_was_set() {
     }
     let granted = async |limiter: &Limiter, key: &str| {
         let decision = limiter.try_acquire(key).await.expect("an answer");
-        u64::from(decision.is_granted())
+        u32::from(decision.is_granted())
     };
     rested(&limiters[0]).await;
     rested(&limiters[1]).await;
@@ -220,14 +220,14 @@ async fn a_key_that_a_process_has_not_seen_rests_after_the_clock_was_set() {
     let start = Instant::now();
     let mut departed = 0;
     for _ in 0..LIMIT {
-        departed += granted(&limiters[0], "a").await;
+        departed += granted(&limiters[0], "b").await;
     }
     settable.set(3_600);
     granted(&limiters[1], "another").await;
     for _ in 0..LIMIT {
-        departed += granted(&limiters[1], "a").await;
+        departed += granted(&limiters[1], "b").await;
     }
-    assert!(start.elapsed() < LONG, "the machine is too slow for this");
+    assert!(start.elapsed() < WINDOW, "the machine is too slow for this");
     assert!(departed <= LIMIT, "{departed} of {LIMIT}");
 }
 
