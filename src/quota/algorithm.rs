@@ -77,17 +77,6 @@ pub enum WindowStart {
 /// The most buckets in a window: as many entries as the log of a window has.
 const MOST_BUCKETS: u32 = 1_000;
 
-/// The part of a quota that is at fault.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Fault {
-    Limit,
-    Window,
-    /// The value of the algorithm's option.
-    Option,
-    /// All parts together.
-    Quota,
-}
-
 impl Quota {
     /// The most one request may cost: what could ever depart at once.
     pub const fn largest_cost(&self) -> u32 {
@@ -103,57 +92,49 @@ impl Quota {
 
     /// Fails, with the quota and the problem, if it cannot hold.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
-        self.problem().map_or(Ok(()), |(_, problem)| {
+        self.problem().map_or(Ok(()), |problem| {
             Err(BuildError::new(format!("quota `{self}`"), problem))
         })
     }
 
-    /// Returns why the quota cannot hold, with the part at fault.
-    pub(super) fn problem(&self) -> Option<(Fault, &'static str)> {
+    /// Returns why the quota cannot hold.
+    pub(super) fn problem(&self) -> Option<&'static str> {
         if self.limit == 0 {
-            return Some((Fault::Limit, "the limit is zero"));
+            return Some("the limit is zero");
         }
         if self.window.is_zero() {
-            return Some((Fault::Window, "the window is zero"));
+            return Some("the window is zero");
         }
         if self.window > HORIZON {
-            return Some((Fault::Window, "the window is longer than ten years"));
+            return Some("the window is longer than ten years");
         }
         if !self.window.subsec_nanos().is_multiple_of(1_000) {
-            return Some((Fault::Window, "the window is not in whole microseconds"));
+            return Some("the window is not in whole microseconds");
         }
         let is_too_long = |intervals: u32| self.interval().saturating_mul(intervals) > HORIZON;
         let is_too_dense = u128::from(self.limit) > self.window.as_micros();
         match self.algorithm {
-            Algorithm::SlidingBuckets { buckets: 0 } => {
-                Some((Fault::Option, "the number of buckets is zero"))
-            }
+            Algorithm::SlidingBuckets { buckets: 0 } => Some("the number of buckets is zero"),
             Algorithm::SlidingBuckets { buckets } if buckets > MOST_BUCKETS => {
-                Some((Fault::Option, "there are more than 1_000 buckets"))
+                Some("there are more than 1_000 buckets")
             }
             Algorithm::SlidingBuckets { buckets }
                 if u128::from(buckets) > self.window.as_micros() =>
             {
-                Some((
-                    Fault::Option,
-                    "the buckets would be shorter than a microsecond",
-                ))
+                Some("the buckets would be shorter than a microsecond")
             }
             Algorithm::Spacing | Algorithm::Gcra { .. } | Algorithm::LeakyBucket { .. }
                 if is_too_dense =>
             {
-                Some((
-                    Fault::Quota,
-                    "the requests would be less than a microsecond apart",
-                ))
+                Some("the requests would be less than a microsecond apart")
             }
-            Algorithm::LeakyBucket { capacity: 0 } => Some((Fault::Option, "the capacity is zero")),
+            Algorithm::LeakyBucket { capacity: 0 } => Some("the capacity is zero"),
             Algorithm::LeakyBucket { capacity } if is_too_long(capacity) => {
-                Some((Fault::Option, "the capacity is worth longer than ten years"))
+                Some("the capacity is worth longer than ten years")
             }
-            Algorithm::Gcra { burst: 0 } => Some((Fault::Option, "the burst is zero")),
+            Algorithm::Gcra { burst: 0 } => Some("the burst is zero"),
             Algorithm::Gcra { burst } if is_too_long(burst) => {
-                Some((Fault::Option, "the burst is worth longer than ten years"))
+                Some("the burst is worth longer than ten years")
             }
             _ => None,
         }

@@ -111,137 +111,142 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
     const START: &str = "expected start=clock or start=first-request";
     const END: &str = "expected the end of the text";
     const ORDER: &str = "is not smaller than the one before it";
-    for (text, part, problem) in [
+    for (text, problem) in [
         // Texts that end too early.
-        ("", 0..0, format!("unexpected end of text at byte 0, {RATE}")),
-        (" \n", 0..0, format!("unexpected end of text at byte 0, {RATE}")),
-        (" 10 ", 1..3, format!("unexpected \"10\" at byte 1, {RATE}")),
-        ("10/", 0..3, format!("unexpected \"10/\" at byte 0, {RATE}")),
-        ("1/s gcra ", 8..8, "unexpected end of text at byte 8, expected burst=COUNT".into()),
+        ("", format!("unexpected end of text, {RATE}")),
+        (" \n", format!("unexpected end of text, {RATE}")),
+        (" 10 ", format!("unexpected \"10\", {RATE}")),
+        ("10/", format!("unexpected \"10/\", {RATE}")),
+        (
+            "1/s gcra ",
+            "unexpected end of text, expected burst=COUNT".into(),
+        ),
         // The limit.
-        ("/s", 0..2, format!("unexpected \"/s\" at byte 0, {RATE}")),
-        ("10 / s", 0..2, format!("unexpected \"10\" at byte 0, {RATE}")),
-        ("10/ s", 0..3, format!("unexpected \"10/\" at byte 0, {RATE}")),
-        (" ten/s", 1..4, format!("limit \"ten\" at byte 1 {DIGITS}")),
-        ("-1/s", 0..2, format!("limit \"-1\" at byte 0 {DIGITS}")),
-        ("1.5/s", 0..3, format!("limit \"1.5\" at byte 0 {DIGITS}")),
-        ("5,000/s", 0..5, format!("limit \"5,000\" at byte 0 {DIGITS}")),
-        ("_1/s", 0..2, format!("limit \"_1\" at byte 0 {DIGITS}")),
-        ("1__0/s", 0..4, format!("limit \"1__0\" at byte 0 {DIGITS}")),
-        ("\u{661}/s", 0..2, format!("limit \"\u{661}\" at byte 0 {DIGITS}")),
-        ("\u{a0}1/s", 0..3, format!("limit \"\\u{{a0}}1\" at byte 0 {DIGITS}")),
+        ("/s", format!("unexpected \"/s\", {RATE}")),
+        ("10 / s", format!("unexpected \"10\", {RATE}")),
+        ("10/ s", format!("unexpected \"10/\", {RATE}")),
+        (" ten/s", format!("limit \"ten\" {DIGITS}")),
+        ("-1/s", format!("limit \"-1\" {DIGITS}")),
+        ("1.5/s", format!("limit \"1.5\" {DIGITS}")),
+        ("5,000/s", format!("limit \"5,000\" {DIGITS}")),
+        ("_1/s", format!("limit \"_1\" {DIGITS}")),
+        ("1__0/s", format!("limit \"1__0\" {DIGITS}")),
+        ("\u{661}/s", format!("limit \"\u{661}\" {DIGITS}")),
+        ("\u{a0}1/s", format!("limit \"\\u{{a0}}1\" {DIGITS}")),
         (
             "4294967296/d",
-            0..10,
-            "limit \"4294967296\" at byte 0 is too large, expected at most 4_294_967_295".into(),
+            "limit \"4294967296\" is too large, expected at most 4_294_967_295".into(),
         ),
-        ("0/s", 0..1, "the limit is zero (\"0\" at byte 0)".into()),
+        ("0/s", "the limit is zero".into()),
         // The window.
-        ("10/fortnight", 3..12, format!("unknown unit \"fortnight\" at byte 3, {UNITS}")),
-        ("10/5ns", 4..6, format!("unknown unit \"ns\" at byte 4, {UNITS}")),
-        ("10/s/s", 3..6, format!("unknown unit \"s/s\" at byte 3, {UNITS}")),
-        ("10/60", 3..5, format!("unexpected \"60\" at byte 3, {WINDOW}")),
-        ("10/1m30 spacing", 5..7, format!("unexpected \"30\" at byte 5, {WINDOW}")),
-        ("10/1.5h", 3..6, format!("count \"1.5\" at byte 3 {DIGITS}")),
-        ("10/1h-5m", 5..7, format!("count \"-5\" at byte 5 {DIGITS}")),
-        ("10/h30m", 3..4, format!("unexpected \"h\" at byte 3, {WINDOW}")),
-        ("10/1M", 4..5, format!("unknown unit \"M\" at byte 4, {UNITS}")),
-        ("10/1m2min", 6..9, format!("unit \"min\" at byte 6 {ORDER}")),
-        ("10/1s2m", 6..7, format!("unit \"m\" at byte 6 {ORDER}")),
-        ("10/0s", 3..5, "the window is zero (\"0s\" at byte 3)".into()),
         (
-            "10/3651d",
-            3..8,
-            "the window is longer than ten years (\"3651d\" at byte 3)".into(),
+            "10/fortnight",
+            format!("unknown unit \"fortnight\", {UNITS}"),
         ),
+        ("10/5ns", format!("unknown unit \"ns\", {UNITS}")),
+        ("10/s/s", format!("unknown unit \"s/s\", {UNITS}")),
+        ("10/60", format!("unexpected \"60\", {WINDOW}")),
+        ("10/1m30 spacing", format!("unexpected \"30\", {WINDOW}")),
+        ("10/1.5h", format!("count \"1.5\" {DIGITS}")),
+        ("10/1h-5m", format!("count \"-5\" {DIGITS}")),
+        ("10/h30m", format!("unexpected \"h\", {WINDOW}")),
+        ("10/1M", format!("unknown unit \"M\", {UNITS}")),
+        ("10/1m2min", format!("unit \"min\" {ORDER}")),
+        ("10/1s2m", format!("unit \"m\" {ORDER}")),
+        ("10/0s", "the window is zero".into()),
+        ("10/3651d", "the window is longer than ten years".into()),
         (
             "1/99999999999999999999d",
-            2..23,
-            "the window is longer than ten years (\"99999999999999999999d\" at byte 2)".into(),
+            "the window is longer than ten years".into(),
         ),
         // The algorithm and its option.
-        ("1/s gcr", 4..7, format!("unknown algorithm \"gcr\" at byte 4, {ALGORITHMS}")),
-        ("1/1m 30s", 5..8, format!("unknown algorithm \"30s\" at byte 5, {ALGORITHMS}")),
+        (
+            "1/s gcr",
+            format!("unknown algorithm \"gcr\", {ALGORITHMS}"),
+        ),
+        (
+            "1/1m 30s",
+            format!("unknown algorithm \"30s\", {ALGORITHMS}"),
+        ),
         (
             "1/s burst=2 gcra",
-            4..11,
-            format!("unknown algorithm \"burst=2\" at byte 4, {ALGORITHMS}"),
+            format!("unknown algorithm \"burst=2\", {ALGORITHMS}"),
         ),
-        ("1/s gcra 20", 9..11, "unexpected \"20\" at byte 9, expected burst=COUNT".into()),
-        ("1/s gcra =20", 9..12, "unexpected \"=20\" at byte 9, expected burst=COUNT".into()),
+        (
+            "1/s gcra 20",
+            "unexpected \"20\", expected burst=COUNT".into(),
+        ),
+        (
+            "1/s gcra =20",
+            "unexpected \"=20\", expected burst=COUNT".into(),
+        ),
         (
             "1/s gcra capacity=20",
-            9..20,
-            "unexpected \"capacity=20\" at byte 9, expected burst=COUNT".into(),
+            "unexpected \"capacity=20\", expected burst=COUNT".into(),
         ),
         (
             "1/s gcra burst = 2",
-            9..14,
-            "unexpected \"burst\" at byte 9, expected burst=COUNT".into(),
+            "unexpected \"burst\", expected burst=COUNT".into(),
         ),
         (
             "1/s gcra burst=",
-            9..15,
-            "unexpected \"burst=\" at byte 9, expected burst=COUNT".into(),
+            "unexpected \"burst=\", expected burst=COUNT".into(),
         ),
-        ("1/s gcra burst=2 x=1", 17..20, format!("unexpected \"x=1\" at byte 17, {END}")),
-        ("1/s gcra burst=few", 15..18, format!("burst \"few\" at byte 15 {DIGITS}")),
+        ("1/s gcra burst=2 x=1", format!("unexpected \"x=1\", {END}")),
+        ("1/s gcra burst=few", format!("burst \"few\" {DIGITS}")),
         (
             "1/s leaky-bucket capacity=5_000_000_000",
-            26..39,
-            "capacity \"5_000_000_000\" at byte 26 is too large, expected at most 4_294_967_295".into(),
+            "capacity \"5_000_000_000\" is too large, expected at most 4_294_967_295".into(),
         ),
-        ("1/s spacing burst=2", 12..19, format!("unexpected \"burst=2\" at byte 12, {END}")),
-        ("1/s sliding-log now", 16..19, format!("unexpected \"now\" at byte 16, {END}")),
-        ("1/s fixed-window noon", 17..21, format!("unexpected \"noon\" at byte 17, {START}")),
+        (
+            "1/s spacing burst=2",
+            format!("unexpected \"burst=2\", {END}"),
+        ),
+        ("1/s sliding-log now", format!("unexpected \"now\", {END}")),
+        (
+            "1/s fixed-window noon",
+            format!("unexpected \"noon\", {START}"),
+        ),
         (
             "1/s fixed-window start=noon",
-            17..27,
-            format!("unexpected \"start=noon\" at byte 17, {START}"),
+            format!("unexpected \"start=noon\", {START}"),
         ),
-        ("1/s gcra burst=0", 15..16, "the burst is zero (\"0\" at byte 15)".into()),
+        ("1/s gcra burst=0", "the burst is zero".into()),
         (
             "1/d gcra burst=5000",
-            15..19,
-            "the burst is worth longer than ten years (\"5000\" at byte 15)".into(),
+            "the burst is worth longer than ten years".into(),
         ),
         (
             "1/5us sliding-buckets buckets=6",
-            30..31,
-            "the buckets would be shorter than a microsecond (\"6\" at byte 30)".into(),
+            "the buckets would be shorter than a microsecond".into(),
         ),
         // All of it.
         (
             "11/10us spacing",
-            0..15,
             "the requests would be less than a microsecond apart".into(),
         ),
         (
             " 11/10us gcra burst=2",
-            1..21,
-            "the requests would be less than a microsecond apart (\"11/10us gcra burst=2\" at byte 1)"
-                .into(),
+            "the requests would be less than a microsecond apart".into(),
         ),
     ] {
         let error = error(text);
         assert_eq!(error.to_string(), format!("quota {text:?}: {problem}"));
-        assert_eq!(error.span(), part, "{text:?}");
     }
 }
 
 #[test]
 fn messages_stay_on_one_short_line_whatever_the_text() {
     let long = error(&format!("10/{}", "week".repeat(10_000)));
-    assert_eq!(long.span(), 3..40_003);
     assert_eq!(
         long.to_string(),
         format!(
-            "quota \"10/{w}w\"…: unknown unit \"{w}week\"… at byte 3, \
+            "quota \"10/{w}w\"…: unknown unit \"{w}week\"…, \
              expected one of d, h, m, s, ms, us",
             w = "week".repeat(9),
         ),
     );
     let control = error("10/s\0\u{1b}[31m\u{202e}");
-    assert!(control.to_string().contains(r#""s\0\u{1b}[" at byte 3"#));
+    assert!(control.to_string().contains(r#""s\0\u{1b}[""#));
     assert!(!control.to_string().contains(char::is_control));
 }
