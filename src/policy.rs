@@ -32,6 +32,13 @@ pub struct Policy {
     header: OnceLock<HeaderValue>,
 }
 
+/// Equal by everything that the builder sets.
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts == other.parts
+    }
+}
+
 impl Policy {
     /// The policy's name, if it has one.
     pub fn name(&self) -> Option<&str> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "serde")]
+use serde::Deserialize;
 use smallvec::SmallVec;
 
 use super::{Plan, Policy, PolicyParts};
@@ -30,6 +32,8 @@ use crate::quota::{Algorithm, Quota};
 /// # Ok::<_, tower_throttle::BuildError>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Outage {
     /// Nothing departs: never more than the quotas allow. The default.
@@ -56,6 +60,7 @@ pub enum Outage {
     /// Around the beginning and the end of an outage, a window holds departures that the store has counted and others
     /// that this process has: at most the quota and the shares together. When the store is back, requests that wait
     /// depart by the store again, in their order. A request that costs more than the share allows fails at once.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "f64::deserialize"))]
     Local {
         /// This process's part of the quotas, above 0 and up to 1: with R replicas, `1.0 / R`.
         share: f64,

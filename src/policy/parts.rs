@@ -13,6 +13,9 @@ use crate::quota::Quota;
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
 
+/// The longest buffer and guard.
+const LONGEST_SPAN: Duration = Duration::from_secs(60 * 60);
+
 /// What a policy is made of, before it was found to make sense.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PolicyParts {
@@ -29,7 +32,7 @@ pub(crate) struct PolicyParts {
 }
 
 /// A valid policy, and the one that holds instead while the store is out, if there is one.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) policy: Arc<Policy>,
     pub(crate) fallback: Option<Arc<Policy>>,
@@ -40,13 +43,8 @@ impl PolicyParts {
     pub(crate) fn plan(self) -> Result<Plan, BuildError> {
         let policy = Arc::new(self.build()?);
         let fallback = policy.parts.outage.fallback(&policy.parts)?;
-        Ok(Plan {
-            policy,
-            fallback: fallback
-                .map(Self::build_fallback)
-                .transpose()?
-                .map(Arc::new),
-        })
+        let fallback = fallback.map(Self::build).transpose()?.map(Arc::new);
+        Ok(Plan { policy, fallback })
     }
 
     /// Fails if a field is set, as the rules of the limiter set them all.
@@ -71,15 +69,15 @@ impl PolicyParts {
     /// All errors in the parts, with the place of the quota if the error is that of one quota.
     pub(crate) fn flaws(&self) -> Vec<(Option<usize>, BuildError)> {
         let mut flaws = Vec::new();
-        let count = match self.quotas.len() {
-            0 => Err("at least one is needed".to_owned()),
-            1..=MOST_QUOTAS => Ok(()),
-            count => Err(format!(
-                "{count} were given, and at most {MOST_QUOTAS} may be joined"
-            )),
-        };
-        let count = count.map_err(|problem| BuildError::new("quota", problem));
-        flaws.extend(count.err().map(|error| (None, error)));
+        match self.quotas.len() {
+            0 => flaws.push((None, BuildError::new("quota", "at least one is needed"))),
+            1..=MOST_QUOTAS => {}
+            count => {
+                let problem =
+                    format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
+                flaws.push((None, BuildError::new("quota", problem)));
+            }
+        }
         for (place, quota) in self.quotas.iter().enumerate() {
             let checked = match self.quotas[..place].contains(quota) {
                 true => Err(BuildError::new(
@@ -90,27 +88,32 @@ impl PolicyParts {
             };
             flaws.extend(checked.err().map(|error| (Some(place), error)));
         }
-        let name = self.name.as_ref();
-        for checked in [
-            name.map_or(Ok(()), |name| check_name("name", name)),
-            check_span("buffer", self.buffer),
-            self.guard.map_or(Ok(()), check_guard),
-            check_waiting(self.max_waiting),
-        ] {
-            flaws.extend(checked.err().map(|error| (None, error)));
+        let name = self.name.as_ref().map(|name| check_name("name", name));
+        flaws.extend(name.and_then(Result::err).map(|error| (None, error)));
+        for (field, span) in [("buffer", Some(self.buffer)), ("guard", self.guard)] {
+            if let Some(span) = span.filter(|span| *span > LONGEST_SPAN) {
+                let problem = format!("{span:?} is longer than {LONGEST_SPAN:?}");
+                flaws.push((None, BuildError::new(field, problem)));
+            }
+        }
+        if self.guard == Some(Duration::ZERO) {
+            let problem = "is zero, so no permit would be valid";
+            flaws.push((None, BuildError::new("guard", problem)));
+        }
+        if self.max_waiting == Some(0) {
+            let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";
+            flaws.push((None, BuildError::new("max_waiting", problem)));
         }
         let fallback = match self.outage.fallback(self) {
             // Errors in the quotas are errors in their shares, too.
-            Ok(Some(parts)) if flaws.is_empty() => parts.build_fallback().err(),
+            Ok(Some(parts)) if flaws.is_empty() => parts
+                .build()
+                .err()
+                .map(|error| BuildError::new("outage", error.to_string())),
             fallback => fallback.err(),
         };
         flaws.extend(fallback.map(|error| (None, error)));
         flaws
-    }
-
-    fn build_fallback(self) -> Result<Policy, BuildError> {
-        let policy = self.build();
-        policy.map_err(|error| BuildError::new("outage", error.to_string()))
     }
 
     pub(crate) fn build(self) -> Result<Policy, BuildError> {
@@ -147,34 +150,6 @@ pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), BuildErr
     if name.is_empty() || name.len() > 128 || !name.bytes().all(fits) {
         let problem = format!("{name:?} is not 1 to 128 visible ASCII characters without braces");
         return Err(BuildError::new(field, problem));
-    }
-    Ok(())
-}
-
-fn check_span(field: &'static str, span: Duration) -> Result<(), BuildError> {
-    const LONGEST: Duration = Duration::from_secs(60 * 60);
-    if span > LONGEST {
-        return Err(BuildError::new(
-            field,
-            format!("{span:?} is longer than {LONGEST:?}"),
-        ));
-    }
-    Ok(())
-}
-
-fn check_guard(guard: Duration) -> Result<(), BuildError> {
-    check_span("guard", guard)?;
-    if guard.is_zero() {
-        let problem = "is zero, so no permit would be valid";
-        return Err(BuildError::new("guard", problem));
-    }
-    Ok(())
-}
-
-fn check_waiting(max_waiting: Option<usize>) -> Result<(), BuildError> {
-    if max_waiting == Some(0) {
-        let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";
-        return Err(BuildError::new("max_waiting", problem));
     }
     Ok(())
 }

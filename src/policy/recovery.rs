@@ -6,6 +6,8 @@
 /// takes over that had not received the last writes. Set by
 /// [`LimiterBuilder::recovery`](crate::LimiterBuilder::recovery).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Recovery {
     /// The key starts from zero at once. The default.
