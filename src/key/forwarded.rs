@@ -32,25 +32,25 @@ pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Optio
 pub(super) fn forwarded(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines = headers.get_all(FORWARDED).iter().rev();
     lines
-        .flat_map(|line| elements(line.as_bytes()))
+        .flat_map(|line| split(line.as_bytes(), b','))
         .map(|element| address::parse(&node(element)?))
 }
 
-/// The elements of a list, from the right. Commas in quoted strings do not separate elements.
-fn elements(line: &[u8]) -> Vec<&[u8]> {
-    let mut elements = Vec::new();
-    let (mut end, mut is_quoted) = (line.len(), false);
-    for (place, byte) in line.iter().enumerate().rev() {
-        if *byte == b',' && !is_quoted {
-            elements.push(&line[place + 1..end]);
+/// The parts of a text, from the right. Separators in quoted strings do not separate them.
+fn split(text: &[u8], separator: u8) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    let (mut end, mut is_quoted) = (text.len(), false);
+    for (place, byte) in text.iter().enumerate().rev() {
+        if *byte == separator && !is_quoted {
+            parts.push(&text[place + 1..end]);
             end = place;
         } else if *byte == b'"' {
             // From the right, the first mark closes a string, and the next one without a backslash opens it.
-            is_quoted = !is_quoted || is_escaped(&line[..place]);
+            is_quoted = !is_quoted || is_escaped(&text[..place]);
         }
     }
-    elements.push(&line[..end]);
-    elements
+    parts.push(&text[..end]);
+    parts
 }
 
 /// True if a backslash comes next on the left that is not itself escaped.
@@ -62,46 +62,38 @@ fn is_escaped(before: &[u8]) -> bool {
 /// The value of the one parameter `for` of a well-formed element.
 fn node(element: &[u8]) -> Option<Vec<u8>> {
     let mut node = None;
-    let mut rest = element.trim_ascii();
-    while !rest.is_empty() {
-        if let Some(after) = rest.strip_prefix(b";") {
-            rest = after.trim_ascii_start();
+    for pair in split(element, b';') {
+        let pair = pair.trim_ascii();
+        if pair.is_empty() {
             continue;
         }
-        let (name, after) = split_while(rest, in_token);
-        let (value, after) = value(after.strip_prefix(b"=")?)?;
+        let (name, value) = pair.split_at(pair.iter().position(|&b| b == b'=')?);
+        let value = parse_value(&value[1..])?;
+        let is_token = !name.is_empty() && name.iter().all(|&b| in_token(b));
         let is_for = name.eq_ignore_ascii_case(b"for");
-        if name.is_empty() || (is_for && node.replace(value).is_some()) {
-            return None;
-        }
-        rest = after.trim_ascii_start();
-        if !matches!(rest, [] | [b';', ..]) {
+        if !is_token || (is_for && node.replace(value).is_some()) {
             return None;
         }
     }
     node
 }
 
-/// A token or the content of a quoted string, and the text after it.
-fn value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+/// A token, or the content of a quoted string.
+fn parse_value(text: &[u8]) -> Option<Vec<u8>> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
-        let (token, rest) = split_while(text, |b| in_token(b) || b"[]:".contains(&b));
-        return (!token.is_empty()).then(|| (token.to_vec(), rest));
+        let in_value = |&b: &u8| in_token(b) || b"[]:".contains(&b);
+        return (!text.is_empty() && text.iter().all(in_value)).then(|| text.to_vec());
     };
     let mut content = Vec::new();
-    let mut bytes = quoted.iter();
-    loop {
-        match *bytes.next()? {
-            b'"' => return Some((content, bytes.as_slice())),
+    let mut bytes = quoted.strip_suffix(b"\"")?.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return None,
             b'\\' => content.push(*bytes.next()?),
-            byte => content.push(byte),
+            byte => content.push(*byte),
         }
     }
-}
-
-fn split_while(text: &[u8], belongs: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
-    let end = text.iter().position(|&b| !belongs(b));
-    text.split_at(end.unwrap_or(text.len()))
+    Some(content)
 }
 
 /// RFC 9110 (section 5.6.2).
@@ -289,7 +281,7 @@ mod tests {
             list in prop::collection::vec(ELEMENT, 1..5),
         ) {
             let list = list.join(",");
-            let elements = elements(list.as_bytes());
+            let elements = split(list.as_bytes(), b',');
             let expected = from_the_left(&list);
             prop_assert_eq!(elements, expected.iter().map(String::as_bytes).collect::<Vec<_>>());
         }

@@ -44,7 +44,7 @@ enum Kind {
 }
 
 /// Templates, the most specific first.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Templates(Vec<Template>);
 
 /// Names the template that [`route`](super::route()) cannot use, and the reason.
@@ -53,7 +53,6 @@ pub(crate) struct Templates(Vec<Template>);
 /// use tower_throttle::key;
 ///
 /// let err = key::route(["GET /repos/{owner"]).unwrap_err();
-/// assert_eq!(err.template(), "GET /repos/{owner");
 /// assert_eq!(
 ///     err.to_string(),
 ///     r#"route template "GET /repos/{owner": a parameter is written as {name}, and a literal brace twice"#,
@@ -63,7 +62,6 @@ pub(crate) struct Templates(Vec<Template>);
 pub struct RouteError {
     template: String,
     problem: Cow<'static, str>,
-    is_conflict: bool,
 }
 
 const PARAMETER: &str = "a parameter is written as {name}, and a literal brace twice";
@@ -74,7 +72,6 @@ impl Template {
         Self::read(text).map_err(|problem| RouteError {
             template: text.to_owned(),
             problem,
-            is_conflict: false,
         })
     }
 
@@ -236,7 +233,6 @@ impl Templates {
                         false => format!("it conflicts with {before:?}, as paths may match either")
                             .into(),
                     },
-                    is_conflict: true,
                 });
             }
         }
@@ -267,18 +263,6 @@ pub(crate) fn parse_method(text: &str) -> Result<Method, String> {
             "{text:?} is a method in lower case: write it in upper case"
         )),
         Err(_) => Err(format!("{text:?} is not an HTTP method")),
-    }
-}
-
-impl RouteError {
-    /// The template that cannot be used.
-    pub fn template(&self) -> &str {
-        &self.template
-    }
-
-    /// True if the template is fine by itself, but is listed twice or matches the same paths as another one.
-    pub fn is_conflict(&self) -> bool {
-        self.is_conflict
     }
 }
 
@@ -354,8 +338,6 @@ mod tests {
                 err.to_string(),
                 format!("route template {template:?}: {reason}")
             );
-            assert_eq!(err.template(), template);
-            assert!(!err.is_conflict());
         }
     }
 
