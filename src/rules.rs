@@ -90,7 +90,7 @@
 //! | `header` | table: headers by name, each with its exact value, or `true` if it must be present, or `false` if it must be absent | any |
 //! | `exempt` | `true` if the requests are not limited; excludes the fields below | `false` |
 //! | `quota` | list: [quotas as text](crate::Quota#as-text), which hold jointly | none; needed unless exempt |
-//! | `key` | list: [parts of the key](KeyPart), joined: `host`, `route`, `client_ip`, `bearer_token`, `method`, `header:NAME`, `hashed-header:NAME`, `{ constant = "TEXT" }` | `host` |
+//! | `key` | list: [parts of the key](KeyPart), joined: `host`, `route`, `client_ip`, `bearer_token`, `method`, `{ header = "NAME" }`, `{ hashed_header = "NAME" }`, `{ constant = "TEXT" }` | `host` |
 //! | `trusted_proxies` | list: [networks](crate::key::ClientIp::trusted_proxies) whose headers are trusted for `client_ip` | none |
 //! | `cost` | the cost of each request, up to the smallest quota | 1 |
 //! | `max_wait` | [the longest wait](crate::LimiterBuilder::max_wait), a time | any wait |
@@ -141,7 +141,6 @@ mod table;
 mod warning;
 
 pub use self::{
-    conditions::Condition,
     error::{Mistake, RulesError},
     explain::{Explanation, Miss},
     key::KeyPart,

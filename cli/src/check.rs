@@ -106,9 +106,9 @@ impl Checked {
 impl From<&Warning> for Unreached {
     fn from(warning: &Warning) -> Self {
         Self {
-            rule: warning.rule().place(),
-            name: warning.rule().name().map(str::to_owned),
-            by: warning.by().iter().map(RuleRef::place).collect(),
+            rule: warning.rule.place(),
+            name: warning.rule.name().map(str::to_owned),
+            by: warning.by.iter().map(RuleRef::place).collect(),
             text: warning.to_string(),
         }
     }

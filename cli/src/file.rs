@@ -131,9 +131,9 @@ impl RulesFile {
 }
 
 fn mistakes(error: RulesError) -> Mistakes {
-    let mistakes = error.mistakes().map(|mistake| Mistake {
-        place: mistake.place().to_owned(),
-        problem: mistake.problem().to_owned(),
+    let mistakes = error.mistakes().iter().map(|mistake| Mistake {
+        place: mistake.place.clone(),
+        problem: mistake.problem.clone(),
     });
     Mistakes {
         found: mistakes.collect(),

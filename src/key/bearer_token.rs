@@ -1,6 +1,6 @@
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::header::AUTHORIZATION;
 
-use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, header::hash};
+use super::{Header, header};
 
 /// Takes a hash of the token in `Authorization: Bearer` as the key, so that each token has a quota of its
 /// own.
@@ -10,7 +10,7 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, header::hash}
 /// lower case ([RFC 9110, section 11.1]), and any number of spaces may surround the token.
 ///
 /// Without the header, with another scheme such as `Basic`, or with an empty token, the request is refused,
-/// unless [`or_exempt`](BearerToken::or_exempt) or [`or`](BearerToken::or) says otherwise. A request that
+/// unless [`or_exempt`](Header::or_exempt) or [`or`](Header::or) says otherwise. A request that
 /// has the header twice is always refused, because the application may read the other one.
 ///
 /// ```
@@ -32,47 +32,14 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, header::hash}
 /// Put the limit behind the layer that verifies tokens, or limit by [`client_ip`](super::client_ip()) as well.
 ///
 /// [RFC 9110, section 11.1]: https://www.rfc-editor.org/rfc/rfc9110#section-11.1
-pub fn bearer_token() -> BearerToken {
-    BearerToken(WithoutKey::Refused)
-}
-
-/// Takes a hash of the token in `Authorization: Bearer` as the key; made by [`bearer_token`].
-#[derive(Debug, Clone)]
-#[must_use = "an extractor does nothing until a request is given to it"]
-pub struct BearerToken(WithoutKey);
-
-impl BearerToken {
-    /// Leaves requests without a bearer token unlimited. Default: they are refused.
-    ///
-    /// In a server, callers avoid the quota by leaving the token out.
-    pub fn or_exempt(mut self) -> Self {
-        self.0 = WithoutKey::Exempt;
-        self
-    }
-
-    /// Lets all requests without a bearer token share one key. Default: they are refused.
-    pub fn or(mut self, key: impl Into<Key>) -> Self {
-        self.0 = WithoutKey::Shared(key.into());
-        self
-    }
-}
-
-impl<R: RequestHead> KeyExtractor<R> for BearerToken {
-    fn extract(&self, request: &R) -> Extracted {
-        let headers = request.headers();
-        if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
-            return Extracted::Refused("the request has more than one authorization header".into());
-        }
-        match token(headers) {
-            Some(token) => Extracted::Key(Key(hash(token))),
-            None => self.0.extracted(|| "the request has no bearer token"),
-        }
-    }
+pub fn bearer_token() -> Header {
+    let mut header = header(AUTHORIZATION).hashed();
+    header.is_bearer = true;
+    header
 }
 
 /// The text after the scheme. The grammar of RFC 6750 is not enforced, because tokens in use break it.
-fn token(headers: &HeaderMap) -> Option<&[u8]> {
-    let credentials = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
+pub(super) fn token(credentials: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = credentials.split_at_checked("Bearer".len())?;
     let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer") && token.starts_with(b" ");
     is_bearer.then(|| token.trim_ascii_start())
@@ -84,6 +51,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::key::{Extracted, Key, KeyExtractor as _, header::hash};
 
     fn request(values: &[&[u8]]) -> Request<()> {
         let mut request = Request::new(());

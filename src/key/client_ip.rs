@@ -96,7 +96,7 @@ pub fn client_ip() -> ClientIp {
 /// Takes the address of the client as the key; made by [`client_ip`].
 ///
 /// Clones are cheap.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct ClientIp {
     trusted: Arc<[IpNet]>,
@@ -106,7 +106,7 @@ pub struct ClientIp {
     without: WithoutKey,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 enum Source {
     XForwardedFor,
     Forwarded,

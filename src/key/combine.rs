@@ -35,12 +35,12 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
                 continue;
             }
             Extracted::Refused(_) => return part,
-            Extracted::Ruled(ruled) => match ruled.key().cloned() {
-                Some(key) => {
+            Extracted::Ruled(ruled) => match ruled.key.clone() {
+                Ok(key) => {
                     by_rule.get_or_insert(ruled);
                     key
                 }
-                None => return Extracted::Ruled(ruled),
+                Err(_) => return Extracted::Ruled(ruled),
             },
         };
         if key.as_str().is_empty() {

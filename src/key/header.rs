@@ -2,7 +2,7 @@ use http::HeaderName;
 use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 
-use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
+use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, bearer_token::token};
 
 /// Takes the value of a header as the key, so that each API key, tenant or user has a quota of its own.
 ///
@@ -42,16 +42,19 @@ where
     Header {
         name: header_name(name),
         hashed: false,
+        is_bearer: false,
         without: WithoutKey::Refused,
     }
 }
 
-/// Takes the value of a header as the key; made by [`header`].
-#[derive(Debug, Clone)]
+/// Takes the value of a header as the key; made by [`header`] or [`bearer_token`](super::bearer_token()).
+#[derive(Debug, Clone, PartialEq)]
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct Header {
     name: HeaderName,
     hashed: bool,
+    /// The key is the token after the scheme `Bearer`.
+    pub(super) is_bearer: bool,
     without: WithoutKey,
 }
 
@@ -135,10 +138,15 @@ impl<R: RequestHead> KeyExtractor<R> for Header {
                 format!("the request has more than one {name} header").into(),
             );
         }
+        let value = match self.is_bearer {
+            true => value.and_then(token),
+            false => value,
+        };
         match value {
-            None | Some(b"") => {
-                (self.without).extracted(|| format!("the request has no {name} header"))
-            }
+            None | Some(b"") => self.without.extracted(|| match self.is_bearer {
+                true => "the request has no bearer token".to_owned(),
+                false => format!("the request has no {name} header"),
+            }),
             Some(value) => Extracted::Key(Key(self.key(value))),
         }
     }

@@ -56,7 +56,7 @@ pub(crate) use self::{
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};
 pub use self::{
-    bearer_token::{BearerToken, bearer_token},
+    bearer_token::bearer_token,
     client_ip::{ClientIp, client_ip},
     head::RequestHead,
     header::{Header, header},
@@ -165,7 +165,7 @@ impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
 }
 
 /// The result of a [`KeyExtractor`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Extracted {
     /// The request spends the quota of this key.
     Key(Key),
@@ -231,7 +231,7 @@ impl<R> KeyExtractor<R> for Constant {
 }
 
 /// The result for a request without the header, host or address that would be its key.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 enum WithoutKey {
     Refused,
     Exempt,

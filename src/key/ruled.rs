@@ -10,50 +10,33 @@ use crate::policy::Policy;
 
 /// A request that a rule limits; see [`Extracted::Ruled`](super::Extracted::Ruled).
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Ruled {
-    /// The limiter's handle of the rule.
-    pub(crate) handle: Arc<dyn Any + Send + Sync>,
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) key: Result<Key, Cow<'static, str>>,
-    pub(crate) cost: u32,
+    /// The limiter's handle of the rule; `None` from a table that belongs to no limiter.
+    pub(crate) handle: Option<Arc<dyn Any + Send + Sync>>,
+    /// The rule's policy.
+    pub policy: Arc<Policy>,
+    /// The key whose quota the request spends, or the reason why it has none and must not be sent, such as "the request
+    /// has no host".
+    pub key: Result<Key, Cow<'static, str>>,
+    /// The cost of the request.
+    pub cost: u32,
 }
 
 impl Ruled {
     /// The rule's name.
     pub fn rule(&self) -> &str {
-        self.policy().name().unwrap_or_default()
-    }
-
-    /// The rule's policy.
-    pub fn policy(&self) -> &Arc<Policy> {
-        &self.policy
-    }
-
-    /// The key whose quota the request spends; `None` if it [has no key](Self::refusal).
-    pub fn key(&self) -> Option<&Key> {
-        self.key.as_ref().ok()
-    }
-
-    /// The reason why the request has no key and must not be sent, such as "the request has no host".
-    pub fn refusal(&self) -> Option<&str> {
-        self.key.as_ref().err().map(Cow::as_ref)
-    }
-
-    /// The cost of the request.
-    pub fn cost(&self) -> u32 {
-        self.cost
+        self.policy.name().unwrap_or_default()
     }
 }
 
 /// Equal by policy, key and cost.
 impl PartialEq for Ruled {
     fn eq(&self, other: &Self) -> bool {
-        let policy = |it: &Self| (it.rule().to_owned(), it.policy.quotas().to_vec());
-        policy(self) == policy(other) && (&self.key, self.cost) == (&other.key, other.cost)
+        let parts = |it: &Self| (it.policy.clone(), it.key.clone(), it.cost);
+        parts(self) == parts(other)
     }
 }
-
-impl Eq for Ruled {}
 
 impl fmt::Debug for Ruled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,8 +24,8 @@ impl Limiter {
     /// let search = http::Request::get("https://api.example.com/search").body(())?;
     /// let Extracted::Ruled(ruled) = extractor.extract(&search) else { panic!("not exempt") };
     /// assert_eq!(ruled.rule(), "search");
-    /// assert_eq!(ruled.key(), Some(&"api.example.com".into()));
-    /// assert_eq!(ruled.cost(), 2);
+    /// assert_eq!(ruled.key, Ok("api.example.com".into()));
+    /// assert_eq!(ruled.cost, 2);
     ///
     /// let other = http::Request::get("https://api.example.com/").body(())?;
     /// assert_eq!(extractor.extract(&other), Extracted::Exempt);

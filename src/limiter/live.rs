@@ -57,13 +57,11 @@ impl Live {
     /// Finds the rule that a request falls under.
     pub(crate) fn judge<R: RequestHead>(&self, request: &R) -> Extracted {
         let now = self.now.load();
-        let (place, key) = now.rules.find(request, |_, _, _| {});
-        match (key, &now.handles[place]) {
-            (Some(key), Some(handle)) => Extracted::Ruled(Ruled {
-                handle: handle.clone(),
-                policy: handle.policy(),
-                key,
-                cost: now.rules.cost(place),
+        let (place, ruled) = now.rules.find(request, |_, _| {});
+        match (ruled, &now.handles[place]) {
+            (Some(ruled), Some(handle)) => Extracted::Ruled(Ruled {
+                handle: Some(handle.clone()),
+                ..ruled
             }),
             _ => Extracted::Exempt,
         }

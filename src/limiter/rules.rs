@@ -95,7 +95,11 @@ impl Limiter {
             Extracted::Exempt => return Ok(None),
             Extracted::Refused(reason) => (self.handle(), Err(reason), 1),
             Extracted::Ruled(ruled) => {
-                let handle = ruled.handle.downcast().expect("a limiter made it");
+                let handle = match ruled.handle {
+                    Some(handle) => handle.downcast().expect("a limiter made it"),
+                    None => (self.live().and_then(|live| live.rule(ruled.rule())))
+                        .unwrap_or_else(|| self.handle()),
+                };
                 (handle, ruled.key, ruled.cost)
             }
         };

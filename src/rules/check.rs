@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::conditions::Conditions;
 use super::error::{Mistakes, RulesError, place_in};
 use super::key::RuleKey;
-use super::rule::{Parsed, Rule};
+use super::rule::{Given, Parsed, Rule};
 use super::table::{Entry, Limit};
 use crate::policy::{PolicyParts, check_name};
 
@@ -20,20 +20,21 @@ pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
     let mut entries = Vec::with_capacity(rules.len());
     for (place, rule) in rules.into_iter().enumerate() {
         mistakes.rule = place;
-        if let Some(name) = &rule.name
+        if let Some(name) = &rule.name.0
             && let Some(before) = names.insert(name.clone(), place)
         {
             let problem = format!("{name:?} is the name of rules[{before}]: each needs its own");
             mistakes.add("name", problem);
         }
         let conditions = Conditions::of(&rule, &mut mistakes);
-        let is_for_all = rule.host.is_none() && rule.method.is_none() && rule.path.is_none();
-        if place == last && !(is_for_all && rule.header.is_empty()) {
+        let is_for_all = rule.host.0.is_none() && rule.method.0.is_none() && rule.path.0.is_none();
+        let has_headers = rule.header.0.as_ref().is_some_and(|it| !it.0.is_empty());
+        if place == last && (!is_for_all || has_headers) {
             let problem = "the last rule has to match every request, so it has no `host`, `method`, `path` or \
                 `header`: add one with `exempt = true` alone to let all others pass";
             mistakes.add("", problem);
         }
-        let limit = match rule.exempt {
+        let limit = match rule.exempt.0 == Some(true) {
             true => {
                 check_exempt(&rule, &mut mistakes);
                 None
@@ -41,9 +42,9 @@ pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
             false => limit(&rule, &mut mistakes),
         };
         entries.push(Entry {
+            name: rule.name.0.as_deref().map(Into::into),
             conditions,
             limit,
-            rule,
         });
     }
     mistakes.finish()?;
@@ -52,18 +53,24 @@ pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
 
 /// The policy, the key and the cost of a rule that is not exempt.
 fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
-    if rule.name.is_none() {
+    if rule.name.0.is_none() {
         let problem =
             "it has no `name`, which keeps its state in the store apart from that of other rules";
         mistakes.add("", problem);
     }
-    if rule.quota.is_none() {
+    if rule.quota.0.is_none() {
         mistakes.add("", "it has neither a `quota` nor `exempt = true`");
     }
     let key = RuleKey::of(rule, mistakes);
-    mistakes.list("trusted_proxies", &rule.trusted_proxies, |_, _| Ok(()));
-    let quotas = mistakes.list("quota", &rule.quota, |place, quota| Ok((place, *quota)));
-    let mut span = |field: &str, span: &Option<Parsed<_>>| match span.as_ref()? {
+    mistakes.list(
+        "trusted_proxies",
+        &rule.trusted_proxies,
+        |_, Parsed(network)| network.clone(),
+    );
+    let quotas = mistakes.list("quota", &rule.quota, |place, Parsed(quota)| {
+        Ok((place, quota.clone()?))
+    });
+    let mut span = |field: &str, Given(span): &Given<Parsed<_>>| match &span.as_ref()?.0 {
         Ok(span) => Some(*span),
         Err(problem) => {
             mistakes.add(field, problem);
@@ -71,14 +78,14 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         }
     };
     let parts = PolicyParts {
-        name: rule.name.as_deref().map(str::to_owned),
+        name: rule.name.0.clone(),
         quotas: quotas.iter().map(|(_, quota)| *quota).collect(),
         buffer: span("buffer", &rule.buffer).unwrap_or_default(),
         guard: span("guard", &rule.guard),
         max_wait: span("max_wait", &rule.max_wait),
-        max_waiting: rule.max_waiting,
-        outage: rule.outage.unwrap_or_default(),
-        recovery: rule.recovery.unwrap_or_default(),
+        max_waiting: rule.max_waiting.0,
+        outage: rule.outage.0.unwrap_or_default(),
+        recovery: rule.recovery.0.unwrap_or_default(),
         is_exempt: false,
     };
     let flaws = parts.flaws();
@@ -95,7 +102,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         return None;
     }
     let plan = parts.plan().ok()?;
-    let cost = rule.cost.unwrap_or(1);
+    let cost = rule.cost.0.unwrap_or(1);
     if let Some(problem) = plan.policy.problem_of_cost(cost) {
         mistakes.add("cost", problem);
     }
@@ -103,21 +110,21 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
 }
 
 fn check_exempt(rule: &Rule, mistakes: &mut Mistakes) {
-    let name = rule.name.as_ref().map(|name| check_name("name", name));
+    let name = rule.name.0.as_ref().map(|name| check_name("name", name));
     if let Some(Err(error)) = name {
         mistakes.add("name", error.detail());
     }
     for (field, is_given) in [
-        ("quota", rule.quota.is_some()),
-        ("key", rule.key.is_some()),
-        ("trusted_proxies", rule.trusted_proxies.is_some()),
-        ("cost", rule.cost.is_some()),
-        ("max_wait", rule.max_wait.is_some()),
-        ("max_waiting", rule.max_waiting.is_some()),
-        ("buffer", rule.buffer.is_some()),
-        ("guard", rule.guard.is_some()),
-        ("outage", rule.outage.is_some()),
-        ("recovery", rule.recovery.is_some()),
+        ("quota", rule.quota.0.is_some()),
+        ("key", rule.key.0.is_some()),
+        ("trusted_proxies", rule.trusted_proxies.0.is_some()),
+        ("cost", rule.cost.0.is_some()),
+        ("max_wait", rule.max_wait.0.is_some()),
+        ("max_waiting", rule.max_waiting.0.is_some()),
+        ("buffer", rule.buffer.0.is_some()),
+        ("guard", rule.guard.0.is_some()),
+        ("outage", rule.outage.0.is_some()),
+        ("recovery", rule.recovery.0.is_some()),
     ] {
         if is_given {
             mistakes.add(

@@ -5,12 +5,13 @@ use std::fmt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::error::Mistakes;
+use super::explain::joined;
 use super::host::HostPattern;
-use super::rule::{Parsed, Rule};
-use crate::key::{Authority, Key, RequestHead, Template, Templates, falls_under};
+use super::rule::{Headers, Rule, Wanted};
+use crate::key::{Authority, Key, RequestHead, Template, Templates, falls_under, parse_method};
 
 /// The checked conditions of a rule.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Conditions {
     /// One of these suffices; if there are none, any will do.
     pub(super) hosts: Vec<HostPattern>,
@@ -26,46 +27,36 @@ pub(super) struct HeaderCondition {
     wanted: Wanted,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Wanted {
-    Present,
-    Absent,
-    Value(HeaderValue),
-}
-
-/// A condition of a rule that a request does not meet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Condition {
-    /// The rule is for other hosts.
-    Host,
-    /// The rule is for other methods.
-    Method,
-    /// The path matches none of the rule's templates.
-    Path,
-    /// The rule requires another value, or the presence or absence, of this header.
-    Header(HeaderName),
+/// The first condition of a rule that a request does not meet.
+pub(super) enum Unmet<'a> {
+    Host(&'a [HostPattern]),
+    Method(&'a [Method]),
+    Path(&'a Templates),
+    Header(&'a HeaderCondition),
 }
 
 impl Conditions {
     pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Self {
-        let hosts = mistakes.list("host", &rule.host, |_, host| Ok(host.clone()));
-        let methods = mistakes.list("method", &rule.method, |_, method| Ok(method.clone()));
-        let paths = mistakes.list("path", &rule.path, |_, template| {
-            check_method(template, &methods)?;
-            Ok(template.clone())
+        let hosts = mistakes.list("host", &rule.host, |_, text| HostPattern::parse(text));
+        let methods = mistakes.list("method", &rule.method, |_, text| parse_method(text));
+        let paths = mistakes.list("path", &rule.path, |_, text| {
+            let template = Template::parse(text).map_err(|error| error.to_string())?;
+            check_method(&template, &methods)?;
+            Ok(template)
         });
         let paths = Templates::new(paths).unwrap_or_else(|error| {
             mistakes.add("path", error.to_string());
             Templates::default()
         });
+        let Headers(mut wanted) = rule.header.0.clone().unwrap_or_default();
+        wanted.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut headers = Vec::<HeaderCondition>::new();
-        for (name, header) in &rule.header {
-            match header {
+        for (name, wanted) in wanted {
+            match HeaderCondition::new(&name, wanted) {
                 Ok(header) if headers.iter().any(|it| it.name == header.name) => {
                     mistakes.add(format!("header.{name}"), "it is listed twice");
                 }
-                Ok(header) => headers.push(header.clone()),
+                Ok(header) => headers.push(header),
                 Err(problem) => mistakes.add(format!("header.{name}"), problem),
             }
         }
@@ -83,22 +74,22 @@ impl Conditions {
         &self,
         request: &R,
         host: Option<&Authority<'_>>,
-    ) -> Result<Option<&Key>, Condition> {
+    ) -> Result<Option<&Key>, Unmet<'_>> {
         let is_host = || host.is_some_and(|host| self.hosts.iter().any(|it| it.matches(host)));
         if !self.hosts.is_empty() && !is_host() {
-            return Err(Condition::Host);
+            return Err(Unmet::Host(&self.hosts));
         }
         let method = request.method();
         if !self.methods.is_empty() && !self.methods.iter().any(|it| falls_under(method, it)) {
-            return Err(Condition::Method);
+            return Err(Unmet::Method(&self.methods));
         }
         let route = self.paths.find(method, request.path());
         if route.is_none() && !self.paths.all().is_empty() {
-            return Err(Condition::Path);
+            return Err(Unmet::Path(&self.paths));
         }
         let headers = request.headers();
         match self.headers.iter().find(|it| !it.is_met(headers)) {
-            Some(header) => Err(Condition::Header(header.name.clone())),
+            Some(header) => Err(Unmet::Header(header)),
             None => Ok(route.map(|template| &template.key)),
         }
     }
@@ -126,31 +117,52 @@ pub(super) fn common<'a>(
     }
 }
 
+impl Unmet<'_> {
+    pub(super) fn reason(
+        &self,
+        request: &impl RequestHead,
+        host: Option<&Authority<'_>>,
+    ) -> String {
+        match self {
+            Self::Host(hosts) => {
+                let hosts = joined(*hosts, " or ");
+                match host {
+                    Some(host) => format!("the host is {host}, not {hosts}"),
+                    None => format!("the request has no host, such as {hosts}"),
+                }
+            }
+            Self::Method(methods) => {
+                let methods = joined(*methods, " or ");
+                format!("the method is {}, not {methods}", request.method())
+            }
+            Self::Path(paths) => {
+                let paths = joined(paths.all().iter().map(|template| &template.key), " or ");
+                format!("the path {} does not match {paths}", request.path())
+            }
+            Self::Header(header) => header.to_string(),
+        }
+    }
+}
+
 impl HeaderCondition {
-    pub(super) fn present(name: &str, is_present: bool) -> Parsed<Self> {
-        let wanted = match is_present {
-            true => Wanted::Present,
-            false => Wanted::Absent,
-        };
+    fn new(name: &str, wanted: Wanted) -> Result<Self, String> {
+        if let Wanted::Value(value) = &wanted
+            && (value.is_empty()
+                || value.trim_ascii() != value.as_str()
+                || HeaderValue::from_str(value).is_err())
+        {
+            return Err(format!(
+                "{value:?} is not a header value: use visible text without surrounding space"
+            ));
+        }
         let name = parse_header_name(name)?;
         Ok(Self { name, wanted })
-    }
-
-    pub(super) fn with_value(name: &str, value: &str) -> Parsed<Self> {
-        let is_trimmed = !value.is_empty() && value.as_bytes().trim_ascii() == value.as_bytes();
-        let wanted = HeaderValue::from_str(value).ok().filter(|_| is_trimmed);
-        let problem = "is not a header value: use visible text without surrounding space";
-        Ok(Self {
-            wanted: Wanted::Value(wanted.ok_or_else(|| format!("{value:?} {problem}"))?),
-            name: parse_header_name(name)?,
-        })
     }
 
     fn is_met(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(&self.name).iter();
         match &self.wanted {
-            Wanted::Present => values.next().is_some(),
-            Wanted::Absent => values.next().is_none(),
+            Wanted::Present(is_present) => values.next().is_some() == *is_present,
             Wanted::Value(wanted) => {
                 values.any(|it| it.as_bytes().trim_ascii() == wanted.as_bytes())
             }
@@ -159,7 +171,8 @@ impl HeaderCondition {
 
     /// True if every request that meets the other condition meets this one.
     pub(super) fn follows_from(&self, other: &Self) -> bool {
-        let is_weaker = self.wanted == Wanted::Present && matches!(other.wanted, Wanted::Value(_));
+        let is_weaker =
+            self.wanted == Wanted::Present(true) && matches!(other.wanted, Wanted::Value(_));
         self.name == other.name && (self.wanted == other.wanted || is_weaker)
     }
 }
@@ -168,14 +181,14 @@ impl fmt::Display for HeaderCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.name;
         match &self.wanted {
-            Wanted::Present => write!(f, "`{name}` must be present"),
-            Wanted::Absent => write!(f, "`{name}` must be absent"),
+            Wanted::Present(true) => write!(f, "`{name}` must be present"),
+            Wanted::Present(false) => write!(f, "`{name}` must be absent"),
             Wanted::Value(value) => write!(f, "`{name}` must be {value:?}"),
         }
     }
 }
 
-pub(super) fn parse_header_name(name: &str) -> Parsed<HeaderName> {
+pub(super) fn parse_header_name(name: &str) -> Result<HeaderName, String> {
     let parsed = name.parse();
     parsed.map_err(|_| format!("{name:?} is not a header name"))
 }

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use super::explain::joined;
-use super::rule::{List, Parsed};
+use super::rule::List;
 
 /// The mistakes in rules, or in a text that is not valid rules.
 ///
@@ -17,7 +17,7 @@ use super::rule::{List, Parsed};
 /// let search = Rule::named("search").path("/search").quota(Quota::per_minute(0));
 /// let error = Rules::new([search, Rule::exempt().path("/health/:id")]).unwrap_err();
 ///
-/// let places: Vec<_> = error.mistakes().map(|mistake| mistake.place()).collect();
+/// let places: Vec<_> = error.mistakes().iter().map(|mistake| &mistake.place).collect();
 /// assert_eq!(places, ["rules[0].quota", "rules[1].path", "rules[1]"]);
 /// assert!(error.to_string().starts_with("rules[0].quota: quota `0/m`: the limit is zero\n"));
 /// ```
@@ -29,9 +29,14 @@ pub struct RulesError {
 
 /// One mistake and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mistake {
-    place: String,
-    problem: String,
+    /// The place, such as `rules[2].quota[1]`: counted from 0, and without the brackets at the end if the field has a
+    /// single value. Empty if a text violates its format.
+    pub place: String,
+    /// The problem, with the value, and the way to fix it. If a text could not be read, this is the format's message,
+    /// which may have several lines, with the line and column if the format reports them.
+    pub problem: String,
 }
 
 /// The mistakes found so far.
@@ -54,23 +59,18 @@ impl Mistakes {
     }
 
     /// Returns the valid values of a list and adds the mistakes of the others.
-    pub(super) fn list<T, U>(
+    pub(super) fn list<'a, T, U>(
         &mut self,
         field: &str,
-        list: &List<T>,
-        mut check: impl FnMut(usize, &T) -> Parsed<U>,
+        list: &'a List<T>,
+        mut check: impl FnMut(usize, &'a T) -> Result<U, String>,
     ) -> Vec<U> {
-        let values = list.as_deref().unwrap_or_default();
-        if list.as_ref().is_some_and(Vec::is_empty) {
+        if list.is_empty() {
             self.add(field, "it is empty: leave it out, or add a value");
         }
-        let mut valid = Vec::with_capacity(values.len());
-        for (place, value) in values.iter().enumerate() {
-            let checked = match value {
-                Ok(value) => check(place, value),
-                Err(problem) => Err(problem.clone()),
-            };
-            match checked {
+        let mut valid = Vec::new();
+        for (place, value) in list.iter().enumerate() {
+            match check(place, value) {
                 Ok(value) => valid.push(value),
                 Err(problem) => self.add(place_in(field, list, place), problem),
             }
@@ -92,7 +92,7 @@ impl Mistakes {
 
 /// The name of the field, with the place in the list if that has several values.
 pub(super) fn place_in<T>(field: &str, list: &List<T>, place: usize) -> String {
-    match list.as_ref().is_some_and(|list| list.len() > 1) {
+    match list.iter().nth(1).is_some() {
         true => format!("{field}[{place}]"),
         false => field.to_owned(),
     }
@@ -108,33 +108,14 @@ impl RulesError {
     }
 
     /// True if the text could not be read: it violates its format, or has an unknown field or a value of another type.
-    /// Then only this mistake is reported, and the values were not checked.
+    /// Then only this mistake is reported, and the values were not checked. Otherwise, all mistakes are reported.
     pub fn is_malformed(&self) -> bool {
         self.is_malformed
     }
 
-    /// True if the rules could be read but are not valid. Then all mistakes are reported.
-    pub fn is_invalid(&self) -> bool {
-        !self.is_malformed
-    }
-
     /// All mistakes, in the order of the rules; at least one.
-    pub fn mistakes(&self) -> impl ExactSizeIterator<Item = &Mistake> {
-        self.mistakes.iter()
-    }
-}
-
-impl Mistake {
-    /// The place, such as `rules[2].quota[1]`: counted from 0, and without the brackets at the end if the field has a
-    /// single value. Empty if a text violates its format.
-    pub fn place(&self) -> &str {
-        &self.place
-    }
-
-    /// The problem, with the value, and the way to fix it. If a text could not be read, this is the format's message,
-    /// which may have several lines, with the line and column if the format reports them.
-    pub fn problem(&self) -> &str {
-        &self.problem
+    pub fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
     }
 }
 

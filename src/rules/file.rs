@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
 use serde::{Deserialize, Deserializer};
 
-use super::conditions::HeaderCondition;
 use super::error::RulesError;
-use super::host::HostPattern;
-use super::key::KeyPart;
-use super::rule::{List, Parsed, Rule, parse_template};
+use super::rule::{Given, Headers, Parsed, Rule, Values};
 use super::table::Rules;
-use crate::key::parse_method;
-use crate::policy::{Outage, Recovery};
+use crate::quota::{ParseQuotaError, Quota};
 
 impl Rules {
     /// Reads rules from a deserializer, such as that of TOML, YAML or JSON.
@@ -83,7 +81,7 @@ impl Rules {
     /// them. Otherwise, the error reports all mistakes.
     pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, RulesError> {
         match serde_path_to_error::deserialize(deserializer) {
-            Ok(file) => rules(file),
+            Ok(File(rules)) => Self::new(rules),
             Err(error) => {
                 let place = match error.path().to_string() {
                     path if path == "." => String::new(),
@@ -120,71 +118,18 @@ impl Rules {
 /// ```
 impl<'de> Deserialize<'de> for Rules {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        rules(File::deserialize(deserializer)?).map_err(D::Error::custom)
+        let File(rules) = File::deserialize(deserializer)?;
+        Self::new(rules).map_err(D::Error::custom)
     }
 }
 
 /// A table with the field `rules`, or a list of rules.
-struct File(Vec<FileRule>);
+struct File(Vec<Rule>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    rules: Vec<FileRule>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct FileRule {
-    name: Given<String>,
-    exempt: Given<bool>,
-    host: Given<Values<String>>,
-    method: Given<Values<String>>,
-    path: Given<Values<String>>,
-    header: Given<Headers>,
-    quota: Given<Values<String>>,
-    key: Given<Values<Part>>,
-    trusted_proxies: Given<Values<String>>,
-    cost: Given<u32>,
-    max_wait: Given<Span>,
-    max_waiting: Given<usize>,
-    buffer: Given<Span>,
-    guard: Given<Span>,
-    outage: Given<FileOutage>,
-    recovery: Given<FileRecovery>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum FileOutage {
-    Deny,
-    Allow,
-    Local(f64),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum FileRecovery {
-    Immediate,
-    Strict,
-}
-
-/// A field that may be missing. A field without a value is an error, because a condition such as an empty `host:` in YAML
-/// would match every request.
-struct Given<T>(Option<T>);
-
-/// The values of a field that is one value or a list of values.
-struct Values<T>(Vec<T>);
-
-/// The headers in the order of the text, because JSON allows a name twice.
-#[derive(Default)]
-struct Headers(Vec<(String, Header)>);
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected the value of a header, or a boolean")]
-enum Header {
-    Present(bool),
-    Value(String),
+    rules: Vec<Rule>,
 }
 
 #[derive(Deserialize)]
@@ -194,119 +139,50 @@ enum Span {
     Number(f64),
 }
 
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    deny_unknown_fields,
-    expecting = "expected a part of a key, such as `host` or `{ constant = \"TEXT\" }`"
-)]
-enum Part {
-    Text(String),
-    Constant { constant: String },
+/// A value that a file writes as text or a number, and that is checked with the rule.
+trait Written: Sized {
+    type Form: DeserializeOwned;
+
+    fn parse(form: Self::Form) -> Result<Self, String>;
 }
 
-fn rules(File(rules): File) -> Result<Rules, RulesError> {
-    Rules::new(rules.into_iter().map(Rule::from))
-}
-
-impl From<FileRule> for Rule {
-    fn from(file: FileRule) -> Self {
-        Self {
-            name: file.name.0.map(Into::into),
-            exempt: file.exempt.0.unwrap_or_default(),
-            host: file.host.parse(|text| HostPattern::parse(&text)),
-            method: file.method.parse(|text| parse_method(&text)),
-            path: file.path.parse(|text| parse_template(&text)),
-            header: file.header.0.unwrap_or_default().conditions(),
-            quota: (file.quota).parse(|text| text.parse().map_err(|error| format!("{error}"))),
-            key: file.key.parse(key_part),
-            trusted_proxies: file.trusted_proxies.parse(|text| network(&text)),
-            cost: file.cost.0,
-            max_wait: file.max_wait.0.map(Span::parse),
-            max_waiting: file.max_waiting.0,
-            buffer: file.buffer.0.map(Span::parse),
-            guard: file.guard.0.map(Span::parse),
-            outage: file.outage.0.map(|outage| match outage {
-                FileOutage::Deny => Outage::Deny,
-                FileOutage::Allow => Outage::Allow,
-                FileOutage::Local(share) => Outage::Local { share },
-            }),
-            recovery: file.recovery.0.map(|recovery| match recovery {
-                FileRecovery::Immediate => Recovery::Immediate,
-                FileRecovery::Strict => Recovery::Strict,
-            }),
-        }
+impl<'de, T: Written> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::Form::deserialize(deserializer).map(|form| Self(T::parse(form)))
     }
 }
 
-fn network(text: &str) -> Parsed<IpNet> {
-    let address = || text.parse().map(|address: IpAddr| address.into());
-    let problem = "is not a network, such as `10.0.0.0/8`";
-    (text.parse().or_else(|_| address())).map_err(|_| format!("{text:?} {problem}"))
+impl Written for Quota {
+    type Form = String;
+
+    fn parse(text: String) -> Result<Self, String> {
+        text.parse()
+            .map_err(|error: ParseQuotaError| error.to_string())
+    }
 }
 
-fn key_part(part: Part) -> Parsed<KeyPart> {
-    let text = match part {
-        Part::Constant { constant } => return Ok(KeyPart::Constant(constant)),
-        Part::Text(text) => text,
-    };
-    Ok(match text.as_str() {
-        "host" => KeyPart::Host,
-        "route" => KeyPart::Route,
-        "client_ip" => KeyPart::ClientIp,
-        "bearer_token" => KeyPart::BearerToken,
-        "method" => KeyPart::Method,
-        _ => match text.split_once(':') {
-            Some(("header", name)) => KeyPart::Header(name.to_owned()),
-            Some(("hashed-header", name)) => KeyPart::HashedHeader(name.to_owned()),
-            _ => {
-                return Err(format!(
-                    "{text:?} is not a part of a key: use `host`, `route`, `client_ip`, `bearer_token`, `method`, \
-                     `header:NAME`, `hashed-header:NAME` or `{{ constant = \"TEXT\" }}`"
-                ));
-            }
-        },
-    })
+impl Written for IpNet {
+    type Form = String;
+
+    fn parse(text: String) -> Result<Self, String> {
+        let address = || text.parse().map(|address: IpAddr| address.into());
+        let problem = "is not a network, such as `10.0.0.0/8`";
+        (text.parse().or_else(|_| address())).map_err(|_| format!("{text:?} {problem}"))
+    }
 }
 
-impl Span {
-    fn parse(self) -> Parsed<Duration> {
+impl Written for Duration {
+    type Form = Span;
+
+    fn parse(span: Span) -> Result<Self, String> {
         let example = "such as \"30s\" or \"1m 30s\"";
-        match self {
-            Self::Text(text) => humantime::parse_duration(&text)
+        match span {
+            Span::Text(text) => humantime::parse_duration(&text)
                 .map_err(|error| format!("{text:?} is not a time, {example}: {error}")),
-            Self::Number(number) => Err(format!(
+            Span::Number(number) => Err(format!(
                 "{number} has no unit: write \"{number}s\" for seconds"
             )),
         }
-    }
-}
-
-impl Headers {
-    /// In one order, in whatever order they were written.
-    fn conditions(mut self) -> Vec<(String, Parsed<HeaderCondition>)> {
-        self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let condition = |(name, header): (String, Header)| {
-            let condition = match header {
-                Header::Present(is_present) => HeaderCondition::present(&name, is_present),
-                Header::Value(value) => HeaderCondition::with_value(&name, &value),
-            };
-            (name, condition)
-        };
-        self.0.into_iter().map(condition).collect()
-    }
-}
-
-impl<T> Given<Values<T>> {
-    fn parse<U>(self, parse: impl Fn(T) -> Parsed<U>) -> List<U> {
-        let Values(values) = self.0?;
-        Some(values.into_iter().map(parse).collect())
-    }
-}
-
-impl<T> Default for Given<T> {
-    fn default() -> Self {
-        Self(None)
     }
 }
 
@@ -324,7 +200,11 @@ impl<'de> Deserialize<'de> for File {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a table with the field `rules`, or a list of rules";
         let of_one = |Table { rules }| rules;
-        let rules = deserializer.deserialize_any(OneOrMany { expected, of_one })?;
+        let rules = deserializer.deserialize_any(OneOrMany {
+            expected,
+            of_one,
+            is_enum: false,
+        })?;
         Ok(Self(rules))
     }
 }
@@ -333,7 +213,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Values<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a text, or a list of texts";
         let of_one = |value: T| vec![value];
-        let values = deserializer.deserialize_any(OneOrMany { expected, of_one })?;
+        let values = deserializer.deserialize_any(OneOrMany {
+            expected,
+            of_one,
+            is_enum: true,
+        })?;
         Ok(Self(values))
     }
 }
@@ -344,6 +228,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Values<T> {
 struct OneOrMany<A, T> {
     expected: &'static str,
     of_one: fn(A) -> Vec<T>,
+    /// An enum reads a single entry of a table, and not the end.
+    is_enum: bool,
 }
 
 impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for OneOrMany<A, T> {
@@ -357,8 +243,12 @@ impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for OneOrMany<A
         A::deserialize(text.into_deserializer()).map(self.of_one)
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Vec<T>, M::Error> {
-        A::deserialize(MapAccessDeserializer::new(map)).map(self.of_one)
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Vec<T>, M::Error> {
+        let one = A::deserialize(MapAccessDeserializer::new(&mut map))?;
+        if self.is_enum && map.next_key::<IgnoredAny>()?.is_some() {
+            return Err(M::Error::custom("expected a table with a single entry"));
+        }
+        Ok((self.of_one)(one))
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Vec<T>, S::Error> {

@@ -5,7 +5,6 @@ use std::net::Ipv6Addr;
 
 use smol_str::SmolStr;
 
-use super::rule::Parsed;
 use crate::key::Authority;
 
 /// A host or all hosts below one, at one port or at any.
@@ -17,7 +16,7 @@ pub(super) struct HostPattern {
 }
 
 impl HostPattern {
-    pub(super) fn parse(text: &str) -> Parsed<Self> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|problem| format!("{text:?}: {problem}"))
     }
 

@@ -6,8 +6,7 @@ use super::conditions::parse_header_name;
 use super::error::Mistakes;
 use super::rule::{Parsed, Rule};
 use crate::key::{
-    self, Authority, BearerToken, ClientIp, Extracted, Header, Host, Key, KeyExtractor as _,
-    RequestHead, join,
+    self, Authority, ClientIp, Extracted, Header, Key, KeyExtractor as _, RequestHead, join,
 };
 
 /// A part of the key of a rule; several are joined as those of a [tuple](crate::key::KeyExtractor#tuples) are.
@@ -15,6 +14,8 @@ use crate::key::{
 /// Each works like the extractor of [`key`](crate::key) with the same name. A request without that part, such as the
 /// header, is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum KeyPart {
     /// The host and port that the request goes to; in a file `host`. The default.
@@ -25,11 +26,11 @@ pub enum KeyPart {
     ClientIp,
     /// A hash of the token in `Authorization: Bearer`; in a file `bearer_token`.
     BearerToken,
-    /// The value of this header; in a file `header:x-tenant`.
+    /// The value of this header; in a file `{ header = "x-tenant" }`.
     ///
     /// Secrets have to be [hashed](Self::HashedHeader).
     Header(String),
-    /// A hash of the value of this header; in a file `hashed-header:x-api-key`.
+    /// A hash of the value of this header; in a file `{ hashed_header = "x-api-key" }`.
     HashedHeader(String),
     /// The method; in a file `method`.
     Method,
@@ -38,15 +39,14 @@ pub enum KeyPart {
 }
 
 /// The checked key of a rule.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct RuleKey(Vec<Part>);
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Part {
-    Host(Host),
+    Host,
     Route,
     ClientIp(ClientIp),
-    BearerToken(BearerToken),
     Header(Header),
     Method,
     Constant(Key),
@@ -54,18 +54,18 @@ enum Part {
 
 impl RuleKey {
     pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Self {
-        let given = || rule.key.iter().flatten().flatten();
-        let mut parts = mistakes.list("key", &rule.key, |place, part| {
-            match given().take(place).any(|before| before == part) {
-                true => Err("it is listed twice".into()),
-                false => Part::of(part, rule),
+        let mut given = Vec::new();
+        let mut parts = mistakes.list("key", &rule.key, |_, part| {
+            if given.contains(&part) {
+                return Err("it is listed twice".into());
             }
+            given.push(part);
+            Part::of(part, rule)
         });
-        if rule.key.is_none() {
-            parts.push(Part::Host(key::host()));
+        if rule.key.0.is_none() {
+            parts.push(Part::Host);
         }
-        let client_ip = given().any(|part| *part == KeyPart::ClientIp);
-        if rule.trusted_proxies.is_some() && !client_ip {
+        if rule.trusted_proxies.0.is_some() && !given.contains(&&KeyPart::ClientIp) {
             let problem = "only the client's address depends on it: add `client_ip` to `key`";
             mistakes.add("trusted_proxies", problem);
         }
@@ -92,18 +92,21 @@ impl RuleKey {
 }
 
 impl Part {
-    fn of(part: &KeyPart, rule: &Rule) -> Parsed<Self> {
+    fn of(part: &KeyPart, rule: &Rule) -> Result<Self, String> {
         Ok(match part {
-            KeyPart::Host => Self::Host(key::host()),
-            KeyPart::Route if rule.path.is_none() => {
+            KeyPart::Host => Self::Host,
+            KeyPart::Route if rule.path.0.is_none() => {
                 return Err("the rule has no `path` whose template could be the key".into());
             }
             KeyPart::Route => Self::Route,
             KeyPart::ClientIp => {
-                let proxies = rule.trusted_proxies.iter().flatten().flatten();
+                let proxies = rule
+                    .trusted_proxies
+                    .iter()
+                    .flat_map(|Parsed(network)| network);
                 Self::ClientIp(key::client_ip().trusted_proxies(proxies.copied()))
             }
-            KeyPart::BearerToken => Self::BearerToken(key::bearer_token()),
+            KeyPart::BearerToken => Self::Header(key::bearer_token()),
             KeyPart::Header(name) => Self::Header(key::header(parse_header_name(name)?)),
             KeyPart::HashedHeader(name) => {
                 Self::Header(key::header(parse_header_name(name)?).hashed())
@@ -121,10 +124,9 @@ impl Part {
         route: Option<&Key>,
     ) -> Extracted {
         match self {
-            Self::Host(extractor) => extractor.key_of(host),
+            Self::Host => key::host().key_of(host),
             Self::Route => route.cloned().into(),
             Self::ClientIp(client_ip) => client_ip.extract(request),
-            Self::BearerToken(token) => token.extract(request),
             Self::Header(header) => header.extract(request),
             Self::Method => request.method().as_str().into(),
             Self::Constant(key) => key.clone().into(),

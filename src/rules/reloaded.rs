@@ -20,37 +20,39 @@ use super::table::{RuleRef, Rules};
 ///
 /// let reloaded = limiter.reload(Rules::new([Rule::exempt().path("/admin/{*rest}"), others()])?)?;
 /// assert_eq!(reloaded.to_string(), "1 added (rules[0]), 1 as before");
-/// assert_eq!(reloaded.added()[0].place(), 0);
+/// assert_eq!(reloaded.added[0].place(), 0);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reloaded {
-    added: Vec<RuleRef>,
-    removed: Vec<RuleRef>,
-    changed: Vec<RuleRef>,
-    unchanged: Vec<RuleRef>,
-    is_reordered: bool,
+    /// The new rules.
+    pub added: Vec<RuleRef>,
+    /// The rules that the new table does not have, with their places in the old one.
+    pub removed: Vec<RuleRef>,
+    /// The rules that have changed in anything but their places.
+    pub changed: Vec<RuleRef>,
+    /// The rules that have not changed, but for their places.
+    pub unchanged: Vec<RuleRef>,
+    /// True if rules of both tables have another order, so that a request that matches several may fall under another
+    /// one.
+    pub is_reordered: bool,
 }
 
 impl Reloaded {
     pub(crate) fn of(before: &Rules, after: &Rules) -> Self {
         let mut reloaded = Self::default();
-        let mut old: Vec<_> = before
-            .entries()
-            .iter()
-            .map(|entry| Some(&entry.rule))
-            .collect();
+        let mut old: Vec<_> = before.entries().iter().map(Some).collect();
         let mut last = None;
         for (place, entry) in after.entries().iter().enumerate() {
-            let rule = &entry.rule;
-            let was = match &rule.name {
+            let was = match &entry.name {
                 Some(name) => before.place(name),
-                None => old.iter().position(|old| *old == Some(rule)),
+                None => old.iter().position(|old| *old == Some(entry)),
             };
             let list = match was.and_then(|was| old[was].take()) {
                 None => &mut reloaded.added,
-                Some(old) if old == rule => &mut reloaded.unchanged,
+                Some(old) if old == entry => &mut reloaded.unchanged,
                 Some(_) => &mut reloaded.changed,
             };
             list.push(after.rule_ref(place));
@@ -62,32 +64,6 @@ impl Reloaded {
         let removed = (0..old.len()).filter(|&place| old[place].is_some());
         reloaded.removed = removed.map(|place| before.rule_ref(place)).collect();
         reloaded
-    }
-
-    /// The new rules.
-    pub fn added(&self) -> &[RuleRef] {
-        &self.added
-    }
-
-    /// The rules that the new table does not have, with their places in the old one.
-    pub fn removed(&self) -> &[RuleRef] {
-        &self.removed
-    }
-
-    /// The rules that have changed in anything but their places.
-    pub fn changed(&self) -> &[RuleRef] {
-        &self.changed
-    }
-
-    /// The rules that have not changed, but for their places.
-    pub fn unchanged(&self) -> &[RuleRef] {
-        &self.unchanged
-    }
-
-    /// True if rules of both tables have another order, so that a request that matches several may fall under another
-    /// one.
-    pub fn is_reordered(&self) -> bool {
-        self.is_reordered
     }
 }
 

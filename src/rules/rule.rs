@@ -1,15 +1,11 @@
 //! One rule before it is checked: [`Rule`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use ipnet::IpNet;
 
-use super::conditions::HeaderCondition;
-use super::host::HostPattern;
 use super::key::KeyPart;
-use crate::key::{Template, parse_method};
 use crate::policy::{Outage, Recovery};
 use crate::quota::Quota;
 
@@ -35,39 +31,80 @@ use crate::quota::Quota;
 ///     .max_wait(Duration::from_secs(30));
 /// let internal = Rule::exempt().host("*.internal.example");
 /// ```
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[must_use = "a rule does nothing until it is part of a table"]
 pub struct Rule {
-    pub(super) name: Option<Arc<str>>,
-    pub(super) exempt: bool,
-    pub(super) host: List<HostPattern>,
-    pub(super) method: List<Method>,
-    pub(super) path: List<Template>,
-    pub(super) header: Vec<(String, Result<HeaderCondition, String>)>,
-    pub(super) quota: List<Quota>,
+    pub(super) name: Given<String>,
+    pub(super) exempt: Given<bool>,
+    pub(super) host: List<String>,
+    pub(super) method: List<String>,
+    pub(super) path: List<String>,
+    pub(super) header: Given<Headers>,
+    pub(super) quota: List<Parsed<Quota>>,
     pub(super) key: List<KeyPart>,
-    pub(super) trusted_proxies: List<IpNet>,
-    pub(super) cost: Option<u32>,
-    pub(super) max_wait: Option<Parsed<Duration>>,
-    pub(super) max_waiting: Option<usize>,
-    pub(super) buffer: Option<Parsed<Duration>>,
-    pub(super) guard: Option<Parsed<Duration>>,
-    pub(super) outage: Option<Outage>,
-    pub(super) recovery: Option<Recovery>,
+    pub(super) trusted_proxies: List<Parsed<IpNet>>,
+    pub(super) cost: Given<u32>,
+    pub(super) max_wait: Given<Parsed<Duration>>,
+    pub(super) max_waiting: Given<usize>,
+    pub(super) buffer: Given<Parsed<Duration>>,
+    pub(super) guard: Given<Parsed<Duration>>,
+    pub(super) outage: Given<Outage>,
+    pub(super) recovery: Given<Recovery>,
 }
+
+/// A field that may be missing. In a file, a field without a value is an error, because a condition such as an empty
+/// `host:` in YAML would match every request.
+#[derive(Debug, Clone)]
+pub(super) struct Given<T>(pub(super) Option<T>);
+
+/// The values of a field that is one value or a list of values.
+#[derive(Debug, Clone)]
+pub(super) struct Values<T>(pub(super) Vec<T>);
+
+pub(super) type List<T> = Given<Values<T>>;
 
 /// A value, or the problem with its text.
-pub(super) type Parsed<T> = Result<T, String>;
+#[derive(Debug, Clone)]
+pub(super) struct Parsed<T>(pub(super) Result<T, String>);
 
-/// The values of a field; `None` if the field is not set.
-pub(super) type List<T> = Option<Vec<Parsed<T>>>;
+/// The headers in the order of the text, because JSON allows a name twice.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Headers(pub(super) Vec<(String, Wanted)>);
 
-pub(super) fn parse_template(text: &str) -> Parsed<Template> {
-    Template::parse(text).map_err(|error| error.to_string())
+/// The condition of a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(untagged, expecting = "expected the value of a header, or a boolean")
+)]
+pub(super) enum Wanted {
+    Present(bool),
+    Value(String),
 }
 
-fn push<T>(list: &mut List<T>, value: Parsed<T>) {
-    list.get_or_insert_default().push(value);
+impl<T> Default for Given<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> List<T> {
+    fn push(&mut self, value: T) {
+        let values = self.0.get_or_insert_with(|| Values(Vec::new()));
+        values.0.push(value);
+    }
+
+    /// True for a list without values, which is a mistake.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_some_and(|values| values.0.is_empty())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flat_map(|values| &values.0)
+    }
 }
 
 impl Rule {
@@ -82,7 +119,7 @@ impl Rule {
     /// A rule whose requests are not limited.
     pub fn exempt() -> Self {
         Self {
-            exempt: true,
+            exempt: Given(Some(true)),
             ..Self::default()
         }
     }
@@ -90,7 +127,7 @@ impl Rule {
     /// Sets the name. For an [exempt](Self::exempt) rule, it is optional and appears in an
     /// [`Explanation`](super::Explanation).
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into().into());
+        self.name = Given(Some(name.into()));
         self
     }
 
@@ -103,100 +140,102 @@ impl Rule {
     /// that port alone, and without one for any. A request that names no port goes to that of its scheme; if the
     /// scheme is not known, it matches both 80 and 443.
     pub fn host(mut self, host: impl Into<String>) -> Self {
-        push(&mut self.host, HostPattern::parse(&host.into()));
+        self.host.push(host.into());
         self
     }
 
     /// Adds a method. Default: any. `HEAD` falls under `GET`, too.
     pub fn method(mut self, method: Method) -> Self {
-        push(&mut self.method, parse_method(method.as_str()));
+        self.method.push(method.to_string());
         self
     }
 
     /// Adds a [template](crate::key::route()#templates) of paths, such as `/repos/{owner}/{repo}`. Default: any path.
     pub fn path(mut self, path: impl Into<String>) -> Self {
-        push(&mut self.path, parse_template(&path.into()));
+        self.path.push(path.into());
         self
     }
 
     /// Adds a header that must have exactly this value. A request has to meet the conditions of all headers. If it has
     /// a header several times, one of them suffices.
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        let name = name.into();
-        let condition = HeaderCondition::with_value(&name, &value.into());
-        self.header.push((name, condition));
-        self
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.wants(name.into(), Wanted::Value(value.into()))
     }
 
     /// Adds a header that must be present, or one that must be absent.
-    pub fn has_header(mut self, name: impl Into<String>, is_present: bool) -> Self {
-        let name = name.into();
-        let condition = HeaderCondition::present(&name, is_present);
-        self.header.push((name, condition));
+    pub fn has_header(self, name: impl Into<String>, is_present: bool) -> Self {
+        self.wants(name.into(), Wanted::Present(is_present))
+    }
+
+    fn wants(mut self, name: String, wanted: Wanted) -> Self {
+        let headers = self.header.0.get_or_insert_default();
+        headers.0.push((name, wanted));
         self
     }
 
     /// Adds a quota; all hold jointly, so a request departs once every one allows it.
     pub fn quota(mut self, quota: Quota) -> Self {
-        push(&mut self.quota, Ok(quota));
+        self.quota.push(Parsed(Ok(quota)));
         self
     }
 
     /// Adds a part of the [key](KeyPart) whose quota a request spends. Default: the host.
     pub fn key(mut self, part: KeyPart) -> Self {
-        push(&mut self.key, Ok(part));
+        self.key.push(part);
         self
     }
 
     /// Sets the proxies whose headers are trusted for the client's address; see
     /// [`ClientIp::trusted_proxies`](crate::key::ClientIp::trusted_proxies). Default: none.
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
-        let networks: Vec<_> = networks.into_iter().map(Ok).collect();
-        self.trusted_proxies = (!networks.is_empty()).then_some(networks);
+        self.trusted_proxies = Given(None);
+        for network in networks {
+            self.trusted_proxies.push(Parsed(Ok(network)));
+        }
         self
     }
 
     /// Sets the cost of each request. Default: 1.
     pub fn cost(mut self, cost: u32) -> Self {
-        self.cost = Some(cost);
+        self.cost = Given(Some(cost));
         self
     }
 
     /// Sets the longest wait; see [`LimiterBuilder::max_wait`](crate::LimiterBuilder::max_wait).
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.max_wait = Some(Ok(max_wait));
+        self.max_wait = Given(Some(Parsed(Ok(max_wait))));
         self
     }
 
     /// Sets the longest queue; see [`LimiterBuilder::max_waiting`](crate::LimiterBuilder::max_waiting).
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
-        self.max_waiting = Some(max_waiting);
+        self.max_waiting = Given(Some(max_waiting));
         self
     }
 
     /// Keeps requests further apart; see [`LimiterBuilder::buffer`](crate::LimiterBuilder::buffer).
     pub fn buffer(mut self, buffer: Duration) -> Self {
-        self.buffer = Some(Ok(buffer));
+        self.buffer = Given(Some(Parsed(Ok(buffer))));
         self
     }
 
     /// Sets how late a request may depart; see [`LimiterBuilder::guard`](crate::LimiterBuilder::guard).
     pub fn guard(mut self, guard: Duration) -> Self {
-        self.guard = Some(Ok(guard));
+        self.guard = Given(Some(Parsed(Ok(guard))));
         self
     }
 
     /// Sets the policy for requests while the store is unavailable; see
     /// [`LimiterBuilder::outage`](crate::LimiterBuilder::outage).
     pub fn outage(mut self, outage: Outage) -> Self {
-        self.outage = Some(outage);
+        self.outage = Given(Some(outage));
         self
     }
 
     /// Sets the policy for keys whose state the store has lost; see
     /// [`LimiterBuilder::recovery`](crate::LimiterBuilder::recovery).
     pub fn recovery(mut self, recovery: Recovery) -> Self {
-        self.recovery = Some(recovery);
+        self.recovery = Given(Some(recovery));
         self
     }
 }

@@ -1,35 +1,36 @@
 //! The table of checked rules: [`Rules`].
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use super::check::check;
-use super::conditions::{Condition, Conditions};
+use super::conditions::Conditions;
 use super::error::RulesError;
 use super::key::RuleKey;
 use super::rule::Rule;
-use crate::key::{Authority, Key, RequestHead};
+use crate::key::{Authority, RequestHead, Ruled};
 use crate::policy::{Plan, Policy};
 
 /// An ordered table of rules, in which a request falls under the first that matches it.
 ///
 /// It is made in code by [`new`](Self::new), or from a file, in TOML, YAML or JSON, by `read` (feature `serde`);
 /// see [the module](super) for both. Clones are cheap, and the table does not change: to change the rules of a
-/// limiter, give it another one by [`Limiter::reload`](crate::Limiter::reload).
-#[derive(Clone)]
+/// limiter, give it another one by [`Limiter::reload`](crate::Limiter::reload). Tables are equal if their rules and the order
+/// are equal, in whatever format they were written.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rules(Arc<[Entry]>);
 
 /// One rule.
+#[derive(Debug, PartialEq)]
 pub(super) struct Entry {
+    pub(super) name: Option<Arc<str>>,
     pub(super) conditions: Conditions,
     /// `None` if its requests are exempt.
     pub(super) limit: Option<Limit>,
-    /// The rule as it was given.
-    pub(super) rule: Rule,
 }
 
 /// The policy, the key and the cost of a rule's requests.
+#[derive(Debug, PartialEq)]
 pub(super) struct Limit {
     pub(super) plan: Plan,
     pub(super) key: RuleKey,
@@ -81,18 +82,13 @@ impl Rules {
 
     /// The names of the rules, in order; `None` for an exempt rule without a name.
     pub fn names(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
-        self.0.iter().map(|entry| entry.rule.name.as_deref())
+        self.0.iter().map(|entry| entry.name.as_deref())
     }
 
     /// The policy of the rule with this name; `None` if there is no such rule, or if it is exempt.
     pub fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
         let limit = self.0[self.place(name)?].limit.as_ref()?;
         Some(&limit.plan.policy)
-    }
-
-    /// The cost of the requests of a rule.
-    pub(crate) fn cost(&self, place: usize) -> u32 {
-        self.0[place].limit.as_ref().map_or(1, |limit| limit.cost)
     }
 
     /// The plan of each rule, unless it is exempt.
@@ -112,28 +108,33 @@ impl Rules {
     pub(super) fn rule_ref(&self, place: usize) -> RuleRef {
         RuleRef {
             place,
-            name: self.0[place].rule.name.clone(),
+            name: self.0[place].name.clone(),
         }
     }
 
-    /// Returns the place of the first rule that matches a request. If it is not exempt, returns also the key, or the
-    /// reason why there is none.
+    /// Returns the place of the first rule that matches a request, and unless it is exempt, the policy, the key and the
+    /// cost.
     ///
-    /// Calls `missed` for every rule before it.
+    /// Calls `missed` for every rule before it, with a function that returns the reason.
     pub(crate) fn find<R: RequestHead>(
         &self,
         request: &R,
-        mut missed: impl FnMut(usize, Condition, Option<&Authority<'_>>),
-    ) -> (usize, Option<Result<Key, Cow<'static, str>>>) {
+        mut missed: impl FnMut(usize, &dyn Fn() -> String),
+    ) -> (usize, Option<Ruled>) {
         let host = Authority::of(request);
         let host = host.as_ref();
         for (place, entry) in self.0.iter().enumerate() {
             match entry.conditions.check(request, host) {
                 Ok(route) => {
-                    let key = |limit: &Limit| limit.key.extract(request, host, route);
-                    return (place, entry.limit.as_ref().map(key));
+                    let ruled = entry.limit.as_ref().map(|limit| Ruled {
+                        handle: None,
+                        policy: limit.plan.policy.clone(),
+                        key: limit.key.extract(request, host, route),
+                        cost: limit.cost,
+                    });
+                    return (place, ruled);
                 }
-                Err(condition) => missed(place, condition, host),
+                Err(unmet) => missed(place, &|| unmet.reason(request, host)),
             }
         }
         unreachable!("the last rule matches every request")
@@ -159,21 +160,5 @@ impl fmt::Display for RuleRef {
             Some(name) => write!(f, " `{name}`"),
             None => Ok(()),
         }
-    }
-}
-
-/// Equal if the rules and their order are equal, in whatever format they were written.
-impl PartialEq for Rules {
-    fn eq(&self, other: &Self) -> bool {
-        let others = other.0.iter().map(|entry| &entry.rule);
-        self.0.iter().map(|entry| &entry.rule).eq(others)
-    }
-}
-
-impl fmt::Debug for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.iter().map(|entry| &entry.rule))
-            .finish()
     }
 }

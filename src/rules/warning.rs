@@ -13,9 +13,12 @@ use crate::key::{Template, falls_under};
 
 /// A rule that no request reaches, because rules before it take all of its requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
-    rule: RuleRef,
-    by: Vec<RuleRef>,
+    /// The rule that no request reaches.
+    pub rule: RuleRef,
+    /// The rules that take all of its requests, in order.
+    pub by: Vec<RuleRef>,
 }
 
 /// Rules with more combinations of hosts, methods and templates are not examined.
@@ -73,18 +76,6 @@ impl Rules {
             rule: self.rule_ref(place),
             by: by.into_iter().map(|place| self.rule_ref(place)).collect(),
         })
-    }
-}
-
-impl Warning {
-    /// The rule that no request reaches.
-    pub fn rule(&self) -> &RuleRef {
-        &self.rule
-    }
-
-    /// The rules that take all of its requests, in order.
-    pub fn by(&self) -> &[RuleRef] {
-        &self.by
     }
 }
 

@@ -74,7 +74,7 @@ fn a_rule_and_a_key_that_is_short_are_found_without_an_allocation() {
             panic!("{name}");
         };
         assert_eq!(ruled.rule(), name);
-        assert_eq!(ruled.key().map(key::Key::as_str), Some(key));
+        assert_eq!(ruled.key, Ok(key.into()));
         assert_eq!(allocations(|| extractor.extract(&request)), 0, "{name}");
     }
     let health = get("https://example.net/health");

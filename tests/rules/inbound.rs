@@ -32,7 +32,7 @@ fn app() -> Router {
         name = "tenants"
         header = { x-tenant = true }
         quota = "1/h"
-        key = ["header:x-tenant", "method"]
+        key = [{ header = "x-tenant" }, "method"]
 
         [[rules]]
         name = "others"

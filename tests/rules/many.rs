@@ -61,12 +61,12 @@ fn a_thousand_rules_are_reloaded() {
     let mut changed = thousand();
     changed[500] = per_hour("rule-500", 1_000_000);
     let reloaded = limiter.reload(rules(changed)).expect("rules");
-    assert_eq!(reloaded.changed().len(), 1);
-    assert_eq!(reloaded.changed()[0].name(), Some("rule-500"));
-    assert_eq!(reloaded.unchanged().len(), 1_000);
+    assert_eq!(reloaded.changed.len(), 1);
+    assert_eq!(reloaded.changed[0].name(), Some("rule-500"));
+    assert_eq!(reloaded.unchanged.len(), 1_000);
     let key = KeyPart::Constant("all".into());
     let reloaded = limiter
         .reload(rules([per_hour("rule-0", 1).key(key)]))
         .expect("rules");
-    assert_eq!(reloaded.removed().len(), 1_000);
+    assert_eq!(reloaded.removed.len(), 1_000);
 }

@@ -12,12 +12,7 @@ fn unreached(rules: &Rules) -> Vec<(usize, Vec<usize>)> {
     let warnings = rules.warnings();
     warnings
         .iter()
-        .map(|it| {
-            (
-                it.rule().place(),
-                it.by().iter().map(RuleRef::place).collect(),
-            )
-        })
+        .map(|it| (it.rule.place(), it.by.iter().map(RuleRef::place).collect()))
         .collect()
 }
 
@@ -102,7 +97,7 @@ fn a_rule_takes_all_that_it_is_said_to_take_from_another() {
     let table = rules([wide, narrow, Rule::exempt()]);
     assert_eq!(unreached(&table), [(1, vec![0])]);
     for path in ["/ab//a", "/ab/a", "/ab/b/a"] {
-        assert_eq!(table.explain(&get(path)).rule().place(), 0, "{path}");
+        assert_eq!(table.explain(&get(path)).rule.place(), 0, "{path}");
     }
 }
 
@@ -118,7 +113,7 @@ proptest! {
         if let Ok(rules) = Rules::new(named.chain([Rule::exempt()])) {
             let unreached = unreached(&rules);
             for request in &requests {
-                let reached = rules.explain(request).rule().place();
+                let reached = rules.explain(request).rule.place();
                 prop_assert!(unreached.iter().all(|(place, _)| *place != reached), "{request:?}");
             }
             // Whatever is named in its way takes some of it, or has to do with it at least.

@@ -82,7 +82,7 @@ fn no_template_hides_a_path_from_another_of_its_rule() {
             .fold(per_hour("a", 1), |rule, it| rule.path(*it));
         let table = rules([rule, Rule::exempt()]);
         for path in paths {
-            let place = table.explain(&get(path)).rule().place();
+            let place = table.explain(&get(path)).rule.place();
             assert_eq!(place, 0, "{templates:?} {path}");
         }
     }
@@ -103,7 +103,7 @@ proptest! {
                 Some(_) => false,
                 None => matches(it, path),
             });
-            prop_assert_eq!(rules.explain(&get(path)).rule().place() == 0, any, "{}", path);
+            prop_assert_eq!(rules.explain(&get(path)).rule.place() == 0, any, "{}", path);
         }
     }
 }

@@ -35,7 +35,7 @@ async fn each_rule_is_a_policy_that_is_counted_by_its_name() {
 
     // The series goes on under other quotas.
     let reloaded = figures.within(|| limiter.reload(two(Quota::per_second(3))));
-    assert_eq!(reloaded.unwrap().changed().len(), 1);
+    assert_eq!(reloaded.unwrap().changed.len(), 1);
     search.acquire("b").await.unwrap();
     assert_eq!(figures.read().number(&granted("search")), 5.0);
 }

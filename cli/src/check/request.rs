@@ -80,17 +80,18 @@ impl Request {
 impl Answer {
     pub(super) fn of(rules: &Rules, request: &http::Request<()>) -> Self {
         let explanation = rules.explain(request);
-        let quotas = explanation.policy().map(|policy| policy.quotas());
+        let ruled = explanation.ruled.as_ref();
+        let quotas = ruled.map(|ruled| ruled.policy.quotas());
         let quotas = quotas.unwrap_or_default().iter().map(ToString::to_string);
         Self {
-            rule: explanation.rule().place(),
-            name: explanation.rule().name().map(str::to_owned),
-            exempt: explanation.is_exempt(),
-            key: explanation.key().map(ToString::to_string),
-            cost: explanation.cost(),
+            rule: explanation.rule.place(),
+            name: explanation.rule.name().map(str::to_owned),
+            exempt: ruled.is_none(),
+            key: ruled.and_then(|it| it.key.as_ref().ok().map(ToString::to_string)),
+            cost: ruled.map(|it| it.cost),
             quotas: quotas.collect(),
-            refused: explanation.refusal().map(str::to_owned),
-            misses: explanation.misses().iter().map(Missed::from).collect(),
+            refused: ruled.and_then(|it| it.key.as_ref().err().map(ToString::to_string)),
+            misses: explanation.misses.iter().map(Missed::from).collect(),
             text: Explanation::to_string(&explanation),
         }
     }
@@ -99,9 +100,9 @@ impl Answer {
 impl From<&Miss> for Missed {
     fn from(miss: &Miss) -> Self {
         Self {
-            rule: miss.rule().place(),
-            name: miss.rule().name().map(str::to_owned),
-            reason: miss.reason().to_owned(),
+            rule: miss.rule.place(),
+            name: miss.rule.name().map(str::to_owned),
+            reason: miss.reason.clone(),
         }
     }
 }

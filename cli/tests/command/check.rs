@@ -16,7 +16,7 @@ host = "api.example.com"
 path = "/search"
 header = { x-plan = "free" }
 quota = ["30/m", "1_000/h"]
-key = ["host", "header:x-account"]
+key = ["host", { header = "x-account" }]
 cost = 2
 
 [[rules]]
@@ -82,7 +82,7 @@ fn rules_are_shown_as_they_were_written() {
             &[
                 "0 search",
                 "host api.example.com, path /search, header x-plan=free",
-                "30/m and 1_000/h, cost 2, key host and header:x-account",
+                "30/m and 1_000/h, cost 2, key host and header=x-account",
             ][..],
         ),
         (2, &["1 ", "host *.internal.example or localhost", "exempt"]),
