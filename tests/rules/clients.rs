@@ -272,3 +272,23 @@ async fn who_has_no_request_passes_if_the_last_rule_is_exempt() {
     assert!(search.acquire("a").await.expect("a permit").is_counted());
     assert!(limiter.rule("others").is_none());
 }
+
+#[tokio::test]
+async fn a_rule_that_an_explanation_names_is_that_of_the_limiter() {
+    let table = rules(table());
+    let limiter = Limiter::builder().rules(table.clone()).build();
+    let limiter = limiter.expect("a limiter");
+    let by_explanation = move |request: &Request<()>| match table.explain(request).ruled {
+        Some(ruled) => key::Extracted::Ruled(ruled),
+        None => key::Extracted::Exempt,
+    };
+    let layer = ThrottleLayer::new(limiter.clone()).key(by_explanation);
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(()))
+    }));
+    let search = || get("http://127.0.0.1/search/a");
+    service.oneshot(search()).await.expect("a permit");
+    let rule = limiter.rule("search").expect("a rule");
+    let peeked = rule.peek("127.0.0.1").await.expect("a snapshot");
+    assert_eq!(peeked.remaining(), 1);
+}
