@@ -66,6 +66,8 @@ enum Kind {
     Outage,
     /// The store answers other calls.
     Call,
+    /// Other processes changed the value at the same time: the call can be repeated.
+    Conflict,
     /// This crate did not write the value of the key.
     UnrecognizedValue,
     /// The URL does not name a store.
@@ -113,6 +115,14 @@ impl StoreError {
         self
     }
 
+    /// Marks a call that recorded nothing and can be repeated, as other processes changed the value at the same time:
+    /// [no outage](Self::no_outage).
+    #[must_use]
+    pub fn conflict(mut self) -> Self {
+        self.kind = Kind::Conflict;
+        self
+    }
+
     /// Marks the URL as invalid: [no outage](Self::no_outage).
     #[cfg(feature = "redis")]
     pub(crate) fn invalid_url(mut self) -> Self {
@@ -131,6 +141,12 @@ impl StoreError {
     #[must_use]
     pub fn is_unrecognized_value(&self) -> bool {
         self.kind == Kind::UnrecognizedValue
+    }
+
+    /// Whether the call can be repeated, as other processes changed the value at the same time. The limiter repeats it.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.kind == Kind::Conflict
     }
 
     /// Whether the URL is invalid.

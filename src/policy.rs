@@ -146,6 +146,17 @@ impl Policy {
         are_alike(&self.counters, &other.counters)
     }
 
+    /// This policy, with its logs stored as these counters store theirs; `None` if they count differently.
+    #[cfg(feature = "redis")]
+    pub(crate) fn stored_like(&self, counters: &[Counter]) -> Option<Self> {
+        are_alike(&self.counters, counters).then(|| {
+            let mut policy = self.clone();
+            let pairs = policy.counters.iter_mut().zip(counters);
+            pairs.for_each(|(counter, stored)| counter.store_like(stored));
+            policy
+        })
+    }
+
     pub(crate) fn counters(&self) -> &[Counter] {
         &self.counters
     }

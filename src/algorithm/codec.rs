@@ -34,9 +34,6 @@ use super::numbers::{Reader, Writer, unrecognized};
 use super::window::{Entry, MOST_ENTRIES};
 use super::{Announcement, Counter, Demand, Fixed, Gcra, Hold, Life, Recorded, State, Window};
 
-/// Logs of more entries than this have a ring.
-pub(crate) const MOST_WHOLE: usize = 50;
-
 /// The entries that a new ring has room for.
 const LEAST_ROOM: usize = 64;
 
@@ -69,11 +66,6 @@ const RECORDED: [usize; 2] = [7, 4];
 const RECORDED_BYTES: usize = 11;
 
 impl Window {
-    /// Whether the log is read and written in part.
-    fn has_ring(&self) -> bool {
-        self.usual_entries() > MOST_WHOLE
-    }
-
     /// The entries that its ring has room for. A script that needs more leaves the call to Rust.
     fn room(&self) -> usize {
         (2 * self.log.len()).clamp(LEAST_ROOM, MOST_ENTRIES)
@@ -84,7 +76,7 @@ impl Counter {
     /// Its kind in the value.
     pub(crate) fn kind(&self) -> u8 {
         match self {
-            Self::Window(it) => 1 + u8::from(it.has_ring()),
+            Self::Window(it) => 1 + u8::from(it.has_ring),
             Self::Gcra(it) => {
                 if it.spaced {
                     6
@@ -126,7 +118,7 @@ impl Counter {
         match self {
             Self::Window(it) => {
                 out.put(LOG, [it.log.len() as u64, it.used]);
-                if it.has_ring() {
+                if it.has_ring {
                     let recorded = |entry: Option<&Entry>| entry.map_or(0, |it| it.recorded);
                     let (first, last) = (recorded(it.log.front()), recorded(it.log.back()));
                     out.put(RING, [it.room() as u64, 0, first, 0, last]);
@@ -163,7 +155,11 @@ impl Counter {
                     entries: entries as usize,
                     units,
                 };
-                (Self::Window(Window::new(limit, window)), Some(log))
+                let window = Window {
+                    has_ring: log.is_ring,
+                    ..Window::new(limit, window)
+                };
+                (Self::Window(window), Some(log))
             }
             3 | 6 => {
                 let [due, last] = value.numbers(GCRA)?;
@@ -248,7 +244,7 @@ impl State {
     /// The logs that have a ring, or those that do not.
     fn logs(&self, with_ring: bool) -> impl Iterator<Item = &Window> {
         self.counters.iter().filter_map(move |it| match it {
-            Counter::Window(window) if window.has_ring() == with_ring => Some(window),
+            Counter::Window(window) if window.has_ring == with_ring => Some(window),
             _ => None,
         })
     }

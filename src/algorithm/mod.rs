@@ -131,11 +131,20 @@ impl Counter {
         }
     }
 
+    /// Stores the log as the other counter stores its own.
+    #[cfg(feature = "redis")]
+    pub(crate) fn store_like(&mut self, stored: &Self) {
+        if let (Self::Window(it), Self::Window(stored)) = (self, stored) {
+            it.has_ring = stored.has_ring;
+        }
+    }
+
     /// Takes the numbers of another quota and keeps the departures, if the algorithm is the same.
     fn continue_as(&mut self, quota: &Self) -> bool {
         match (self, quota) {
             (Self::Window(it), Self::Window(quota)) => {
                 (it.limit, it.window, it.grain) = (quota.limit, quota.window, quota.grain);
+                it.has_ring = quota.has_ring;
             }
             (Self::Gcra(it), Self::Gcra(quota)) => {
                 it.continue_as(quota);

@@ -7,6 +7,9 @@ use super::{Algorithm, Settlement, Terms, span};
 /// The most entries of a log; more departures are counted together, at the later time.
 pub(crate) const MOST_ENTRIES: usize = 1_000;
 
+/// Logs that usually have more entries than this have a ring.
+pub(crate) const MOST_WHOLE: u64 = 50;
+
 /// How far ahead of now a log usually reaches: the horizon, the guard and the buffer.
 const AHEAD: u64 = 120_000;
 
@@ -17,6 +20,8 @@ pub(crate) struct Window {
     pub(super) window: u64,
     /// Recorded times are rounded up to multiples of this. 1 records them as they are.
     pub(super) grain: u64,
+    /// Whether a value holds the log as a ring, which is read and written in part.
+    pub(super) has_ring: bool,
     pub(super) log: VecDeque<Entry>,
     /// The units of all entries.
     pub(super) used: u64,
@@ -39,26 +44,24 @@ impl Window {
         } else {
             1
         };
-        Self {
-            limit,
-            window,
-            grain,
-            ..Self::default()
-        }
+        Self::with_grain(limit, window, grain)
     }
 
     /// Departures within one of so many parts of the window are counted together, at its end.
     pub(crate) fn with_buckets(limit: u32, window: u64, buckets: u32) -> Self {
-        Self {
-            grain: window.div_ceil(buckets.into()),
-            ..Self::new(limit, window)
-        }
+        Self::with_grain(limit, window, window.div_ceil(buckets.into()))
     }
 
-    /// The entries that the log usually has at most.
-    pub(super) fn usual_entries(&self) -> usize {
-        let grains = (self.window + self.window.min(AHEAD)) / self.grain + 10;
-        u64::from(self.limit).min(grains).min(MOST_ENTRIES as u64) as usize
+    fn with_grain(limit: u32, window: u64, grain: u64) -> Self {
+        // The entries that the log usually has at most.
+        let entries = (window + window.min(AHEAD)) / grain + 10;
+        Self {
+            limit,
+            window,
+            grain,
+            has_ring: u64::from(limit).min(entries) > MOST_WHOLE,
+            ..Self::default()
+        }
     }
 
     fn round(&self, recorded: u64) -> u64 {

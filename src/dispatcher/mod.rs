@@ -730,7 +730,9 @@ impl Dispatcher {
         sent.queue.update(|queue, woken| match out {
             // The queue learns of the outage at once.
             Some(_) => queue.failed(sent.number, is_unknown, now),
-            None if is_unknown => queue.failed(sent.number, true, now + RETRY),
+            None if is_unknown || error.is_conflict() => {
+                queue.failed(sent.number, is_unknown, now + RETRY);
+            }
             None => queue.refused(sent.number, error, woken),
         });
     }

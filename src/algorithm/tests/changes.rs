@@ -130,7 +130,7 @@ fn a_process_that_knows_the_state_finds_a_loss_that_another_one_has_not_seen() {
     );
     let later = START + 2 * SECOND;
     assert_eq!(departs(&mut state, &quota, &strict(seen, 10), later), 0);
-    let quarantine = strict(None, 1).quarantine(&[quota.clone()], 0);
+    let quarantine = strict(None, 1).quarantine(std::slice::from_ref(&quota), 0);
     let later = START + SECOND + quarantine;
     assert_eq!(departs(&mut state, &quota, &strict(seen, 10), later), 10);
 }

@@ -4,15 +4,17 @@
 //! of other kinds, or if a ring in it is full; a script then compares and writes it.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Arg, Pipeline, Value};
+use smallvec::SmallVec;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::servers::{AnswerOrigin, CommandAnswer, Exclusive};
 use super::{Done, Inner, NamedCall, Reading, naming, strange};
-use crate::algorithm::Origin;
+use crate::algorithm::{Counter, Origin, State};
 use crate::backoff;
 use crate::quota::HORIZON;
 use crate::store::StoreError;
@@ -46,6 +48,12 @@ impl Turns {
     }
 }
 
+enum Attempt {
+    Done(Result<Done, StoreError>),
+    /// Another process has changed the value, which had these counters.
+    Conflict(Option<SmallVec<[Counter; 1]>>),
+}
+
 /// A value, as it was read.
 struct Snapshot {
     value: Option<Vec<u8>>,
@@ -64,6 +72,9 @@ impl Inner {
         let _turn = timeout_at(deadline, self.turns.of(&named.name).lock())
             .await
             .map_err(|late| StoreError::new("redis did not answer in time").caused_by(late))?;
+        let conflict =
+            || StoreError::new("other processes changed the same key too often").conflict();
+        let mut script = None;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 let pause = backoff::before(attempt, FIRST_PAUSE, LONGEST_PAUSE);
@@ -72,27 +83,43 @@ impl Inner {
                 }
                 sleep(pause).await;
             }
-            if let Some(done) = self.attempt(named, deadline).await? {
-                return Ok(done);
-            }
-            if self.options.scripting {
-                // The other process may have written what a script can change.
-                let calls = std::slice::from_ref(named);
-                let results = self.run_scripts(calls, deadline).await?;
-                if let Some(result) = results.into_iter().flatten().next() {
-                    return result;
+            match self.attempt(named, script.take(), deadline).await {
+                Ok(Attempt::Done(result)) => return result,
+                Ok(Attempt::Conflict(found)) if self.options.scripting => {
+                    // The value may be one that a script can change, or differ in the shape of a log only.
+                    let (name, mut call) = (named.name.clone(), named.call.clone());
+                    if let Some(policy) = found.and_then(|found| call.policy.stored_like(&found)) {
+                        call.policy = Arc::new(policy);
+                    }
+                    script = Some(NamedCall { name, call });
                 }
+                Ok(Attempt::Conflict(_)) => {}
+                // The server has answered before: there is no time left.
+                Err(error) if attempt > 0 && error.is_outage() => {
+                    return Err(match error.is_outcome_unknown() {
+                        true => conflict().outcome_unknown(),
+                        false => conflict(),
+                    });
+                }
+                Err(error) => return Err(error),
             }
         }
-        Err(StoreError::new("other processes changed the same key too often").no_outage())
+        Err(conflict())
     }
 
-    /// Tries once. Returns `None` if another process has changed the value.
+    /// Tries once, by a script first if there is one.
     async fn attempt(
         &self,
         named: &NamedCall,
+        script: Option<NamedCall>,
         deadline: Instant,
-    ) -> Result<Option<Done>, StoreError> {
+    ) -> Result<Attempt, StoreError> {
+        if let Some(script) = script {
+            let results = self.run_scripts(&[script], deadline).await?;
+            if let Some(result) = results.into_iter().flatten().next() {
+                return Ok(Attempt::Done(result));
+            }
+        }
         let NamedCall { name, call } = named;
         let exclusive = match self.options.scripting {
             true => None,
@@ -106,11 +133,11 @@ impl Inner {
                         && exclusive.as_ref().is_some_and(|it| it.is_reused)
                         && Instant::now() < deadline =>
                 {
-                    return Ok(None);
+                    return Ok(Attempt::Conflict(None));
                 }
                 snapshot => match snapshot? {
                     Some(snapshot) => snapshot,
-                    None => return Ok(None),
+                    None => return Ok(Attempt::Conflict(None)),
                 },
             };
         let Reading { now, origin } = at;
@@ -120,6 +147,8 @@ impl Inner {
         };
         let applied = call.apply(value.as_deref(), known_origin, now);
         let applied = applied.map_err(naming(name))?;
+        let state = value.as_deref().map(State::decode);
+        let found = state.and_then(Result::ok).map(|state| state.counters);
         let write = applied.value.map(|new| {
             if applied.expires <= now {
                 return redis::Cmd::del(name);
@@ -163,7 +192,7 @@ impl Inner {
         if let Some(answer) = answers.into_iter().next() {
             received = answer.origin.received;
             if answer.into_value()? == Value::Nil {
-                return Ok(None);
+                return Ok(Attempt::Conflict(found));
             }
         }
         if is_nudge {
@@ -175,10 +204,10 @@ impl Inner {
             tokio::spawn(async move { servers.run(&name, &pipe, deadline).await });
         }
         let origin = AnswerOrigin { received, ..origin };
-        Ok(Some(Done {
+        Ok(Attempt::Done(Ok(Done {
             answer: applied.answer,
             at: Reading { now, origin },
-        }))
+        })))
     }
 
     /// Reads a value, and watches it on an exclusive connection. Returns `None` if its slot moved before the answer.
