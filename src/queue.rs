@@ -557,6 +557,11 @@ impl Queue {
         self.reschedule(retry);
     }
 
+    /// Other processes have changed the key while it was called. Only requests that wait are asked for again.
+    pub(crate) fn overtaken(&mut self, error: &StoreError, woken: &mut Woken) {
+        self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
+    }
+
     /// The store refuses a call for this key.
     pub(crate) fn refused(&mut self, number: u64, error: &StoreError, woken: &mut Woken) {
         if self.end_call(number).is_some() {

@@ -730,9 +730,11 @@ impl Dispatcher {
         sent.queue.update(|queue, woken| match out {
             // The queue learns of the outage at once.
             Some(_) => queue.failed(sent.number, is_unknown, now),
-            None if is_unknown || error.is_conflict() => {
+            None if error.is_conflict() => {
+                queue.overtaken(error, woken);
                 queue.failed(sent.number, is_unknown, now + RETRY);
             }
+            None if is_unknown => queue.failed(sent.number, true, now + RETRY),
             None => queue.refused(sent.number, error, woken),
         });
     }
