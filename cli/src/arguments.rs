@@ -1,4 +1,4 @@
-//! What the command line says, and what is said of one that cannot be understood: [`parse`].
+//! Parses the command line, and prints errors without passwords: [`parse`].
 
 use std::borrow::Cow;
 use std::env;
@@ -10,14 +10,14 @@ use clap::error::ErrorKind;
 use crate::failure::Failure;
 use crate::printable::printable;
 
-/// What the arguments of this process mean; or else they are told what is wrong, or the help that they ask for.
+/// Parses the arguments of this process. On error or `--help`, prints the message and returns the exit code.
 pub(crate) fn parse<C: Parser>() -> Result<C, ExitCode> {
-    C::try_parse().map_err(|error| tell::<C>(&error))
+    C::try_parse().map_err(|error| print_error::<C>(&error))
 }
 
-/// Errors repeat arguments, of which any may hold a password: somebody may have forgotten the `--redis` before a URL.
-/// So what is told is the error of the same arguments without.
-fn tell<C: Parser>(error: &clap::Error) -> ExitCode {
+/// clap's errors repeat the arguments, and any argument may hold a password, such as a URL without `--redis` before it.
+/// So this parses masked arguments, and prints the error of those.
+fn print_error<C: Parser>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();
         return ExitCode::SUCCESS;
@@ -34,12 +34,12 @@ fn tell<C: Parser>(error: &clap::Error) -> ExitCode {
         _ => {
             let kind = error.kind();
             let kind = kind.as_str().filter(|_| kind != ErrorKind::Format);
-            Failure::usage(kind.unwrap_or("the arguments cannot be understood")).tell()
+            Failure::usage(kind.unwrap_or("invalid arguments; try `--help`")).print()
         }
     }
 }
 
-/// The text without what may be the name and the password of a user.
+/// Replaces the credentials in a text, if it has any.
 fn masked(text: &str) -> Cow<'_, str> {
     const MASK: &str = "***";
     let mut text = Cow::Borrowed(text);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_password_is_left_wherever_it_stands() {
+    fn passwords_are_masked() {
         for (text, shown) in [
             ("redis://user:hunter2@host/", "redis://***@host/"),
             (
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn other_arguments_stay_as_they_are() {
+    fn arguments_without_passwords_are_unchanged() {
         for text in [
             "--json",
             "me@example.com",

@@ -1,4 +1,4 @@
-//! `throttle check`: what is wrong with rules, and which of them a request falls under.
+//! `throttle check`: validates rules, and finds the rule that matches a request.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use crate::printable::{printable, printable_lines};
 mod request;
 mod table;
 
-/// Check a file of rules, and explain which of them a request falls under
+/// Validate a rules file, and find the rule that matches a request
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The file, or - for the standard input
+    /// The file, or - for standard input
     file: PathBuf,
 
-    /// What the file is written in, if its name does not end in .toml, .yaml, .yml or .json
+    /// The format of the file, unless its name ends in .toml, .yaml, .yml or .json
     #[arg(long, value_enum)]
     format: Option<Format>,
 
-    /// Fail if there are warnings, such as of a rule that no request reaches
+    /// Fail on warnings, such as for a rule that no request can reach
     #[arg(long)]
     deny_warnings: bool,
 
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     request: Option<Request>,
 }
 
-/// What a file holds, and what is to be said of it.
+/// The rules of a file, with its mistakes and warnings.
 #[derive(Serialize)]
 struct Checked {
     file: String,
@@ -45,12 +45,12 @@ struct Checked {
     request: Option<Answer>,
 }
 
-/// A rule that no request reaches.
+/// A rule that no request can reach.
 #[derive(Serialize)]
 struct Unreached {
     rule: usize,
     name: Option<String>,
-    /// The rules that take all of its requests.
+    /// The rules that match all of its requests first.
     by: Vec<usize>,
     #[serde(rename = "warning")]
     text: String,
@@ -84,7 +84,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     if may_hide_others {
         let file = &checked.file;
         return Err(Failure::new(format!(
-            "{file} has a mistake, which may hide others"
+            "{file} has a mistake; there may be more after it"
         )));
     }
     if mistakes > 0 {

@@ -1,4 +1,4 @@
-//! `throttle completions`: what shells ask for.
+//! `throttle completions`: completion scripts for shells.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{Output, Report};
 
-/// Print what completes this command in a shell
+/// Print a completion script for a shell
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The shell that is to read it
+    /// The shell that loads the script
     shell: Shell,
 }
 

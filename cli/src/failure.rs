@@ -1,4 +1,4 @@
-//! Why a command ends with an exit code other than 0: [`Failure`].
+//! Errors of commands, with exit codes: [`Failure`].
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::printable::printable;
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
-/// Why a command has failed, what may help, and by which code the process says so.
+/// The error of a command, with its hint and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// What was looked at is wrong or not there, or what was asked for was not done: 1.
+    /// A check failed, a key or a value is missing or invalid, or a change was not made: exit code 1.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             code: 1,
@@ -32,7 +32,7 @@ impl Failure {
         }
     }
 
-    /// Arguments that make no sense together, or not to the library: 2.
+    /// Arguments are invalid or contradict each other: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self {
             code: 2,
@@ -40,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// Redis cannot be reached, or refuses: 3.
+    /// Redis cannot be reached, or refuses the command: exit code 3.
     pub(crate) fn redis(message: impl Into<String>) -> Self {
         Self {
             code: 3,
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// What is common to several, by the code of the gravest.
+    /// Summarizes several failures, with the highest of their exit codes.
     pub(crate) fn of_all(message: impl Into<String>, failures: &[Self]) -> Self {
         let codes = failures.iter().map(|it| it.code);
         Self {
@@ -57,28 +57,28 @@ impl Failure {
         }
     }
 
-    /// The same, with all that has led to it.
+    /// Appends an error and its causes to the message.
     pub(crate) fn caused_by(mut self, error: &dyn StdError) -> Self {
-        self.message = format!("{}: {}", self.message, whole(error));
+        self.message = format!("{}: {}", self.message, with_causes(error));
         self
     }
 
-    /// The same, with what may help.
+    /// Sets the hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same, with what may help if nothing else does.
-    pub(crate) fn perhaps_hint(self, hint: &str) -> Self {
+    /// Sets the hint unless there is one.
+    pub(crate) fn or_hint(self, hint: &str) -> Self {
         match self.hint {
             Some(_) => self,
             None => self.hint(hint),
         }
     }
 
-    /// Says so on the standard error. That this may be closed, too, changes nothing.
-    pub(crate) fn tell(&self) -> ExitCode {
+    /// Prints the error and the hint to standard error, and ignores write errors there.
+    pub(crate) fn print(&self) -> ExitCode {
         let mut stderr = anstream::stderr().lock();
         let _ = writeln!(
             stderr,
@@ -92,21 +92,21 @@ impl Failure {
     }
 }
 
-/// What is wrong, without what may help.
+/// The message, without the hint.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-/// Says on the standard error what is worth knowing, though nothing has failed.
-pub(crate) fn remark(hint: impl AsRef<str>) {
+/// Prints a hint to standard error, for a command that has succeeded.
+pub(crate) fn print_hint(hint: impl AsRef<str>) {
     let mut stderr = anstream::stderr().lock();
     let _ = writeln!(stderr, "{HINT}hint:{HINT:#} {}", printable(hint.as_ref()));
 }
 
-/// An error with its causes, but for those that it has quoted already.
-fn whole(error: &dyn StdError) -> String {
+/// The text of an error and its causes, without the causes that the text already includes.
+fn with_causes(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -122,29 +122,29 @@ fn whole(error: &dyn StdError) -> String {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         if error.is_unrecognized_value() {
-            Self::new(whole(&error))
+            Self::new(with_causes(&error))
         } else if error.is_invalid_url() {
-            Self::usage(whole(&error))
+            Self::usage(with_causes(&error))
         } else {
-            Self::redis(whole(&error))
+            Self::redis(with_causes(&error))
         }
     }
 }
 
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
-        Self::usage(whole(&error))
+        Self::usage(with_causes(&error))
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         if error.is_store() {
-            Self::redis(whole(&error))
+            Self::redis(with_causes(&error))
         } else if error.is_invalid_cost() || error.is_invalid_key() {
-            Self::usage(whole(&error))
+            Self::usage(with_causes(&error))
         } else {
-            Self::new(whole(&error))
+            Self::new(with_causes(&error))
         }
     }
 }

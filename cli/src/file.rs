@@ -1,4 +1,4 @@
-//! A file of rules, in one of the formats that are known: [`RulesFile`].
+//! A rules file in TOML, YAML or JSON: [`RulesFile`].
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use tower_throttle::rules::{Rules, RulesError};
 
 use crate::failure::Failure;
 
-/// What stands for the standard input.
+/// The path that means standard input.
 const STDIN: &str = "-";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -22,25 +22,25 @@ pub(crate) enum Format {
     Json,
 }
 
-/// The text of a file.
+/// The text of a file, not yet parsed.
 pub(crate) struct RulesFile {
     pub(crate) name: String,
     format: Format,
     text: String,
 }
 
-/// What is wrong, and where.
+/// A problem, and its place in the file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Mistake {
-    /// Such as `rules[2].quota`; empty where a text breaks the rules of its format.
+    /// Such as `rules[2].quota`; empty for a syntax error.
     pub(crate) place: String,
     pub(crate) problem: String,
 }
 
-/// All that are in a file, or the first.
+/// All mistakes of a file, or only the first one.
 pub(crate) struct Mistakes {
     pub(crate) found: Vec<Mistake>,
-    /// Whether what stands besides was not looked at.
+    /// True if parsing stopped at the first mistake.
     pub(crate) may_hide_others: bool,
 }
 
@@ -57,7 +57,7 @@ impl Format {
 }
 
 impl RulesFile {
-    /// Reads the text, from the standard input if that is asked for.
+    /// Reads the text of a file or of standard input.
     pub(crate) fn open(path: &Path, format: Option<Format>) -> Result<Self, Failure> {
         let is_stdin = path == Path::new(STDIN);
         let name = if is_stdin {
@@ -66,8 +66,8 @@ impl RulesFile {
             path.display().to_string()
         };
         let Some(format) = format.or_else(|| Format::of(path)) else {
-            let problem = format!("{name}: its name does not tell the format");
-            return Err(Failure::usage(problem).hint("`--format` says which it is"));
+            let problem = format!("the format of {name} is unknown");
+            return Err(Failure::usage(problem).hint("pass `--format toml`, `yaml` or `json`"));
         };
         let text = if is_stdin {
             let mut text = String::new();
@@ -81,13 +81,13 @@ impl RulesFile {
         }
     }
 
-    /// The rules, or what is wrong with them.
+    /// Parses the rules.
     pub(crate) fn rules(&self) -> Result<Rules, Mistakes> {
         let text = &self.text;
         match self.format {
             Format::Toml => match toml::Deserializer::parse(text) {
                 Ok(document) => Rules::read(document).map_err(mistakes),
-                Err(error) => Err(broken(error)),
+                Err(error) => Err(syntax_error(error)),
             },
             Format::Yaml => {
                 let mut rules = None;
@@ -98,20 +98,20 @@ impl RulesFile {
                 match (rules, read) {
                     (Some(Err(error)), _) => Err(mistakes(error)),
                     (Some(Ok(rules)), Ok(())) => Ok(rules),
-                    (_, Err(error)) => Err(broken(error)),
-                    (None, Ok(())) => Err(broken("there is nothing in it")),
+                    (_, Err(error)) => Err(syntax_error(error)),
+                    (None, Ok(())) => Err(syntax_error("the file is empty")),
                 }
             }
             Format::Json => {
                 let mut document = serde_json::Deserializer::from_str(text);
                 let rules = Rules::read(&mut document).map_err(mistakes)?;
-                document.end().map_err(broken)?;
+                document.end().map_err(syntax_error)?;
                 Ok(rules)
             }
         }
     }
 
-    /// The fields of each rule as they were written, of a file that has no mistakes.
+    /// The fields of each rule, in the form in which the file has them. The file must have no mistakes.
     pub(crate) fn fields(&self) -> Vec<Value> {
         let text = &self.text;
         let written = match self.format {
@@ -141,8 +141,8 @@ fn mistakes(error: RulesError) -> Mistakes {
     }
 }
 
-/// The text breaks the rules of its format.
-fn broken(error: impl ToString) -> Mistakes {
+/// A syntax error.
+fn syntax_error(error: impl ToString) -> Mistakes {
     let mistake = Mistake {
         place: String::new(),
         problem: error.to_string().trim_end().to_owned(),

@@ -1,4 +1,4 @@
-//! Looks at limits in Redis, and tries out quotas and rules before anything depends on them.
+//! The command `throttle`: inspects limits in Redis, and simulates quotas and rules.
 //!
 //! The guide, `README.md`, shows what each command prints.
 
@@ -11,11 +11,11 @@ use self::output::Output;
 
 mod arguments;
 mod check;
-mod chosen;
 mod completions;
 mod connect;
 mod failure;
 mod file;
+mod key_args;
 mod outcome;
 mod output;
 mod pause;
@@ -25,25 +25,25 @@ mod reset;
 mod resume;
 mod show;
 mod simulate;
-mod standing;
+mod status;
 mod time;
 mod top;
 
 const CODES: &str = "\
 Exit codes:
-  0  all is well
-  1  what was looked at is wrong or not there, or what was asked for was not done
-  2  the command line cannot be understood, or contradicts itself
-  3  Redis cannot be reached, or refuses
+  0  success
+  1  a check failed, a key or a value is missing or invalid, or a change was not made
+  2  the arguments are invalid or contradict each other
+  3  Redis cannot be reached, or refuses the command
 
-Text goes to the standard output, errors and hints to the standard error. There are colors on a \
-terminal, unless NO_COLOR is set.";
+Results go to standard output, errors and hints to standard error. A terminal shows colors unless \
+NO_COLOR is set.";
 
-/// Looks at limits in Redis, and tries out quotas and rules
+/// Inspect limits in Redis, and simulate quotas and rules
 #[derive(Parser)]
 #[command(name = "throttle", version, after_help = CODES, max_term_width = 100)]
 struct Cli {
-    /// Print JSON, one object in one line
+    /// Print JSON, one object per line
     #[arg(long, global = true)]
     json: bool,
 
@@ -71,29 +71,29 @@ fn main() -> ExitCode {
     let mut output = Output::new(json);
     match run(command, &mut output) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.print(),
     }
 }
 
 fn run(command: Command, output: &mut Output) -> Result<(), Failure> {
     match command {
-        Command::Top(args) => on_a_runtime(top::run(args, output)),
-        Command::Show(args) => on_a_runtime(show::run(args, output)),
-        Command::Pause(args) => on_a_runtime(pause::run(args, output)),
-        Command::Resume(args) => on_a_runtime(resume::run(args, output)),
-        Command::Reset(args) => on_a_runtime(reset::run(args, output)),
+        Command::Top(args) => block_on(top::run(args, output)),
+        Command::Show(args) => block_on(show::run(args, output)),
+        Command::Pause(args) => block_on(pause::run(args, output)),
+        Command::Resume(args) => block_on(resume::run(args, output)),
+        Command::Reset(args) => block_on(reset::run(args, output)),
         Command::Check(args) => check::run(args, output),
         Command::Simulate(args) => simulate::run(args, output),
         Command::Completions(args) => completions::run::<Cli>(args, output),
     }
 }
 
-/// Of one thread, which has little to do.
-fn on_a_runtime(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+/// Runs a command on a runtime with one thread.
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new("no runtime could be started").caused_by(&error))?;
+        .map_err(|error| Failure::new("the async runtime cannot start").caused_by(&error))?;
     runtime.block_on(command)
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::Cli;
 
     #[test]
-    fn the_commands_do_not_contradict_one_another() {
+    fn the_command_definitions_are_valid() {
         Cli::command().debug_assert();
     }
 }

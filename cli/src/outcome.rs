@@ -1,4 +1,4 @@
-//! What became of each policy of a key: [`Outcomes`].
+//! The result of a command for each policy of a key: [`Outcomes`].
 
 use std::io::{self, Write};
 
@@ -9,16 +9,16 @@ use crate::failure::Failure;
 use crate::output::{Output, Report};
 use crate::printable::printable;
 
-/// What was done to a policy.
+/// The result of a command that succeeded for a policy.
 pub(crate) trait Done: Serialize {
-    /// In one word, such as `paused`.
+    /// A participle for messages, such as `paused`.
     const WHAT: &'static str;
 
-    /// As it follows the policy.
+    /// The text that follows the name of the policy.
     fn text(&self) -> String;
 }
 
-/// What became of each policy of a key. That one fails keeps nothing from the others.
+/// The result for each policy of a key. If one fails, the command continues with the others.
 #[derive(Serialize)]
 pub(crate) struct Outcomes<T> {
     key: String,
@@ -29,9 +29,9 @@ pub(crate) struct Outcomes<T> {
 
 #[derive(Serialize)]
 struct Outcome<T> {
-    /// The name of the policy.
+    /// The name of the policy, if it has one.
     policy: Option<String>,
-    /// That name, or else the quotas.
+    /// The name of the policy, or its quotas.
     #[serde(skip)]
     shown_policy: String,
     #[serde(flatten)]
@@ -48,7 +48,7 @@ impl<T: Done> Outcomes<T> {
         }
     }
 
-    /// Adds the outcome of a policy with this name, shown in text as this.
+    /// Adds the outcome of a policy. `shown_policy` is its name in text output.
     pub(crate) fn push(
         &mut self,
         policy: Option<&str>,
@@ -68,8 +68,8 @@ impl<T: Done> Outcomes<T> {
         self.failures.extend(failure);
     }
 
-    /// Shows all of them, and fails if any has.
-    pub(crate) fn tell(&self, output: &mut Output) -> Result<(), Failure> {
+    /// Prints all outcomes. Fails if one of them is a failure.
+    pub(crate) fn finish(&self, output: &mut Output) -> Result<(), Failure> {
         output.show(self)?;
         let what = T::WHAT;
         let message = match (&self.failures[..], &self.policies[..]) {
@@ -93,7 +93,7 @@ impl<T: Done> Report for Outcomes<T> {
             ..
         } in &self.policies
         {
-            let told = match (done, error) {
+            let result = match (done, error) {
                 (Some(done), _) => done.text(),
                 (None, why) => {
                     let why = why.as_deref().unwrap_or_default();
@@ -101,7 +101,7 @@ impl<T: Done> Report for Outcomes<T> {
                 }
             };
             let key = printable(&self.key);
-            writeln!(text, "{key}  {shown_policy}  {}", printable(&told))?;
+            writeln!(text, "{key}  {shown_policy}  {}", printable(&result))?;
         }
         Ok(())
     }

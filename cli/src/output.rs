@@ -1,4 +1,4 @@
-//! What a command prints, as text or as JSON: [`Output`].
+//! Prints the results of commands as text or JSON: [`Output`].
 
 use std::io::{self, Write};
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// The standard output.
+/// Standard output.
 pub(crate) struct Output {
     json: bool,
     stdout: AutoStream<io::Stdout>,
     is_closed: bool,
 }
 
-/// What a command has found, as one object of JSON or as text.
+/// A result that can be printed as one JSON object or as text.
 pub(crate) trait Report: Serialize {
-    /// Writes it for people, with styles, which are left out where nobody would see them.
+    /// Writes the text form, with styles. Standard output removes the styles if it is not a terminal.
     fn write(&self, text: &mut dyn Write) -> io::Result<()>;
 }
 
@@ -29,17 +29,17 @@ impl Output {
         }
     }
 
-    /// Whether JSON is asked for.
+    /// True if `--json` is given.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether nobody reads any more, so that there is no use in going on.
+    /// True if the reader has closed the pipe. Further output is discarded.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Prints what was found, at once and as a whole.
+    /// Prints a result with one write.
     pub(crate) fn show(&mut self, report: &impl Report) -> Result<(), Failure> {
         let mut text = Vec::new();
         let written = if self.json {
@@ -48,12 +48,11 @@ impl Output {
         } else {
             report.write(&mut text)
         };
-        written.map_err(|error| unwritten(&error))?;
+        written.map_err(|error| write_failure(&error))?;
         self.print(&text)
     }
 
-    /// Prints this as it is, but for styles. A reader who has seen enough is no failure, and what is
-    /// printed after that is for nobody.
+    /// Writes to standard output. A closed pipe is not an error.
     fn print(&mut self, text: &[u8]) -> Result<(), Failure> {
         if self.is_closed {
             return Ok(());
@@ -64,11 +63,11 @@ impl Output {
                 self.is_closed = true;
                 Ok(())
             }
-            printed => printed.map_err(|error| unwritten(&error)),
+            printed => printed.map_err(|error| write_failure(&error)),
         }
     }
 }
 
-fn unwritten(error: &io::Error) -> Failure {
-    Failure::new("the output cannot be written").caused_by(error)
+fn write_failure(error: &io::Error) -> Failure {
+    Failure::new("cannot write to standard output").caused_by(error)
 }

@@ -1,4 +1,4 @@
-//! `throttle pause`: lets nothing depart for a key.
+//! `throttle pause`: stops departures of a key.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use tokio::time::Instant;
 use tower_throttle::Limiter;
 use tower_throttle::Quota;
 
-use crate::chosen::{Chosen, Found};
 use crate::failure::Failure;
+use crate::key_args::{FoundKey, KeyArgs};
 use crate::outcome::{Done, Outcomes};
 use crate::output::Output;
-use crate::standing::in_seconds;
+use crate::status::in_seconds;
 use crate::time::brief;
 
-/// Let nothing depart for a key, in all processes
+/// Stop departures of a key in all processes
 ///
-/// It holds for all policies that have state for the key, or for the one that is named. No request loses its place.
-/// Requests depart for up to 100 ms and a round trip more. A longer pause stays as it is.
+/// The pause applies to all policies that have state for the key, or to the one given with `--policy`. It takes effect
+/// within 100 ms and a round trip. Waiting requests keep their places. A longer pause is not shortened.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    chosen: Chosen,
+    key: KeyArgs,
 
-    /// How long, such as 30s or "1h 30m"
+    /// Length of the pause, such as 30s or "1h 30m"
     #[arg(value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Duration,
 
-    /// The quota of the limiters, such as "10/s", if the key has no state yet; several hold jointly
+    /// Quota of the limiters, such as "10/s"; needed if the key has no state; repeat for several
     #[arg(long = "quota", value_name = "QUOTA")]
     quotas: Vec<Quota>,
 }
@@ -36,18 +36,19 @@ pub(crate) struct Args {
 struct Paused {
     #[serde(rename = "paused_seconds", serialize_with = "in_seconds")]
     paused: Duration,
-    /// True if a longer pause was set before.
+    /// True if the key was already paused for longer.
     longer: bool,
 }
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
     if args.time.is_zero() {
-        return Err(Failure::usage("a pause of no time is none").hint("`throttle resume` ends one"));
+        return Err(Failure::usage("the time must be greater than zero")
+            .hint("`throttle resume` ends a pause"));
     }
     let time = args.time.min(LONGEST);
-    let found = args.chosen.look().await?;
-    found.is_known()?;
+    let found = args.key.look().await?;
+    found.require_key()?;
     let mut outcomes = Outcomes::of(&found.key);
     for stored in &found.policies {
         let paused = match stored.limiter(&found) {
@@ -58,20 +59,20 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
     }
     if found.policies.is_empty() {
         if args.quotas.is_empty() {
-            let hint = "`--quota` gives the quotas of its limiters, and `--policy` the name of their policy";
-            return Err(args.chosen.nothing().hint(hint));
+            let hint = "to pause a key without state, pass `--quota`, and `--policy` if the policy has a name";
+            return Err(args.key.no_state().hint(hint));
         }
-        let name = args.chosen.policy();
+        let name = args.key.policy();
         let limiter = found.limiter(name, args.quotas.iter().copied())?;
         let quotas: Vec<_> = args.quotas.iter().map(Quota::to_string).collect();
         let shown = name.map_or_else(|| quotas.join(" + "), str::to_owned);
         outcomes.push(name, shown, pause(&found, &limiter, time, None).await);
     }
-    outcomes.tell(output)
+    outcomes.finish(output)
 }
 
 async fn pause(
-    found: &Found,
+    found: &FoundKey,
     limiter: &Limiter,
     time: Duration,
     before: Option<Duration>,
@@ -89,11 +90,11 @@ impl Done for Paused {
     const WHAT: &'static str = "paused";
 
     fn text(&self) -> String {
-        let already = if self.longer {
-            ", as it was already"
+        let note = if self.longer {
+            ", because of an earlier pause"
         } else {
             ""
         };
-        format!("is paused for {}{already}", brief(self.paused))
+        format!("is paused for {}{note}", brief(self.paused))
     }
 }

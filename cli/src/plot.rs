@@ -11,11 +11,11 @@ use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget as _};
 
 use crate::time::{seconds, span};
 
-/// The widest that a plot gets.
-const WIDEST: u16 = 100;
+/// Maximum width of a plot.
+const MAX_WIDTH: u16 = 100;
 const HEIGHT: u16 = 16;
 
-/// How many have departed by when, as stairs from the beginning to the end: as wide as the terminal, within reason.
+/// Plots the number of departures over time, as a step function, in the width of the terminal up to 100 columns.
 pub(crate) fn departures(times: &[f64], end: Duration) -> String {
     draw(times, end, width())
 }
@@ -31,29 +31,29 @@ fn draw(times: &[f64], end: Duration, width: u16) -> String {
         .marker(Marker::Braille)
         .graph_type(GraphType::Line)
         .data(&stairs);
-    let by_when = Axis::default()
+    let time_axis = Axis::default()
         .bounds([0.0, seconds(end)])
         .labels([Duration::ZERO, end / 2, end].map(span));
-    let how_many = Axis::default()
+    let count_axis = Axis::default()
         .bounds([0.0, all.max(1.0)])
         .labels(["0".to_owned(), all.to_string()]);
-    let chart = Chart::new(vec![line]).x_axis(by_when).y_axis(how_many);
+    let chart = Chart::new(vec![line]).x_axis(time_axis).y_axis(count_axis);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, HEIGHT));
     chart.render(buffer.area, &mut buffer);
     text(&buffer)
 }
 
-/// Of what is no terminal, as of one whose width is not known.
+/// The width of the terminal, or 80 if standard output is not a terminal or its width is unknown.
 fn width() -> u16 {
     const UNKNOWN: u16 = 80;
     let size = stdout().is_terminal().then(terminal::size);
     match size {
-        Some(Ok((width, _))) if width > 0 => width.min(WIDEST),
+        Some(Ok((width, _))) if width > 0 => width.min(MAX_WIDTH),
         _ => UNKNOWN,
     }
 }
 
-/// The lines of a buffer, without spaces at their ends.
+/// The lines of a buffer, without trailing spaces.
 fn text(buffer: &Buffer) -> String {
     let lines = buffer.content().chunks(buffer.area.width.into());
     let lines = lines.map(|cells| {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plot_of_any_width_is_drawn() {
+    fn plots_of_all_widths_are_drawn() {
         for width in 1..40 {
             for times in [&[][..], &[0.0], &[0.5; 1_000]] {
                 let plot = draw(times, Duration::from_secs(1), width);
@@ -84,7 +84,7 @@ mod tests {
         let columns = |line: &str| line.chars().count();
         assert!(lines[0].starts_with("10│"), "{plot}");
         assert_eq!(columns(lines[0]), 40, "{plot}");
-        // Nothing between 0 and 10, where the line goes straight up.
+        // The line rises vertically from 0 to 10.
         assert!(
             lines[1..13]
                 .iter()

@@ -1,38 +1,38 @@
-//! Text that strangers may have written, as a terminal may have it: [`printable`].
+//! Escapes untrusted text for a terminal: [`printable`].
 
 use std::borrow::Cow;
 use std::iter;
 
-/// The text with whatever is not seen as it is written as an escape, such as `\u{1b}` or `\n`. A terminal takes
-/// control characters for orders, and some others, as those that turn the direction, lead the eye astray.
+/// Escapes control and invisible characters, such as `\u{1b}` or `\n`. A terminal interprets control characters, and
+/// characters such as a change of direction make the text look different from what it is.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     escape(text, is_printable)
 }
 
-/// The same of several lines, which stay apart.
+/// Like [`printable`], but keeps line breaks.
 pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
     escape(text, |char| char == '\n' || is_printable(char))
 }
 
-fn escape(text: &str, is_harmless: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if text.chars().all(&is_harmless) {
+fn escape(text: &str, is_allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if text.chars().all(&is_allowed) {
         return Cow::Borrowed(text);
     }
     let shown = |char: char| {
-        let escaped = (!is_harmless(char)).then(|| char.escape_debug());
+        let escaped = (!is_allowed(char)).then(|| char.escape_debug());
         let plain = escaped.is_none().then_some(char);
         plain.into_iter().chain(escaped.into_iter().flatten())
     };
     Cow::Owned(text.chars().flat_map(shown).collect())
 }
 
-/// As the standard library sees it: no control or format character, no separator but the space, and none that
-/// is not assigned.
+/// True for characters that `escape_debug` does not escape: control and format characters, separators other than the
+/// space, and unassigned characters are not printable.
 fn is_printable(char: char) -> bool {
     if matches!(char, '"' | '\'' | '\\') {
         return true;
     }
-    // Behind another, a mark that combines with it is no reason to escape it.
+    // `escape_debug` escapes a combining mark only at the start of a text.
     let text: String = iter::once('a').chain([char]).collect();
     text.escape_debug().count() == 2
 }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_or_does_not_show_is_escaped() {
+    fn control_and_invisible_characters_are_escaped() {
         for (text, shown) in [
             ("\u{1b}]0;x\u{7}", r"\u{1b}]0;x\u{7}"),
             ("\u{9b}31m", r"\u{9b}31m"),
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_read_stays_as_it_is() {
+    fn visible_text_is_unchanged() {
         for text in [
             "",
             "GET /users/{id}?q=\"a\\b'c\"",

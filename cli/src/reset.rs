@@ -1,23 +1,22 @@
-//! `throttle reset`: a fresh start for a key.
+//! `throttle reset`: removes the state of a key.
 
 use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
 
-use crate::chosen::{Chosen, Found, Stored};
 use crate::failure::Failure;
+use crate::key_args::{FoundKey, KeyArgs, Stored};
 use crate::outcome::{Done, Outcomes};
 use crate::output::Output;
 
-/// Forget all departures of a key, for all processes
+/// Remove the recorded departures and the pause of a key, for all processes
 ///
-/// As many requests may depart as the quotas allow. Requests that have just departed are not counted, so up to twice
-/// as many may depart in one window. A pause is forgotten, too. A value of the key that throttle did not write is
-/// deleted.
+/// The quotas are then fully available again. Earlier departures no longer count, so up to twice the quota may depart
+/// within one window. A value of the key that throttle did not write is deleted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    chosen: Chosen,
+    key: KeyArgs,
 
     /// Do not ask for confirmation
     #[arg(long, short)]
@@ -32,23 +31,23 @@ struct Reset {
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     if !args.yes && !io::stdin().is_terminal() {
-        let nobody = Failure::usage("there is no terminal to ask for confirmation");
-        return Err(nobody.hint("`--yes` confirms"));
+        let message = "standard input is not a terminal: pass `--yes` to confirm";
+        return Err(Failure::usage(message));
     }
-    let found = args.chosen.find().await?;
-    found.is_known()?;
+    let found = args.key.find().await?;
+    found.require_key()?;
     if !args.yes && !is_confirmed(&found)? {
-        return Err(Failure::new("nothing was reset"));
+        return Err(Failure::new("not confirmed: nothing was reset"));
     }
     let mut outcomes = Outcomes::of(&found.key);
     for stored in &found.policies {
         let reset = found.reset(stored).await;
         outcomes.push(stored.stored.policy_name(), stored.policy(), reset);
     }
-    outcomes.tell(output)
+    outcomes.finish(output)
 }
 
-impl Found {
+impl FoundKey {
     async fn reset(&self, stored: &Stored) -> Result<Reset, Failure> {
         if matches!(&stored.state, Err(error) if error.is_unrecognized_value()) {
             self.store.delete(&stored.stored).await?;
@@ -64,22 +63,22 @@ impl Done for Reset {
     const WHAT: &'static str = "reset";
 
     fn text(&self) -> String {
-        let told = if self.foreign {
-            "was reset: throttle had not written its value"
+        let text = if self.foreign {
+            "was reset: deleted a value that throttle did not write"
         } else {
             "was reset"
         };
-        told.to_owned()
+        text.to_owned()
     }
 }
 
-fn is_confirmed(found: &Found) -> Result<bool, Failure> {
+fn is_confirmed(found: &FoundKey) -> Result<bool, Failure> {
     let policies: Vec<_> = found.policies.iter().map(Stored::policy).collect();
     let ask = || {
         let mut stderr = anstream::stderr().lock();
         write!(
             stderr,
-            "Forget what departed for {:?} by {}? [y/N] ",
+            "Reset the key {:?} for {}? [y/N] ",
             found.key,
             policies.join(", ")
         )?;
@@ -88,6 +87,6 @@ fn is_confirmed(found: &Found) -> Result<bool, Failure> {
         io::stdin().read_line(&mut answer)?;
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
     };
-    let unasked = |error: io::Error| Failure::new("the question cannot be asked").caused_by(&error);
-    ask().map_err(unasked)
+    let failed = |error: io::Error| Failure::new("cannot ask for confirmation").caused_by(&error);
+    ask().map_err(failed)
 }

@@ -4,29 +4,29 @@ use serde::Serialize;
 use tower_throttle::Limiter;
 use tower_throttle::store::KeyState;
 
-use crate::chosen::{Chosen, Found};
 use crate::failure::Failure;
+use crate::key_args::{FoundKey, KeyArgs};
 use crate::outcome::{Done, Outcomes};
 use crate::output::Output;
 
-/// End the pause of a key, in all processes
+/// End the pause of a key in all processes
 ///
-/// It also ends a limit that the upstream has announced. A quarantine goes on.
+/// This also removes a limit that the upstream has announced. A quarantine continues.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    chosen: Chosen,
+    key: KeyArgs,
 }
 
 #[derive(Serialize)]
 struct Resumed {
-    /// True if there was anything to end.
+    /// True if there was a pause or an announced limit.
     resumed: bool,
 }
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
-    let found = args.chosen.find().await?;
-    found.is_known()?;
+    let found = args.key.find().await?;
+    found.require_key()?;
     let mut outcomes = Outcomes::of(&found.key);
     for stored in &found.policies {
         let resumed = match stored.limiter(&found) {
@@ -35,10 +35,10 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
         };
         outcomes.push(stored.stored.policy_name(), stored.policy(), resumed);
     }
-    outcomes.tell(output)
+    outcomes.finish(output)
 }
 
-async fn resume(found: &Found, limiter: &Limiter, state: &KeyState) -> Result<Resumed, Failure> {
+async fn resume(found: &FoundKey, limiter: &Limiter, state: &KeyState) -> Result<Resumed, Failure> {
     limiter.resume(found.key.clone()).await?;
     Ok(Resumed {
         resumed: state.pause().is_some() || state.allowance().is_some(),
@@ -49,11 +49,11 @@ impl Done for Resumed {
     const WHAT: &'static str = "resumed";
 
     fn text(&self) -> String {
-        let told = if self.resumed {
-            "resumes"
+        let text = if self.resumed {
+            "was resumed"
         } else {
             "was not paused"
         };
-        told.to_owned()
+        text.to_owned()
     }
 }

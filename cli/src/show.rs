@@ -7,11 +7,11 @@ use anstyle::Style;
 use serde::Serialize;
 use tower_throttle::store::KeyState;
 
-use crate::chosen::{Chosen, Stored};
 use crate::failure::Failure;
+use crate::key_args::{KeyArgs, Stored};
 use crate::output::{Output, Report};
 use crate::printable::printable;
-use crate::standing::{Allowance, Standing, in_seconds, perhaps_in_seconds};
+use crate::status::{Allowance, KeyStatus, in_seconds, optional_in_seconds};
 use crate::time::{brief, count};
 
 const KEY: Style = Style::new().bold();
@@ -21,24 +21,23 @@ const MOST_PROCESSES: usize = 5;
 
 /// Show the state of a key under all of its policies
 ///
-/// It reads all that Redis holds of the key, and changes nothing. Redis looks at the names of all keys, 1,000 at a
-/// time, to find those of this one.
+/// This changes nothing. To find the key, it scans the names of all keys in Redis, 1,000 at a time.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    chosen: Chosen,
+    key: KeyArgs,
 }
 
 #[derive(Serialize)]
 struct Shown {
     key: String,
-    policies: Vec<Seen>,
+    policies: Vec<PolicyReport>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Seen {
-    Readable(Box<Closely>),
+enum PolicyReport {
+    Readable(Box<Details>),
     Unreadable {
         policy: Option<String>,
         #[serde(skip)]
@@ -47,18 +46,18 @@ enum Seen {
     },
 }
 
-/// The state under one policy, with all details.
+/// The state under one policy, in full.
 #[derive(Serialize)]
-struct Closely {
+struct Details {
     #[serde(flatten)]
-    standing: Standing,
+    status: KeyStatus,
     processes: Vec<Process>,
-    /// Under strict recovery.
+    /// Present under strict recovery.
     generation: Option<Generation>,
     redis: Value,
 }
 
-/// A process whose requests wait.
+/// A process with waiting requests.
 #[derive(Serialize)]
 struct Process {
     id: String,
@@ -79,24 +78,24 @@ struct Generation {
 struct Value {
     name: String,
     bytes: usize,
-    #[serde(rename = "expires_seconds", serialize_with = "perhaps_in_seconds")]
+    #[serde(rename = "expires_seconds", serialize_with = "optional_in_seconds")]
     expires: Option<Duration>,
 }
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
-    let found = args.chosen.find().await?;
+    let found = args.key.find().await?;
     let mut failures = Vec::new();
     let policies = found.policies.iter().map(|it| match &it.state {
-        Ok(state) => Seen::Readable(Box::new(Closely::new(it, state))),
+        Ok(state) => PolicyReport::Readable(Box::new(Details::new(it, state))),
         Err(error) => {
             let failure = Failure::from(error.clone());
-            let seen = Seen::Unreadable {
+            let report = PolicyReport::Unreadable {
                 policy: it.stored.policy_name().map(str::to_owned),
                 shown_policy: it.policy(),
                 error: failure.to_string(),
             };
             failures.push(failure);
-            seen
+            report
         }
     });
     let policies: Vec<_> = policies.collect();
@@ -116,7 +115,7 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
     Err(Failure::of_all(message, &failures))
 }
 
-impl Closely {
+impl Details {
     fn new(it: &Stored, state: &KeyState) -> Self {
         let processes = state.waiting().into_iter().map(|it| Process {
             id: format!("{:x}", it.process),
@@ -125,7 +124,7 @@ impl Closely {
             overdue: it.is_overdue,
         });
         Self {
-            standing: Standing::new(&it.stored, state),
+            status: KeyStatus::new(&it.stored, state),
             processes: processes.collect(),
             generation: state.generation().map(|it| Generation {
                 age: it.age,
@@ -140,10 +139,10 @@ impl Closely {
     }
 
     fn write(&self, text: &mut dyn Write) -> io::Result<()> {
-        let standing = &self.standing;
-        let (key, policy) = (standing.shown_key(), standing.shown_policy());
+        let status = &self.status;
+        let (key, policy) = (status.shown_key(), status.shown_policy());
         writeln!(text, "{KEY}{key}{KEY:#}  {policy}")?;
-        for it in &standing.quotas {
+        for it in &status.quotas {
             let bound = if it.exact { "" } else { "at most " };
             let (used, capacity) = (count(it.used), count(it.capacity));
             write!(
@@ -160,9 +159,9 @@ impl Closely {
             Duration::ZERO => "now".to_owned(),
             delay => format!("in {}", brief(delay)),
         };
-        writeln!(text, "  remaining  {}", count(standing.remaining))?;
-        writeln!(text, "  next       {}", when(standing.next))?;
-        writeln!(text, "  full       {}", when(standing.full))?;
+        writeln!(text, "  remaining  {}", count(status.remaining))?;
+        writeln!(text, "  next       {}", when(status.next))?;
+        writeln!(text, "  full       {}", when(status.full))?;
         for process in self.processes.iter().take(MOST_PROCESSES) {
             let Process {
                 id,
@@ -180,18 +179,18 @@ impl Closely {
         if let Some(more) = self.processes.len().checked_sub(MOST_PROCESSES + 1) {
             writeln!(text, "  waiting    in {} more processes", more + 1)?;
         }
-        if let Some(left) = standing.paused {
-            let why = "by a user, or because the upstream asked for it";
+        if let Some(left) = status.paused {
+            let why = "by a user or the upstream";
             writeln!(text, "  paused     for {}, {why}", brief(left))?;
         }
-        if let Some(Allowance { left, lasts }) = &standing.allowance {
+        if let Some(Allowance { left, lasts }) = &status.allowance {
             let (left, lasts) = (count(*left), brief(*lasts));
             writeln!(
                 text,
                 "  allowed    {left} for {lasts}, announced by the upstream"
             )?;
         }
-        if let Some(left) = standing.quarantined {
+        if let Some(left) = status.quarantined {
             let left = brief(left);
             writeln!(
                 text,
@@ -222,8 +221,8 @@ impl Report for Shown {
                 writeln!(text)?;
             }
             match policy {
-                Seen::Readable(closely) => closely.write(text)?,
-                Seen::Unreadable {
+                PolicyReport::Readable(details) => details.write(text)?,
+                PolicyReport::Unreadable {
                     shown_policy,
                     error,
                     ..

@@ -1,13 +1,13 @@
-//! How long something takes and how much there is of it, for people and for programs.
+//! Formats durations and counts.
 
 use std::time::Duration;
 
-/// In seconds, to the microsecond: all that a store knows.
+/// Seconds, to the microsecond, which is the resolution of stores.
 pub(crate) fn seconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 
-/// To the millisecond, such as `1.012s` or `12ms`.
+/// A duration to the millisecond, such as `1.012s` or `12ms`.
 pub(crate) fn span(time: Duration) -> String {
     let millis = u64::try_from((time.as_micros() + 500) / 1_000).unwrap_or(u64::MAX);
     match millis {
@@ -16,7 +16,7 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-/// As short as it is of use: to the millisecond, the tenth of a second, or the second.
+/// A duration to the millisecond below 10 s, to a tenth of a second below a minute, or else to the second.
 pub(crate) fn brief(time: Duration) -> String {
     match time.as_millis() {
         0..10_000 => span(time),
@@ -25,7 +25,7 @@ pub(crate) fn brief(time: Duration) -> String {
     }
 }
 
-/// With `_` between its thousands, as in quotas.
+/// A number with `_` between thousands, as in quotas.
 pub(crate) fn count(number: u32) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_shown_to_the_millisecond_and_without_a_tail() {
+    fn durations_are_rounded_to_the_millisecond() {
         let shown = |micros| span(Duration::from_micros(micros));
         assert_eq!(shown(0), "0s");
         assert_eq!(shown(499), "0s");
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_time_is_shown_in_seconds_and_a_great_number_in_thousands() {
+    fn long_durations_are_shortened_and_thousands_are_separated() {
         let shown = |millis| brief(Duration::from_millis(millis));
         assert_eq!([1_234, 12_345].map(shown), ["1.234s", "12.3s"]);
         assert_eq!(shown(3_723_456), "1h 2m 3s");

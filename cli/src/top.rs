@@ -1,4 +1,4 @@
-//! `throttle top`: which keys are busy, as it changes.
+//! `throttle top`: a live view of the busy keys.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroU64;
@@ -25,36 +25,36 @@ mod signals;
 mod signals;
 mod tally;
 
-/// Show the keys that are busy, as it changes
+/// Show the busy keys, and refresh them
 ///
-/// Each refresh looks at the names of some keys and reads some kilobytes of each at most, and again those that
-/// it shows: of 2,000 keys, unless told otherwise by `--budget`, which takes Redis some 5 ms. Where there are more,
-/// it takes several refreshes until all were seen, and the busiest 1,000 are remembered meanwhile.
+/// Each refresh scans the names of about 2,000 keys, and reads at most a few kilobytes of each, and of the keys on the
+/// screen. This takes Redis about 5 ms; `--budget` changes the number. If there are more keys, several refreshes cover
+/// them, and `top` keeps the busiest 1,000.
 ///
-/// In the terminal, `s` sorts by the next column, `/` begins a text to filter by, arrows scroll, `q` quits.
+/// In the terminal, `s` sorts by the next column, `/` edits the filter, arrows scroll, `q` quits.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How long from one refresh to the next
+    /// Time between refreshes
     #[arg(long, short, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     interval: Duration,
 
-    /// End after so many refreshes
+    /// Exit after this many refreshes
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<NonZeroU64>,
 
-    /// What comes first
+    /// Sort order
     #[arg(long, value_enum, default_value_t = Sort::Used)]
     sort: Sort,
 
-    /// Only keys with this text in their name, or in the id of their policy
+    /// Show only rows with this text in the key or the policy
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 
-    /// How many keys to print at most with `--json`; a terminal shows as many as it has lines
+    /// Maximum number of keys with `--json`
     #[arg(long, value_name = "N", default_value_t = 50)]
     rows: usize,
 
-    /// How many keys to look at in each refresh, besides those that are shown
+    /// Number of keys to scan per refresh
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     budget: u32,
 
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     server: Server,
 }
 
-/// What is shown, and how.
+/// The sort order and the filter.
 #[derive(Debug, Clone)]
 struct View {
     sort: Sort,
@@ -71,11 +71,12 @@ struct View {
 
 pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     if !output.is_json() && !io::stdout().is_terminal() {
-        let no_terminal = Failure::usage("there is no terminal to show it on");
-        return Err(no_terminal.hint("`--json` prints a line for each refresh"));
+        let message =
+            "standard output is not a terminal: pass `--json` to print a line per refresh";
+        return Err(Failure::usage(message));
     }
     if args.interval.is_zero() {
-        return Err(Failure::usage("an interval of no time is none"));
+        return Err(Failure::usage("the interval must be greater than zero"));
     }
     let store = args.server.connect().await?;
     let board = Board::new(store, args.budget as usize);
@@ -91,7 +92,7 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
     }
 }
 
-/// A line for each refresh, until nobody reads any more.
+/// Prints a line per refresh, until the reader closes the pipe.
 async fn print(
     mut board: Board,
     view: &View,
@@ -115,7 +116,7 @@ async fn print(
 }
 
 impl Report for Page {
-    /// Not for people, who have the terminal.
+    /// JSON too: text output exists only in the terminal.
     fn write(&self, text: &mut dyn Write) -> io::Result<()> {
         serde_json::to_writer(text, self).map_err(io::Error::from)
     }

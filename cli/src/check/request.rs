@@ -1,4 +1,4 @@
-//! A request of which somebody wants to know where it falls: [`Request`].
+//! A request to match against the rules: [`Request`].
 
 use std::net::IpAddr;
 
@@ -8,29 +8,29 @@ use tower_throttle::rules::{Explanation, Miss, Rules};
 
 use crate::failure::Failure;
 
-/// What is known of it.
+/// The parts of the request that rules can match.
 #[derive(clap::Args)]
-#[command(next_help_heading = "A request, to see which rule it falls under")]
+#[command(next_help_heading = "Request to match")]
 #[group(requires = "url")]
 pub(super) struct Request {
-    /// Where it goes to: https://…, or a path alone, as a server sees it
+    /// URL of the request: https://…, or only a path, as servers receive it
     #[arg(long, required = false)]
     url: Uri,
 
-    /// Its method
+    /// Method of the request
     #[arg(long, default_value = "GET")]
     method: Method,
 
-    /// A header of it, as "name: value"; several if given several times
+    /// Header of the request, such as "name: value"; repeat for several
     #[arg(long = "header", value_name = "HEADER")]
     headers: Vec<String>,
 
-    /// The address that it comes from, as a server sees it
+    /// IP address of the client
     #[arg(long, value_name = "ADDRESS")]
     client_ip: Option<IpAddr>,
 }
 
-/// Which rule it falls under.
+/// The rule that matches.
 #[derive(Serialize)]
 pub(super) struct Answer {
     rule: usize,
@@ -39,15 +39,15 @@ pub(super) struct Answer {
     key: Option<String>,
     cost: Option<u32>,
     quotas: Vec<String>,
-    /// Why it is refused, as it has no key.
+    /// Why the limiter would refuse the request, if it has no key.
     refused: Option<String>,
-    /// The rules before.
+    /// The earlier rules, which do not match.
     misses: Vec<Missed>,
     #[serde(skip)]
     pub(super) text: String,
 }
 
-/// Why it does not fall under a rule.
+/// Why a rule does not match.
 #[derive(Serialize)]
 struct Missed {
     rule: usize,
@@ -61,18 +61,17 @@ impl Request {
             .method(self.method.clone())
             .uri(self.url.clone());
         for header in &self.headers {
-            // It may be a secret, and is not repeated.
-            let none = || Failure::usage("a header is not of the form `name: value`");
-            let (name, value) = header.split_once(':').ok_or_else(none)?;
-            let name = HeaderName::try_from(name.trim()).map_err(|_| none())?;
-            let value = HeaderValue::try_from(value.trim()).map_err(|_| none())?;
+            // The header may be a secret, so the error does not repeat it.
+            let invalid = || Failure::usage("a `--header` is not of the form `name: value`");
+            let (name, value) = header.split_once(':').ok_or_else(invalid)?;
+            let name = HeaderName::try_from(name.trim()).map_err(|_| invalid())?;
+            let value = HeaderValue::try_from(value.trim()).map_err(|_| invalid())?;
             request = request.header(name, value);
         }
         if let Some(address) = self.client_ip {
             request = request.extension(address);
         }
-        let wrong =
-            |error: http::Error| Failure::usage("there is no such request").caused_by(&error);
+        let wrong = |error: http::Error| Failure::usage("the request is invalid").caused_by(&error);
         request.body(()).map_err(wrong)
     }
 }

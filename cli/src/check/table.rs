@@ -1,4 +1,4 @@
-//! The rules of a file, as they were written, in a table.
+//! Prints the rules of a file as a table.
 
 use std::io::{self, Write};
 
@@ -8,26 +8,26 @@ use serde_json::{Map, Value};
 
 use crate::printable::printable;
 
-/// Which requests a rule is for, in the order in which they are looked at.
+/// Fields that select the requests of a rule, in the order in which they are tested.
 const CONDITIONS: [&str; 4] = ["host", "method", "path", "header"];
 
-/// What stands in the table by itself.
-const APART: [&str; 2] = ["name", "exempt"];
+/// Fields that are shown in their own way.
+const SPECIAL: [&str; 2] = ["name", "exempt"];
 
-/// Of whose values one is enough, if there are several.
+/// Fields with several values of which one must match.
 const ALTERNATIVES: [&str; 4] = ["host", "method", "path", "trusted_proxies"];
 
-/// The widest that a column is made for the sake of the next.
-const WIDEST: usize = 50;
+/// Maximum width of a padded column.
+const MAX_WIDTH: usize = 50;
 
-/// What a rule whose requests are exempt says of them.
+/// The limit of a rule whose requests are exempt.
 const EXEMPT: &str = "exempt";
 
 /// One rule.
 #[derive(Serialize)]
 pub(super) struct Row {
     rule: usize,
-    /// All of its fields.
+    /// All fields of the rule.
     #[serde(flatten)]
     fields: Map<String, Value>,
 }
@@ -63,7 +63,7 @@ impl Row {
         if self.fields.get(EXEMPT) == Some(&Value::Bool(true)) {
             return EXEMPT.to_owned();
         }
-        let is_one = |name: &str| !CONDITIONS.contains(&name) && !APART.contains(&name);
+        let is_one = |name: &str| !CONDITIONS.contains(&name) && !SPECIAL.contains(&name);
         let (quota, others): (Vec<_>, Vec<_>) = self
             .fields
             .iter()
@@ -84,7 +84,7 @@ fn field(name: &str, value: &Value) -> String {
     format!("{} {}", printable(name), shown(value, between))
 }
 
-/// A value without the marks of a format.
+/// A value without the syntax of its format.
 fn shown(value: &Value, between: &str) -> String {
     let joined = |all: Vec<String>| all.join(between);
     match value {
@@ -100,7 +100,7 @@ fn shown(value: &Value, between: &str) -> String {
     }
 }
 
-/// Writes the table, the last column as long as it is.
+/// Writes the table. The last column is not padded.
 pub(super) fn write(text: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
@@ -110,7 +110,7 @@ pub(super) fn write(text: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     let all: Vec<_> = rows.iter().map(cells).collect();
     let width = |column: usize, head: &str| {
         let widths = all.iter().map(|cells| cells[column].chars().count());
-        widths.max().unwrap_or(0).clamp(head.len(), WIDEST)
+        widths.max().unwrap_or(0).clamp(head.len(), MAX_WIDTH)
     };
     let (name, requests) = (width(0, "rule"), width(1, "requests"));
     writeln!(

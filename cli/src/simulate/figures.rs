@@ -1,4 +1,4 @@
-//! What a simulation has shown: [`Figures`].
+//! The results of a simulation: [`Figures`].
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -22,36 +22,36 @@ pub(super) struct Figures {
     latency: Duration,
     #[serde(rename = "duration_seconds", serialize_with = "as_seconds")]
     duration: Duration,
-    quotas: Vec<Held>,
-    /// Why that is shorter than it was to be, if it is.
+    quotas: Vec<QuotaUse>,
+    /// Why the simulation stopped early, if it did.
     pub(super) cut: Option<Cut>,
     departed: usize,
     refused: usize,
     waiting: usize,
     rate: Rate,
-    /// Of those that have departed, if any has.
+    /// The waits of the departed requests; `None` if none departed.
     #[serde(rename = "wait_seconds")]
     waits: Option<Waits>,
     #[serde(rename = "departures_seconds")]
     departures: Vec<f64>,
 }
 
-/// How a quota was used.
+/// The use of a quota.
 #[derive(Serialize)]
-struct Held {
+struct QuotaUse {
     quota: String,
     #[serde(rename = "window_seconds", serialize_with = "as_seconds")]
     window: Duration,
-    /// By cost, in any window of its length.
+    /// The highest total cost in any window of this length.
     most_in_any_window: u64,
 }
 
 /// Cost per second.
 #[derive(Serialize)]
 struct Rate {
-    /// None where no time has passed.
+    /// `None` if no virtual time has passed.
     reached: Option<f64>,
-    /// N/W of the quota that lets the least depart, of those whose window has passed.
+    /// N/W of the slowest quota, of those whose window is not longer than the simulation.
     quota: Option<f64>,
 }
 
@@ -73,14 +73,14 @@ impl Figures {
         for departed in &run.departures {
             history.push_weighted(departed.at, cost.into());
         }
-        let held = |quota: &Quota| Held {
+        let usage = |quota: &Quota| QuotaUse {
             quota: quota.to_string(),
             window: quota.window(),
             most_in_any_window: history.most_in_any(quota.window()),
         };
         let per_second = |quota: &Quota| f64::from(quota.limit()) / seconds(quota.window());
         let has_passed = |quota: &&Quota| quota.window() <= run.lasted;
-        let telling = policy.quotas().iter().filter(has_passed);
+        let complete = policy.quotas().iter().filter(has_passed);
         let has_lasted = !run.lasted.is_zero();
         let departures = run.departures.iter();
         Self {
@@ -90,13 +90,13 @@ impl Figures {
             latency: args.latency,
             duration: run.lasted,
             cut: run.cut,
-            quotas: policy.quotas().iter().map(held).collect(),
+            quotas: policy.quotas().iter().map(usage).collect(),
             departed: run.departures.len(),
             refused: run.refused,
             waiting: run.waiting,
             rate: Rate {
                 reached: has_lasted.then(|| history.weight() as f64 / seconds(run.lasted)),
-                quota: telling.map(per_second).reduce(f64::min),
+                quota: complete.map(per_second).reduce(f64::min),
             },
             waits: Waits::of(&run.departures),
             departures: departures.map(|departed| seconds(departed.at)).collect(),
@@ -109,7 +109,7 @@ impl Waits {
         let mut waits: Vec<_> = departures.iter().map(|departed| departed.waited).collect();
         waits.sort_unstable();
         let longest = *waits.last()?;
-        // The least that so many percent do not exceed.
+        // The nearest-rank percentile.
         let percentile = |percent: usize| waits[(waits.len() * percent).div_ceil(100) - 1];
         let count = u32::try_from(waits.len()).unwrap_or(u32::MAX);
         Some(Self {
@@ -123,7 +123,7 @@ impl Waits {
 
 impl Report for Figures {
     fn write(&self, text: &mut dyn Write) -> io::Result<()> {
-        writeln!(text, "How many have departed by when:\n")?;
+        writeln!(text, "Departures over time:\n")?;
         let plot = plot::departures(&self.departures, self.duration);
         writeln!(text, "{plot}")?;
         let Self { departed, .. } = self;
@@ -142,9 +142,9 @@ impl Report for Figures {
             }
             writeln!(text)?;
         }
-        for held in &self.quotas {
-            let most = held.most_in_any_window;
-            writeln!(text, "most      {most} in any window of {}", held.quota)?;
+        for usage in &self.quotas {
+            let most = usage.most_in_any_window;
+            writeln!(text, "most      {most} in any window of {}", usage.quota)?;
         }
         let Some(waits) = &self.waits else {
             return Ok(());

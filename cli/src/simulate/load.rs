@@ -1,4 +1,4 @@
-//! Callers that ask for their turn again and again: [`Load`].
+//! Callers that make one request after another: [`Load`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,75 +10,76 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tower_throttle::Error;
 use tower_throttle::Limiter;
 
-/// As many requests are made at most, of whatever becomes of them.
-pub(super) const MOST_REQUESTS: usize = 1_000_000;
+/// Maximum number of requests, departed or refused.
+pub(super) const MAX_REQUESTS: usize = 1_000_000;
 
-/// After which time somebody asks again who was refused without a word of when.
-const LATER: Duration = Duration::from_secs(1);
+/// Delay before a retry, if the refusal has no estimate.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Callers, and for how long they make requests.
+/// The load of a simulation.
 pub(super) struct Load {
     pub(super) callers: u32,
     pub(super) cost: u32,
     pub(super) duration: Duration,
-    /// How long may be computed.
-    pub(super) patience: Duration,
+    /// Maximum computing time, in real time.
+    pub(super) max_computing: Duration,
 }
 
-/// What became of them.
+/// The outcome of a simulation.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    /// In order.
+    /// In order of time.
     pub(super) departures: Vec<Departed>,
     pub(super) refused: usize,
-    /// Those that were still in line at the end.
+    /// Requests that were still waiting at the end.
     pub(super) waiting: usize,
-    /// Those that are in line.
-    asking: usize,
-    /// For how long requests were made.
+    /// Requests that are waiting now.
+    pending: usize,
+    /// Virtual time that was simulated.
     pub(super) lasted: Duration,
-    /// Why that is not as long as they were to be.
+    /// Why the simulation stopped early, if it did.
     pub(super) cut: Option<Cut>,
 }
 
-/// Why a simulation ends before its time.
+/// Why a simulation stopped early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Cut {
-    /// There were [so many](MOST_REQUESTS).
+    /// The callers made [`MAX_REQUESTS`].
     Requests,
-    /// It took too long to compute.
-    Patience,
+    /// The computing time was used up.
+    #[serde(rename = "patience")]
+    ComputingTime,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Departed {
-    /// Since the beginning.
+    /// Since the start.
     pub(super) at: Duration,
     pub(super) waited: Duration,
 }
 
 impl Run {
-    /// Whether no more requests are to be made.
+    /// True if callers must not make more requests.
     fn is_cut(&mut self, deadline: time::Instant) -> bool {
-        if self.departures.len() + self.refused >= MOST_REQUESTS {
+        if self.departures.len() + self.refused >= MAX_REQUESTS {
             self.cut.get_or_insert(Cut::Requests);
         } else if time::Instant::now() >= deadline {
-            self.cut.get_or_insert(Cut::Patience);
+            self.cut.get_or_insert(Cut::ComputingTime);
         }
         self.cut.is_some()
     }
 }
 
 impl Load {
-    /// Spreads the callers over the limiters, and lets all begin at once.
+    /// Spreads the callers over the limiters, and starts all of them at the same time.
     pub(super) async fn run(&self, limiters: &[Limiter]) -> Result<Run, Error> {
         let run = Rc::new(RefCell::new(Run::default()));
         let start = Instant::now();
-        let deadline = time::Instant::now() + self.patience;
+        let deadline = time::Instant::now() + self.max_computing;
         let callers = LocalSet::new();
         let spread = limiters.iter().cycle();
-        let callings = spread.zip(0..self.callers).map(|(limiter, _)| {
+        let tasks = spread.zip(0..self.callers).map(|(limiter, _)| {
             let caller = Caller {
                 limiter: limiter.clone(),
                 cost: self.cost,
@@ -89,27 +90,27 @@ impl Load {
             };
             callers.spawn_local(caller.call())
         });
-        let callings: Vec<_> = callings.collect();
+        let tasks: Vec<_> = tasks.collect();
         let is_late = tokio::select! {
             () = callers => false,
-            () = self.impatience(deadline) => true,
+            () = self.past(deadline) => true,
         };
         let mut run = run.take();
         run.lasted = start.elapsed().min(self.duration);
         if is_late {
-            run.cut = Some(Cut::Patience);
-            run.waiting = run.asking;
+            run.cut = Some(Cut::ComputingTime);
+            run.waiting = run.pending;
             return Ok(run);
         }
-        for calling in callings {
-            calling.await.expect("nobody ends a caller")?;
+        for task in tasks {
+            task.await.expect("callers are not aborted")?;
         }
         Ok(run)
     }
 
-    /// Until it has taken too long by the clock on the wall, at which this looks a thousand times on the way. Callers do
-    /// with each request, as time need not pass between those.
-    async fn impatience(&self, deadline: time::Instant) {
+    /// Waits until the deadline in real time, which it checks a thousand times during the simulation. Callers also
+    /// check it with each request, because virtual time may not advance between requests.
+    async fn past(&self, deadline: time::Instant) {
         let step = (self.duration / 1_000).max(Duration::from_millis(1));
         while time::Instant::now() < deadline {
             sleep(step).await;
@@ -122,7 +123,7 @@ struct Caller {
     cost: u32,
     start: Instant,
     end: Instant,
-    /// By the clock on the wall.
+    /// In real time.
     deadline: time::Instant,
     run: Rc<RefCell<Run>>,
 }
@@ -130,24 +131,24 @@ struct Caller {
 impl Caller {
     async fn call(self) -> Result<(), Error> {
         while Instant::now() < self.end && !self.run.borrow_mut().is_cut(self.deadline) {
-            let asking = self.limiter.acquire("simulated").cost(self.cost);
-            self.run.borrow_mut().asking += 1;
-            let answer = timeout_at(self.end, asking).await;
-            self.run.borrow_mut().asking -= 1;
+            let acquire = self.limiter.acquire("simulated").cost(self.cost);
+            self.run.borrow_mut().pending += 1;
+            let answer = timeout_at(self.end, acquire).await;
+            self.run.borrow_mut().pending -= 1;
             match answer {
-                // In time, or in the very moment of the end.
+                // A permit at the end itself does not count.
                 Ok(Ok(permit)) if Instant::now() < self.end => {
                     let departed = Departed {
                         at: self.start.elapsed(),
                         waited: permit.waited(),
                     };
                     self.run.borrow_mut().departures.push(departed);
-                    // Others may be first the next time.
+                    // Lets other callers make the next request.
                     yield_now().await;
                 }
                 Ok(Err(error)) if error.is_limited() || error.is_queue_full() => {
                     self.run.borrow_mut().refused += 1;
-                    let again = Instant::now() + error.wait().unwrap_or(LATER);
+                    let again = Instant::now() + error.wait().unwrap_or(RETRY_DELAY);
                     sleep_until(again.min(self.end)).await;
                 }
                 Ok(Err(error)) => return Err(error),

@@ -1,4 +1,4 @@
-//! Which limiters take part in a simulation, and what requests cost: [`Plan`].
+//! The limiters of a simulation, and the cost of requests: [`Plan`].
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::Args;
 use crate::failure::Failure;
 use crate::file::RulesFile;
 
-/// What was asked for, found to make sense.
+/// The validated arguments.
 pub(super) struct Plan {
     rule: Option<(Rules, String)>,
     pub(super) cost: u32,
@@ -32,7 +32,7 @@ impl Plan {
         Ok(Self { rule, cost })
     }
 
-    /// Those of all processes.
+    /// Builds the limiter of each process.
     pub(super) fn limiters(
         &self,
         args: &Args,
@@ -55,9 +55,9 @@ impl Plan {
             let of_rules = tower_throttle::Limiter::builder()
                 .rules(rules.clone())
                 .build()?;
-            let none = || Failure::usage(format!("the rule `{name}` limits nothing"));
-            let limiter = of_rules.rule(name).ok_or_else(none)?;
-            return Ok(under(builder, &limiter.policy()).build()?);
+            let exempt = || Failure::usage(format!("the rule `{name}` has no quota"));
+            let limiter = of_rules.rule(name).ok_or_else(exempt)?;
+            return Ok(with_policy(builder, &limiter.policy()).build()?);
         }
         let quotas = args.quotas.iter().copied();
         let builder = quotas.fold(builder, LimiterBuilder::quota);
@@ -70,7 +70,7 @@ impl Plan {
 }
 
 /// Adds the quotas and the bounds of a policy.
-fn under(builder: LimiterBuilder, policy: &Policy) -> LimiterBuilder {
+fn with_policy(builder: LimiterBuilder, policy: &Policy) -> LimiterBuilder {
     let quotas = policy.quotas().iter().copied();
     let builder = quotas.fold(builder, LimiterBuilder::quota);
     let builder = builder.buffer(policy.buffer()).guard(policy.guard());
@@ -85,16 +85,16 @@ fn set<B, T>(builder: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B 
     }
 }
 
-/// The rules of a file, and of one of them the fields and the name.
+/// The rules of a file, and the fields and the name of the chosen rule.
 fn rule(path: &Path, name: Option<&str>) -> Result<(Rules, serde_json::Value, String), Failure> {
     let file = RulesFile::open(path, None)?;
     let rules = file.rules().map_err(|mistakes| {
         let problem = match mistakes.found.len() {
-            _ if mistakes.may_hide_others => "it cannot be read".to_owned(),
-            count => format!("{count} of its values are wrong"),
+            _ if mistakes.may_hide_others => "syntax error".to_owned(),
+            count => format!("{count} mistakes"),
         };
         let failure = Failure::new(format!("{}: {problem}", file.name));
-        failure.hint(format!("`throttle check {}` says which", file.name))
+        failure.hint(format!("run `throttle check {}` for details", file.name))
     })?;
     let names: Vec<_> = rules.names().collect();
     let place = match name {
@@ -111,9 +111,9 @@ fn rule(path: &Path, name: Option<&str>) -> Result<(Rules, serde_json::Value, St
             .join(", ");
         let problem = match name {
             Some(name) => format!("there is no rule `{name}`"),
-            None => "the last rule limits nothing".to_owned(),
+            None => "the last rule is exempt or has no name".to_owned(),
         };
-        let hint = format!("`--rule` names one of these: {named}");
+        let hint = format!("pass `--rule` with one of these names: {named}");
         return Err(Failure::usage(problem).hint(hint));
     };
     let fields = file.fields().into_iter().nth(place).unwrap_or_default();

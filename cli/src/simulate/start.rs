@@ -1,4 +1,4 @@
-//! Where a simulation begins, so that it comes to the same each time.
+//! A fixed start time for simulations, so that results are reproducible.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use tower_throttle::store::{MemoryStore, Store as _, StoreError};
 use tower_throttle::test_util::ManualClock;
 use tower_throttle::{Algorithm, Policy, Quota, WindowStart};
 
-/// A store whose clock begins at the same midnight each time: where the windows and the buckets that are aligned to
-/// it lie would differ from run to run by the system's.
+/// A store whose clock starts at a fixed midnight. With the system's clock, aligned windows and buckets would start at
+/// other times in each run.
 ///
-/// It shows a whole millisecond whenever the timer ticks, as who waits wakes with a tick.
-pub(super) async fn store_in_step() -> (MemoryStore, ManualClock) {
-    // Wakes with a tick.
+/// The clock shows whole milliseconds when tokio's timer ticks, because the timer wakes waiting requests at its ticks.
+pub(super) async fn aligned_store() -> (MemoryStore, ManualClock) {
+    // Aligns the clock with the timer's ticks.
     sleep(Duration::from_millis(1)).await;
     let clock = ManualClock::running();
     (MemoryStore::with_clock(clock.clone()), clock)
 }
 
-/// Sets the clock to the middle of the longest window that is aligned to it: there it shows that as many may depart
-/// before the window ends as after.
-pub(super) async fn mid_window(
+/// Advances the clock to the middle of the longest aligned window, so that the results show the full quota before the
+/// end of the window and again after it.
+pub(super) async fn move_to_mid_window(
     store: &MemoryStore,
     clock: &ManualClock,
     policy: &Policy,

@@ -1,4 +1,4 @@
-//! What is known of the keys: [`Board`].
+//! Collects the state of keys over several refreshes: [`Board`].
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -9,74 +9,77 @@ use tower_throttle::store::{KeyState, Keys, RedisStore, StoredKey};
 use super::View;
 use super::tally::Tally;
 use crate::failure::Failure;
-use crate::standing::Standing;
+use crate::status::KeyStatus;
 
-/// Of so many keys it is remembered how they stand.
-const MOST: usize = 1_000;
+/// Maximum number of keys whose state is kept.
+const MAX_KEPT: usize = 1_000;
 
-/// How many names Redis looks at for one page, at most.
-const PAGE: usize = 1_000;
+/// Number of names that Redis scans for one page.
+const PAGE_SIZE: usize = 1_000;
 
-/// And so many when the budget is spent, in case that all were told but for the word that they are.
-const LAST_PAGE: usize = 10;
+/// Size of one more page after the budget is used up. If the scan has just returned the last key, this page ends it.
+const LAST_PAGE_SIZE: usize = 10;
 
-/// How the keys stand that were seen so far.
+/// The keys that the scan has found so far.
 pub(crate) struct Board {
     store: RedisStore,
     budget: usize,
     keys: Option<Keys>,
-    standings: HashMap<StoredKey, Seen>,
-    /// How often all keys were seen, or those of all servers that have answered.
+    statuses: HashMap<StoredKey, Entry>,
+    /// Number of complete scans, at least of all servers that replied.
     rounds: u64,
-    /// Those of this round, and how many there were in the one before.
+    /// Counts the keys of this round.
     tally: Tally,
+    /// The previous round.
     last: Option<Round>,
-    /// Whether a server was out in this round.
+    /// True if a server did not reply in this round.
     has_gap: bool,
-    /// Why not all has answered.
+    /// Why a server did not reply.
     error: Option<String>,
-    /// How many of these have something in them that cannot be read, and why the first could not.
-    strange: Option<(usize, String)>,
+    /// The number of keys with unreadable values in the last refresh, and the first error.
+    unreadable: Option<(usize, String)>,
 }
 
-struct Seen {
-    standing: Standing,
+struct Entry {
+    status: KeyStatus,
     round: u64,
-    /// Whether who holds it did not answer the last time.
+    /// True if the server did not reply in the last refresh.
     is_stale: bool,
 }
 
-/// What a round has come to.
+/// The result of scanning all keys once.
 struct Round {
     count: usize,
     is_exact: bool,
     has_gap: bool,
 }
 
-/// Some keys, and what has become of the servers that were asked for them.
+/// The keys that a refresh scanned.
 #[derive(Default)]
-struct Found {
+struct Scanned {
     keys: HashSet<StoredKey>,
-    has_answered: bool,
+    has_replied: bool,
     failure: Option<Failure>,
 }
 
-/// What a refresh has found.
+/// The result of a refresh.
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {
-    /// How many there are, each by each of its policies, as far as they were seen.
+    /// Number of keys found so far, once per policy.
     pub(crate) keys: usize,
-    /// Whether that is about so, as there are many.
+    /// True if `keys` is an estimate.
     pub(crate) about: bool,
-    /// Whether all were seen by now.
+    /// True if the scan has seen all keys.
     pub(crate) complete: bool,
-    /// Why some servers have not answered.
+    /// Why some servers did not reply.
     pub(crate) error: Option<String>,
-    /// How many rows tell how it was before, as who holds them did not answer.
+    /// Number of rows from an earlier refresh, because their servers did not reply.
     pub(crate) stale: usize,
-    pub(crate) strange: Option<String>,
-    pub(crate) rows: Vec<Standing>,
-    /// How many rows there would be, if there was room.
+    /// Keys with unreadable values.
+    #[serde(rename = "strange")]
+    pub(crate) unreadable: Option<String>,
+    pub(crate) rows: Vec<KeyStatus>,
+    /// Number of rows that pass the filter, including those that are not shown.
     #[serde(skip)]
     pub(crate) passing: usize,
 }
@@ -87,49 +90,49 @@ impl Board {
             store,
             budget,
             keys: None,
-            standings: HashMap::new(),
+            statuses: HashMap::new(),
             rounds: 0,
             tally: Tally::new(),
             last: None,
             has_gap: false,
             error: None,
-            strange: None,
+            unreadable: None,
         }
     }
 
-    /// Looks at some keys, and again at these. Fails if no server has answered anything.
+    /// Scans some keys, and reads them and the keys that are on the screen. Fails if no server replied.
     pub(crate) async fn refresh(&mut self, shown: Vec<StoredKey>) -> Result<(), Failure> {
-        let Found {
+        let Scanned {
             keys: found,
-            mut has_answered,
+            mut has_replied,
             mut failure,
-        } = self.some().await;
+        } = self.scan().await;
         let others = shown.into_iter().filter(|it| !found.contains(it));
         let others: Vec<_> = others.collect();
         let all: Vec<_> = found.into_iter().chain(others).collect();
         let states = self.store.look(&all).await;
-        self.strange = None;
+        self.unreadable = None;
         for (stored, state) in all.into_iter().zip(states) {
             match state {
                 Err(error) if error.is_outage() => {
-                    if let Some(seen) = self.standings.get_mut(&stored) {
+                    if let Some(seen) = self.statuses.get_mut(&stored) {
                         seen.is_stale = true;
                     }
                     failure.get_or_insert_with(|| error.into());
                     continue;
                 }
-                Ok(Some(state)) => self.see(stored, &state),
-                Ok(None) => drop(self.standings.remove(&stored)),
+                Ok(Some(state)) => self.update(stored, &state),
+                Ok(None) => drop(self.statuses.remove(&stored)),
                 Err(error) => {
                     let why = || (0, format!("{stored}: {error}"));
-                    self.strange.get_or_insert_with(why).0 += 1;
-                    self.standings.remove(&stored);
+                    self.unreadable.get_or_insert_with(why).0 += 1;
+                    self.statuses.remove(&stored);
                 }
             }
-            has_answered = true;
+            has_replied = true;
         }
         match failure {
-            Some(failure) if !has_answered => Err(failure),
+            Some(failure) if !has_replied => Err(failure),
             failure => {
                 self.error = failure.map(|it| it.to_string());
                 Ok(())
@@ -137,58 +140,62 @@ impl Board {
         }
     }
 
-    fn see(&mut self, stored: StoredKey, state: &KeyState) {
-        let standing = Standing::new(&stored, state);
-        if standing.is_idle() {
-            self.standings.remove(&stored);
+    fn update(&mut self, stored: StoredKey, state: &KeyState) {
+        let status = KeyStatus::new(&stored, state);
+        if status.is_idle() {
+            self.statuses.remove(&stored);
         } else {
-            let seen = Seen {
-                standing,
+            let seen = Entry {
+                status,
                 round: self.rounds,
                 is_stale: false,
             };
-            self.standings.insert(stored, seen);
+            self.statuses.insert(stored, seen);
         }
     }
 
-    /// The next keys of a round, as many as the budget allows, of the servers that answer.
-    async fn some(&mut self) -> Found {
-        let mut some = Found::default();
+    /// Scans the next keys of a round, up to the budget, and skips servers that do not reply.
+    async fn scan(&mut self) -> Scanned {
+        let mut scanned = Scanned::default();
         let mut keys = self.keys.take().unwrap_or_else(|| self.store.keys());
         let end = keys.looked_at() + self.budget;
         let mut is_last = false;
         while !is_last {
             let before = keys.looked_at();
             let left = end.saturating_sub(before);
-            let page_size = if left == 0 { LAST_PAGE } else { left.min(PAGE) };
+            let page_size = if left == 0 {
+                LAST_PAGE_SIZE
+            } else {
+                left.min(PAGE_SIZE)
+            };
             keys = keys.page_size(page_size);
             match keys.next_page().await {
                 Ok(Some(page)) => {
-                    some.has_answered = true;
+                    scanned.has_replied = true;
                     page.iter().for_each(|stored| self.tally.add(stored));
-                    some.keys.extend(page);
-                    // One that looks at fewer is a server's last: there may be no more.
-                    is_last = left == 0 && keys.looked_at() - before >= LAST_PAGE;
+                    scanned.keys.extend(page);
+                    // A shorter page is the last one of a server, and the next call may end the round.
+                    is_last = left == 0 && keys.looked_at() - before >= LAST_PAGE_SIZE;
                 }
                 Ok(None) => {
-                    self.round_is_over();
-                    return some;
+                    self.finish_round();
+                    return scanned;
                 }
                 Err(error) => {
-                    some.failure.get_or_insert_with(|| error.into());
+                    scanned.failure.get_or_insert_with(|| error.into());
                     self.has_gap = true;
                     if !keys.skip_server() {
-                        self.round_is_over();
-                        return some;
+                        self.finish_round();
+                        return scanned;
                     }
                 }
             }
         }
         self.keys = Some(keys);
-        some
+        scanned
     }
 
-    fn round_is_over(&mut self) {
+    fn finish_round(&mut self) {
         let tally = mem::replace(&mut self.tally, Tally::new());
         let mut round = Round {
             count: tally.count(),
@@ -196,34 +203,34 @@ impl Board {
             has_gap: mem::take(&mut self.has_gap),
         };
         if round.has_gap {
-            // What could not be seen may well be there.
+            // Keys of a server that did not reply may still exist.
             let before = self.last.take().filter(|last| last.count > round.count);
             (round.count, round.is_exact) =
                 before.map_or((round.count, round.is_exact), |it| (it.count, it.is_exact));
         } else {
-            // What was not there any more in a whole round is gone.
+            // A key that a complete round has not found is gone.
             let rounds = self.rounds;
-            self.standings.retain(|_, seen| seen.round >= rounds);
+            self.statuses.retain(|_, seen| seen.round >= rounds);
         }
         self.last = Some(round);
         self.rounds += 1;
     }
 
-    /// The keys that come first of those that pass the filter. Of all others, those are remembered that come first.
+    /// The first rows that pass the filter. Drops the entries that rank too low to be kept.
     pub(crate) fn shown(&mut self, view: &View, rows: usize) -> Vec<StoredKey> {
-        forget(&mut self.standings, view, MOST, rows);
-        first(&self.standings, view, rows).cloned().collect()
+        evict(&mut self.statuses, view, MAX_KEPT, rows);
+        first(&self.statuses, view, rows).cloned().collect()
     }
 
     pub(crate) fn page(&self, view: &View, rows: usize) -> Page {
-        let sorted = sorted(&self.standings, view);
+        let sorted = sorted(&self.statuses, view);
         let passing = sorted.len();
         let sorted = &sorted[..passing.min(rows)];
         let (keys, is_exact) = match &self.last {
             Some(last) if last.count >= self.tally.count() => (last.count, last.is_exact),
             _ => (self.tally.count(), self.tally.is_exact()),
         };
-        let strange = self.strange.as_ref().map(|(count, first)| match count {
+        let unreadable = self.unreadable.as_ref().map(|(count, first)| match count {
             1 => first.clone(),
             _ => format!("{count} keys cannot be read, such as {first}"),
         });
@@ -233,85 +240,81 @@ impl Board {
             complete: self.last.as_ref().is_some_and(|last| !last.has_gap),
             error: self.error.clone(),
             stale: sorted.iter().filter(|(_, seen)| seen.is_stale).count(),
-            strange,
-            rows: sorted
-                .iter()
-                .map(|(_, seen)| seen.standing.clone())
-                .collect(),
+            unreadable,
+            rows: sorted.iter().map(|(_, seen)| seen.status.clone()).collect(),
             passing,
         }
     }
 }
 
-/// Forgets all but so many, and as many or these rows of those that pass the filter.
-fn forget(standings: &mut HashMap<StoredKey, Seen>, view: &View, most: usize, rows: usize) {
-    if standings.len() > most {
+/// Keeps the first `most` entries, and those that pass the filter, up to the larger of `most` and `rows`.
+fn evict(statuses: &mut HashMap<StoredKey, Entry>, view: &View, most: usize, rows: usize) {
+    if statuses.len() > most {
         let all = View {
             filter: String::new(),
             ..view.clone()
         };
-        let passing = first(standings, view, most.max(rows));
-        let kept = first(standings, &all, most).chain(passing);
+        let passing = first(statuses, view, most.max(rows));
+        let kept = first(statuses, &all, most).chain(passing);
         let kept: HashSet<_> = kept.cloned().collect();
-        standings.retain(|stored, _| kept.contains(stored));
+        statuses.retain(|stored, _| kept.contains(stored));
     }
 }
 
 fn first<'a>(
-    standings: &'a HashMap<StoredKey, Seen>,
+    statuses: &'a HashMap<StoredKey, Entry>,
     view: &View,
     most: usize,
 ) -> impl Iterator<Item = &'a StoredKey> + use<'a> {
-    let sorted = sorted(standings, view).into_iter();
+    let sorted = sorted(statuses, view).into_iter();
     sorted.map(|(stored, _)| stored).take(most)
 }
 
-/// Those that pass the filter, in order.
+/// The entries that pass the filter, in order.
 fn sorted<'a>(
-    standings: &'a HashMap<StoredKey, Seen>,
+    statuses: &'a HashMap<StoredKey, Entry>,
     view: &View,
-) -> Vec<(&'a StoredKey, &'a Seen)> {
-    let passes = |standing: &Standing| {
-        standing.shown_key().contains(&view.filter)
-            || standing.shown_policy().contains(&view.filter)
+) -> Vec<(&'a StoredKey, &'a Entry)> {
+    let passes = |status: &KeyStatus| {
+        status.shown_key().contains(&view.filter) || status.shown_policy().contains(&view.filter)
     };
-    let passing = standings.iter().filter(|(_, it)| passes(&it.standing));
+    let passing = statuses.iter().filter(|(_, it)| passes(&it.status));
     let mut sorted: Vec<_> = passing.collect();
-    sorted.sort_by(|(_, a), (_, b)| view.sort.compare(&a.standing, &b.standing));
+    sorted.sort_by(|(_, a), (_, b)| view.sort.compare(&a.status, &b.status));
     sorted
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::order::Sort;
-    use super::super::order::tests::standing;
+    use super::super::order::tests::status;
     use super::*;
 
     #[test]
-    fn a_filter_forgets_no_more_than_none_does() {
+    fn a_filter_evicts_no_busy_keys() {
         let key = |number: u32| format!("key-{number:02}");
-        let seen = |number: u32| Seen {
-            standing: standing(&key(number), number % 10, 0, None),
+        let seen = |number: u32| Entry {
+            status: status(&key(number), number % 10, 0, None),
             round: 0,
             is_stale: false,
         };
         let stored = |number| StoredKey::new(&key(number).into(), None);
-        let mut standings: HashMap<_, _> = (0..30).map(|it| (stored(it), seen(it))).collect();
+        let mut statuses: HashMap<_, _> = (0..30).map(|it| (stored(it), seen(it))).collect();
         let view = |filter: &str| View {
             sort: Sort::Used,
             filter: filter.to_owned(),
         };
-        let busiest = |standings: &HashMap<_, _>| {
-            let first = first(standings, &view(""), 10).cloned();
+        let busiest = |statuses: &HashMap<_, _>| {
+            let first = first(statuses, &view(""), 10).cloned();
             first.collect::<Vec<_>>()
         };
-        let before = busiest(&standings);
-        forget(&mut standings, &view("key-10"), 10, 5);
-        assert_eq!(busiest(&standings), before);
-        assert_eq!(standings.len(), 11);
-        assert!(standings.contains_key(&stored(10)));
-        forget(&mut standings, &view(""), 10, 5);
-        assert_eq!(busiest(&standings), before);
-        assert_eq!(standings.len(), 10);
+        let before = busiest(&statuses);
+        evict(&mut statuses, &view("key-10"), 10, 5);
+        assert_eq!(busiest(&statuses), before);
+        assert_eq!(statuses.len(), 11);
+        assert!(statuses.contains_key(&stored(10)));
+        evict(&mut statuses, &view(""), 10, 5);
+        assert_eq!(busiest(&statuses), before);
+        assert_eq!(statuses.len(), 10);
     }
 }

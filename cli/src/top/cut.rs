@@ -1,10 +1,10 @@
-//! Text that has to fit a column: [`cut`].
+//! Shortens text to the width of a column: [`cut`].
 
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-/// The text in so many columns of the terminal; of one that is wider, its beginning, `…`, and so much of its end.
-/// What a terminal shows as one character stays whole.
+/// Shortens a text to `width` terminal columns: its beginning, `…`, and up to `end` columns of its end. Never splits a
+/// grapheme.
 pub(crate) fn cut(text: String, width: u16, end: u16) -> String {
     let (width, end) = (usize::from(width), usize::from(end));
     let span = Span::raw(&text);
@@ -21,7 +21,7 @@ pub(crate) fn cut(text: String, width: u16, end: u16) -> String {
     format!("{}\u{2026}{}", symbols(&parts[..first]), symbols(last))
 }
 
-/// How many of the parts have room, and how much they take.
+/// The number of parts that fit into the room, and their total width.
 fn fitting<'a>(parts: impl Iterator<Item = &'a (&'a str, usize)>, room: usize) -> (usize, usize) {
     let sums = parts.scan(0, |sum, (_, width)| {
         *sum += width;
@@ -36,14 +36,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_stays_as_it_is() {
+    fn text_that_fits_is_unchanged() {
         for text in ["", "a", "abcdef", "漢字漢", "e\u{301}abcde"] {
             assert_eq!(cut(text.to_owned(), 6, 2), text);
         }
     }
 
     #[test]
-    fn of_what_does_not_fit_both_ends_are_left() {
+    fn longer_text_keeps_both_ends() {
         for (width, end, shown) in [
             (6, 2, "abc…gh"),
             (6, 0, "abcde…"),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_as_wide_as_they_are_shown() {
+    fn wide_and_combined_characters_are_measured_and_stay_whole() {
         for (text, width, end, shown) in [
             ("漢字漢字", 7, 3, "漢字…字"),
             ("漢字漢字", 6, 2, "漢…字"),

@@ -1,4 +1,4 @@
-//! The table in the terminal, as it changes.
+//! The live table in the terminal.
 
 use std::io;
 use std::pin::pin;
@@ -17,18 +17,18 @@ use super::screen::{self, Screen};
 use super::signals::Signals;
 use crate::failure::Failure;
 
-/// Until somebody quits, or has seen so many refreshes. Fails if the first one does; later ones say so on the
-/// screen, and the next is tried. A signal ends the process once the terminal is as it was.
+/// Runs until the user quits, or for `count` refreshes. Fails if the first refresh fails; the screen shows later
+/// failures, and the next refresh tries again. On a signal, restores the terminal and ends the process.
 pub(crate) async fn run(
     mut board: Board,
     view: View,
     every: Duration,
     count: u64,
 ) -> Result<(), Failure> {
-    // Before the screen is cleared, so that what is wrong stays to be read.
+    // Before the screen is cleared, so that an error stays visible.
     board.refresh(Vec::new()).await?;
-    let mut signals = Signals::new().map_err(|error| unusable(&error))?;
-    let mut terminal = ratatui::try_init().map_err(|error| unusable(&error))?;
+    let mut signals = Signals::new().map_err(|error| terminal_failure(&error))?;
+    let mut terminal = ratatui::try_init().map_err(|error| terminal_failure(&error))?;
     let mut live = Live {
         page: board.page(&view, 0),
         view,
@@ -40,17 +40,19 @@ pub(crate) async fn run(
     let outcome = tokio::select! {
         biased;
         code = signals.recv() => Err(code),
-        outcome = live.go_on(board, &mut terminal, every, count - 1) => Ok(outcome),
+        outcome = live.run(board, &mut terminal, every, count - 1) => Ok(outcome),
     };
     let restored = ratatui::try_restore();
     match outcome {
-        Ok(outcome) => outcome.and(restored).map_err(|error| unusable(&error)),
-        // The terminal itself may be gone, which changes nothing.
+        Ok(outcome) => outcome
+            .and(restored)
+            .map_err(|error| terminal_failure(&error)),
+        // Ignores errors of the restore: the terminal itself may be gone.
         Err(code) => process::exit(code.into()),
     }
 }
 
-fn unusable(error: &io::Error) -> Failure {
+fn terminal_failure(error: &io::Error) -> Failure {
     Failure::new("the terminal cannot be used").caused_by(error)
 }
 
@@ -63,15 +65,15 @@ struct Live {
     events: UnboundedReceiver<Event>,
 }
 
-/// What somebody wants by a key.
+/// The effect of a key press.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    GoOn,
+enum Action {
+    Continue,
     Quit,
 }
 
 impl Live {
-    async fn go_on(
+    async fn run(
         &mut self,
         mut board: Board,
         terminal: &mut DefaultTerminal,
@@ -80,23 +82,23 @@ impl Live {
     ) -> io::Result<()> {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first is over at once, and was seen to.
+        // The first tick completes immediately, and the first refresh is done.
         ticks.tick().await;
         let mut left = count;
         loop {
             let lines = screen::rows(terminal.size()?.height);
             self.page = board.page(&self.view, self.scroll + lines);
-            // There may be fewer than there were.
+            // The number of rows may have decreased.
             self.scroll = self.scroll.min(self.page.passing.saturating_sub(1));
             let rows = self.scroll + lines;
             self.draw(terminal)?;
             tokio::select! {
                 biased;
-                wish = self.heed_next() => if wish == Wish::Quit {
+                action = self.next_action() => if action == Action::Quit {
                     return Ok(());
                 },
                 _ = ticks.tick() => {
-                    if left == 0 || self.refresh(&mut board, terminal, rows).await? == Wish::Quit {
+                    if left == 0 || self.refresh(&mut board, terminal, rows).await? == Action::Quit {
                         return Ok(());
                     }
                     left -= 1;
@@ -117,55 +119,55 @@ impl Live {
         Ok(())
     }
 
-    /// Heeds keys meanwhile, and shows that it has: who types does not wait for Redis.
+    /// Refreshes the board. Handles key presses and redraws at the same time, so that input does not wait for Redis.
     async fn refresh(
         &mut self,
         board: &mut Board,
         terminal: &mut DefaultTerminal,
         rows: usize,
-    ) -> io::Result<Wish> {
+    ) -> io::Result<Action> {
         let shown = board.shown(&self.view, rows);
         let mut refresh = pin!(board.refresh(shown));
         loop {
             tokio::select! {
                 refreshed = &mut refresh => {
                     self.failure = refreshed.err().map(|failure| failure.to_string());
-                    return Ok(Wish::GoOn);
+                    return Ok(Action::Continue);
                 }
-                wish = self.heed_next() => match wish {
-                    Wish::GoOn => self.draw(terminal)?,
-                    Wish::Quit => return Ok(Wish::Quit),
+                action = self.next_action() => match action {
+                    Action::Continue => self.draw(terminal)?,
+                    Action::Quit => return Ok(Action::Quit),
                 },
             }
         }
     }
 
-    async fn heed_next(&mut self) -> Wish {
+    async fn next_action(&mut self) -> Action {
         match self.events.recv().await {
-            Some(event) => self.heed(&event),
-            None => Wish::Quit,
+            Some(event) => self.handle(&event),
+            None => Action::Quit,
         }
     }
 
-    fn heed(&mut self, event: &Event) -> Wish {
+    fn handle(&mut self, event: &Event) -> Action {
         let Event::Key(KeyEvent {
             code,
             kind: KeyEventKind::Press | KeyEventKind::Repeat,
             ..
         }) = event
         else {
-            return Wish::GoOn;
+            return Action::Continue;
         };
         if is_interrupt(event) {
-            return Wish::Quit;
+            return Action::Quit;
         }
         if self.typing {
-            self.heed_text(*code);
-            return Wish::GoOn;
+            self.edit_filter(*code);
+            return Action::Continue;
         }
         let last = self.page.passing.saturating_sub(1);
         match code {
-            KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
             KeyCode::Char('s') => self.view.next_sort(),
             KeyCode::Char('/') => {
                 self.view.filter.clear();
@@ -178,10 +180,10 @@ impl Live {
             KeyCode::Home => self.scroll = 0,
             _ => {}
         }
-        Wish::GoOn
+        Action::Continue
     }
 
-    fn heed_text(&mut self, code: KeyCode) {
+    fn edit_filter(&mut self, code: KeyCode) {
         let filter = &mut self.view.filter;
         match code {
             KeyCode::Char(char) => filter.push(char),
@@ -197,7 +199,7 @@ impl Live {
     }
 }
 
-/// In a terminal that is used as a whole, this is a key as any other.
+/// Ctrl-C, which raw mode delivers as a key press instead of a signal.
 fn is_interrupt(event: &Event) -> bool {
     let Event::Key(KeyEvent {
         code, modifiers, ..
@@ -208,7 +210,7 @@ fn is_interrupt(event: &Event) -> bool {
     *code == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL)
 }
 
-/// What is typed, read by a thread that lives as long as the process.
+/// Terminal events, read by a thread that lives as long as the process.
 fn events() -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();
     thread::spawn(move || {
@@ -227,14 +229,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_row_is_never_scrolled_away() {
+    fn scrolling_stops_at_the_last_row() {
         let page = Page {
             keys: 1_000,
             about: false,
             complete: true,
             error: None,
             stale: 0,
-            strange: None,
+            unreadable: None,
             rows: Vec::new(),
             passing: 2,
         };
@@ -250,7 +252,7 @@ mod tests {
             events: unbounded_channel().1,
         };
         for code in [KeyCode::Char('j'), KeyCode::Down, KeyCode::PageDown] {
-            live.heed(&Event::Key(code.into()));
+            live.handle(&Event::Key(code.into()));
             assert_eq!(live.scroll, 1);
         }
     }

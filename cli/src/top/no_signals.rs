@@ -1,4 +1,4 @@
-//! Where nothing but keys asks the process to end.
+//! Replaces signals on platforms without them: only key presses end the process.
 
 use std::future::pending;
 use std::io;

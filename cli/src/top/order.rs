@@ -1,25 +1,25 @@
-//! What comes first: [`Sort`].
+//! The order of the rows: [`Sort`].
 
 use std::cmp::Ordering;
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::standing::Standing;
+use crate::status::KeyStatus;
 
-/// By which column.
+/// The column to sort by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Sort {
-    /// The quota of which the most is used, then the longest wait
+    /// Largest used share of a quota, then longest wait
     Used,
-    /// Requests per second over the window
+    /// Highest rate
     Rate,
-    /// The longest wait
+    /// Longest wait
     Next,
-    /// The longest pause
+    /// Longest pause
     Paused,
-    /// The name of the key
+    /// Name of the key
     Key,
 }
 
@@ -34,9 +34,9 @@ impl Sort {
         }
     }
 
-    /// Which of the two comes first; never equal but for the same key and policy.
-    pub(crate) fn compare(self, a: &Standing, b: &Standing) -> Ordering {
-        let share = |it: &Standing| it.busiest().map_or(0.0, |(_, share)| share);
+    /// Compares two rows. They are equal only if key and policy are the same.
+    pub(crate) fn compare(self, a: &KeyStatus, b: &KeyStatus) -> Ordering {
+        let share = |it: &KeyStatus| it.busiest().map_or(0.0, |(_, share)| share);
         let used = || share(b).total_cmp(&share(a));
         let rate = || b.rate().unwrap_or(0.0).total_cmp(&a.rate().unwrap_or(0.0));
         let next = || b.next.cmp(&a.next);
@@ -62,15 +62,15 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::standing::Used;
+    use crate::status::Used;
 
-    pub(in super::super) fn standing(
+    pub(in super::super) fn status(
         key: &str,
         used: u32,
         delay: u64,
         paused: Option<u64>,
-    ) -> Standing {
-        Standing {
+    ) -> KeyStatus {
+        KeyStatus {
             key: Some(key.to_owned()),
             encoded: key.to_owned(),
             policy: None,
@@ -95,18 +95,18 @@ pub(super) mod tests {
 
     fn sorted(sort: Sort) -> String {
         let mut all = [
-            standing("b", 1, 60, Some(60)),
-            standing("d", 10, 1, None),
-            standing("a", 10, 7, None),
-            standing("e", 5, 0, None),
-            standing("c", 1, 30, Some(30)),
+            status("b", 1, 60, Some(60)),
+            status("d", 10, 1, None),
+            status("a", 10, 7, None),
+            status("e", 5, 0, None),
+            status("c", 1, 30, Some(30)),
         ];
         all.sort_by(|a, b| sort.compare(a, b));
-        all.iter().map(Standing::shown_key).collect()
+        all.iter().map(KeyStatus::shown_key).collect()
     }
 
     #[test]
-    fn what_is_alike_by_one_column_is_in_the_order_of_the_next() {
+    fn ties_are_broken_by_the_next_column() {
         assert_eq!(sorted(Sort::Used), "adebc");
         assert_eq!(sorted(Sort::Rate), "adbce");
         assert_eq!(sorted(Sort::Next), "bcade");

@@ -9,23 +9,23 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use super::View;
 use super::board::Page;
 use super::cut::cut;
-use crate::standing::Standing;
+use crate::status::KeyStatus;
 use crate::time::{brief, count};
 
-/// What is to be seen.
+/// The content of the screen.
 pub(crate) struct Screen<'a> {
     pub(crate) page: &'a Page,
     pub(crate) view: &'a View,
-    /// How many rows are above.
+    /// Number of rows above the first visible one.
     pub(crate) scroll: usize,
-    /// Whether a filter is being typed.
+    /// True while the user edits the filter.
     pub(crate) typing: bool,
     /// Why the last refresh failed.
     pub(crate) failure: Option<&'a str>,
 }
 
-/// The columns, from the left, with the least width of each; those on the right go first where there is no room.
-/// Keys are often told apart by their ends, so that there is room for both.
+/// The columns with their minimum widths, from the left. A narrow terminal leaves out columns on the right. The key
+/// column has room for both ends of a key, because keys often differ only at the end.
 const COLUMNS: [(&str, u16); 7] = [
     ("KEY", 24),
     ("USED", 13),
@@ -36,28 +36,28 @@ const COLUMNS: [(&str, u16); 7] = [
     ("POLICY", 12),
 ];
 
-/// Between each two columns.
+/// Space between columns.
 const SPACING: u16 = 1;
 
-/// How many rows fit, of a terminal of this height.
+/// Number of rows that fit into a terminal of this height.
 pub(crate) fn rows(height: u16) -> usize {
     usize::from(height.saturating_sub(3))
 }
 
 pub(crate) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
-    let wrong = wrong(screen);
+    let error = error_line(screen);
     let lines = [
         Constraint::Length(1),
         Constraint::Min(0),
-        Constraint::Length(wrong.is_some().into()),
+        Constraint::Length(error.is_some().into()),
         Constraint::Length(1),
     ];
     let [top, middle, above, bottom] = Layout::vertical(lines).areas(frame.area());
     let bold = Style::new().add_modifier(Modifier::BOLD);
     frame.render_widget(Paragraph::new(head(screen)).style(bold), top);
     frame.render_widget(table(screen, middle), middle);
-    if let Some(wrong) = wrong {
-        let line = Line::styled(wrong, Style::new().fg(Color::Red));
+    if let Some(error) = error {
+        let line = Line::styled(error, Style::new().fg(Color::Red));
         frame.render_widget(Paragraph::new(line), above);
     }
     let foot = match screen.typing {
@@ -67,15 +67,15 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
     frame.render_widget(Paragraph::new(foot), bottom);
 }
 
-/// What is wrong, and what follows from it for what is shown.
-fn wrong(screen: &Screen<'_>) -> Option<String> {
+/// The error line: the error, and how many rows are outdated because of it.
+fn error_line(screen: &Screen<'_>) -> Option<String> {
     let Screen { page, .. } = screen;
     let why = screen.failure.or(page.error.as_deref());
     match (why, page.stale) {
-        (None, _) => page.strange.clone(),
+        (None, _) => page.unreadable.clone(),
         (Some(why), 0) => Some(why.to_owned()),
-        (Some(why), 1) => Some(format!("1 row is from before: {why}")),
-        (Some(why), stale) => Some(format!("{stale} rows are from before: {why}")),
+        (Some(why), 1) => Some(format!("1 row is outdated: {why}")),
+        (Some(why), stale) => Some(format!("{stale} rows are outdated: {why}")),
     }
 }
 
@@ -97,13 +97,13 @@ fn table<'a>(screen: &Screen<'a>, area: Rect) -> Table<'a> {
     let names = COLUMNS[..widths.len()].iter().map(|(name, _)| *name);
     let dim = Style::new().add_modifier(Modifier::DIM);
     let rows = screen.page.rows.iter().skip(screen.scroll);
-    let rows = rows.map(|standing| row(standing, &widths));
+    let rows = rows.map(|status| row(status, &widths));
     Table::new(rows, Constraint::from_lengths(widths.iter().copied()))
         .column_spacing(SPACING)
         .header(Row::new(names).style(dim))
 }
 
-/// How wide the columns are that there is room for. Of what is left, a third is for the policy, the rest for the key.
+/// The widths of the columns that fit. The policy gets a third of the spare width, the key the rest.
 fn widths(area: Rect) -> Vec<u16> {
     let columns = &COLUMNS[..fitting(area.width)];
     let least: u16 = columns.iter().map(|(_, width)| width + SPACING).sum();
@@ -117,7 +117,7 @@ fn widths(area: Rect) -> Vec<u16> {
     columns.iter().map(|column| column.width).collect()
 }
 
-/// How many columns there is room for; the key is always there.
+/// Number of columns that fit; the key always does.
 fn fitting(width: u16) -> usize {
     let mut taken = 0;
     let fits = |(_, column): &&(&str, u16)| {
@@ -127,44 +127,44 @@ fn fitting(width: u16) -> usize {
     COLUMNS.iter().take_while(fits).count().max(1)
 }
 
-fn row(standing: &Standing, widths: &[u16]) -> Row<'static> {
-    let bound = if standing.exact { "" } else { "\u{2264}" };
-    let (used, share) = match standing.busiest() {
+fn row(status: &KeyStatus, widths: &[u16]) -> Row<'static> {
+    let bound = if status.exact { "" } else { "\u{2264}" };
+    let (used, share) = match status.busiest() {
         Some((used, share)) => (
             format!("{bound}{}/{}", count(used.used), count(used.capacity)),
             share,
         ),
         None => Default::default(),
     };
-    let next = match standing.next.is_zero() {
+    let next = match status.next.is_zero() {
         true => "now".to_owned(),
-        false => brief(standing.next),
+        false => brief(status.next),
     };
-    let paused = match (standing.paused, standing.quarantined) {
+    let paused = match (status.paused, status.quarantined) {
         (Some(left), _) => brief(left),
         (None, Some(left)) => format!("lost {}", brief(left)),
         (None, None) => String::new(),
     };
-    let rate = standing.rate().map(|rate| format!("{bound}{rate:.1}/s"));
+    let rate = status.rate().map(|rate| format!("{bound}{rate:.1}/s"));
     let cells = [
-        standing.shown_key(),
+        status.shown_key(),
         used,
-        count(standing.remaining),
+        count(status.remaining),
         next,
         paused,
         rate.unwrap_or_default(),
-        standing.shown_policy(),
+        status.shown_policy(),
     ];
     let cells = cells.into_iter().zip(COLUMNS).zip(widths);
     let cells = cells.map(|((text, (name, _)), &width)| {
-        // The end of a figure is what matters least, and may be taken for the whole.
+        // Numbers are cut at the end, because their last digits alone could be mistaken for the number.
         let end = match name {
             "KEY" | "POLICY" => width.saturating_sub(1) / 2,
             _ => 0,
         };
         Cell::from(cut(text, width, end))
     });
-    let style = if standing.paused.is_some() || standing.quarantined.is_some() {
+    let style = if status.paused.is_some() || status.quarantined.is_some() {
         Style::new().fg(Color::Magenta)
     } else if share >= 1.0 {
         Style::new().fg(Color::Yellow)
@@ -183,12 +183,12 @@ mod tests {
 
     use super::super::order::Sort;
     use super::*;
-    use crate::standing::Used;
+    use crate::status::Used;
 
     const GUIDE: &str = include_str!("../../README.md");
 
-    fn standing(key: &str, policy: &str, used: u32, capacity: u32, delay: u64) -> Standing {
-        Standing {
+    fn status(key: &str, policy: &str, used: u32, capacity: u32, delay: u64) -> KeyStatus {
+        KeyStatus {
             key: Some(key.to_owned()),
             encoded: key.to_owned(),
             policy: Some(policy.to_owned()),
@@ -212,20 +212,20 @@ mod tests {
     }
 
     fn page() -> Page {
-        let busy = standing("api.example.com", "10/s", 10, 10, 2_412);
-        let mut paused = standing("search.example.com", "5/s", 2, 5, 28_300);
+        let busy = status("api.example.com", "10/s", 10, 10, 2_412);
+        let mut paused = status("search.example.com", "5/s", 2, 5, 28_300);
         (paused.paused, paused.remaining) = (Some(Duration::from_millis(28_300)), 0);
-        let mut long = standing("GET /users/{id}", "5000/s", 1_203, 5_000, 0);
+        let mut long = status("GET /users/{id}", "5000/s", 1_203, 5_000, 0);
         long.exact = false;
-        let strange = standing("line\nbreak", "1/s", 0, 1, 0);
+        let odd = status("line\nbreak", "1/s", 0, 1, 0);
         Page {
             keys: 1_204,
             about: false,
             complete: true,
             error: None,
             stale: 0,
-            strange: None,
-            rows: vec![busy, paused, long, strange],
+            unreadable: None,
+            rows: vec![busy, paused, long, odd],
             passing: 4,
         }
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guide_shows_what_is_drawn() {
+    fn the_guide_shows_the_real_screen() {
         let mut page = page();
         page.rows.pop();
         let drawn = drawn(&page, 90, 7, |screen| screen.scroll = 0);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_gives_no_orders_to_the_terminal() {
+    fn keys_with_control_characters_are_encoded() {
         let mut page = page();
         for row in &mut page.rows {
             row.encoded = "line%0Abreak".to_owned();
@@ -273,11 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn long_keys_differ_on_the_screen_by_their_ends() {
+    fn long_keys_keep_both_ends() {
         let mut page = page();
         let key = "tenant-0001/GET /users/{id}/orders/";
         page.rows = ["1", "2"]
-            .map(|end| standing(&format!("{key}{end}"), "5/s-gcra-burst-20", 0, 5, 0))
+            .map(|end| status(&format!("{key}{end}"), "5/s-gcra-burst-20", 0, 5, 0))
             .into();
         page.rows[1].remaining = 5_000_000;
         page.rows[1].quarantined = Some(Duration::from_millis(28_300));
@@ -310,7 +310,7 @@ s sort  / filter  arrows scroll  q quit
     }
 
     #[test]
-    fn a_terminal_of_any_size_is_no_panic() {
+    fn terminals_of_all_sizes_are_drawn() {
         for columns in 1..100 {
             for lines in 1..8 {
                 drawn(&page(), columns, lines, |screen| {
@@ -322,22 +322,24 @@ s sort  / filter  arrows scroll  q quit
     }
 
     #[test]
-    fn what_is_typed_and_what_has_failed_is_told() {
+    fn the_filter_and_errors_are_shown() {
         assert!(drawn(&page(), 80, 6, |it| it.typing = true).contains("filter: ex_"));
         let mut stale = page();
-        (stale.stale, stale.strange) = (2, Some("not this".to_owned()));
+        (stale.stale, stale.unreadable) = (2, Some("not this".to_owned()));
         let failed = drawn(&stale, 80, 8, |screen| {
             (screen.failure, screen.typing) = (Some("redis is gone"), true);
         });
-        let end = "\n2 rows are from before: redis is gone\nfilter: ex_\n";
+        let end = "\n2 rows are outdated: redis is gone\nfilter: ex_\n";
         assert!(failed.ends_with(end), "{failed}");
         stale.error = Some("one is out".to_owned());
         let out = drawn(&stale, 80, 8, |_| {});
-        let end = "\n2 rows are from before: one is out\ns sort  / filter  arrows scroll  q quit\n";
+        let end = "\n2 rows are outdated: one is out\ns sort  / filter  arrows scroll  q quit\n";
         assert!(out.ends_with(end), "{out}");
         (stale.error, stale.about) = (None, true);
-        let strange = drawn(&stale, 80, 8, |_| {});
-        assert!(strange.contains("\nnot this\ns sort") && strange.starts_with("about 1_204 keys"));
+        let unreadable = drawn(&stale, 80, 8, |_| {});
+        assert!(
+            unreadable.contains("\nnot this\ns sort") && unreadable.starts_with("about 1_204 keys")
+        );
         assert!(drawn(&page(), 80, 6, |_| {}).contains("with \"ex\""));
     }
 }

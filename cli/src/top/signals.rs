@@ -1,10 +1,10 @@
-//! Signals that ask the process to end: [`Signals`].
+//! Signals that terminate the process: [`Signals`].
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Those that would end the process and leave the terminal as it is.
+/// Signals whose default action would end the process without restoring the terminal.
 pub(super) struct Signals {
     hangup: Signal,
     interrupt: Signal,
@@ -13,7 +13,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From here on, they end nothing by themselves.
+    /// Replaces the default actions, which end the process.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -23,7 +23,7 @@ impl Signals {
         })
     }
 
-    /// The exit code that a shell gives a process which ended by what arrives.
+    /// Waits for a signal. Returns 128 plus its number, like a shell.
     pub(super) async fn recv(&mut self) -> u8 {
         let number = tokio::select! {
             _ = self.hangup.recv() => SignalKind::hangup(),

@@ -1,16 +1,16 @@
-//! How many there are, however often each is told: [`Tally`].
+//! Counts distinct values: [`Tally`].
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
 
-/// So many are counted exactly, at 8 bytes each and some more.
-const MOST: usize = 65_536;
+/// Maximum sample size; each hash takes 8 bytes.
+const MAX_SAMPLE: usize = 65_536;
 
-/// Counts what differs: exactly as long as it is not too much, and then by a sample, which is off by about 0.5%.
+/// Counts distinct values: exactly up to [`MAX_SAMPLE`], and then by a sample, with an error of about 0.5%.
 ///
-/// Where there are more, only those count whose hash ends in a zero, then in two, and so on; each stands for as many
-/// as the others of its kind are. That is [adaptive sampling](https://doi.org/10.1007/BF02241657), by Wegman.
+/// The sample keeps only hashes with `zeros` trailing zeros, so each represents `2^zeros` values. This is [adaptive
+/// sampling](https://doi.org/10.1007/BF02241657), by Wegman.
 pub(super) struct Tally {
     hasher: RandomState,
     sample: HashSet<u64>,
@@ -32,7 +32,7 @@ impl Tally {
             return;
         }
         self.sample.insert(hash);
-        while self.sample.len() > MOST {
+        while self.sample.len() > MAX_SAMPLE {
             self.zeros += 1;
             let zeros = self.zeros;
             self.sample.retain(|hash| hash.trailing_zeros() >= zeros);
@@ -53,19 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_are_counted_exactly_and_many_about() {
+    fn small_counts_are_exact_and_large_counts_are_estimates() {
         let mut tally = Tally::new();
-        for number in (0..MOST).chain(0..MOST) {
+        for number in (0..MAX_SAMPLE).chain(0..MAX_SAMPLE) {
             tally.add(&number);
         }
         assert!(tally.is_exact());
-        assert_eq!(tally.count(), MOST);
+        assert_eq!(tally.count(), MAX_SAMPLE);
         let all = 1_000_000;
         for number in (0..all).chain(0..all) {
             tally.add(&number);
         }
-        assert!(!tally.is_exact() && tally.sample.len() <= MOST);
-        // Ten times as far off as it is wont to be.
+        assert!(!tally.is_exact() && tally.sample.len() <= MAX_SAMPLE);
+        // Ten times the usual error.
         assert!(tally.count().abs_diff(all) < all / 20, "{}", tally.count());
     }
 }

@@ -39,7 +39,7 @@ name = "others"
 quota = "0/s"
 "#;
 
-/// The same, where it is never the turn of the second rule.
+/// Rules of which the first matches all requests of the second.
 const UNREACHED: &str = r#"
 [[rules]]
 name = "api"
@@ -56,7 +56,7 @@ quota = "30/m"
 exempt = true
 "#;
 
-/// Checks this text, as that of a file of this name.
+/// Runs `throttle check` on a file with this name and text.
 fn check(name: &str, text: &str, args: &[&str]) -> Ended {
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join(name), text).expect("a file");
@@ -64,14 +64,14 @@ fn check(name: &str, text: &str, args: &[&str]) -> Ended {
     Ended::of(command.current_dir(&directory))
 }
 
-/// Where the request falls, of the rules above.
-fn falls(args: &[&str]) -> Value {
+/// Matches a request against [`RULES`].
+fn matched(args: &[&str]) -> Value {
     let checked = check("rules.toml", RULES, &[&["--json"], args].concat()).json();
     checked["request"].clone()
 }
 
 #[test]
-fn rules_are_shown_as_they_were_written() {
+fn rules_are_shown_in_their_written_form() {
     let ended = check("rules.toml", RULES, &[]);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
     let lines: Vec<_> = ended.stdout.lines().collect();
@@ -104,7 +104,7 @@ fn rules_are_shown_as_they_were_written() {
 }
 
 #[test]
-fn all_formats_are_read_the_same() {
+fn all_formats_yield_the_same_rules() {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/rules/files");
     let all = ["toml", "yaml", "json"].map(|extension| {
         let name = format!("every.{extension}");
@@ -124,7 +124,7 @@ fn all_formats_are_read_the_same() {
 }
 
 #[test]
-fn all_mistakes_are_named_with_their_places() {
+fn all_mistakes_are_listed_with_their_places() {
     let ended = check("rules.toml", WRONG, &[]);
     assert_eq!(ended.code, Some(1));
     assert_eq!(ended.stderr, "error: rules.toml has 3 mistakes\n");
@@ -149,7 +149,7 @@ fn all_mistakes_are_named_with_their_places() {
 }
 
 #[test]
-fn what_breaks_the_rules_of_its_format_is_a_mistake_with_a_line() {
+fn syntax_errors_are_mistakes() {
     for (name, text, says) in [
         ("rules.toml", "[[rules]]\nname =\n", "line 2"),
         ("rules.json", "[\n{ \"name\" }]", "line 2"),
@@ -172,13 +172,13 @@ fn what_breaks_the_rules_of_its_format_is_a_mistake_with_a_line() {
             ended.stderr
         );
         assert!(ended.stdout.contains(says), "{text:?}: {}", ended.stdout);
-        let expected = format!("error: {name} has a mistake, which may hide others\n");
+        let expected = format!("error: {name} has a mistake; there may be more after it\n");
         assert_eq!(ended.stderr, expected);
     }
 }
 
 #[test]
-fn no_file_gives_orders_to_a_terminal() {
+fn control_characters_in_files_are_escaped() {
     for (name, text) in [
         ("rules.toml", "[[rules]]\nname = # \u{202e}\u{2066}x\n"),
         ("rules.toml", "[[rules]]\n\"\\u001b[31m\\u202e\" = 1\n"),
@@ -201,7 +201,7 @@ fn no_file_gives_orders_to_a_terminal() {
 }
 
 #[test]
-fn warnings_are_failures_if_they_are_to_be() {
+fn warnings_fail_the_check_only_on_request() {
     let warning =
         "warning: rules[1] `search` is never reached: rules[0] `api` takes all of its requests";
     let ended = check("rules.toml", UNREACHED, &[]);
@@ -232,7 +232,7 @@ fn warnings_are_failures_if_they_are_to_be() {
 }
 
 #[test]
-fn a_request_falls_under_the_first_rule_that_matches() {
+fn the_first_matching_rule_is_found() {
     let search = [
         "--url",
         "https://api.example.com/search?q=1",
@@ -241,7 +241,7 @@ fn a_request_falls_under_the_first_rule_that_matches() {
         "--header",
         "X-Account:7",
     ];
-    let answer = falls(&search);
+    let answer = matched(&search);
     assert_eq!(
         (&answer["name"], &answer["cost"]),
         (&json!("search"), &json!(2))
@@ -254,13 +254,13 @@ fn a_request_falls_under_the_first_rule_that_matches() {
     assert_eq!(answer["quotas"], json!(["30/m", "1_000/h"]));
     assert_eq!(answer["misses"], json!([]));
 
-    let answer = falls(&["--url", "http://a.internal.example/"]);
+    let answer = matched(&["--url", "http://a.internal.example/"]);
     assert_eq!(
         (&answer["rule"], &answer["exempt"], &answer["key"]),
         (&json!(1), &json!(true), &Value::Null)
     );
 
-    let answer = falls(&["--url", "https://api.example.com/search"]);
+    let answer = matched(&["--url", "https://api.example.com/search"]);
     assert_eq!(answer["name"], "others");
     let misses = answer["misses"].as_array().unwrap();
     assert_eq!(misses.len(), 2);
@@ -278,7 +278,7 @@ fn a_request_falls_under_the_first_rule_that_matches() {
 }
 
 #[test]
-fn a_request_without_a_key_is_said_to_be_refused() {
+fn a_request_without_a_key_is_reported_as_refused() {
     let search = [
         "--url",
         "/search",
@@ -287,7 +287,7 @@ fn a_request_without_a_key_is_said_to_be_refused() {
         "--header",
         "x-plan: free",
     ];
-    let answer = falls(&search);
+    let answer = matched(&search);
     assert_eq!(
         (&answer["name"], &answer["key"]),
         (&json!("search"), &Value::Null)
@@ -301,7 +301,7 @@ fn a_request_without_a_key_is_said_to_be_refused() {
 }
 
 #[test]
-fn the_address_of_a_client_is_a_key() {
+fn the_client_address_can_be_a_key() {
     let rules = r#"[{ "name": "all", "quota": "1/s", "key": "client_ip" }]"#;
     let args = ["--json", "--url", "/", "--client-ip", "192.0.2.7"];
     let checked = check("rules.json", rules, &args).json();
@@ -309,7 +309,7 @@ fn the_address_of_a_client_is_a_key() {
 }
 
 #[test]
-fn rules_come_from_the_standard_input() {
+fn rules_are_read_from_standard_input() {
     let check = |args: &[&str]| {
         let mut process = throttle(&[&["check", "-"], args].concat())
             .stdin(Stdio::piped())
@@ -317,7 +317,7 @@ fn rules_come_from_the_standard_input() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Whoever needs to be told the format first does not read it.
+        // Without a format, the command does not read its input, so the write may fail.
         let _ = process.stdin.take().unwrap().write_all(RULES.as_bytes());
         process.wait_with_output().unwrap()
     };
@@ -328,19 +328,19 @@ fn rules_come_from_the_standard_input() {
     assert!(
         String::from_utf8(untold.stderr)
             .unwrap()
-            .contains("hint: `--format`")
+            .contains("hint: pass `--format")
     );
 }
 
 #[test]
-fn what_cannot_be_asked_is_a_usage_error_and_secrets_are_not_repeated() {
+fn an_invalid_request_is_a_usage_error_that_repeats_no_secrets() {
     let usage = |args: &[&str], says| check("rules.toml", RULES, args).assert_failed(2, says);
     usage(&["--method", "GET"], "--url");
     usage(&["--url", "http://[/"], "invalid value");
     for header in ["hunter2", "authorization : \u{1}hunter2", "a b: hunter2"] {
         let ended = check("rules.toml", RULES, &["--url", "/", "--header", header]);
-        ended.assert_failed(2, "a header is not of the form");
+        ended.assert_failed(2, "a `--header` is not of the form");
         assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
     }
-    run(&["check", "/nobody/has/rules.toml"]).assert_failed(1, "cannot be read");
+    run(&["check", "/missing/rules.toml"]).assert_failed(1, "cannot be read");
 }

@@ -1,12 +1,12 @@
-//! What the documentation shows is what the command prints.
+//! The outputs in the documentation are those of the command.
 
 use std::fs;
 use std::path::Path;
 
 use trycmd::TestCases;
 
-/// Runs every command of the `console` blocks of a page, in a directory that holds the `toml` blocks which begin
-/// with the name of a file. `TRYCMD=overwrite` writes what they print into the page.
+/// Runs the commands in the `console` blocks of a page, and compares their output. The working directory contains the
+/// `toml` blocks that start with a file name. `TRYCMD=overwrite` writes the output into the page.
 #[track_caller]
 fn compare(page: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
@@ -26,7 +26,7 @@ fn compare(page: &str) {
     }
 }
 
-/// The command on what is no terminal, whatever the environment says.
+/// Runs the command without colors, in 100 columns.
 fn cases() -> TestCases {
     let cases = TestCases::new();
     cases
@@ -36,23 +36,23 @@ fn cases() -> TestCases {
     cases
 }
 
-/// Blocks of TOML that begin with a comment such as `# rules.toml`.
+/// The TOML blocks that start with a comment such as `# rules.toml`.
 fn files_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let blocks = text.split("```toml\n# ").skip(1);
     blocks.filter_map(|block| block.split_once("\n```")?.0.split_once('\n'))
 }
 
 #[test]
-fn the_guide_shows_what_is_printed() {
+fn the_guide_shows_the_real_output() {
     compare("README.md");
 }
 
 #[test]
-fn the_readme_of_the_library_shows_what_is_printed() {
+fn the_library_readme_shows_the_real_output() {
     compare("../README.md");
 }
 
 #[test]
-fn help_is_as_it_was_read_last() {
+fn help_texts_match_the_snapshot() {
     cases().case("tests/command/help.trycmd").run();
 }

@@ -1,10 +1,10 @@
-//! What holds for all commands: exit codes, what is printed where, and what never is.
+//! Behavior of all commands: exit codes, output streams, passwords.
 
 use std::process::Stdio;
 
 use super::{Ended, assert_harmless, run, throttle};
 
-/// Those that ask Redis, with what they need besides.
+/// The commands that use Redis, with their required arguments.
 const ASKING: [&[&str]; 5] = [
     &["top", "--json", "--count", "1"],
     &["show", "key"],
@@ -13,21 +13,25 @@ const ASKING: [&[&str]; 5] = [
     &["reset", "key", "--yes"],
 ];
 
-/// Of no server: the port is for other things.
-const NOBODY: &str = "redis://user:hunter2@127.0.0.1:1/";
+/// No server listens on this port.
+const UNREACHABLE: &str = "redis://user:hunter2@127.0.0.1:1/";
 
 #[test]
-fn no_server_is_a_failure_of_its_own_and_no_password_is_told() {
+fn an_unreachable_server_has_its_own_exit_code_and_no_password_is_printed() {
     for args in ASKING {
-        let ended = Ended::of(throttle(args).env("REDIS_URL", NOBODY));
+        let ended = Ended::of(throttle(args).env("REDIS_URL", UNREACHABLE));
         ended.assert_failed(3, "redis cannot be reached");
-        assert!(ended.stderr.contains("hint: `--redis`"), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("hint: set `--redis`"),
+            "{}",
+            ended.stderr
+        );
         assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
     }
 }
 
 #[test]
-fn what_is_no_url_is_not_repeated() {
+fn invalid_urls_are_not_repeated() {
     for url in [
         "hunter2",
         "http://user:hunter2@host/",
@@ -40,7 +44,7 @@ fn what_is_no_url_is_not_repeated() {
 }
 
 #[test]
-fn no_error_repeats_a_password_that_stands_in_the_wrong_place() {
+fn misplaced_passwords_are_not_repeated() {
     const URL: &str = "redis://user:hunter2@host/";
     const FIELD: &str = "unix:///run/redis.sock?user=u&pass=hunter2";
     for args in [
@@ -76,11 +80,11 @@ fn no_error_repeats_a_password_that_stands_in_the_wrong_place() {
 }
 
 #[test]
-fn no_error_gives_orders_to_a_terminal() {
+fn control_characters_in_errors_are_escaped() {
     for args in [
         &["\u{1b}]0;x\u{7}"][..],
         &["show", "\u{202e}key", "extra\u{1b}[31m"],
-        &["show", "\u{202e}\u{1b}[31m", "--redis", NOBODY],
+        &["show", "\u{202e}\u{1b}[31m", "--redis", UNREACHABLE],
         &["check", "\u{1b}[31m.toml"],
         &["simulate", "--rules", "\u{202e}.toml"],
         &["pause", "\u{1b}", "\u{1b}s"],
@@ -92,23 +96,23 @@ fn no_error_gives_orders_to_a_terminal() {
 }
 
 #[test]
-fn help_does_not_tell_the_url_of_the_environment() {
+fn help_does_not_print_the_url_of_the_environment() {
     for args in [["show", "--help"], ["help", "show"], ["show", "--nonsense"]] {
-        let ended = Ended::of(throttle(&args).env("REDIS_URL", NOBODY));
+        let ended = Ended::of(throttle(&args).env("REDIS_URL", UNREACHABLE));
         assert!(!ended.stdout.contains("hunter2") && !ended.stderr.contains("hunter2"));
     }
 }
 
 #[test]
-fn what_contradicts_itself_is_refused_before_anybody_is_asked() {
-    let several = ["--redis", NOBODY, "--redis", NOBODY];
+fn contradictory_arguments_fail_before_connecting() {
+    let several = ["--redis", UNREACHABLE, "--redis", UNREACHABLE];
     for (args, says) in [
         (
             &["--cluster", "--sentinel", "name"][..],
             "cannot be used with",
         ),
         (&several, "more than one URL"),
-        (&["--redis", ""], "no URL"),
+        (&["--redis", ""], "is empty"),
         (&["--prefix", "{}"], "'--prefix <TEXT>'"),
         (&["--timeout", "1"], "time unit needed"),
     ] {
@@ -118,7 +122,7 @@ fn what_contradicts_itself_is_refused_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_reader_who_has_seen_enough_is_no_failure() {
+fn a_closed_pipe_is_not_an_error() {
     let args = ["simulate", "--quota", "1000/s", "--json"];
     let mut process = throttle(&args)
         .stdout(Stdio::piped())
@@ -141,14 +145,14 @@ fn output_that_cannot_be_written_is_a_failure() {
     assert_eq!(ended.status.code(), Some(1));
     let stderr = String::from_utf8(ended.stderr).unwrap();
     assert!(
-        stderr.starts_with("error: the output cannot be written"),
+        stderr.starts_with("error: cannot write to standard output"),
         "{stderr}"
     );
 }
 
 #[test]
-fn there_are_no_colors_where_nobody_sees_them() {
-    let wrong = ["show", "key", "--redis", NOBODY];
+fn colors_are_only_for_terminals() {
+    let wrong = ["show", "key", "--redis", UNREACHABLE];
     assert!(!run(&wrong).stderr.contains('\u{1b}'));
     let forced = Ended::of(throttle(&wrong).env("CLICOLOR_FORCE", "1"));
     assert!(
@@ -164,7 +168,7 @@ fn there_are_no_colors_where_nobody_sees_them() {
 }
 
 #[test]
-fn every_shell_has_its_completions() {
+fn all_shells_have_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ended = run(&["completions", shell]);
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{shell}");

@@ -14,7 +14,7 @@ use super::support::spend::{spend, under};
 use super::terminal::{Screen, ends};
 use super::{Ended, throttle};
 
-/// Only a defect takes longer.
+/// Far longer than any operation takes.
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn on(server: &RedisServer, args: &[&str]) -> Ended {
@@ -22,8 +22,8 @@ pub(crate) fn on(server: &RedisServer, args: &[&str]) -> Ended {
     Ended::of(&mut throttle(&[args, &["--redis", &url]].concat()))
 }
 
-/// Runs the command while limiters in this process go on.
-async fn meanwhile(server: &RedisServer, args: &[&str]) -> Ended {
+/// Runs the command on another thread, so that limiters in this process continue.
+async fn run_async(server: &RedisServer, args: &[&str]) -> Ended {
     let mut command = throttle(args);
     command.args(["--redis", &server.url()]);
     let ended = tokio::task::spawn_blocking(move || Ended::of(&mut command)).await;
@@ -42,11 +42,11 @@ fn built(builder: LimiterBuilder) -> Limiter {
 fn seconds(value: &Value) -> f64 {
     value
         .as_f64()
-        .unwrap_or_else(|| panic!("{value} is no number"))
+        .unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_policies_of_a_key_are_shown_and_no_other_key() {
+async fn all_policies_of_only_this_key_are_shown() {
     let server = RedisServer::start();
     let store = connect(&server).await;
     spend(&store, under(&["10/h"]), "api", 10).await;
@@ -113,7 +113,7 @@ async fn a_policy_is_chosen_by_its_name() {
     assert_eq!((policies.len(), &policies[0]["remaining"]), (1, &7.into()));
     for args in [&["other"][..], &["api", "--policy", "gitlab"]] {
         let ended = on(&server, &[&["show"], args].concat());
-        ended.assert_failed(1, "there is no state of the key");
+        ended.assert_failed(1, "there is no state for the key");
         assert!(
             ended.stderr.contains("hint: state expires"),
             "{}",
@@ -124,7 +124,7 @@ async fn a_policy_is_chosen_by_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_wait_are_shown_by_process() {
+async fn waiting_requests_are_shown_by_process() {
     let server = RedisServer::start();
     let limiters = [
         built(under(&["1/h"]).store(connect(&server).await)),
@@ -138,7 +138,7 @@ async fn requests_that_wait_are_shown_by_process() {
     let waiting: Vec<_> = waiting.collect();
     let begun = Instant::now();
     let policy = loop {
-        let shown = meanwhile(&server, &["show", "api", "--json"]).await.json();
+        let shown = run_async(&server, &["show", "api", "--json"]).await.json();
         let policy = shown["policies"][0].clone();
         if policy["waiting"] == 2 {
             break policy;
@@ -149,7 +149,7 @@ async fn requests_that_wait_are_shown_by_process() {
     assert_eq!(processes.len(), 2, "{policy}");
     assert!(processes.iter().all(|it| it["units"] == 1), "{policy}");
     assert!(seconds(&policy["next_seconds"]) > 2.0 * 3_500.0, "{policy}");
-    let text = meanwhile(&server, &["show", "api"]).await.stdout;
+    let text = run_async(&server, &["show", "api"]).await.stdout;
     assert_eq!(
         text.matches("  waiting    1 in process ").count(),
         2,
@@ -159,15 +159,15 @@ async fn requests_that_wait_are_shown_by_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_running_limiter_keeps_to_a_pause_until_it_is_ended() {
+async fn a_running_limiter_obeys_pause_and_resume() {
     let server = RedisServer::start();
     let limiter = built(under(&["1/s"]).store(connect(&server).await));
     let none = on(&server, &["pause", "api", "1h"]);
-    none.assert_failed(1, "there is no state of the key \"api\"");
+    none.assert_failed(1, "there is no state for the key \"api\"");
     assert!(none.stderr.contains("`--quota`"), "{}", none.stderr);
 
     let args = ["pause", "api", "1h", "--quota", "1/s", "--json"];
-    let paused = meanwhile(&server, &args).await.json();
+    let paused = run_async(&server, &args).await.json();
     assert_eq!(paused["policies"][0]["longer"], false);
     assert_eq!(seconds(&paused["policies"][0]["paused_seconds"]), 3_600.0);
     let decision = limiter.try_acquire("api").await.expect("a decision");
@@ -176,14 +176,14 @@ async fn a_running_limiter_keeps_to_a_pause_until_it_is_ended() {
         let limiter = limiter.clone();
         async move { limiter.acquire("api").await.map(|_| Instant::now()) }
     });
-    let shorter = meanwhile(&server, &["pause", "api", "1s"]).await;
+    let shorter = run_async(&server, &["pause", "api", "1s"]).await;
     assert_eq!((shorter.code, &*shorter.stderr), (Some(0), ""));
     assert!(
-        shorter.stdout.contains("as it was already"),
+        shorter.stdout.contains("because of an earlier pause"),
         "{}",
         shorter.stdout
     );
-    let shown = meanwhile(&server, &["show", "api"]).await;
+    let shown = run_async(&server, &["show", "api"]).await;
     assert!(
         shown.stdout.contains("\n  paused     for 59m "),
         "{}",
@@ -191,7 +191,7 @@ async fn a_running_limiter_keeps_to_a_pause_until_it_is_ended() {
     );
 
     let before = Instant::now();
-    let resumed = meanwhile(&server, &["resume", "api", "--json"])
+    let resumed = run_async(&server, &["resume", "api", "--json"])
         .await
         .json();
     assert_eq!(resumed["policies"][0]["resumed"], true);
@@ -200,14 +200,14 @@ async fn a_running_limiter_keeps_to_a_pause_until_it_is_ended() {
         .expect("in time")
         .expect("no panic");
     assert!(departed.expect("a permit") >= before);
-    let twice = meanwhile(&server, &["resume", "api"]).await;
+    let twice = run_async(&server, &["resume", "api"]).await;
     assert!(twice.stdout.contains("was not paused"), "{}", twice.stdout);
-    on(&server, &["pause", "api", "0s"]).assert_failed(2, "a pause of no time");
+    on(&server, &["pause", "api", "0s"]).assert_failed(2, "the time must be greater than zero");
     on(&server, &["pause", "api", "soon"]).assert_failed(2, "invalid value");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_is_a_fresh_start_also_where_recovery_is_strict() {
+async fn a_reset_clears_the_key_under_every_recovery() {
     for recovery in [Recovery::default(), Recovery::Strict] {
         let server = RedisServer::start();
         let builder = under(&["100/h"]).recovery(recovery);
@@ -224,10 +224,10 @@ async fn a_reset_is_a_fresh_start_also_where_recovery_is_strict() {
         }
         let is_strict = matches!(recovery, Recovery::Strict);
         assert_eq!(granted, if is_strict { 0 } else { 100 });
-        let shown = meanwhile(&server, &["show", "api"]).await.stdout;
+        let shown = run_async(&server, &["show", "api"]).await.stdout;
         assert_eq!(shown.contains("\n  quarantine for "), is_strict, "{shown}");
         assert_eq!(shown.contains("\n  generation "), is_strict, "{shown}");
-        let shown = meanwhile(&server, &["show", "api", "--json"]).await.json();
+        let shown = run_async(&server, &["show", "api", "--json"]).await.json();
         assert_eq!(
             shown["policies"][0]["generation"].is_object(),
             is_strict,
@@ -238,17 +238,17 @@ async fn a_reset_is_a_fresh_start_also_where_recovery_is_strict() {
             is_strict,
             "{shown}"
         );
-        let unasked = meanwhile(&server, &["reset", "api"]).await;
-        unasked.assert_failed(2, "no terminal to ask for confirmation");
+        let unconfirmed = run_async(&server, &["reset", "api"]).await;
+        unconfirmed.assert_failed(2, "pass `--yes` to confirm");
         let args = ["reset", "api", "--yes", "--json"];
-        let reset = meanwhile(&server, &args).await.json();
+        let reset = run_async(&server, &args).await.json();
         let policies = serde_json::json!([{"policy": null, "foreign": false, "error": null}]);
         assert_eq!(reset["policies"], policies);
         if !is_strict {
             let fresh = timeout(LONG, limiter.acquire("api")).await;
             fresh.expect("in time").expect("a permit");
         }
-        on(&server, &["reset", "nobody", "-y"]).assert_failed(1, "there is no state");
+        on(&server, &["reset", "unused", "-y"]).assert_failed(1, "there is no state");
     }
 }
 
@@ -259,7 +259,7 @@ async fn a_reset_asks_for_confirmation() {
     spend(&connect(&server).await, under(&["10/h"]), "api", 3).await;
     for (answer, code) in [("\r", 1), ("n\r", 1), ("y\r", 0)] {
         let (mut screen, mut reset) = Screen::with(&["reset", "api", "--redis", &url], 80, 24);
-        screen.wait_for("Forget what departed for \"api\" by 10/h? [y/N] ");
+        screen.wait_for("Reset the key \"api\" for 10/h? [y/N] ");
         screen.type_keys(answer);
         assert_eq!(ends(&mut reset).code(), Some(code), "{answer:?}");
         let shown = on(&server, &["show", "api", "--json"]).json();
@@ -269,7 +269,7 @@ async fn a_reset_asks_for_confirmation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_only_known_by_its_digest_is_shown_and_not_changed() {
+async fn a_digest_can_be_shown_but_not_changed() {
     let server = RedisServer::start();
     let long = "long/".repeat(40);
     spend(&connect(&server).await, under(&["10/h"]), &long, 3).await;
@@ -290,7 +290,7 @@ async fn a_key_that_is_only_known_by_its_digest_is_shown_and_not_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn odd_keys_and_other_prefixes_are_found() {
+async fn special_keys_and_prefixes_are_found() {
     let server = RedisServer::start();
     let store = connect(&server).await.prefix("other*").expect("a prefix");
     for key in ["GET /a/{b}|x", "é*[?]", "a b"] {
@@ -330,12 +330,12 @@ async fn keys_of_all_servers_of_a_cluster_are_found() {
     ] {
         for server in &cluster.servers {
             let ended = on(server, command);
-            ended.assert_failed(2, "the server is one of a cluster\nhint: `--cluster`");
+            ended.assert_failed(2, "the server belongs to a cluster\nhint: pass `--cluster`");
         }
     }
 }
 
-/// The text with each number replaced, because they depend on the time.
+/// Replaces numbers, because they depend on the time.
 fn without_numbers(text: &str) -> String {
     let parts = text.split(|char: char| char.is_ascii_digit() || "._".contains(char));
     let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
@@ -343,7 +343,7 @@ fn without_numbers(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_guide_shows_what_is_printed_for_a_key() {
+async fn the_guide_shows_the_real_output_of_show() {
     const GUIDE: &str = include_str!("../../README.md");
     let section = GUIDE
         .split("\n# Look at a key\n")
@@ -356,6 +356,10 @@ async fn the_guide_shows_what_is_printed_for_a_key() {
     spend(&store, under(&["10/m"]), "api.example.com", 10).await;
     let paused = on(&server, &["pause", "api.example.com", "30s"]);
     assert_eq!(paused.code, Some(0), "{}", paused.stderr);
-    let told = on(&server, &["show", "api.example.com"]).stdout;
-    assert_eq!(without_numbers(&told), without_numbers(shown), "{told}");
+    let printed = on(&server, &["show", "api.example.com"]).stdout;
+    assert_eq!(
+        without_numbers(&printed),
+        without_numbers(shown),
+        "{printed}"
+    );
 }

@@ -1,18 +1,18 @@
-//! The command `throttle`, as it is built, is run by processes of their own.
+//! Runs the built command `throttle` in separate processes.
 
 mod check;
 mod docs;
+mod failures;
 mod general;
 mod keys;
 mod simulate;
-mod strange;
 mod support;
 mod terminal;
 mod top;
 
 use std::process::{Command, Output};
 
-/// The command with these arguments, and nothing that the environment has to say.
+/// The command with these arguments, without the environment variables that it reads.
 pub(crate) fn throttle(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throttle"));
     for variable in [
@@ -28,7 +28,7 @@ pub(crate) fn throttle(args: &[&str]) -> Command {
     command
 }
 
-/// What a command has come to, run to its end.
+/// The result of a command.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -50,7 +50,7 @@ impl Ended {
         }
     }
 
-    /// The one line of JSON that was printed, of a command that all is well with.
+    /// Checks that the command succeeded, and parses its line of JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> serde_json::Value {
         assert_eq!((self.code, &*self.stderr), (Some(0), ""), "{}", self.stdout);
@@ -58,7 +58,7 @@ impl Ended {
         serde_json::from_str(&self.stdout).expect("JSON")
     }
 
-    /// Checks the code, and that nothing but the error says what is wrong.
+    /// Checks the exit code and the error, and that nothing was printed to standard output.
     #[track_caller]
     pub(crate) fn assert_failed(&self, code: i32, says: &str) {
         assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
@@ -68,7 +68,7 @@ impl Ended {
     }
 }
 
-/// Checks that a terminal shows the text as it is.
+/// Checks that a text has no control or invisible characters.
 #[track_caller]
 pub(crate) fn assert_harmless(text: &str) {
     let is_harmful = |char: char| match char {

@@ -12,7 +12,7 @@ fn simulate(args: &[&str]) -> Value {
     run(&[&["simulate", "--json"], args].concat()).json()
 }
 
-/// The departures, as they were printed.
+/// The printed departures.
 fn history(figures: &Value) -> History {
     let times = figures["departures_seconds"].as_array().expect("a list");
     let time = |at: &Value| Duration::from_secs_f64(at.as_f64().expect("a number"));
@@ -20,7 +20,7 @@ fn history(figures: &Value) -> History {
 }
 
 #[test]
-fn figures_are_those_of_the_departures() {
+fn the_figures_match_the_departures() {
     let second = Duration::from_secs(1);
     for (quota, most) in [
         ("10/s", 10),
@@ -53,7 +53,7 @@ fn figures_are_those_of_the_departures() {
 }
 
 #[test]
-fn the_same_comes_to_the_same() {
+fn results_are_reproducible() {
     for quota in [
         "7/s",
         "10/s fixed-window",
@@ -71,7 +71,7 @@ fn the_same_comes_to_the_same() {
 }
 
 #[test]
-fn several_that_the_clock_concerns_come_to_the_same_together() {
+fn results_with_several_aligned_windows_are_reproducible() {
     let args = [
         "--quota",
         "50/s sliding-buckets buckets=7",
@@ -87,7 +87,7 @@ fn several_that_the_clock_concerns_come_to_the_same_together() {
 }
 
 #[test]
-fn quotas_hold_jointly_whatever_the_callers_cost() {
+fn quotas_hold_jointly_with_any_cost() {
     let quotas = ["--quota", "10/s", "--quota", "30/10s"];
     let figures = simulate(
         &[
@@ -102,12 +102,12 @@ fn quotas_hold_jointly_whatever_the_callers_cost() {
             .unwrap()
     };
     assert_eq!((most(0), most(1)), (9, 30));
-    // N/W of the second, which lets the least depart.
+    // N/W of the second quota, which is the slowest.
     assert_eq!(figures["rate"]["quota"], 3.0);
 }
 
 #[test]
-fn a_window_that_has_not_passed_says_nothing_of_the_rate() {
+fn a_window_longer_than_the_simulation_has_no_rate() {
     let figures = simulate(&["--quota", "100/h", "--duration", "5s"]);
     assert_eq!(figures["rate"]["quota"], Value::Null);
     assert_eq!(figures["departed"], 100);
@@ -115,7 +115,7 @@ fn a_window_that_has_not_passed_says_nothing_of_the_rate() {
 }
 
 #[test]
-fn who_would_wait_too_long_is_refused() {
+fn requests_beyond_the_bounds_on_waiting_are_refused() {
     let figures = simulate(&["--quota", "10/s", "--max-wait", "500ms"]);
     assert!(
         figures["wait_seconds"]["longest"].as_f64().unwrap() <= 0.51,
@@ -128,7 +128,7 @@ fn who_would_wait_too_long_is_refused() {
 }
 
 #[test]
-fn a_rule_of_a_file_says_all_that_holds() {
+fn a_rule_gives_quotas_bounds_and_cost() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rules.toml");
     let text = r#"
@@ -174,16 +174,16 @@ fn a_rule_of_a_file_says_all_that_holds() {
     };
     failed(
         &[],
-        "the last rule limits nothing\nhint: `--rule` names one of these: search, others",
+        "the last rule is exempt or has no name\nhint: pass `--rule` with one of these names: search, others",
     );
-    failed(&["--rule", "nobody"], "there is no rule `nobody`");
+    failed(&["--rule", "unknown"], "there is no rule `unknown`");
     failed(&["--quota", "1/s"], "cannot be used with");
     fs::write(path, text.replace("10/s", "0/s")).unwrap();
     run(&["simulate", "--rules", path]).assert_failed(1, "`throttle check");
 }
 
 #[test]
-fn no_quota_is_too_large_to_end() {
+fn a_simulation_stops_after_a_million_requests() {
     let args = [
         "simulate",
         "--json",
@@ -196,15 +196,18 @@ fn no_quota_is_too_large_to_end() {
     ];
     let ended = run(&args);
     assert_eq!(ended.code, Some(0));
-    assert_eq!(ended.stderr, "hint: it ends after 1000000 requests\n");
+    assert_eq!(
+        ended.stderr,
+        "hint: the simulation stopped early, after 1000000 requests\n"
+    );
     let figures: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(figures["cut"], "requests");
     assert_eq!(figures["rate"]["reached"], Value::Null);
 }
 
-/// Each of these would take seconds at least, and most of them far longer.
+/// Without the limit, each of these would take seconds or far longer.
 #[test]
-fn who_has_no_patience_is_told_what_came_of_it_until_then() {
+fn a_simulation_stops_at_its_computing_limit() {
     for args in [
         &["--quota", "2_000_000/s", "--latency", "0s"][..],
         &["--quota", "1_000/s", "--duration", "365d"],
@@ -223,7 +226,7 @@ fn who_has_no_patience_is_told_what_came_of_it_until_then() {
         assert!(
             ended
                 .stderr
-                .starts_with("hint: it ends after 50ms of computing"),
+                .starts_with("hint: the simulation stopped early, after 50ms of computing"),
             "{}",
             ended.stderr
         );
@@ -237,7 +240,7 @@ fn who_has_no_patience_is_told_what_came_of_it_until_then() {
 }
 
 #[test]
-fn what_makes_no_sense_is_a_usage_error() {
+fn invalid_arguments_are_usage_errors() {
     for (args, says) in [
         (&["--quota", "10/"][..], "expected LIMIT/WINDOW"),
         (&["--quota", "0/s"], "the limit is zero"),
@@ -250,11 +253,11 @@ fn what_makes_no_sense_is_a_usage_error() {
         (&["--quota", "2/s", "--duration", "0s"], "duration"),
         (
             &["--quota", "2/s", "--duration", "500000000000y"],
-            "longer than a year",
+            "must be at most a year",
         ),
         (
             &["--quota", "2/s", "--latency", "500000000000y"],
-            "longer than a year",
+            "must be at most a year",
         ),
         (&["--quota", "2/s", "--quota", "2/s"], "given twice"),
         (&[], "--quota"),

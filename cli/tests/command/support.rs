@@ -1,6 +1,6 @@
-//! The servers that the tests of the library start, too.
+//! Test servers, shared with the tests of the library.
 
-#![allow(dead_code, unused_imports, reason = "these tests use a part")]
+#![allow(dead_code, unused_imports, reason = "these tests use only some of it")]
 
 #[path = "../../../tests/support/cluster.rs"]
 pub(crate) mod cluster;

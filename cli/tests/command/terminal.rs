@@ -1,4 +1,4 @@
-//! A terminal that a command is run on: [`Screen`].
+//! A pseudo-terminal that runs a command: [`Screen`].
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,10 +12,10 @@ use rustix::termios::{InputModes, LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::throttle;
 
-/// What a machine may need that does many other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Enough for a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A terminal of this size, and what is shown on it.
+/// A terminal and its output.
 pub(crate) struct Screen {
     terminal: File,
     shown: mpsc::Receiver<Vec<u8>>,
@@ -23,11 +23,11 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// The command on a terminal of this size.
+    /// Runs the command on a terminal of this size.
     pub(crate) fn with(args: &[&str], columns: u16, lines: u16) -> (Self, Child) {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&terminal).expect("a right to it");
-        unlockpt(&terminal).expect("it is open");
+        grantpt(&terminal).expect("grantpt");
+        unlockpt(&terminal).expect("unlockpt");
         let size = Winsize {
             ws_row: lines,
             ws_col: columns,
@@ -42,7 +42,7 @@ impl Screen {
                 .read(true)
                 .write(true)
                 .open(&name)
-                .expect("it is there")
+                .expect("the terminal opens")
         };
         let mut command = throttle(args);
         command
@@ -76,19 +76,19 @@ impl Screen {
     pub(crate) fn type_keys(&mut self, keys: &str) {
         self.terminal
             .write_all(keys.as_bytes())
-            .expect("it takes them");
+            .expect("the terminal accepts input");
     }
 
-    /// What the terminal makes of what is typed.
+    /// The modes of the terminal, which differ in raw mode.
     pub(crate) fn modes(&self) -> (InputModes, LocalModes) {
         let modes = tcgetattr(&self.terminal).expect("its modes");
         (modes.input_modes, modes.local_modes)
     }
 
-    /// Until this is shown after what was waited for before.
+    /// Waits until the terminal shows this text, after the previously awaited text.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, wanted: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.text.contains(wanted) {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(some) = self.shown.recv_timeout(left) else {
@@ -100,16 +100,16 @@ impl Screen {
     }
 }
 
-/// How it ends, before long.
+/// Waits for the exit of a process.
 #[track_caller]
 pub(crate) fn ends(child: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match child.try_wait().expect("our own child") {
             Some(status) => return status,
             None if Instant::now() > deadline => {
                 let _ = child.kill();
-                panic!("it does not end");
+                panic!("the process does not exit");
             }
             None => thread::sleep(Duration::from_millis(10)),
         }

@@ -1,4 +1,4 @@
-//! Which keys are busy: `top`, line by line and in a terminal.
+//! `throttle top`, with `--json` and in a terminal.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -15,15 +15,15 @@ use super::support::spend::{spend_by, under};
 use super::terminal::{Screen, ends};
 use super::{Ended, throttle};
 
-/// Only a defect takes longer.
+/// Far longer than any operation takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Spends one unit more for each key than for the one before, up to ten.
+/// Spends one unit more for each key than for the previous one, up to ten.
 async fn spend(server: &RedisServer, keys: u32) {
     spend_of(server, "key-", keys).await;
 }
 
-/// Spends units like [`spend`], for keys with this prefix.
+/// Like [`spend`], for keys with this prefix.
 async fn spend_of(server: &RedisServer, name: &str, keys: u32) {
     let store = RedisStore::connect(&server.url()).await;
     let store = store.expect("a connection").timeout(LONG);
@@ -49,7 +49,7 @@ fn lines(server: &RedisServer, args: &[&str]) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_busiest_come_first_unless_told_otherwise() {
+async fn the_busiest_keys_come_first_by_default() {
     let server = RedisServer::start();
     spend(&server, 30).await;
     let names = |args: &[&str]| {
@@ -98,7 +98,7 @@ async fn the_busiest_come_first_unless_told_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_keys_cost_no_more_than_the_budget() {
+async fn the_budget_limits_the_cost_of_ten_thousand_keys() {
     const BUDGET: u64 = 1_000;
     const ROWS: u64 = 50;
     let server = RedisServer::start();
@@ -113,9 +113,9 @@ async fn ten_thousand_keys_cost_no_more_than_the_budget() {
         (0, 0),
         "{cost:?}"
     );
-    // One for the budget, and one to see whether that was all.
+    // One for the budget, and one to detect the end of the scan.
     assert!(cost.calls("scan") <= 2 * refreshes, "{cost:?}");
-    // `SCAN` may tell of some more than it was asked for.
+    // `SCAN` may return more names than its `COUNT`.
     let most = refreshes * (2 * BUDGET + ROWS);
     assert!(cost.calls("getrange") <= most, "{cost:?}");
     let (first, last) = (&pages[0], &pages[24]);
@@ -132,7 +132,7 @@ async fn ten_thousand_keys_cost_no_more_than_the_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn as_many_keys_as_the_budget_are_seen_at_once() {
+async fn one_refresh_covers_as_many_keys_as_the_budget() {
     let server = RedisServer::start();
     spend(&server, 500).await;
     let page = &lines(&server, &["--count", "1", "--budget", "500"])[0];
@@ -143,7 +143,7 @@ async fn as_many_keys_as_the_budget_are_seen_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_is_seen_at_once_and_without_a_server_that_is_out() {
+async fn a_cluster_is_shown_also_without_one_of_its_servers() {
     const KEYS: u32 = 90;
     let mut cluster = Cluster::start();
     let store = RedisStore::connect_cluster(cluster.urls()).await;
@@ -180,7 +180,7 @@ async fn a_cluster_is_seen_at_once_and_without_a_server_that_is_out() {
             .contains(&port)
     };
     let replica = cluster.servers.iter().position(follows);
-    // Nobody takes over.
+    // No replica takes over.
     cluster.servers[replica.expect("a replica")].kill9();
     cluster.servers[primary].kill9();
     for page in pages(&cluster, "3") {
@@ -197,17 +197,17 @@ async fn a_cluster_is_seen_at_once_and_without_a_server_that_is_out() {
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_do() {
+fn without_a_terminal_the_error_suggests_json() {
     let server = RedisServer::start();
     let ended = Ended::of(&mut throttle(&["top", "--redis", &server.url()]));
-    ended.assert_failed(2, "there is no terminal");
+    ended.assert_failed(2, "standard output is not a terminal");
     assert!(ended.stderr.contains("`--json`"), "{}", ended.stderr);
     let refused = Ended::of(&mut throttle(&["top", "--json", "--interval", "0s"]));
-    refused.assert_failed(2, "an interval of no time");
+    refused.assert_failed(2, "the interval must be greater than zero");
 }
 
 #[test]
-fn a_reader_who_has_seen_enough_ends_it() {
+fn a_closed_pipe_ends_the_command() {
     let server = RedisServer::start();
     let mut command = throttle(&[
         "top",
@@ -230,7 +230,7 @@ fn a_reader_who_has_seen_enough_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_terminal_shows_it_until_somebody_quits() {
+async fn a_terminal_shows_the_table_until_the_user_quits() {
     let server = RedisServer::start();
     spend(&server, 30).await;
     let url = server.url();
@@ -240,17 +240,17 @@ async fn a_terminal_shows_it_until_somebody_quits() {
     screen.type_keys("s");
     screen.wait_for("rate");
     screen.type_keys("/key-17");
-    // Only what has changed is drawn.
+    // The terminal receives only changed cells.
     screen.wait_for("7_");
     screen.type_keys("\r");
     screen.type_keys("q");
     assert!(ends(&mut top).success());
-    // The screen is as it was before.
+    // Leaves the alternate screen.
     screen.wait_for("\u{1b}[?1049l");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_small_terminal_is_no_panic_and_an_interrupt_is_heard() {
+async fn small_terminals_work_and_an_interrupt_quits() {
     let server = RedisServer::start();
     spend(&server, 3).await;
     let url = server.url();
@@ -264,7 +264,7 @@ async fn a_small_terminal_is_no_panic_and_an_interrupt_is_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_leaves_the_terminal_as_it_was() {
+async fn a_signal_restores_the_terminal() {
     let server = RedisServer::start();
     spend(&server, 3).await;
     let url = server.url();
@@ -273,7 +273,7 @@ async fn a_signal_leaves_the_terminal_as_it_was() {
         let (mut screen, mut top) = Screen::with(&args, 100, 20);
         let before = screen.modes();
         screen.wait_for("key-2");
-        assert_ne!(screen.modes(), before, "it is raw");
+        assert_ne!(screen.modes(), before, "raw mode");
         signal::send(name, top.id());
         assert_eq!(ends(&mut top).code(), Some(128 + number), "{name}");
         screen.wait_for("\u{1b}[?1049l");
@@ -282,7 +282,7 @@ async fn a_signal_leaves_the_terminal_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_quits_does_not_wait_for_a_redis_that_hangs() {
+async fn quitting_does_not_wait_for_a_hanging_server() {
     let server = RedisServer::start();
     spend(&server, 3).await;
     let url = server.url();
@@ -298,7 +298,7 @@ async fn who_quits_does_not_wait_for_a_redis_that_hangs() {
     let (mut screen, mut top) = Screen::with(&args, 100, 10);
     screen.wait_for("key-2");
     server.sigstop();
-    // What is typed meanwhile is shown, so a refresh is under way that cannot end.
+    // The screen shows input during a refresh that cannot finish.
     screen.type_keys("/ab");
     screen.wait_for("b_");
     screen.type_keys("\r");
@@ -308,7 +308,7 @@ async fn who_quits_does_not_wait_for_a_redis_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_gone_is_said_and_comes_back() {
+async fn an_outage_is_shown_until_the_server_is_back() {
     let mut server = RedisServer::start();
     spend(&server, 3).await;
     let url = server.url();
@@ -324,9 +324,9 @@ async fn a_server_that_is_gone_is_said_and_comes_back() {
     let (mut screen, mut top) = Screen::with(&args, 100, 10);
     screen.wait_for("key-2");
     server.kill9();
-    screen.wait_for("3 rows are from before");
+    screen.wait_for("3 rows are outdated");
     server.restart();
-    // Only what differs from before is drawn: so every letter does.
+    // The terminal receives only changed cells, so every letter must differ.
     spend_of(&server, "ANOTHER-", 3).await;
     screen.wait_for("ANOTHER-");
     screen.type_keys("q");
@@ -334,7 +334,7 @@ async fn a_server_that_is_gone_is_said_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rights_that_the_guide_names_are_enough() {
+async fn the_permissions_in_the_guide_are_sufficient() {
     const GUIDE: &str = include_str!("../../README.md");
     let named = GUIDE.split("for `top`, ").nth(1).expect("a sentence");
     let named = named.split(".\n").next().expect("its end");

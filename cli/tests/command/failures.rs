@@ -1,4 +1,4 @@
-//! Keys that are not there, values that throttle did not write, and users without rights.
+//! Missing keys, unrecognized values, and users without permissions.
 
 use serde_json::Value;
 
@@ -8,20 +8,20 @@ use super::support::spend::{spend, under};
 use super::{Ended, assert_harmless, throttle};
 
 #[test]
-fn a_key_without_state_is_not_changed() {
+fn a_missing_key_is_not_created() {
     let server = RedisServer::start();
     for args in [
         &["reset", "nope", "--yes", "--policy", "github"][..],
         &["pause", "nope", "1h", "--policy", "github"],
         &["resume", "nope", "--policy", "github"],
     ] {
-        on(&server, args).assert_failed(1, "there is no state of the key \"nope\"");
+        on(&server, args).assert_failed(1, "there is no state for the key \"nope\"");
         assert_eq!(server.command::<u8>(&["DBSIZE"]), 0, "{args:?}");
     }
 }
 
 #[test]
-fn what_redis_refuses_is_a_failure_and_tells_no_password() {
+fn refused_commands_fail_without_printing_the_password() {
     let server = RedisServer::start();
     let user = [
         "ACL", "SETUSER", "user", "on", ">hunter2", "~*", "&*", "+@all", "-scan",
@@ -42,7 +42,7 @@ fn what_redis_refuses_is_a_failure_and_tells_no_password() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_key_gives_orders_to_a_terminal() {
+async fn control_characters_in_keys_are_escaped() {
     const KEY: &str = "\u{1b}[31m\u{202e}a\u{200b}\nb";
     let server = RedisServer::start();
     spend(&connect(&server).await, under(&["10/h"]), KEY, 1).await;
@@ -66,7 +66,7 @@ async fn no_key_gives_orders_to_a_terminal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_value_that_is_not_recognized_keeps_nothing_from_the_other_policies() {
+async fn an_unrecognized_value_does_not_affect_other_policies() {
     const WHY: &str = "not written by this version of tower-throttle";
     const BROKEN: &str = "throttle:{a}:z";
     let server = RedisServer::start();
@@ -86,15 +86,15 @@ async fn a_value_that_is_not_recognized_keeps_nothing_from_the_other_policies() 
                 "{}",
                 ended.stderr
             );
-            let told: Value = serde_json::from_str(&ended.stdout).expect("JSON");
-            let [sound, broken] = &told["policies"].as_array().expect("a list")[..] else {
-                panic!("{told}");
+            let printed: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+            let [valid, broken] = &printed["policies"].as_array().expect("a list")[..] else {
+                panic!("{printed}");
             };
             assert_eq!(
-                (&sound["policy"], &broken["policy"]),
+                (&valid["policy"], &broken["policy"]),
                 (&Value::Null, &"z".into())
             );
-            assert_eq!(sound["error"], Value::Null, "{told}");
+            assert_eq!(valid["error"], Value::Null, "{printed}");
             let error = broken["error"].as_str().expect("text");
             assert!(
                 error.contains(WHY) && error.contains(BROKEN),

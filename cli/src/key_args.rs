@@ -1,4 +1,4 @@
-//! The stored policies of a key that a command is about: [`Chosen`].
+//! The arguments of the commands for one key, and the stored policies of that key: [`KeyArgs`].
 
 use tower_throttle::Quota;
 use tower_throttle::key::Key;
@@ -8,13 +8,13 @@ use tower_throttle::{Limiter, LimiterBuilder};
 use crate::connect::Server;
 use crate::failure::Failure;
 
-/// Options of all commands about one key.
+/// Arguments of all commands for one key.
 #[derive(clap::Args)]
-pub(crate) struct Chosen {
-    /// The key, as the limiters have it: a host, a route, a user
+pub(crate) struct KeyArgs {
+    /// The key that the limiters use, such as a host, a route or a user
     key: String,
 
-    /// Only the policy of this name
+    /// Use only the policy with this name
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
 
@@ -22,8 +22,8 @@ pub(crate) struct Chosen {
     server: Server,
 }
 
-/// A key, and its policies that have state.
-pub(crate) struct Found {
+/// A key, and its policies that have state in Redis.
+pub(crate) struct FoundKey {
     pub(crate) store: RedisStore,
     pub(crate) key: Key,
     pub(crate) policies: Vec<Stored>,
@@ -35,20 +35,22 @@ pub(crate) struct Stored {
     pub(crate) state: Result<KeyState, StoreError>,
 }
 
-impl Chosen {
-    /// The policies that have state for the key. Fails if none has.
-    pub(crate) async fn find(&self) -> Result<Found, Failure> {
+impl KeyArgs {
+    /// Finds the policies that have state for the key. Fails if there are none.
+    pub(crate) async fn find(&self) -> Result<FoundKey, Failure> {
         let found = self.look().await?;
         match found.policies.is_empty() {
-            true => Err(self.nothing()),
+            true => Err(self.no_state()),
             false => Ok(found),
         }
     }
 
-    /// The policies that have state for the key, if any.
-    pub(crate) async fn look(&self) -> Result<Found, Failure> {
+    /// Finds the policies that have state for the key, if any.
+    pub(crate) async fn look(&self) -> Result<FoundKey, Failure> {
         if self.key.is_empty() {
-            return Err(Failure::usage("the key is empty"));
+            return Err(Failure::usage(
+                "the key is empty: pass the key that the limiters use",
+            ));
         }
         let store = self.server.connect().await?;
         let key = Key::new(&self.key);
@@ -59,30 +61,30 @@ impl Chosen {
             let state = state.transpose()?;
             Some(Stored { stored, state })
         });
-        Ok(Found {
+        Ok(FoundKey {
             policies: policies.collect(),
             store,
             key,
         })
     }
 
-    /// The error if there is no state.
-    pub(crate) fn nothing(&self) -> Failure {
-        let of_name = |name| format!(" under a policy {name:?}");
+    /// The error when there is no state.
+    pub(crate) fn no_state(&self) -> Failure {
+        let of_name = |name| format!(" and the policy {name:?}");
         let under = self.policy.as_ref().map(of_name).unwrap_or_default();
         Failure::new(format!(
-            "there is no state of the key {:?}{under}",
+            "there is no state for the key {:?}{under}",
             self.key
         ))
-        .hint("state expires when no departure counts any more")
+        .hint("state expires once no departure counts against a quota")
     }
 
-    /// The policy's name.
+    /// The name given with `--policy`.
     pub(crate) fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
     }
 
-    /// Scans the names of all keys, because there is no other way to find the policies of one.
+    /// Scans the names of all keys: Redis has no index of the policies of a key.
     async fn listed(&self, store: &RedisStore, key: &Key) -> Result<Vec<StoredKey>, Failure> {
         let is_digest = self.key.starts_with("%sha256:");
         let mut keys = if is_digest {
@@ -90,13 +92,13 @@ impl Chosen {
         } else {
             store.keys().of(key)
         };
-        let is_meant = |stored: &StoredKey| {
+        let matches = |stored: &StoredKey| {
             let is_named = self.policy.is_none() || stored.policy_name() == self.policy();
             is_named && (!is_digest || stored.encoded() == self.key)
         };
         let mut found = Vec::new();
         while let Some(page) = keys.next_page().await? {
-            found.extend(page.into_iter().filter(|it| is_meant(it)));
+            found.extend(page.into_iter().filter(|it| matches(it)));
         }
         found.sort_unstable();
         found.dedup();
@@ -104,20 +106,19 @@ impl Chosen {
     }
 }
 
-impl Found {
-    /// Fails if only the digest of the key is known, with which no limiter can be asked.
-    pub(crate) fn is_known(&self) -> Result<(), Failure> {
+impl FoundKey {
+    /// Fails if the argument is the digest of a key, because a limiter needs the key itself.
+    pub(crate) fn require_key(&self) -> Result<(), Failure> {
         let is_digest =
             |it: &Stored| it.stored.key().is_none() && it.stored.encoded() == self.key.as_str();
         if self.policies.iter().any(is_digest) {
-            let digest =
-                Failure::usage("this is the digest of a key, which its limiters do not know");
-            return Err(digest.hint("give the key itself"));
+            let digest = Failure::usage("this is the digest of a key: pass the key itself");
+            return Err(digest);
         }
         Ok(())
     }
 
-    /// A limiter that shares the state of this policy.
+    /// A limiter that uses the state of this policy.
     pub(crate) fn limiter(
         &self,
         name: Option<&str>,
@@ -136,7 +137,7 @@ impl Found {
 }
 
 impl Stored {
-    /// The name of the policy, or else its quotas.
+    /// The name of the policy, or its quotas.
     pub(crate) fn policy(&self) -> String {
         match (self.stored.policy_name(), &self.state) {
             (Some(name), _) => name.to_owned(),
@@ -144,18 +145,18 @@ impl Stored {
                 .map(|it| it.to_string())
                 .collect::<Vec<_>>()
                 .join(" + "),
-            (None, Err(_)) => "(without a name)".to_owned(),
+            (None, Err(_)) => "(unnamed)".to_owned(),
         }
     }
 
-    /// The state, and a limiter that shares it.
-    pub(crate) fn limiter(&self, found: &Found) -> Result<(&KeyState, Limiter), Failure> {
+    /// The state, and a limiter that uses it.
+    pub(crate) fn limiter(&self, found: &FoundKey) -> Result<(&KeyState, Limiter), Failure> {
         let state = self
             .state
             .as_ref()
             .map_err(|error| Failure::from(error.clone()))?;
         let mut quotas: Vec<_> = quotas_of(state).collect();
-        // Buckets and a log of the same quota look alike.
+        // A quota may have both a log and buckets, which have the same text.
         quotas.dedup();
         Ok((state, found.limiter(self.stored.policy_name(), quotas)?))
     }

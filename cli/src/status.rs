@@ -1,4 +1,4 @@
-//! The state of a key under a policy, as commands show it: [`Standing`].
+//! The state of a key under a policy, in the form that commands print: [`KeyStatus`].
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use crate::time::seconds;
 
 /// The state of a key under a policy.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Standing {
-    /// `None` if Redis has only its digest.
+pub(crate) struct KeyStatus {
+    /// `None` if Redis has only the digest of the key.
     pub(crate) key: Option<String>,
-    /// The key as in the names of Redis keys.
+    /// The form of the key in the names of Redis keys.
     pub(crate) encoded: String,
     /// The name of the policy.
     pub(crate) policy: Option<String>,
     pub(crate) quotas: Vec<Used>,
-    /// False if less may be used of a quota than shown.
+    /// False if the actual use of a quota may be lower than shown.
     pub(crate) exact: bool,
     pub(crate) remaining: u32,
-    /// The cost of all requests that wait.
+    /// The cost of all waiting requests.
     pub(crate) waiting: u64,
     #[serde(rename = "next_seconds", serialize_with = "in_seconds")]
     pub(crate) next: Duration,
     #[serde(rename = "full_seconds", serialize_with = "in_seconds")]
     pub(crate) full: Duration,
-    #[serde(rename = "paused_seconds", serialize_with = "perhaps_in_seconds")]
+    #[serde(rename = "paused_seconds", serialize_with = "optional_in_seconds")]
     pub(crate) paused: Option<Duration>,
     pub(crate) allowance: Option<Allowance>,
-    #[serde(rename = "quarantined_seconds", serialize_with = "perhaps_in_seconds")]
+    #[serde(rename = "quarantined_seconds", serialize_with = "optional_in_seconds")]
     pub(crate) quarantined: Option<Duration>,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct Used {
     pub(crate) quota: String,
     pub(crate) used: u32,
     pub(crate) capacity: u32,
-    /// Units per second over the window; `None` if the state does not tell.
+    /// Units per second over the window; only sliding windows record it.
     pub(crate) rate: Option<f64>,
-    /// False if less may be used.
+    /// False if the actual use may be lower than shown.
     #[serde(skip)]
     pub(crate) exact: bool,
     #[serde(skip)]
@@ -59,7 +59,7 @@ pub(crate) struct Allowance {
     pub(crate) lasts: Duration,
 }
 
-impl Standing {
+impl KeyStatus {
     pub(crate) fn new(stored: &StoredKey, state: &KeyState) -> Self {
         let quotas: Vec<_> = state.quotas().iter().map(Used::new).collect();
         Self {
@@ -88,7 +88,7 @@ impl Standing {
         }
     }
 
-    /// The name of the policy, or else its quotas.
+    /// The name of the policy, or its quotas.
     pub(crate) fn shown_policy(&self) -> String {
         let quotas = || {
             self.quotas
@@ -100,7 +100,7 @@ impl Standing {
         self.policy.clone().unwrap_or_else(quotas)
     }
 
-    /// The quota of which the largest part is used, and that part.
+    /// The quota with the largest used share, and that share.
     pub(crate) fn busiest(&self) -> Option<(&Used, f64)> {
         let shares = self.quotas.iter().map(|it| (it, it.share()));
         shares.max_by(|(_, a), (_, b)| a.total_cmp(b))
@@ -112,11 +112,11 @@ impl Standing {
         known.min_by_key(|it| it.window)?.rate
     }
 
-    /// True if the state is as good as none.
+    /// True if the key is unused, not paused and without waiting requests.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_held =
+        let is_restricted =
             self.paused.is_some() || self.allowance.is_some() || self.quarantined.is_some();
-        !is_held && self.waiting == 0 && self.quotas.iter().all(|it| it.used == 0)
+        !is_restricted && self.waiting == 0 && self.quotas.iter().all(|it| it.used == 0)
     }
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn in_seconds<S: serde::Serializer>(time: &Duration, to: S) -> Result
     to.serialize_f64(seconds(*time))
 }
 
-pub(crate) fn perhaps_in_seconds<S: serde::Serializer>(
+pub(crate) fn optional_in_seconds<S: serde::Serializer>(
     time: &Option<Duration>,
     to: S,
 ) -> Result<S::Ok, S::Error> {
