@@ -1,8 +1,8 @@
 //! A server that limits its clients: by address, by route, and by failed logins.
 //!
 //! ```sh
-//! cargo run --example axum_inbound                             # sends itself requests, and ends
-//! cargo run --example axum_inbound -- --listen 127.0.0.1:3000  # until it is interrupted
+//! cargo run --example axum_inbound                             # sends requests to itself, and exits
+//! cargo run --example axum_inbound -- --listen 127.0.0.1:3000  # serves until interrupted
 //! ```
 
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ async fn main() -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let app = app(args.redis.as_deref()).await?;
-    // Who asks is known to the handlers and the layers only by this.
+    // This gives the client's address to the layers and handlers.
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, service);
     if args.listen.is_some() {
@@ -54,7 +54,7 @@ async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
         Some(url) => Some(RedisStore::connect(url).await?),
         None => None,
     };
-    // Names tell the limits apart in the headers, and where they count in one Redis.
+    // The names distinguish the limits in the headers and in Redis.
     let limiter = |name, quota: &str| -> anyhow::Result<Limiter> {
         let mut builder: LimiterBuilder = Limiter::builder().name(name).quota(quota.parse()?);
         if let Some(store) = &store {
@@ -63,16 +63,16 @@ async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
         Ok(builder.build()?)
     };
 
-    // Each address has its own quota for all that it asks for. Behind a proxy, all clients would share its
-    // address: `trusted_proxies` looks further.
+    // Each address has its own quota for all of its requests. Behind a proxy, all clients would share the proxy's
+    // address; `trusted_proxies` finds the client's.
     let by_address = ThrottleLayer::new(limiter("address", "20/s")?)
         .key(key::client_ip())
         .inbound();
-    // Each route has one for all clients together.
+    // Each route has one quota for all clients.
     let by_route = ThrottleLayer::new(limiter("route", "8/10s")?)
         .key(key::matched_path())
         .inbound();
-    // A login that succeeds costs nothing; who fails too often is told so in plain text.
+    // Only failed logins count. After too many, the response is plain text.
     let by_failures = ThrottleLayer::new(limiter("login", "3/h")?)
         .key(key::client_ip())
         .inbound()
@@ -106,17 +106,17 @@ async fn login(Path(password): Path<String>) -> StatusCode {
 }
 
 async fn demonstrate(server: &str) -> anyhow::Result<()> {
-    // The server is on this machine, whatever proxy the environment names.
+    // The server is local, so ignore proxy settings of the environment.
     let client = reqwest::Client::builder().no_proxy().build()?;
-    println!("Ten users, where a route has 8 per ten seconds:");
+    println!("10 requests to a route that allows 8 in 10 s:");
     let mut answers = Vec::new();
     for id in 1..=10 {
         answers.push(show(client.get(format!("{server}/users/{id}"))).await?);
     }
     let expected = [200, 200, 200, 200, 200, 200, 200, 200, 429, 429];
-    anyhow::ensure!(answers == expected, "the answers were {answers:?}");
+    anyhow::ensure!(answers == expected, "unexpected responses: {answers:?}");
 
-    println!("Logins, where an address has 3 failures per hour:");
+    println!("Logins, with at most 3 failures per hour and address:");
     for (password, expected) in [
         ("opensesame", 204),
         ("sesame", 401),
@@ -126,7 +126,7 @@ async fn demonstrate(server: &str) -> anyhow::Result<()> {
         ("opensesame", 429),
     ] {
         let answer = show(client.post(format!("{server}/login/{password}"))).await?;
-        anyhow::ensure!(answer == expected, "the answer was {answer}");
+        anyhow::ensure!(answer == expected, "unexpected response: {answer}");
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! A worker that ends in order: on SIGTERM or ctrl-c it takes no new jobs, lets those that wait depart for a
-//! while, and gives the slots of all others back, for other replicas.
+//! A worker that shuts down gracefully. On SIGTERM or ctrl-c, it takes no new jobs, lets waiting jobs depart for a
+//! while, and then cancels the rest, which frees their places for other replicas.
 //!
 //! ```sh
-//! cargo run --example graceful_shutdown                              # sends itself a SIGTERM
-//! REDIS_URL=redis://127.0.0.1/ cargo run --example graceful_shutdown # keeps the slots there
+//! cargo run --example graceful_shutdown                              # sends a SIGTERM to itself
+//! REDIS_URL=redis://127.0.0.1/ cargo run --example graceful_shutdown # uses Redis
 //! ```
 
 use std::io;
@@ -27,32 +27,32 @@ const WINDOW: Duration = Duration::from_secs(1);
 const BUFFER: Duration = Duration::from_millis(500);
 const JOBS: usize = 60;
 
-/// For how long jobs that wait may still depart.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+/// How long waiting jobs may still depart after the signal.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// Does the jobs that come before the end.
+/// Runs the jobs that arrive before the shutdown.
 async fn work(
     limiter: &Limiter,
     key: &str,
     mut jobs: mpsc::Receiver<SocketAddr>,
-    end: impl Future,
+    shutdown: impl Future,
 ) {
-    let (begun, give_up) = (TaskTracker::new(), CancellationToken::new());
-    tokio::pin!(end);
+    let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
+    tokio::pin!(shutdown);
     loop {
         let job = tokio::select! {
             biased;
-            _ = &mut end => break,
+            _ = &mut shutdown => break,
             Some(job) = jobs.recv() => job,
             else => break,
         };
-        let (acquire, give_up) = (limiter.acquire(key), give_up.clone());
-        begun.spawn(async move {
-            // Only the wait is given up: what has departed comes to its end.
-            let done = match give_up.run_until_cancelled(acquire).await {
+        let (acquire, cancel) = (limiter.acquire(key), cancel.clone());
+        tasks.spawn(async move {
+            // Cancels only the wait. A job that has departed runs to completion.
+            let done = match cancel.run_until_cancelled(acquire).await {
                 Some(Ok(_departs)) => do_job(job).await,
                 Some(Err(error)) => Err(error.into()),
-                // From here, a job could go back to where it came from.
+                // A real worker would return the job to its queue here.
                 None => Ok(()),
             };
             if let Err(error) = done {
@@ -60,19 +60,19 @@ async fn work(
             }
         });
     }
-    // Whoever sends jobs learns that no more are taken.
+    // Senders now get an error.
     jobs.close();
-    begun.close();
-    if timeout(PATIENCE, begun.wait()).await.is_err() {
-        // A future that is dropped leaves the line, and its slot goes back.
-        println!("{} jobs are given up", begun.len());
-        give_up.cancel();
-        begun.wait().await;
+    tasks.close();
+    if timeout(DRAIN_TIMEOUT, tasks.wait()).await.is_err() {
+        // Dropping the `acquire` future removes the request from the queue, and returns its grant.
+        println!("{} jobs are cancelled", tasks.len());
+        cancel.cancel();
+        tasks.wait().await;
     }
 }
 
-/// Waits until the store has the slots back, but not for long. They go by a call of their own, which would end
-/// with the runtime: then they stay reserved until their time has passed.
+/// Waits until the store no longer counts the cancelled requests. A separate call removes them, and it ends with the
+/// runtime. Without it, their grants stay reserved until their time has passed.
 async fn settle(limiter: &Limiter, key: &str) -> anyhow::Result<()> {
     let settled = async {
         while limiter.peek(key).await?.delay() > WINDOW + BUFFER + limiter.policy().guard() {
@@ -93,10 +93,10 @@ async fn main() -> anyhow::Result<()> {
     }
     let limiter = builder.build()?;
     let (server, arrivals) = serve().await?;
-    // Each process has a server of its own here, and so a key.
+    // Each process has its own server here, and uses its address as the key.
     let key = server.to_string();
 
-    let end = told_to_end()?;
+    let shutdown = shutdown_signal()?;
     let (queue, jobs) = mpsc::channel(JOBS);
     for _ in 0..JOBS {
         queue.send(server).await?;
@@ -106,33 +106,33 @@ async fn main() -> anyhow::Result<()> {
         let kill = format!("kill -TERM {}", std::process::id());
         Command::new("sh").args(["-c", &kill]).status().await
     });
-    work(&limiter, &key, jobs, end).await;
-    // Those given up had slots for more than ten seconds to come.
+    work(&limiter, &key, jobs, shutdown).await;
+    // The cancelled jobs would have taken more than ten seconds.
     settle(&limiter, &key).await?;
     println!(
-        "the next may depart in {:.2?}",
+        "a new request could depart in {:.2?}",
         limiter.peek(&key).await?.delay()
     );
 
     let arrivals = arrivals.lock().expect("no panic while recording");
     let most = arrivals.most_in_any(WINDOW);
     println!(
-        "{} jobs were done, most in any {WINDOW:?} window: {most} (limit {LIMIT})",
+        "{} jobs completed, most in any {WINDOW:?} window: {most} (limit {LIMIT})",
         arrivals.len()
     );
     anyhow::ensure!(
         most <= u64::from(LIMIT),
         "more arrived than the limit allows"
     );
-    anyhow::ensure!(arrivals.len() < JOBS, "all were done");
+    anyhow::ensure!(arrivals.len() < JOBS, "no job was cancelled");
     Ok(())
 }
 
 #[cfg(unix)]
-fn told_to_end() -> io::Result<impl Future> {
+fn shutdown_signal() -> io::Result<impl Future> {
     use tokio::signal::unix::{SignalKind, signal};
 
-    // From now on, and not only from when somebody waits for them.
+    // Registers the signals now, not when the future is first polled.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -144,7 +144,7 @@ fn told_to_end() -> io::Result<impl Future> {
 }
 
 #[cfg(not(unix))]
-fn told_to_end() -> io::Result<impl Future> {
+fn shutdown_signal() -> io::Result<impl Future> {
     Ok(tokio::signal::ctrl_c())
 }
 
@@ -157,7 +157,7 @@ async fn do_job(server: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A server on this machine that records when jobs arrive: each connection is one.
+/// A local server that records when jobs arrive. Each connection is a job.
 async fn serve() -> io::Result<(SocketAddr, Arc<Mutex<History>>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -1,4 +1,4 @@
-//! One client for many hosts, whose limits stand in a file that may change while it runs.
+//! One client for many hosts, with limits from a file that can be reloaded.
 //!
 //! ```sh
 //! cargo run --example many_hosts
@@ -20,7 +20,7 @@ use tower_throttle::rules::Rules;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Departure, Limiter, ThrottleMiddleware};
 
-/// How many requests are sent at once, and where to.
+/// The number of simultaneous requests to each host and path.
 const REQUESTS: [(usize, &str, &str); 4] = [
     (4, "api.example.com", "/search"),
     (6, "api.example.com", "/users/1"),
@@ -28,7 +28,7 @@ const REQUESTS: [(usize, &str, &str); 4] = [
     (20, "billing.internal.example", "/"),
 ];
 
-/// All mistakes are told at once, each with its place.
+/// Reads the rules. The error lists all mistakes with their places.
 fn read(file: &Path) -> anyhow::Result<Rules> {
     let text = std::fs::read_to_string(file)?;
     let rules = Rules::read(toml::Deserializer::parse(&text)?)?;
@@ -40,7 +40,7 @@ fn read(file: &Path) -> anyhow::Result<Rules> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    // A copy, as it is going to change.
+    // A copy, because the example changes it.
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("rules.toml");
     std::fs::copy(
@@ -55,7 +55,7 @@ async fn main() -> anyhow::Result<()> {
     send(&client, address).await?;
     check(&arrivals, "api.example.com/search", 4, 2)?;
 
-    // Where rules are read from a file, this is what a signal, a timer or a watcher of files sets off.
+    // In a real client, a signal, a timer or a file watcher triggers the reload.
     let text = std::fs::read_to_string(&file)?;
     std::fs::write(&file, text.replace(r#""2/s""#, r#""3/s""#))?;
     println!("reloaded: {}", limiter.reload(read(&file)?)?);
@@ -68,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
 
 fn client(limiter: &Limiter, upstream: SocketAddr) -> anyhow::Result<ClientWithMiddleware> {
     let mut plain = reqwest::Client::builder().no_proxy();
-    // All of them are on this machine.
+    // All hosts resolve to the local server.
     for (_, host, _) in REQUESTS {
         plain = plain.resolve(host, upstream);
     }
@@ -83,7 +83,7 @@ async fn send(client: &ClientWithMiddleware, upstream: SocketAddr) -> anyhow::Re
         let url = format!("http://{host}:{}{path}", upstream.port());
         let response = client.get(&url).send().await?.error_for_status()?;
         let departure = response.extensions().get::<Departure>();
-        // Who is exempt asks for no permit.
+        // Exempt requests depart without a permit.
         anyhow::ensure!(departure.is_none() == host.contains(".internal."), "{url}");
         Ok(())
     }))
@@ -93,16 +93,16 @@ async fn send(client: &ClientWithMiddleware, upstream: SocketAddr) -> anyhow::Re
 
 type Arrivals = BTreeMap<String, History>;
 
-/// One server for all hosts, which writes down who is asked for what, and when.
+/// One server for all hosts, which records the time, host and path of each request.
 async fn serve() -> anyhow::Result<(SocketAddr, Arc<Mutex<Arrivals>>)> {
     let (start, arrivals) = (Instant::now(), Arc::new(Mutex::new(Arrivals::new())));
-    let seen = arrivals.clone();
+    let record = arrivals.clone();
     let app = Router::new().fallback(async move |headers: HeaderMap, uri: Uri| {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let host = host.and_then(|host| host.split(':').next());
         let target = format!("{}{}", host.unwrap_or_default(), uri.path());
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.entry(target).or_default().push(start.elapsed());
+        let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.entry(target).or_default().push(start.elapsed());
     });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -110,7 +110,7 @@ async fn serve() -> anyhow::Result<(SocketAddr, Arc<Mutex<Arrivals>>)> {
     Ok((address, arrivals))
 }
 
-/// What arrived there since it was last checked.
+/// Checks the requests to one target since the previous check.
 fn check(
     arrivals: &Mutex<Arrivals>,
     target: &str,
@@ -125,7 +125,7 @@ fn check(
         "{target}: {} requests, most in any {second:?} window: {most} (limit {limit})",
         history.len()
     );
-    anyhow::ensure!(history.len() == requests, "{requests} were sent");
+    anyhow::ensure!(history.len() == requests, "expected {requests} requests");
     anyhow::ensure!(most <= limit, "more arrived than the limit allows");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Any function can be throttled: here, one that hands mails to a relay, which counts their recipients.
+//! Throttles a plain function, which sends mails to a relay that limits the number of recipients.
 //!
 //! ```sh
 //! cargo run --example plain_function
@@ -16,14 +16,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota};
 
-/// How many recipients the relay accepts per second, and per hour.
+/// Recipients that the relay accepts per second and per hour.
 const LIMIT: u32 = 10;
 const PER_HOUR: u32 = 30;
 
-/// Of each mail, how many recipients it has.
+/// Number of recipients of each mail.
 const MAILS: [u32; 8] = [3, 1, 4, 1, 5, 2, 6, 3];
 
-/// Hands a mail to the relay. It knows nothing of limits.
+/// Sends a mail to the relay, without any throttling.
 async fn send(relay: SocketAddr, recipients: u32) -> io::Result<String> {
     let mut connection = BufReader::new(TcpStream::connect(relay).await?);
     let mail = format!("mail for {recipients}\n");
@@ -42,13 +42,13 @@ async fn main() -> anyhow::Result<()> {
         .buffer(Duration::from_millis(500))
         .build()?;
 
-    // A function runs once it may, and its result comes within the limiter's: the first `?` is for
-    // those who got no permit, the second for mails that could not be sent.
+    // `run` waits for a permit and calls the function. The first `?` handles errors of the limiter, the second
+    // errors of the function.
     let receipt = limiter.run("relay", || send(relay.address, 1)).await??;
-    print!("the first: {receipt}");
+    print!("first mail: {receipt}");
 
-    // Where one counts as many, the permit is asked for by itself. It is good for some milliseconds,
-    // so whatever takes longer comes before it.
+    // To set a cost, acquire the permit yourself. It is valid for some milliseconds, so do slow preparations before
+    // you acquire it.
     let mails = MAILS.map(async |recipients| {
         let permit = limiter.acquire("relay").cost(recipients).await?;
         let receipt = send(relay.address, recipients).await?;
@@ -57,7 +57,7 @@ async fn main() -> anyhow::Result<()> {
     });
     try_join_all(mails).await?;
 
-    // The hour's quota has 4 left, and nobody waits for an hour here.
+    // The hourly quota has 4 units left, so this request would have to wait for an hour.
     let last = limiter
         .acquire("relay")
         .cost(5)
@@ -65,13 +65,13 @@ async fn main() -> anyhow::Result<()> {
     let error = last
         .await
         .err()
-        .context("more departed than the hour allows")?;
-    println!("one more: {error}");
+        .context("more mails departed than the hourly quota allows")?;
+    println!("one more mail: {error}");
     anyhow::ensure!(error.is_limited());
     relay.check()
 }
 
-/// A server on this machine that remembers when mails arrived, and for how many.
+/// A local server that records when mails arrive, and their numbers of recipients.
 struct Relay {
     address: SocketAddr,
     arrivals: Arc<Mutex<History>>,

@@ -1,5 +1,5 @@
-//! A crawler that is polite to each host: one request at a time, as far apart as its `robots.txt` asks for,
-//! and none while it wants to be left alone. In all, few at once.
+//! A polite crawler. For each host, it keeps the crawl delay of `robots.txt` and pauses when the host asks for it. It
+//! also limits concurrency over all hosts.
 //!
 //! ```sh
 //! cargo run --example polite_crawler
@@ -21,37 +21,37 @@ use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Limiter, Quota, ThrottleLayer, key};
 
-/// How many requests are under way at once, to all hosts together.
+/// Maximum number of concurrent requests to all hosts together.
 const CONCURRENT: usize = 2;
 
-/// How far apart requests to one host are, unless it says so itself.
-const USUAL_DELAY: Duration = Duration::from_millis(300);
+/// Delay between requests to a host without a `Crawl-delay`.
+const DEFAULT_DELAY: Duration = Duration::from_millis(300);
 
-/// What is there once for all hosts.
+/// State that all hosts share.
 #[derive(Clone)]
 struct Crawler {
-    /// For crawlers in several processes, a `RedisStore`.
+    /// For crawlers in several processes, use a `RedisStore`.
     store: MemoryStore,
     client: ConcurrencyLimit<Client>,
 }
 
 impl Crawler {
-    /// Fetches all pages of one host, one after the other.
+    /// Fetches all pages of one host, one after another.
     async fn crawl(self, host: Url, pages: usize) -> anyhow::Result<()> {
         let robots = Request::new(Method::GET, host.join("/robots.txt")?);
         let robots = self.client.clone().oneshot(robots).await?;
-        let delay = crawl_delay(&robots.text().await?).unwrap_or(USUAL_DELAY);
+        let delay = crawl_delay(&robots.text().await?).unwrap_or(DEFAULT_DELAY);
         let limiter = Limiter::builder()
             .quota(Quota::new(1, delay).algorithm(Algorithm::Spacing))
             .buffer(Duration::from_millis(400))
             .store(self.store)
             .build()?;
-        // That was the first request, after which the others keep their distance, too.
+        // Counts the request for `robots.txt`, so that the next one keeps its distance.
         limiter.acquire(host.authority()).await?;
 
         let client = ServiceBuilder::new()
             .layer(ThrottleLayer::new(limiter).key(key::constant(host.authority())))
-            // Inside, so that who waits for a slot takes up none of the few places.
+            // The concurrency limit is inside, so that requests waiting for a permit do not occupy it.
             .service(self.client);
         for page in 1..=pages {
             let url = host.join(&page.to_string())?;
@@ -59,7 +59,7 @@ impl Crawler {
                 let request = Request::new(Method::GET, url.clone());
                 let response = client.clone().oneshot(request).await;
                 let response = response.map_err(anyhow::Error::from_boxed)?;
-                // Then once more, which waits for as long as the host has said.
+                // On 429, the loop retries. The retry waits for the time in `retry-after`.
                 if response.status() != StatusCode::TOO_MANY_REQUESTS {
                     response.error_for_status()?.bytes().await?;
                     break;
@@ -70,7 +70,7 @@ impl Crawler {
     }
 }
 
-/// What a host asks for, within reason. A real crawler looks for what is meant for it.
+/// The crawl delay of a host, within bounds. A real crawler looks for the section for its user agent.
 fn crawl_delay(robots: &str) -> Option<Duration> {
     let mut lines = robots.lines();
     let seconds = lines.find_map(|line| line.strip_prefix("Crawl-delay:"))?;
@@ -78,8 +78,7 @@ fn crawl_delay(robots: &str) -> Option<Duration> {
     Some(Duration::from_millis((seconds * 1_000.0).ceil() as u64))
 }
 
-/// Servers on this machine: a name, a `robots.txt`, how many milliseconds an answer takes, and how many
-/// pages there are.
+/// Local servers: name, `robots.txt`, response time in milliseconds, and number of pages.
 const HOSTS: [(&str, &str, u64, usize); 3] = [
     ("brisk", "", 10, 4),
     ("slow", "", 1_000, 3),
@@ -88,13 +87,13 @@ const HOSTS: [(&str, &str, u64, usize); 3] = [
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    // The hosts are on this machine, whatever proxy the environment names.
+    // The hosts are local, so ignore proxy settings of the environment.
     let client = Client::builder().no_proxy().build()?;
     let crawler = Crawler {
         store: MemoryStore::new(),
         client: ConcurrencyLimit::new(client, CONCURRENT),
     };
-    let (start, seen) = (Instant::now(), Arc::new(Mutex::new(Seen::default())));
+    let (start, seen) = (Instant::now(), Arc::new(Mutex::new(Record::default())));
     let mut crawls = Vec::new();
     for (number, (_, _, _, pages)) in HOSTS.into_iter().enumerate() {
         let url = serve(number, start, seen.clone()).await?;
@@ -105,27 +104,27 @@ async fn main() -> anyhow::Result<()> {
     seen.check()
 }
 
-/// When requests arrived, and how many were there at once.
+/// Arrival times and concurrency of requests.
 #[derive(Default)]
-struct Seen {
+struct Record {
     arrivals: [History; HOSTS.len()],
-    at_once: usize,
-    most_at_once: usize,
+    concurrent: usize,
+    max_concurrent: usize,
 }
 
-async fn serve(number: usize, start: Instant, seen: Arc<Mutex<Seen>>) -> anyhow::Result<Url> {
+async fn serve(number: usize, start: Instant, seen: Arc<Mutex<Record>>) -> anyhow::Result<Url> {
     let (name, robots, takes, _) = HOSTS[number];
     let app = Router::new().fallback(async move |uri: Uri| {
         println!("{:>6.2} s  {name}{uri}", start.elapsed().as_secs_f64());
         let requests = {
             let mut seen = seen.lock().expect("no panic while recording");
-            seen.at_once += 1;
-            seen.most_at_once = seen.most_at_once.max(seen.at_once);
+            seen.concurrent += 1;
+            seen.max_concurrent = seen.max_concurrent.max(seen.concurrent);
             seen.arrivals[number].push(start.elapsed());
             seen.arrivals[number].len()
         };
         sleep(Duration::from_millis(takes)).await;
-        seen.lock().expect("no panic while recording").at_once -= 1;
+        seen.lock().expect("no panic while recording").concurrent -= 1;
         if name == "strict" && requests == 3 {
             return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "1")]).into_response();
         }
@@ -137,20 +136,29 @@ async fn serve(number: usize, start: Instant, seen: Arc<Mutex<Seen>>) -> anyhow:
     Ok(url)
 }
 
-impl Seen {
+impl Record {
     fn check(&self) -> anyhow::Result<()> {
         for ((name, robots, _, pages), arrivals) in HOSTS.into_iter().zip(&self.arrivals) {
-            let delay = crawl_delay(robots).unwrap_or(USUAL_DELAY);
+            let delay = crawl_delay(robots).unwrap_or(DEFAULT_DELAY);
             let most = arrivals.most_in_any(delay);
             println!("{name}: most in any {delay:?} window: {most} (limit 1)");
-            anyhow::ensure!(most == 1, "{name} was not left alone for long enough");
-            anyhow::ensure!(arrivals.len() > pages, "{name} was not crawled");
+            anyhow::ensure!(most == 1, "requests to {name} were too close together");
+            anyhow::ensure!(
+                arrivals.len() > pages,
+                "not all pages of {name} were fetched"
+            );
         }
-        println!("most at once: {} (limit {CONCURRENT})", self.most_at_once);
-        anyhow::ensure!(self.most_at_once <= CONCURRENT, "more were there at once");
+        println!(
+            "most concurrent requests: {} (limit {CONCURRENT})",
+            self.max_concurrent
+        );
+        anyhow::ensure!(
+            self.max_concurrent <= CONCURRENT,
+            "too many concurrent requests"
+        );
         let [brisk, slow, _] = &self.arrivals;
-        let held_up = brisk.times().last() > slow.times().last();
-        anyhow::ensure!(!held_up, "the slow host held up the brisk one");
+        let is_delayed = brisk.times().last() > slow.times().last();
+        anyhow::ensure!(!is_delayed, "the slow host delayed the brisk one");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A provider that allows less than the client was told: what it says in its headers is heeded.
+//! Adapts to a provider that allows less than the client is configured for, by the headers of its responses.
 //!
 //! ```sh
 //! cargo run --example provider_feedback
@@ -17,19 +17,19 @@ use tower_throttle::{
     Algorithm, Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key,
 };
 
-/// What the client believes that it may send per second, evenly.
-const BELIEVED: u32 = 10;
+/// Requests per second that the client is configured for, evenly spaced.
+const CONFIGURED: u32 = 10;
 
-/// What the provider allows in two seconds.
+/// Requests that the provider allows in two seconds.
 const ALLOWED: u32 = 6;
 
 const REQUESTS: usize = 10;
 
-/// Sends 10 requests to a provider that allows fewer than the client was configured for, first
-/// without regard to what it answers, then by what it says.
+/// Sends 10 requests to a provider that allows fewer than the client is configured for, first without feedback, then
+/// with.
 #[derive(Parser)]
 struct Args {
-    /// Let other processes pause, too, through this Redis, such as redis://127.0.0.1/
+    /// Share pauses with other processes through this Redis, such as redis://127.0.0.1/
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
 }
@@ -38,23 +38,20 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let mut refusals = Vec::new();
-    for heeds in [false, true] {
+    for feedback in [false, true] {
         let provider = provider().await?;
         let mut builder =
-            Limiter::builder().quota(Quota::per_second(BELIEVED).algorithm(Algorithm::Spacing));
+            Limiter::builder().quota(Quota::per_second(CONFIGURED).algorithm(Algorithm::Spacing));
         if let Some(redis) = &args.redis {
             builder = builder.store(RedisStore::connect(redis).await?);
         }
         let throttle = ThrottleMiddleware::new(builder.build()?);
-        let (throttle, headline) = if heeds {
-            (throttle, "by what the provider says")
+        let (throttle, headline) = if feedback {
+            (throttle, "with feedback")
         } else {
-            (
-                throttle.without_feedback(),
-                "without regard to the provider",
-            )
+            (throttle.without_feedback(), "without feedback")
         };
-        // The provider is on this machine, whatever proxy the environment names.
+        // The provider is local, so ignore proxy settings of the environment.
         let plain = reqwest::Client::builder().no_proxy().build()?;
         let client = reqwest_middleware::ClientBuilder::new(plain)
             .with(throttle)
@@ -65,21 +62,21 @@ async fn main() -> anyhow::Result<()> {
         let statuses = try_join_all(requests).await?;
         let refused = statuses.iter().filter(|status| **status == 429).count();
         println!(
-            "{refused} refused, in {:.1} s\n",
+            "{refused} refused, {:.1} s in total\n",
             start.elapsed().as_secs_f64()
         );
         refusals.push(refused);
     }
     anyhow::ensure!(
         refusals[1] < refusals[0],
-        "it was of no use to heed the provider"
+        "feedback did not reduce the number of refusals"
     );
     Ok(())
 }
 
 async fn request(client: &ClientWithMiddleware, url: &str, start: Instant) -> anyhow::Result<u16> {
     let response = client.get(url).send().await?;
-    let said = |name| {
+    let header = |name| {
         let value = response.headers().get(name).and_then(|it| it.to_str().ok());
         value.map_or_else(String::new, |value| format!("  {name}: {value}"))
     };
@@ -92,13 +89,13 @@ async fn request(client: &ClientWithMiddleware, url: &str, start: Instant) -> an
         start.elapsed().as_secs_f64(),
         waited.unwrap_or_default().as_secs_f64(),
         response.status().as_u16(),
-        said("ratelimit"),
-        said("retry-after"),
+        header("ratelimit"),
+        header("retry-after"),
     );
     Ok(response.status().as_u16())
 }
 
-/// A server on this machine that protects itself, and says so.
+/// A local server that limits its clients, with rate limit headers.
 async fn provider() -> anyhow::Result<String> {
     let limiter = Limiter::builder()
         .name("api")

@@ -1,4 +1,4 @@
-//! Retries that keep to the limit: each attempt counts, and waits for as long as the answer before it said.
+//! Retries within the limit. Each attempt counts, and waits for the `retry-after` of the previous response.
 //!
 //! ```sh
 //! cargo run --example reqwest_retry
@@ -25,24 +25,24 @@ fn client() -> anyhow::Result<ClientWithMiddleware> {
     let limiter = Limiter::builder()
         .quota(Quota::per_second(LIMIT).algorithm(Algorithm::Spacing))
         .buffer(Duration::from_millis(50))
-        // Who would have to wait longer, in line or because the upstream says so, fails at once.
+        // Requests with a longer expected wait, also because of a pause by the upstream, fail immediately.
         .max_wait(Duration::from_secs(20))
         .build()?;
-    // When the next attempt departs is for the limiter to say. This comes on top, so it is short.
+    // The limiter delays the next attempt. The backoff adds to that delay, so it is short.
     let backoff = ExponentialBackoff::builder()
         .retry_bounds(Duration::from_millis(10), Duration::from_millis(100))
         .build_with_max_retries(3);
-    // The upstream is on this machine, whatever proxy the environment names.
+    // The upstream is local, so ignore proxy settings of the environment.
     let plain = reqwest::Client::builder().no_proxy().build()?;
     Ok(ClientBuilder::new(plain)
-        // First, so outside: it sends every attempt through all that follows.
+        // First, so outermost: each attempt passes through the middleware below.
         .with(RetryTransientMiddleware::new_with_policy(backoff))
-        // Last, next to the client: it sees every attempt, and what each is answered.
+        // Last, so innermost: it throttles each attempt and reads each response.
         .with(ThrottleMiddleware::new(limiter))
         .build())
 }
 
-/// Why the limiter refused a request, if it did: the retry has wrapped that in an error of its own.
+/// The error of the limiter, if it refused the request. The retry middleware wraps it.
 fn refusal(error: &reqwest_middleware::Error) -> Option<&tower_throttle::Error> {
     let reqwest_middleware::Error::Middleware(error) = error else {
         return None;
@@ -59,7 +59,7 @@ async fn main() -> anyhow::Result<()> {
     let url = upstream(&arrivals).await?;
     let client = client()?;
 
-    println!("12 requests at once, where some attempts fail:");
+    println!("12 simultaneous requests, with some failing attempts:");
     let requests = (0..12).map(async |_| {
         let response = client.get(&url).send().await?;
         anyhow::Ok(response.error_for_status()?)
@@ -67,15 +67,15 @@ async fn main() -> anyhow::Result<()> {
     try_join_all(requests).await?;
     check(&arrivals.lock().expect("no panic while recording"))?;
 
-    println!("and one more, when the upstream wants to be left alone for ten minutes:");
+    println!("one more request, while the upstream asks for a pause of ten minutes:");
     let error = client.get(&url).send().await.err();
     let refusal = error.as_ref().and_then(refusal);
     let refusal = refusal.filter(|refusal| refusal.is_limited());
-    println!("{}", refusal.context("it was not refused")?);
+    println!("{}", refusal.context("the request was not refused")?);
     Ok(())
 }
 
-/// What is answered to each request that arrives, and for how many seconds the upstream wants no other.
+/// The response to each arriving request: its status, and the seconds in `retry-after`.
 fn answer(number: usize) -> (StatusCode, Option<u64>) {
     match number {
         4 => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
@@ -86,7 +86,7 @@ fn answer(number: usize) -> (StatusCode, Option<u64>) {
     }
 }
 
-/// A server on this machine that records when requests arrive.
+/// A local server that records when requests arrive.
 async fn upstream(arrivals: &Arc<Mutex<Vec<Duration>>>) -> anyhow::Result<String> {
     let (start, arrivals) = (Instant::now(), arrivals.clone());
     let app = Router::new().fallback(async move || {
@@ -94,8 +94,8 @@ async fn upstream(arrivals: &Arc<Mutex<Vec<Duration>>>) -> anyhow::Result<String
         let at = start.elapsed();
         arrivals.push(at);
         let (status, pause) = answer(arrivals.len());
-        let said = pause.map_or_else(String::new, |it| format!(", retry after {it} s"));
-        println!("{:>6.2} s  {status}{said}", at.as_secs_f64());
+        let note = pause.map_or_else(String::new, |it| format!(", retry after {it} s"));
+        println!("{:>6.2} s  {status}{note}", at.as_secs_f64());
         match pause {
             Some(pause) => (status, [("retry-after", pause.to_string())]).into_response(),
             None => status.into_response(),
@@ -111,18 +111,21 @@ fn check(arrivals: &[Duration]) -> anyhow::Result<()> {
     let history: History = arrivals.iter().copied().collect();
     let second = Duration::from_secs(1);
     let most = history.most_in_any(second);
-    println!("most in any {second:?} window, all attempts counted: {most} (limit {LIMIT})");
+    println!("most in any {second:?} window, with retries: {most} (limit {LIMIT})");
     anyhow::ensure!(
         most <= u64::from(LIMIT),
         "more arrived than the limit allows"
     );
     for (number, &at) in (1..).zip(arrivals) {
         if let (_, Some(pause)) = answer(number) {
-            // What was under way already has arrived in its first half.
+            // Requests that departed before the pause arrive in its first half.
             let pause = Duration::from_secs(pause);
             let second_half = (at + pause / 2)..(at + pause);
-            let disturbed = arrivals.iter().any(|at| second_half.contains(at));
-            anyhow::ensure!(!disturbed, "the pause after request {number} was not kept");
+            let violated = arrivals.iter().any(|at| second_half.contains(at));
+            anyhow::ensure!(
+                !violated,
+                "requests arrived during the pause after request {number}"
+            );
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A tower stack in order: a timeout, retries, the throttle, a limit on concurrency, and hyper's client.
+//! A complete tower stack: timeout, retries, throttle, concurrency limit, and hyper's client.
 //!
 //! ```sh
 //! cargo run --example tower_client
@@ -34,26 +34,26 @@ fn client(
     limiter: Limiter,
 ) -> impl Service<Request<Body>, Response = Answer, Error = BoxError> + Clone {
     ServiceBuilder::new()
-        // All that a caller waits for: its turn, each attempt, and what lies between them.
+        // Limits the total time: all waits and all attempts.
         .timeout(Duration::from_secs(60))
-        // Outside of the throttle, so that each attempt departs by a slot of its own.
+        // Outside the throttle, so that each attempt needs its own permit.
         .retry(Retries { left: 3 })
         .layer(ThrottleLayer::new(limiter))
-        // Inside, so that nobody takes up a place who waits for a slot.
+        // Inside the throttle, so that requests waiting for a permit do not count.
         .concurrency_limit(CONCURRENT)
-        // The time that one attempt takes, from its departure on.
+        // Limits the time of one attempt, from its departure on.
         .timeout(Duration::from_secs(10))
         .service(Client::builder(TokioExecutor::new()).build_http())
 }
 
-/// So many more attempts, if the upstream is at fault.
+/// Retries after timeouts, server errors and 429.
 #[derive(Clone)]
 struct Retries {
     left: u32,
 }
 
 impl<B> Policy<Request<Body>, http::Response<B>, BoxError> for Retries {
-    /// Without a backoff: the next attempt waits for a slot, and for as long as the upstream said.
+    /// No backoff: the throttle delays the next attempt, also for the `retry-after` of the upstream.
     type Future = Ready<()>;
 
     fn retry(
@@ -63,7 +63,7 @@ impl<B> Policy<Request<Body>, http::Response<B>, BoxError> for Retries {
     ) -> Option<Ready<()>> {
         let failed = match result {
             Ok(response) => response.status().is_server_error() || response.status() == 429,
-            // Not what the limiter refuses: it would refuse that again.
+            // Errors of the limiter are not retried, because it would refuse the request again.
             Err(error) => error.is::<Elapsed>(),
         };
         self.left = self.left.checked_sub(1).filter(|_| failed)?;
@@ -78,13 +78,13 @@ impl<B> Policy<Request<Body>, http::Response<B>, BoxError> for Retries {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let limiter = Limiter::builder()
-        // Evenly, as a burst beyond the limit on concurrency could not depart at once anyway.
+        // Even spacing: the concurrency limit would not let a burst depart anyway.
         .quota(Quota::per_second(LIMIT).algorithm(Algorithm::Spacing))
         .buffer(Duration::from_millis(50))
         .build()?;
     let client = client(limiter);
-    let seen = Arc::default();
-    let url = upstream(&seen).await?;
+    let record = Arc::default();
+    let url = upstream(&record).await?;
 
     let requests = (1..=12).map(async |number| {
         let request = Request::get(&url).body(Body::new())?;
@@ -96,46 +96,52 @@ async fn main() -> anyhow::Result<()> {
             "request {number:>2}: {}, the last attempt waited {waited:.2?}",
             response.status()
         );
-        anyhow::ensure!(response.status() == 200, "request {number} was not served");
+        anyhow::ensure!(response.status() == 200, "request {number} failed");
         Ok(())
     });
     try_join_all(requests).await?;
 
-    let seen = seen.lock().expect("no panic while recording");
+    let record = record.lock().expect("no panic while recording");
     let second = Duration::from_secs(1);
-    let most = seen.arrivals.most_in_any(second);
-    println!("most in any {second:?} window, all attempts counted: {most} (limit {LIMIT})");
+    let most = record.arrivals.most_in_any(second);
+    println!("most in any {second:?} window, with retries: {most} (limit {LIMIT})");
     anyhow::ensure!(
         most <= u64::from(LIMIT),
         "more arrived than the limit allows"
     );
-    println!("most at once: {} (limit {CONCURRENT})", seen.most_at_once);
-    anyhow::ensure!(seen.most_at_once <= CONCURRENT, "more were there at once");
+    println!(
+        "most concurrent requests: {} (limit {CONCURRENT})",
+        record.max_concurrent
+    );
+    anyhow::ensure!(
+        record.max_concurrent <= CONCURRENT,
+        "too many concurrent requests"
+    );
     Ok(())
 }
 
-/// When requests arrived, and how many were there at once.
+/// Arrival times and concurrency of requests.
 #[derive(Default)]
-struct Seen {
+struct Record {
     arrivals: History,
-    at_once: usize,
-    most_at_once: usize,
+    concurrent: usize,
+    max_concurrent: usize,
 }
 
-/// A server on this machine that is slow at first, and too busy for every seventh request.
-async fn upstream(seen: &Arc<Mutex<Seen>>) -> anyhow::Result<String> {
-    let (start, seen) = (Instant::now(), seen.clone());
+/// A local server that is slow at first, and refuses every seventh request.
+async fn upstream(record: &Arc<Mutex<Record>>) -> anyhow::Result<String> {
+    let (start, record) = (Instant::now(), record.clone());
     let app = Router::new().fallback(async move || {
         let number = {
-            let mut seen = seen.lock().expect("no panic while recording");
-            seen.arrivals.push(start.elapsed());
-            seen.at_once += 1;
-            seen.most_at_once = seen.most_at_once.max(seen.at_once);
-            seen.arrivals.len()
+            let mut record = record.lock().expect("no panic while recording");
+            record.arrivals.push(start.elapsed());
+            record.concurrent += 1;
+            record.max_concurrent = record.max_concurrent.max(record.concurrent);
+            record.arrivals.len()
         };
         let takes = if number < 7 { 900 } else { 100 };
         sleep(Duration::from_millis(takes)).await;
-        seen.lock().expect("no panic while recording").at_once -= 1;
+        record.lock().expect("no panic while recording").concurrent -= 1;
         if number % 7 == 0 {
             (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")]).into_response()
         } else {

@@ -1,4 +1,4 @@
-//! One burst of requests, and how they depart: [`run`].
+//! Sends a burst of requests, and records their departures: [`run`].
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use tower_throttle::{Limiter, Quota};
 pub(crate) const LIMIT: u32 = 10;
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 
-/// When requests are made, in seconds from the beginning of a window of the clock, and how many.
+/// Arrival times, in seconds after the start of an aligned window, and numbers of requests.
 ///
-/// Two find all quiet; then many come at once, in the second half of the window; and some more do
-/// while the others wait, and when nobody waits any more.
+/// Two requests arrive on an idle limiter, then a burst in the second half of the window, one request while the burst
+/// waits, and three after the queue is empty.
 const ARRIVALS: [(u64, usize); 7] = [(1, 1), (3, 1), (6, 35), (30, 1), (45, 1), (46, 1), (47, 1)];
 
-/// What became of the burst. All times are since the beginning of a window of the clock.
+/// The outcome of the burst. All times are relative to the start of an aligned window.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    /// When each request was made.
+    /// Arrival times of all requests.
     pub(crate) arrivals: Vec<Duration>,
-    /// When each departed that was not refused, in order.
+    /// Departure times of the accepted requests, in order.
     pub(crate) departures: Vec<Duration>,
-    /// When each was made that was refused, in order.
+    /// Arrival times of the refused requests, in order.
     pub(crate) refusals: Vec<Duration>,
 }
 
 impl Run {
-    /// When each was made that was not refused.
+    /// Arrival times of the accepted requests.
     pub(crate) fn accepted(&self) -> Vec<Duration> {
         let mut accepted = self.arrivals.clone();
         for refused in &self.refusals {
@@ -39,11 +39,10 @@ impl Run {
         accepted
     }
 
-    /// When each was made that was refused, and how many had been made by then. Of those made at
-    /// once, the last were.
+    /// Number and arrival time of each refused request. The last of several simultaneous requests are refused.
     pub(crate) fn refused(&self) -> impl Iterator<Item = (usize, Duration)> {
-        let alike = self.refusals.chunk_by(|a, b| a == b);
-        alike.flat_map(|refused| {
+        let simultaneous = self.refusals.chunk_by(|a, b| a == b);
+        simultaneous.flat_map(|refused| {
             let made = self.arrivals.partition_point(|at| *at <= refused[0]);
             (1..=made)
                 .rev()
@@ -67,7 +66,7 @@ pub(crate) async fn run(store: &MemoryStore, quota: Quota) -> anyhow::Result<Run
     for (seconds, count) in ARRIVALS {
         let at = Duration::from_secs(seconds);
         for _ in 0..count {
-            // Another key than that of the quota before, whose departures would count.
+            // Each quota uses its own key, so that earlier departures do not count.
             let (limiter, key) = (limiter.clone(), quota.to_string());
             let request = tokio::spawn(async move {
                 tokio::time::sleep_until(start + at).await;
@@ -92,9 +91,9 @@ pub(crate) async fn run(store: &MemoryStore, quota: Quota) -> anyhow::Result<Run
 
 /// A store whose clock shows a whole millisecond whenever tokio's timer ticks.
 ///
-/// The store's clock starts with the system's, to the microsecond. Who waits wakes with a tick, and
-/// where between two ticks a slot lies would differ from run to run.
-pub(crate) async fn store_in_step() -> anyhow::Result<MemoryStore> {
+/// The store's clock starts with the system's, to the microsecond. Waiting requests wake with a tick, so without this,
+/// the time from a granted departure to the next tick would differ from run to run.
+pub(crate) async fn aligned_store() -> anyhow::Result<MemoryStore> {
     loop {
         let store = MemoryStore::new();
         if store.ping(&"clock".into()).await?.now.is_multiple_of(1_000) {

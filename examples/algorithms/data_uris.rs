@@ -1,10 +1,10 @@
-//! Pictures for rustdoc: [`data_uris`].
+//! Embeds pictures into rustdoc pages: [`data_uris`].
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-/// Link definitions for rustdoc, which has no place for pictures beside its pages, of such files and
-/// their texts.
+/// Markdown link definitions with the pictures as data URIs, because rustdoc cannot include separate files. `plots` are
+/// file names and their contents.
 pub(crate) fn data_uris<'a>(
     written_by: &str,
     plots: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -1,11 +1,11 @@
-//! Draws the plots of the documentation: what each algorithm makes of the same burst.
+//! Draws the plots of the documentation: the same burst under each algorithm.
 //!
 //! ```sh
 //! cargo run --example algorithms             # writes src/docs/plots
-//! cargo run --example algorithms -- --check  # says whether they are what this would write
+//! cargo run --example algorithms -- --check  # fails if they are outdated
 //! ```
 //!
-//! Time is paused, so this takes no longer than the drawing, and draws the same every time.
+//! Time is paused, so the plots are reproducible and need no waiting.
 
 use std::fs;
 use std::path::Path;
@@ -26,19 +26,19 @@ mod plot;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/docs/plots");
 
-/// Draws what each algorithm makes of the same burst, into src/docs/plots.
+/// Draws the same burst under each algorithm, into src/docs/plots.
 #[derive(Parser)]
 struct Args {
-    /// Write nothing; fail if the files are not what would be written
+    /// Write nothing; fail if the files are outdated
     #[arg(long)]
     check: bool,
 }
 
-/// A quota of so many per window, and the bound that its documentation states.
+/// A quota with the bound that its documentation states.
 struct Case {
     name: &'static str,
     quota: &'static str,
-    /// The most that it lets depart in any window.
+    /// Maximum number of departures in any window.
     bound: u32,
 }
 
@@ -88,7 +88,7 @@ struct File {
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let store = burst::store_in_step().await?;
+    let store = burst::aligned_store().await?;
     let mut files = Vec::new();
     println!(
         "{:<27} {:>18} {:>16}",
@@ -117,11 +117,11 @@ async fn draw(store: &MemoryStore, case: &Case) -> anyhow::Result<File> {
     let run = burst::run(store, quota).await?;
     let Run { departures, .. } = &run;
     let most = History::from_iter(departures.iter().copied()).most_in_any(WINDOW);
-    let last = departures.last().context("nothing has departed")?;
+    let last = departures.last().context("no request departed")?;
     println!("{:<27} {most:>18} {last:>16.3?}", case.name);
     if most > case.bound.into() {
         bail!(
-            "{most} departed in one window, and the bound is {}",
+            "{most} requests departed in one window, more than the bound of {}",
             case.bound
         );
     }
@@ -154,10 +154,10 @@ fn check(files: &[File]) -> anyhow::Result<()> {
     if !differing.is_empty() {
         let names: Vec<_> = differing.iter().map(|file| &*file.name).collect();
         bail!(
-            "{} in {FOLDER} would be written otherwise: run without --check, and look at them",
+            "outdated in {FOLDER}: {}; run without --check, and review the new files",
             names.join(", ")
         );
     }
-    println!("all {} files are as they would be written", files.len());
+    println!("all {} files are up to date", files.len());
     Ok(())
 }

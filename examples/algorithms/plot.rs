@@ -1,4 +1,4 @@
-//! A run as a picture: [`draw`].
+//! Draws a run: [`draw`].
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::burst::{LIMIT, Run, WINDOW};
 
 const SIZE: (u32, u32) = (720, 300);
 
-/// How much is shown: the same of all runs, so that they compare.
+/// Ranges of the axes, the same for all runs so that the plots are comparable.
 const SECONDS: f64 = 52.0;
 const REQUESTS: f64 = 44.0;
 const IN_WINDOW: f64 = 22.0;
 
 const FONT: &str = "sans-serif";
-/// Where the axes begin, from the left.
+/// Left end of the time axis, in pixels.
 const LEFT: i32 = 40;
-/// Where they end.
+/// Right end of the time axis, in pixels.
 const RIGHT: i32 = 708;
 
-// Told apart by everybody, after Okabe and Ito.
+// The palette of Okabe and Ito, for color-blind readers.
 const DEPARTED: RGBColor = RGBColor(0, 114, 178);
 const REFUSED: RGBColor = RGBColor(213, 94, 0);
 const EXCESS: RGBColor = RGBColor(230, 159, 0);
@@ -35,7 +35,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type Error<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
-/// Where fixed windows begin and end, in seconds.
+/// Boundaries of fixed windows, in seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Windows(Vec<f64>);
 
@@ -48,7 +48,7 @@ impl Windows {
                 let whole = (1..).map(|number| f64::from(number) * length);
                 boundaries.extend(whole.take_while(|&at| at < SECONDS));
             }
-            // With the first request.
+            // Windows that start with the first request.
             _ => {
                 let mut end = 0.0;
                 for at in departures.iter().map(Duration::as_secs_f64) {
@@ -65,7 +65,7 @@ impl Windows {
     }
 }
 
-/// The departures over time, and below them how many the window behind each moment holds.
+/// Draws the departures over time, and below them the number of departures in the preceding window.
 pub(crate) fn draw(title: &str, run: &Run, windows: &Windows, most: u64) -> anyhow::Result<String> {
     let mut svg = String::new();
     {
@@ -78,7 +78,7 @@ pub(crate) fn draw(title: &str, run: &Run, windows: &Windows, most: u64) -> anyh
         });
         drawn.map_err(|error| anyhow!("{error}"))?;
     }
-    // The default.
+    // This is the default value.
     Ok(svg.replace(" opacity=\"1\"", ""))
 }
 
@@ -153,7 +153,7 @@ fn draw_counts<'a>(
     Ok(())
 }
 
-/// A chart from zero on, whose labels at the bottom have so much room.
+/// A chart with `bottom` pixels for the labels of the time axis.
 fn axes<'a>(area: &Area<'a>, top: f64, bottom: u32) -> Result<Chart<'a>, Error<'a>> {
     let mut chart = ChartBuilder::on(area)
         .margin_top(24)
@@ -175,7 +175,7 @@ fn axes<'a>(area: &Area<'a>, top: f64, bottom: u32) -> Result<Chart<'a>, Error<'
     Ok(chart)
 }
 
-/// Draws where windows begin and end.
+/// Draws the boundaries of the windows.
 fn mark<'a>(chart: &mut Chart<'a>, windows: &Windows, top: f64) -> Result<(), Error<'a>> {
     let line = |&at: &f64| PathElement::new([(at, 0.0), (at, top)], BOUNDARY);
     chart.draw_series(windows.0.iter().map(line))?;
@@ -192,12 +192,12 @@ fn write<'a>(
     area.draw(&Text::new(text, at, (FONT, size).into_font().color(color)))
 }
 
-/// The corners of the line that says how many of these have come.
+/// The corners of the cumulative number of events.
 fn steps(times: &[Duration]) -> Vec<(f64, f64)> {
     corners(times.iter().map(|&at| (at, 1)))
 }
 
-/// The corners of the line that says how many have departed within the window that ends there.
+/// The corners of the number of departures in the preceding window.
 fn counts(departures: &[Duration]) -> Vec<(f64, f64)> {
     let leave = departures.iter().map(|&at| (at + WINDOW, -1));
     let enter = departures.iter().map(|&at| (at, 1));
@@ -206,8 +206,8 @@ fn counts(departures: &[Duration]) -> Vec<(f64, f64)> {
     corners(changes.into_iter())
 }
 
-/// What changes within a tenth of a second, about a pixel, is one step: else, each slot of a guard
-/// after the end of a window would be a dip there.
+/// The corners of a step function. Changes within a tenth of a second, about a pixel, are merged: otherwise, the guard
+/// between the end of a window and the next departure would show as a dip.
 fn corners(changes: impl Iterator<Item = (Duration, i32)>) -> Vec<(f64, f64)> {
     let mut count = 0;
     let mut corners = vec![(0.0, 0.0)];
@@ -224,7 +224,7 @@ fn corners(changes: impl Iterator<Item = (Duration, i32)>) -> Vec<(f64, f64)> {
             corner.1 = f64::from(count);
         }
     }
-    // What leaves and enters at once is no corner.
+    // Simultaneous changes can cancel out, and leave no corner.
     corners.dedup();
     corners.push((SECONDS, f64::from(count)));
     corners

@@ -1,1 +1,1 @@
-//! A package of its own, so that the example needs no more than it uses. See `quickstart.rs`.
+//! A separate package, so that the example builds with few dependencies. See `quickstart.rs`.

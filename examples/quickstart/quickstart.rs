@@ -1,5 +1,5 @@
-//! One limit for two clients: a reqwest client and a tower client together send 10 requests per second. Beside them,
-//! the same requests under a token bucket of 10 per second.
+//! A reqwest client and a tower client share one limit of 10 requests per second. For comparison, the same requests run
+//! under a token bucket of 10 per second.
 //!
 //! ```sh
 //! cargo run --example quickstart
@@ -27,7 +27,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn main() -> anyhow::Result<()> {
     let exact = Limiter::builder()
         .quota(Quota::per_second(LIMIT))
-        // One request takes longer on its way than another, by at most so much.
+        // Allows for requests that take up to 50 ms longer to the server than others.
         .buffer(Duration::from_millis(50))
         .build()?;
     let bucket = Quota::per_second(LIMIT).algorithm(Algorithm::Gcra { burst: LIMIT });
@@ -51,12 +51,12 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends requests to a server, half of them by a reqwest client and half by a tower client. Returns when they arrived.
+/// Sends half of the requests with a reqwest client and half with a tower client. Returns their arrival times.
 async fn arrivals(limiter: &Limiter) -> anyhow::Result<History> {
     let (address, arrivals) = upstream().await?;
     let url = format!("http://{address}/");
 
-    // The server is on this machine, whatever proxy the environment names.
+    // The server is local, so ignore proxy settings of the environment.
     let client = reqwest::Client::builder().no_proxy().build()?;
     let reqwest_client = reqwest_middleware::ClientBuilder::new(client)
         .with(ThrottleMiddleware::new(limiter.clone()))

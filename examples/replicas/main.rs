@@ -4,10 +4,9 @@
 //! cargo run --release --example replicas -- --window 1s --limit 200 --processes 3 --callers 2000
 //! ```
 //!
-//! The replicas are operating system processes. They send through reqwest to an upstream that
-//! stamps each arrival, so what is shown is what an upstream sees, and not what the limiter
-//! believes. Connections are made as they are needed, not beforehand: that blurs the first
-//! arrivals, as it would anywhere, and the buffer has to make up for it.
+//! The replicas are operating system processes. They send requests with reqwest to an upstream that records each
+//! arrival, so the result shows what an upstream sees. Connections are opened on demand, which delays the first
+//! arrivals; the buffer has to allow for that.
 
 mod plot;
 mod trial;
@@ -21,9 +20,9 @@ use tower_throttle::Quota;
 
 use self::trial::{Arrival, Replica, Report, Setup};
 
-/// Starts replicas that share one limit, and shows how many requests arrived in any window.
+/// Starts replicas that share one limit, and shows the most requests that arrived in any window.
 ///
-/// Ends with an error if more arrived than the limit allows, or if a request failed.
+/// Fails if more arrived than the limit allows, or if a request failed.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -35,7 +34,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Role {
-    /// Plays one replica, for the process that started it
+    /// Runs one replica, for the parent process
     #[command(hide = true)]
     Replica(Replica),
 }
@@ -47,10 +46,10 @@ struct Options {
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
-    /// Draw the arrivals and the count in the window, as SVG
+    /// Draw the arrivals and their number per window, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Draw beside it what the same callers do under this quota, such as "50/s gcra burst=50"
+    /// Also draw the arrivals under this quota for comparison, such as "50/s gcra burst=50"
     #[arg(long, value_name = "QUOTA", requires = "plot")]
     beside: Option<Quota>,
 }
@@ -63,13 +62,13 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Plays the parent: whatever it started ends with it, also on an error or a signal.
+/// Runs the parent. The processes that it starts end with it, also on an error or a signal.
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: &Options) -> anyhow::Result<()> {
     let report = tokio::select! {
         report = measure(options) => report?,
-        asked = tokio::signal::ctrl_c() => { asked?; bail!("interrupted") }
-        asked = terminated() => { asked?; bail!("terminated") }
+        signal = tokio::signal::ctrl_c() => { signal?; bail!("interrupted") }
+        signal = terminated() => { signal?; bail!("terminated") }
     };
     if options.json {
         println!("{}", report.json());
@@ -80,8 +79,8 @@ async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn measure(options: &Options) -> anyhow::Result<Report> {
-    let say = |said: &str| eprintln!("{said}");
-    let (report, arrivals) = trial::run(&options.setup, say).await?;
+    let log = |message: &str| eprintln!("{message}");
+    let (report, arrivals) = trial::run(&options.setup, log).await?;
     if let Some(file) = &options.plot {
         let other = match &options.beside {
             Some(quota) => Some((quota.to_string(), beside(&options.setup, quota).await?)),
@@ -95,16 +94,16 @@ async fn measure(options: &Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What arrives where something else is counted. That is not judged.
+/// The arrivals under another quota, which the report does not check.
 async fn beside(setup: &Setup, quota: &Quota) -> anyhow::Result<Vec<Arrival>> {
     let mut setup = setup.clone();
     setup.limit.quota = Some(*quota);
-    eprintln!("and now by {quota}:");
-    let (_, arrivals) = trial::run(&setup, |said| eprintln!("{said}")).await?;
+    eprintln!("for comparison, {quota}:");
+    let (_, arrivals) = trial::run(&setup, |message| eprintln!("{message}")).await?;
     Ok(arrivals)
 }
 
-/// Resolves when this process is asked to end.
+/// Resolves when this process receives SIGTERM.
 #[cfg(unix)]
 async fn terminated() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};

@@ -1,4 +1,4 @@
-//! The arrivals as a picture: [`draw`].
+//! Draws the arrivals: [`draw`].
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const COUNT: RGBColor = RGBColor(30, 90, 160);
 
 const OTHER: RGBColor = RGBColor(150, 150, 150);
 
-/// Told apart by everybody, after Okabe and Ito; from the eighth process on they come again.
+/// The palette of Okabe and Ito, for color-blind readers. It repeats from the eighth process on.
 const PROCESSES: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -26,11 +26,11 @@ const PROCESSES: [RGBColor; 7] = [
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// What arrived under another quota, by which it is called.
+/// The arrivals under another quota, and its text.
 type Other<'a> = Option<(&'a str, &'a [Arrival])>;
 
-/// Draws each arrival over time, and below it how many the window behind each moment holds; there also of another
-/// quota, if any.
+/// Draws each arrival over time, and below it the number of arrivals in the preceding window, also under the other
+/// quota.
 pub(crate) fn draw(
     file: &Path,
     limit: &Limit,
@@ -143,7 +143,7 @@ fn draw_counts<'a>(
                 counts.into_iter().filter(|(at, _)| *at <= until),
                 OTHER.stroke_width(2),
             ))?
-            .label(format!("the same by {by}"))
+            .label(format!("under {by}"))
             .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], OTHER.stroke_width(2)));
     }
     let allowed = f64::from(limit.limit);
@@ -184,12 +184,12 @@ fn end(seconds: &[f64]) -> f64 {
     seconds.last().copied().unwrap_or(0.0).max(0.1) * 1.02
 }
 
-/// The corners of the line that says how many have arrived within the window that ends there.
+/// The corners of the number of arrivals in the preceding window.
 fn counts(seconds: &[f64], window: f64) -> Vec<(f64, f64)> {
     let enter = seconds.iter().map(|&at| (at, 1.0));
     let leave = seconds.iter().map(|&at| (at + window, -1.0));
     let mut changes: Vec<_> = leave.chain(enter).collect();
-    // Stable, so that of two exactly one window apart, the first leaves before the second enters.
+    // A stable sort: of two arrivals exactly one window apart, the first leaves before the second enters.
     changes.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut count = 0.0;
     let mut corners = Vec::with_capacity(2 * changes.len());

@@ -1,10 +1,10 @@
-//! A gRPC channel that is throttled, and heeds it when the server has no more resources for now.
+//! A throttled gRPC channel that pauses when the server responds with `RESOURCE_EXHAUSTED`.
 //!
 //! ```sh
 //! cargo run -p tower-throttle-tonic --bin tonic_client
 //! ```
 //!
-//! The service is that of gRPC's own health checks, as its code comes generated. It stands for yours.
+//! The example uses gRPC's health service, because its generated code is available as a crate.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,10 +28,10 @@ use tower_throttle::{Algorithm, Error, Limiter, Quota, ThrottleLayer, key};
 const LIMIT: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the server says of its limits: the status of HTTP is 200, and that of gRPC tells.
+/// Reads the server's feedback from the gRPC status, because the HTTP status is always 200.
 ///
-/// It is seen if the call fails before there is a message. What a stream says at its end is for its reader to
-/// heed, by `Limiter::pause`.
+/// The status is in the headers if the call fails before the first message. If a stream fails at its end, its reader
+/// has to call `Limiter::pause`.
 fn retry_info(response: &Response<Body>) -> Advice {
     match Status::from_header_map(response.headers()) {
         Some(status) if status.code() == Code::ResourceExhausted => {
@@ -42,7 +42,8 @@ fn retry_info(response: &Response<Body>) -> Advice {
     }
 }
 
-/// What the limiter refuses: without this, callers see an `Unknown` error, with the limiter's as its source.
+/// Converts errors of the limiter. Without this, callers get an `Unknown` status with the limiter's error as its
+/// source.
 fn status(error: BoxError) -> BoxError {
     match error.downcast_ref::<Error>() {
         Some(error) if error.is_limited() || error.is_queue_full() => {
@@ -66,23 +67,23 @@ async fn main() -> anyhow::Result<()> {
         .map_err(status)
         .layer(
             ThrottleLayer::new(limiter)
-                // The path names the method, as `/grpc.health.v1.Health/Check` does. Here, those of a service
-                // share a quota. The host, which is the default, is there only if the client is made
+                // The path contains the method, such as `/grpc.health.v1.Health/Check`. With this key, all
+                // methods of a service share a quota. The default key is the host, which requires a client made
                 // `with_origin`.
                 .key(key::route(["/grpc.health.v1.Health/{method}"])?)
                 .feedback(retry_info),
         )
         .service(channel.connect().await?);
     let client = HealthClient::new(channel);
-    // A timeout of the channel or of a call starts when it departs; `max_wait` is for what comes before.
+    // Timeouts of the channel or of a call start at its departure. `max_wait` bounds the wait before.
     let call = async || client.clone().check(HealthCheckRequest::default()).await;
 
-    println!("12 calls at once:");
+    println!("12 simultaneous calls:");
     let calls = (0..12).map(async |_| {
         loop {
             match call().await {
-                // Then once more, which waits for as long as the server has said. The limiter says nothing of
-                // the kind, as it would refuse the call again.
+                // Retry after the server's refusal: the limiter waits for the requested delay. Errors of the
+                // limiter itself have no retry info, because it would refuse the call again.
                 Err(status) if status.get_details_retry_info().is_some() => {}
                 answer => return answer,
             }
@@ -91,22 +92,22 @@ async fn main() -> anyhow::Result<()> {
     try_join_all(calls).await?;
     check(&arrivals)?;
 
-    println!("and two more, when the server wants to be left alone for ten minutes:");
+    println!("two more calls, while the server asks for a pause of ten minutes:");
     for arrives in [true, false] {
         let before = arrivals.lock().expect("no panic while recording").len();
-        let status = call().await.err().context("a call was served")?;
+        let status = call().await.err().context("the server accepted a call")?;
         println!("{:?}: {}", status.code(), status.message());
         anyhow::ensure!(
             status.code() == Code::ResourceExhausted,
-            "failed by {status}"
+            "unexpected status: {status}"
         );
         let arrived = arrivals.lock().expect("no panic while recording").len() > before;
-        anyhow::ensure!(arrived == arrives, "the server was not left alone");
+        anyhow::ensure!(arrived == arrives, "a call arrived during the pause");
     }
     Ok(())
 }
 
-/// For how long the server wants no calls after this one, of those that arrive.
+/// The pause that the server asks for in response to each arriving call.
 fn busy(number: usize) -> Option<Duration> {
     match number {
         5 => Some(SECOND),
@@ -115,7 +116,7 @@ fn busy(number: usize) -> Option<Duration> {
     }
 }
 
-/// A server on this machine that records when calls arrive.
+/// A local server that records when calls arrive.
 async fn serve(arrivals: &Arc<Mutex<Vec<Duration>>>) -> anyhow::Result<String> {
     let (start, arrivals) = (Instant::now(), arrivals.clone());
     let interceptor = InterceptorLayer::new(move |call| {
@@ -130,7 +131,7 @@ async fn serve(arrivals: &Arc<Mutex<Vec<Duration>>>) -> anyhow::Result<String> {
         let details = ErrorDetails::with_retry_info(Some(delay));
         Err(Status::with_error_details(
             Code::ResourceExhausted,
-            "not now",
+            "busy",
             details,
         ))
     });
@@ -154,9 +155,9 @@ fn check(arrivals: &Mutex<Vec<Duration>>) -> anyhow::Result<()> {
         most <= u64::from(LIMIT),
         "more arrived than the limit allows"
     );
-    // What was under way already has arrived in its first half.
+    // Calls that departed before the pause arrive in its first half.
     let pause = (arrivals[4] + SECOND / 2)..(arrivals[4] + SECOND);
-    let disturbed = arrivals.iter().any(|at| pause.contains(at));
-    anyhow::ensure!(!disturbed, "the pause was not kept");
+    let violated = arrivals.iter().any(|at| pause.contains(at));
+    anyhow::ensure!(!violated, "calls arrived during the pause");
     Ok(())
 }

@@ -1,11 +1,10 @@
-//! A gRPC server that limits its clients, and says so as they expect it: by the status `RESOURCE_EXHAUSTED`
-//! and how long to wait.
+//! A gRPC server that limits its clients. It refuses calls with the status `RESOURCE_EXHAUSTED` and a retry delay.
 //!
 //! ```sh
 //! cargo run -p tower-throttle-tonic --bin tonic_server
 //! ```
 //!
-//! The service is that of gRPC's own health checks, as its code comes generated. It stands for yours.
+//! The example uses gRPC's health service, because its generated code is available as a crate.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,7 +28,7 @@ const LIMIT: u32 = 4;
 const WINDOW: Duration = Duration::from_secs(2);
 const CALLS: usize = 10;
 
-/// Answers as gRPC has it: the status of HTTP stays 200.
+/// Refuses a call with a gRPC status. The HTTP status stays 200.
 fn refuse(refused: &Refused) -> Response<Body> {
     let message = refused.error().to_string();
     let mut status = match refused.status() {
@@ -42,9 +41,9 @@ fn refuse(refused: &Refused) -> Response<Body> {
             )
         }
         StatusCode::BAD_REQUEST => Status::invalid_argument(message),
-        _ => Status::unavailable("cannot be decided on"),
+        _ => Status::unavailable("the rate limiter is unavailable"),
     };
-    // What the retries of gRPC's own libraries go by.
+    // The retries of gRPC libraries use this header.
     if let Some(delay) = refused.delay() {
         let milliseconds = (delay.as_secs_f64() * 1_000.0).ceil() as u64;
         let metadata = status.metadata_mut();
@@ -53,7 +52,7 @@ fn refuse(refused: &Refused) -> Response<Body> {
     status.into_http()
 }
 
-/// Leaves the address of the client where `key::client_ip` looks for it.
+/// Copies the address of the client to the extension that `key::client_ip` reads.
 fn with_peer(mut call: Request<Body>) -> Request<Body> {
     let connection = call.extensions().get::<TcpConnectInfo>();
     if let Some(peer) = connection.and_then(TcpConnectInfo::remote_addr) {
@@ -62,7 +61,7 @@ fn with_peer(mut call: Request<Body>) -> Request<Body> {
     call
 }
 
-/// When calls arrived at the service.
+/// Arrival times of calls at the service.
 type Served = Arc<Mutex<History>>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -78,7 +77,7 @@ async fn main() -> anyhow::Result<()> {
     let (_, health) = tonic_health::server::health_reporter();
     let server = Server::builder()
         .layer(MapRequestLayer::new(with_peer))
-        // A stream counts once, when it begins. To count messages, let its handler acquire a permit for each.
+        // A stream counts once, when it starts. To count messages, acquire a permit for each in the handler.
         .layer(
             ThrottleLayer::new(limiter)
                 .key(key::client_ip())
@@ -101,7 +100,7 @@ async fn demonstrate(url: String, served: &Served) -> anyhow::Result<()> {
     let client = HealthClient::new(channel);
     let call = async || client.clone().check(HealthCheckRequest::default()).await;
 
-    println!("{CALLS} calls, where {LIMIT} in {WINDOW:?} are served:");
+    println!("{CALLS} calls, with a limit of {LIMIT} in {WINDOW:?}:");
     let (mut refused, mut longest) = (0, Duration::ZERO);
     for answer in join_all((0..CALLS).map(|_| call())).await {
         let Err(status) = answer else {
@@ -117,14 +116,14 @@ async fn demonstrate(url: String, served: &Served) -> anyhow::Result<()> {
             status.message()
         );
         anyhow::ensure!(status.code() == Code::ResourceExhausted, "{status}");
-        longest = longest.max(delay.context("a call was refused, but not told until when")?);
+        longest = longest.max(delay.context("a refused call has no retry delay")?);
         refused += 1;
     }
-    anyhow::ensure!(refused > 0, "all were served");
+    anyhow::ensure!(refused > 0, "no call was refused");
 
     tokio::time::sleep(longest).await;
     call().await?;
-    println!("after {longest:?}, a call is served again");
+    println!("after {longest:?}, the server accepts a call again");
     let most = served
         .lock()
         .expect("no panic while recording")
@@ -132,7 +131,7 @@ async fn demonstrate(url: String, served: &Served) -> anyhow::Result<()> {
     println!("most served in any {WINDOW:?} window: {most} (limit {LIMIT})");
     anyhow::ensure!(
         most <= u64::from(LIMIT),
-        "more were served than the limit allows"
+        "the server accepted more calls than the limit allows"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How often clients called a Redis server: [`CommandStats`].
+//! Counts the commands that clients sent to a Redis server: [`CommandStats`].
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,29 @@ use anyhow::Context as _;
 use redis::IntoConnectionInfo as _;
 use redis::aio::MultiplexedConnection;
 
-/// Commands that only clients send, and never a script of the limiter; with their subcommands.
+/// Commands, with subcommands, that clients send and scripts of the limiter never do.
 ///
-/// Left out is `INFO`, which is how they are counted.
+/// `INFO` is excluded, because this module sends it.
 const FROM_CLIENTS: [&str; 9] = [
     "auth", "client", "config", "eval", "evalsha", "hello", "ping", "script", "select",
 ];
 
-/// Reads `INFO commandstats` over a connection of its own.
+/// Reads `INFO commandstats` over a separate connection.
 pub(crate) struct CommandStats {
     connection: MultiplexedConnection,
 }
 
-/// The calls of each command, named as Redis does: `evalsha`, and from Redis 7 on `script|load`.
+/// The calls of each command, by its name in Redis: `evalsha`, and from Redis 7 on `script|load`.
 ///
-/// Redis counts a command that a script runs just like one that a client sends, and says of neither
-/// which it was. So only commands that scripts never run are looked at.
+/// Redis counts the commands of scripts and of clients together. So only commands that scripts never run are counted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Calls(BTreeMap<String, u64>);
 
 impl CommandStats {
     pub(crate) async fn connect(url: &str) -> anyhow::Result<Self> {
-        // The cause stays out of the message, as it may quote the URL and the password in it.
+        // The message omits the cause, which may quote the URL with its password.
         let info = url.into_connection_info().ok();
-        let info =
-            info.context("the URL is not one of a Redis server, such as redis://127.0.0.1/")?;
+        let info = info.context("invalid Redis URL: it must be like redis://127.0.0.1/")?;
         let client = redis::Client::open(info)?;
         let connection = client.get_multiplexed_async_connection().await;
         let connection = connection.context("Redis cannot be reached")?;
@@ -48,7 +46,7 @@ impl CommandStats {
 }
 
 impl Calls {
-    /// What was counted after `earlier`.
+    /// The calls since `earlier`.
     pub(crate) fn since(mut self, earlier: &Self) -> Self {
         for (name, calls) in &mut self.0 {
             *calls = calls.saturating_sub(earlier.0.get(name).copied().unwrap_or(0));
@@ -56,12 +54,12 @@ impl Calls {
         self
     }
 
-    /// Round trips that ran a script.
+    /// The calls of scripts.
     pub(crate) fn of_scripts(&self) -> u64 {
         self.sum(&["eval", "evalsha"])
     }
 
-    /// All that clients sent.
+    /// All commands from clients.
     pub(crate) fn of_clients(&self) -> u64 {
         self.sum(&FROM_CLIENTS)
     }
@@ -82,7 +80,7 @@ impl Calls {
 
 /// A line such as `cmdstat_script|load:calls=1,usec=56,usec_per_call=56.00,rejected_calls=0`.
 ///
-/// Calls that were rejected before they ran have been round trips, too.
+/// Rejected calls count, because they were round trips.
 fn parse(line: &str) -> Option<(String, u64)> {
     let (name, fields) = line.strip_prefix("cmdstat_")?.split_once(':')?;
     let fields = fields.split(',').filter_map(|field| field.split_once('='));

@@ -1,4 +1,4 @@
-//! The replicas as their parent sees them: [`Fleet`].
+//! The parent's handle to the replicas: [`Fleet`].
 
 use std::env;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use super::Setup;
 use super::replica::{DONE, GO, READY, Replica};
 
-/// All replicas; dropping it ends them.
+/// All replicas. Dropping it ends them.
 pub(crate) struct Fleet {
     replicas: Vec<Process>,
 }
@@ -37,8 +37,11 @@ impl Fleet {
         }
         let mut fleet = Self { replicas };
         for replica in &mut fleet.replicas {
-            let said = replica.next_line().await?;
-            ensure!(said == READY, "a replica is not ready but says {said:?}");
+            let reply = replica.next_line().await?;
+            ensure!(
+                reply == READY,
+                "expected a replica to be ready, got {reply:?}"
+            );
         }
         Ok(fleet)
     }
@@ -54,13 +57,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits for all replicas to end; yields how many requests failed.
+    /// Waits for all replicas to end. Returns the number of failed requests.
     pub(crate) async fn finish(&mut self) -> anyhow::Result<u64> {
         let mut failed = 0;
         for replica in &mut self.replicas {
-            let said = replica.next_line().await?;
-            let Some(count) = said.strip_prefix(DONE) else {
-                bail!("a replica is not done but says {said:?}");
+            let reply = replica.next_line().await?;
+            let Some(count) = reply.strip_prefix(DONE) else {
+                bail!("expected a replica to be done, got {reply:?}");
             };
             failed += count.trim().parse::<u64>()?;
             let status = replica.process.wait().await?;
@@ -90,11 +93,11 @@ impl Process {
 
     async fn next_line(&mut self) -> anyhow::Result<String> {
         let line = self.stdout.next_line().await?;
-        line.context("a replica ended early; its error stands above")
+        line.context("a replica ended early; see its error above")
     }
 }
 
-/// The part of `whole` that falls to one of `count`; the first ones take what cannot be split.
+/// The share of replica `number` when `whole` is split among `count`. The first ones get the remainder.
 pub(crate) fn share(whole: u32, count: u32, number: u32) -> u32 {
     whole / count + u32::from(number < whole % count)
 }

@@ -1,4 +1,4 @@
-//! Replicas under one limit, and what their upstream saw of them: [`run`].
+//! Runs replicas under one limit, and records the arrivals at their upstream: [`run`].
 
 mod command_stats;
 mod fleet;
@@ -21,48 +21,47 @@ use self::redis_server::RedisServer;
 use self::upstream::Upstream;
 pub(crate) use self::{replica::Replica, report::Report, upstream::Arrival};
 
-/// What is tried.
+/// The setup of a run.
 #[derive(Args, Clone)]
 pub(crate) struct Setup {
     #[command(flatten)]
     pub(crate) limit: Limit,
-    /// How many replicas, each a process of its own
+    /// Number of replicas, each a separate process
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = count(1..=100))]
     pub(crate) processes: u32,
-    /// How many callers per replica, all of which start at once
+    /// Number of callers per replica; all start at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = count(1..))]
     pub(crate) callers: u32,
-    /// How many requests in all, split evenly among the replicas and their callers
+    /// Total number of requests, split evenly among replicas and callers
     #[arg(long, value_name = "COUNT", default_value_t = 6000, value_parser = count(2..))]
     pub(crate) requests: u32,
-    /// The Redis to use; its commands are counted, so nobody else should use it meanwhile [default:
-    /// a redis-server of its own, from $REDIS_SERVER or the PATH]
+    /// The Redis to use. Its commands are counted, so it must have no other clients [default: a new
+    /// redis-server, from $REDIS_SERVER or the PATH]
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
 }
 
-/// What all replicas agree on.
+/// The settings that all replicas share.
 #[derive(Args, Clone)]
 pub(crate) struct Limit {
-    /// How long the window is, such as 500ms, 1s or 2m
+    /// Length of the window, such as 500ms, 1s or 2m
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) window: Duration,
-    /// How many requests any window may hold
+    /// Maximum number of requests in any window
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = count(1..))]
     pub(crate) limit: u32,
-    /// How much further apart requests are kept, for the jitter between departure and arrival
+    /// Margin added to the window, for jitter between departure and arrival
     #[arg(long, value_name = "DURATION", default_value = "60ms", value_parser = duration)]
     pub(crate) buffer: Duration,
-    /// What replicas go by, if not by the limit that they are judged by
+    /// The quota of the replicas, if it differs from the limit to check
     #[arg(long, hide = true)]
     pub(crate) quota: Option<Quota>,
 }
 
-/// Starts the replicas, and an upstream and a Redis for them, and says how it goes; yields what came of
-/// it, and the arrivals.
+/// Starts Redis, an upstream and the replicas, and reports progress with `log`. Returns the report and the arrivals.
 pub(crate) async fn run(
     setup: &Setup,
-    say: impl Fn(&str),
+    log: impl Fn(&str),
 ) -> anyhow::Result<(Report, Vec<Arrival>)> {
     // Declared first, so that it ends last.
     let (_own_server, url) = match &setup.redis {
@@ -80,14 +79,14 @@ pub(crate) async fn run(
     let Setup {
         processes, callers, ..
     } = setup;
-    say(&format!(
+    log(&format!(
         "starting {processes} processes with {callers} callers each"
     ));
     let mut fleet = Fleet::start(setup, &url, &upstream.url()).await?;
-    say("all callers start now");
+    log("all callers start now");
     fleet.release().await?;
     let failed = {
-        let progress = upstream.show_progress(setup.requests, &say);
+        let progress = upstream.show_progress(setup.requests, &log);
         tokio::select! {
             failed = fleet.finish() => failed?,
             never = progress => match never {},
@@ -109,14 +108,14 @@ fn duration(text: &str) -> anyhow::Result<Duration> {
     );
     let count: u64 = digits
         .parse()
-        .context("a whole number and a unit, such as 60ms")?;
+        .context("must be a whole number and a unit, such as 60ms")?;
     let micros = match unit {
         "us" => 1,
         "ms" => 1_000,
         "s" => 1_000_000,
         "m" => 60_000_000,
         "h" => 3_600_000_000,
-        _ => bail!("the unit is one of us, ms, s, m and h"),
+        _ => bail!("the unit must be us, ms, s, m or h"),
     };
     Ok(Duration::from_micros(
         count.checked_mul(micros).context("too long")?,

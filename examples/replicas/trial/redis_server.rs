@@ -1,4 +1,4 @@
-//! A `redis-server` of this example's own: [`RedisServer`].
+//! Starts a `redis-server` for this example: [`RedisServer`].
 
 use std::env;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
-/// A server on a loopback port of its own, which keeps nothing on disk; dropping it ends it.
+/// A server on its own loopback port, without persistence. Dropping it ends it.
 pub(crate) struct RedisServer {
     process: Child,
     port: u16,
@@ -17,7 +17,7 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts `$REDIS_SERVER`, or else the `redis-server` on the `PATH`.
+    /// Starts `$REDIS_SERVER`, or the `redis-server` on the `PATH`.
     pub(crate) async fn start() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -36,20 +36,20 @@ impl RedisServer {
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let patience = Duration::from_secs(20);
+        let timeout = Duration::from_secs(20);
         let since = Instant::now();
-        while since.elapsed() < patience {
+        while since.elapsed() < timeout {
             if let Some(status) = self.process.try_wait()? {
-                bail!("redis-server ended at once: {status}");
+                bail!("redis-server exited: {status}");
             }
-            // Somebody else's server could have got the port first, and it would answer, too.
+            // Another server could have taken the port first, and would reply, too.
             let ours = format!("process_id:{}\r\n", self.process.id());
             if self.info().await.is_ok_and(|info| info.contains(&ours)) {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        bail!("redis-server does not answer within {patience:?}")
+        bail!("redis-server does not reply within {timeout:?}")
     }
 
     async fn info(&self) -> redis::RedisResult<String> {
@@ -64,7 +64,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have ended by itself, as on a ctrl-c that the terminal sent to both.
+        // It may have ended already: the terminal sends a ctrl-c to both processes.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -82,7 +82,7 @@ fn spawn(port: u16, dir: &Path) -> anyhow::Result<Child> {
         .with_context(|| {
             let binary = binary.display();
             format!(
-                "cannot start {binary}: set REDIS_SERVER to a redis-server, or give --redis URL"
+                "cannot start {binary}: set REDIS_SERVER to a redis-server, or pass --redis URL"
             )
         })
 }

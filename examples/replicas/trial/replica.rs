@@ -1,4 +1,4 @@
-//! One replica, a process of its own: [`Replica`].
+//! One replica, in a separate process: [`Replica`].
 
 use std::io;
 use std::sync::Once;
@@ -15,13 +15,13 @@ use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 use super::Limit;
 use super::fleet::share;
 
-/// What a replica says once all its callers wait for the start.
+/// Printed by a replica when all of its callers are ready.
 pub(crate) const READY: &str = "ready";
 
-/// What it is told then.
+/// Sent by the parent to start the callers.
 pub(crate) const GO: &str = "go";
 
-/// What it says at the end, followed by how many requests failed.
+/// Printed by a replica at the end, followed by the number of failed requests.
 pub(crate) const DONE: &str = "done";
 
 static FIRST_FAILURE: Once = Once::new();
@@ -42,7 +42,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// The arguments from which the process that plays this replica reads it.
+    /// The command line arguments for the process of this replica.
     pub(crate) fn to_args(&self) -> Vec<String> {
         let micros = |duration: std::time::Duration| format!("{}us", duration.as_micros());
         let flags = [
@@ -103,7 +103,7 @@ impl Replica {
     }
 }
 
-/// Sends requests one after another; yields how many of them failed.
+/// Sends requests one after another. Returns the number of failures.
 async fn call(client: &ClientWithMiddleware, upstream: &str, requests: u32) -> u64 {
     let mut failed = 0;
     for _ in 0..requests {
@@ -113,20 +113,20 @@ async fn call(client: &ClientWithMiddleware, upstream: &str, requests: u32) -> u
                 .error_for_status()?
                 .bytes()
                 .await
-                .context("the response breaks off")
+                .context("the response is incomplete")
         };
         if let Err(error) = answer.await {
             failed += 1;
-            // Whatever the cause, thousands are likely to share it.
+            // Thousands of requests may fail with the same error, so only the first one is printed.
             FIRST_FAILURE.call_once(|| eprintln!("a request failed: {error:#}"));
         }
     }
     failed
 }
 
-/// Starts the callers when told to, and ends this process once nobody could tell it anything more.
+/// Starts the callers when the parent sends [`GO`]. Ends this process when the parent closes its stdin.
 ///
-/// In a thread of its own, because reading from stdin blocks.
+/// Runs in a separate thread, because reading from stdin blocks.
 fn wait_for_go(start: watch::Sender<bool>) {
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {

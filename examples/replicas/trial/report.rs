@@ -1,4 +1,4 @@
-//! What came out: [`Report`].
+//! The result of a run: [`Report`].
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl Report {
         }
     }
 
-    /// The time that one window's worth of requests took; the first request only starts the clock.
+    /// The mean time for as many requests as the limit. The first request only starts the clock.
     pub(crate) fn seconds_per_window(&self) -> f64 {
         self.total_s * f64::from(self.limit.limit) / f64::from(self.requests - 1)
     }
@@ -44,7 +44,7 @@ impl Report {
         self.limit.buffer.as_secs_f64() * 1e3
     }
 
-    /// All of it as one line.
+    /// The report as one line of JSON.
     pub(crate) fn json(&self) -> String {
         let fields = [
             ("window_s", format!("{:?}", self.limit.window.as_secs_f64())),
@@ -67,7 +67,7 @@ impl Report {
         format!("{{{}}}", fields.join(","))
     }
 
-    /// Whether the limit held and every request got its answer.
+    /// Fails if more requests arrived than the limit allows, or if a request failed.
     pub(crate) fn verdict(&self) -> anyhow::Result<()> {
         let Self {
             most_in_window,
@@ -77,14 +77,14 @@ impl Report {
         let Limit { window, limit, .. } = self.limit;
         ensure!(
             *most_in_window <= u64::from(limit),
-            "{most_in_window} arrived within {window:?}, where {limit} may"
+            "{most_in_window} requests arrived within {window:?}, more than the limit of {limit}"
         );
         ensure!(*failed == 0, "{failed} requests failed");
         Ok(())
     }
 }
 
-/// The result as a row under its headline.
+/// The result as a table row with a header.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = [

@@ -1,4 +1,4 @@
-//! What the replicas call: [`Upstream`].
+//! The server that the replicas call: [`Upstream`].
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
-/// A request as the upstream saw it.
+/// The arrival of a request at the upstream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) at: Duration,
-    /// The number of the process that sent it, which it finds in the path.
+    /// The number of the sending process, from the path.
     pub(crate) replica: usize,
 }
 
-/// An HTTP server that stamps each arrival and answers after 10 to 30 ms.
+/// An HTTP server that records each arrival and responds after 10 to 30 ms.
 pub(crate) struct Upstream {
     address: SocketAddr,
     record: Arc<Record>,
@@ -44,24 +44,24 @@ impl Upstream {
         Ok(Self { address, record })
     }
 
-    /// With a slash at the end, for the number of the replica to follow.
+    /// The URL up to the slash; the number of the replica follows.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
-    /// In the order of their times.
+    /// The arrivals in order of time.
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         self.record.lock().clone()
     }
 
-    /// Says every other second how many have arrived.
-    pub(crate) async fn show_progress(&self, expected: u32, say: impl Fn(&str)) -> Infallible {
+    /// Reports the number of arrivals every two seconds.
+    pub(crate) async fn show_progress(&self, expected: u32, log: impl Fn(&str)) -> Infallible {
         let mut tick = tokio::time::interval(Duration::from_secs(2));
         tick.tick().await;
         loop {
             tick.tick().await;
             let arrived = self.record.lock().len();
-            say(&format!("{arrived:>7} of {expected} requests have arrived"));
+            log(&format!("{arrived:>7} of {expected} requests have arrived"));
         }
     }
 }
@@ -74,7 +74,7 @@ impl Record {
             .trim_start_matches('/')
             .parse()
             .unwrap_or(0);
-        // Under the lock, so that the times are in order.
+        // Reads the clock under the lock, so that the times are in order.
         let mut arrivals = self.lock();
         let at = self.origin.elapsed();
         arrivals.push(Arrival { at, replica });
@@ -90,7 +90,7 @@ async fn accept(listener: TcpListener, record: Arc<Record>) {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(serve(stream, record.clone()))),
             Err(error) => {
-                // Most likely out of file descriptors: there will be some when others are closed.
+                // Probably out of file descriptors; retry when other connections have been closed.
                 eprintln!("the upstream cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
