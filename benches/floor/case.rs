@@ -1,4 +1,4 @@
-//! What is asked of Redis: [`Case`].
+//! The calls to compare: [`Case`].
 
 use anyhow::Context as _;
 use futures_util::future::try_join_all;
@@ -10,22 +10,22 @@ use tower_throttle::key::Key;
 
 use crate::CALLERS;
 
-/// Something to ask, and what Redis counts it as.
+/// A call to Redis, and the commands that Redis counts for it.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// The commands whose time it is, scripts with all that they run.
+    /// The commands whose time is measured; scripts include the commands that they run.
     pub(crate) counted: &'static [&'static str],
     asked: Asked,
 }
 
 enum Asked {
-    /// In one round trip.
+    /// Commands in one round trip.
     Commands(MultiplexedConnection, Vec<Cmd>),
-    /// So many requests for a key at the same time, which share a call.
+    /// Simultaneous requests for one key, which share a call.
     Acquire {
         limiter: Limiter,
         count: usize,
-        /// The keys for which no request is under way: callers at the same time share no call.
+        /// Keys without a pending request, so that concurrent callers do not share calls.
         keys: Mutex<Vec<Key>>,
     },
 }
@@ -80,7 +80,7 @@ impl Case {
         }
     }
 
-    /// Asks once, and waits for the answer.
+    /// Makes one call, and waits for the reply.
     pub(crate) async fn ask(&self) -> anyhow::Result<()> {
         match &self.asked {
             Asked::Commands(connection, commands) => {

@@ -1,38 +1,37 @@
-//! The cost of a permit beside the least cost of a call to Redis.
+//! Compares the cost of a permit with the minimum cost of a call to Redis.
 //!
 //! ```sh
 //! cargo bench --bench floor                    # a table
 //! cargo bench --bench floor -- --json --check  # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! | what | stands for |
+//! | call | content |
 //! | --- | --- |
-//! | PING | the way there and back |
-//! | GET, SET PX | the same with state, in one round trip of two commands: no limiter, as others may come between |
-//! | an empty script | what Redis takes to run any script: no limiter that decides in one is below it |
-//! | TIME, GET, SET PX, in scripts | what a script adds that asks for the time, reads state and writes it with an expiry; and all of it, as a limiter must |
-//! | acquire | `Limiter::acquire`, granted at once: by GCRA, by fixed windows, by short and long sliding windows, for one request and for 64 at the same time |
+//! | PING | one round trip |
+//! | GET, SET PX | two commands in one round trip; a limiter cannot use this, because other clients may run commands in between |
+//! | an empty script | the minimum cost of a script |
+//! | TIME, GET, SET PX, in scripts | a script that gets the time, reads state, or writes state with an expiry; and one that does all three, as a limiter must |
+//! | acquire | `Limiter::acquire` without waiting: with GCRA, fixed windows, short and long sliding windows, for one request and for 64 simultaneous ones |
 //!
-//! All have one connection to a `redis-server` of the benchmark's own. Figures are microseconds and bytes
-//! per call:
+//! All calls use one connection to a separate `redis-server`. Figures are microseconds and bytes per call:
 //!
-//! - as its caller sees it, who makes one call after the other;
-//! - in the command, which is `usec` in `INFO commandstats`: of a script with all that it runs;
-//! - of the server's CPU, with reading, parsing and writing, while one caller calls;
-//! - bytes each way, by `INFO stats`, which counts what TCP carries and not how;
-//! - the same two times with 64 callers: 1 over the rate of all calls, and the server's CPU.
+//! - latency for one caller that makes one call after another;
+//! - time of the command, `usec` in `INFO commandstats`; for a script, including the commands that it runs;
+//! - CPU time of the server with one caller, including reading, parsing and writing;
+//! - bytes in each direction, by `INFO stats`, which counts TCP payload;
+//! - with 64 callers: 1 over the rate of all calls, and the CPU time of the server.
 //!
-//! Cases take turns in blocks, and figures are medians over the rounds.
+//! Cases run in turns, in blocks. Figures are medians over the rounds.
 //!
-//! With 64 callers, each acquires for a key of its own, so that they share no call for a key.
+//! With 64 callers, each uses its own key, so that they do not share calls.
 //!
-//! Bounds: for one caller, a permit takes at most twice as long as the script that does TIME, GET and SET PX and
-//! nothing else. For each of 64 requests in one call, the command takes at most a tenth of the time for one request.
+//! Bounds: for one caller, a permit takes at most twice as long as a script with only TIME, GET and SET PX. For each of
+//! 64 requests in one call, the command takes at most a tenth of the time for one request.
 
 mod case;
 #[path = "../support/mod.rs"]
 mod support;
-#[allow(dead_code, reason = "it counts calls, too")]
+#[allow(dead_code, reason = "it also counts calls")]
 #[path = "../growth/usage.rs"]
 mod usage;
 
@@ -50,13 +49,13 @@ use self::support::{
 use self::usage::Usage;
 
 const TIME: Duration = Duration::from_secs(15);
-/// How many calls make a block.
+/// Number of calls in a block.
 const CALLS: u32 = 256;
-/// How many callers there are besides one.
+/// Number of callers in the concurrent case.
 const CALLERS: usize = 64;
-/// Rounds that count for nothing.
+/// Warm-up rounds, which are not counted.
 const WARM_UP: usize = 3;
-/// Short, so that few departures count at a time.
+/// Short, so that the log stays short.
 const GUARD: Duration = Duration::from_millis(2);
 const MOST_TO_SCRIPT: f64 = 2.0;
 const MOST_TO_ALONE: f64 = 0.1;
@@ -66,14 +65,14 @@ const SHORT: &str = "acquire, 50 per ms";
 const LONG: &str = "acquire, 10,000 per 10 ms";
 const MANY: &str = "acquire, 10,000 per 10 ms, 64 at once";
 
-/// Measures the cost of a permit beside that of less.
+/// Compares the cost of a permit with simpler calls to Redis.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
     options: Options,
 }
 
-/// What a block of calls cost, per call.
+/// The cost of a block of calls, per call.
 #[derive(Clone, Copy)]
 struct Block {
     time: f64,
@@ -83,7 +82,7 @@ struct Block {
     sent: f64,
 }
 
-/// A block of one caller and one of many.
+/// A block with one caller and a block with many.
 type Round = [Block; 2];
 
 #[tokio::main(flavor = "current_thread")]
@@ -108,7 +107,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
         rounds.push(round);
     }
     let mut table = Table::new(
-        "a call, beside the least that asks redis",
+        "cost of a call",
         &[
             "what",
             "us",
@@ -117,7 +116,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
             "bytes to redis",
             "bytes back",
             "us with 64 callers",
-            "us of redis CPU with them",
+            "us of redis CPU with 64 callers",
         ],
     );
     let over = |name: &str, figure: &dyn Fn(&Round) -> f64| {
@@ -143,10 +142,10 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
     }
     output.table(&table);
     let time = |name| over(name, &|[alone, _]| alone.time);
-    let claim = "time of a permit, to that of a script with TIME, GET and SET PX";
+    let claim = "time of a permit, relative to a script with TIME, GET and SET PX";
     output.at_most(claim, time(SHORT) / time(STATE), MOST_TO_SCRIPT);
     let command = |name| over(name, &|[alone, _]| alone.command);
-    let claim = "time in redis of each of 64 requests, to that of one alone";
+    let claim = "time in redis of each of 64 requests, relative to a single one";
     let ratio = command(MANY) / CALLERS as f64 / command(LONG);
     output.at_most(claim, ratio, MOST_TO_ALONE);
     output.finish()
@@ -162,7 +161,7 @@ async fn cases(server: &RedisServer) -> anyhow::Result<Vec<Case>> {
         .arg("PX")
         .arg(60_000);
     let pair = [get, set];
-    // No caller reaches these limits, so all requests depart at once.
+    // No caller reaches these limits, so requests do not wait.
     let limiter = |limit, window, algorithm| {
         Limiter::builder()
             .store(store.clone())
@@ -211,7 +210,7 @@ async fn block(
     case: &Case,
     callers: usize,
 ) -> anyhow::Result<Block> {
-    // What the asking for figures costs is in none of them.
+    // The cost of the `INFO` calls is not in the figures.
     let first = Usage::read(connection).await?;
     let second = Usage::read(connection).await?;
     let since = Instant::now();

@@ -1,4 +1,4 @@
-//! One hot key, and more and more callers in one process: [`measure`].
+//! Cost per permit of one hot key by the number of callers in one process: [`measure`].
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support::{Cell, Output, Progress, Table};
 
 pub(crate) const CALLERS: [u32; 4] = [1, 8, 64, 512];
 const TIME: Duration = Duration::from_secs(3);
-/// All that wait share the next call, so a permit of many takes a fraction of one.
+/// Waiting requests share the next call, so the cost per permit falls with the number of callers.
 const MOST_RATIO: f64 = 0.1;
 
 pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> anyhow::Result<Chart> {

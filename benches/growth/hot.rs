@@ -9,27 +9,27 @@ use crate::replica::{Parent, Replica, WINDOW};
 use crate::support::RedisServer;
 use crate::usage::Usage;
 
-/// What some processes did together: a rate, and figures per permit, in microseconds where they are times.
+/// The result of several processes: their rate, and figures per permit. Times are in microseconds.
 pub(crate) struct Level {
     pub(crate) permits_per_second: f64,
     pub(crate) calls: f64,
     pub(crate) script: f64,
-    /// The server's, with that of scripts.
+    /// CPU time of the server, including scripts.
     pub(crate) server: f64,
-    /// The processes' own, without the kernel.
+    /// User CPU time of the processes.
     pub(crate) user: f64,
-    /// Within the kernel for these processes: most of it carries bytes from and to sockets.
+    /// Kernel CPU time of the processes, mostly for sockets.
     pub(crate) system: f64,
-    /// The most in any window, over all of them.
+    /// Maximum number of departures in any window, over all processes.
     pub(crate) most: u64,
 }
 
 impl Level {
-    /// Lets so many processes with so many callers each run for so long.
+    /// Runs this many processes with this many callers each for this time.
     pub(crate) async fn of(processes: u32, callers: u32, time: Duration) -> anyhow::Result<Self> {
         let server = RedisServer::start().await?;
         let mut connection = server.connect().await?;
-        // A pair of name and value.
+        // An argument name and its value.
         let mut port = redis::cmd("CONFIG");
         let (_, port): (String, u16) = port
             .arg("GET")
@@ -56,7 +56,7 @@ impl Level {
             let done = replica.finish().await?;
             user += done.cpu.user;
             system += done.cpu.system;
-            // Only while all are at work.
+            // Counts only while all processes run.
             begin = begin.max(
                 done.departures
                     .iter()

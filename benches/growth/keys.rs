@@ -1,4 +1,4 @@
-//! More and more keys, of which callers pick one at random each time: [`measure`].
+//! Cost per permit by the number of keys, with random keys: [`measure`].
 
 use std::time::Instant;
 
@@ -14,14 +14,14 @@ use crate::usage::Usage;
 
 pub(crate) const KEYS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
 const CALLERS: u32 = 64;
-/// How many permits make a block, and how many blocks a level has.
+/// Number of permits in a block, and number of blocks per level.
 const BLOCK: u64 = 16_000;
 const BLOCKS: u64 = 9;
-/// How many keys one pipeline makes.
+/// Number of keys that one pipeline creates.
 const BATCH: u32 = 2_000;
-/// The key that is copied, which has no other part in this: the log of one that callers pick grows.
+/// The key to copy. Callers do not use it, because that would make its log grow.
 const TEMPLATE: u32 = 80_000_000;
-/// A million keys are as fast as a hundred but for what caches cannot hold any more.
+/// A million keys cost more than a hundred only because of CPU caches.
 const MOST_RATIO: f64 = 2.0;
 
 /// Microseconds per permit.
@@ -36,7 +36,7 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
     let mut connection = server.connect().await?;
     let limiter = Limiter::builder()
         .store(server.store().await?)
-        // Nobody has to wait, and no key expires meanwhile.
+        // No request has to wait, and no key expires during the measurement.
         .quota(Quota::per_hour(1_000_000))
         .build()?;
     let mut table = Table::new(
@@ -74,7 +74,7 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
     }
     output.table(&table);
     let growth = levels[KEYS.len() - 1].time / levels[2].time;
-    let claim = "keys, time per permit with a million to that with a hundred";
+    let claim = "keys, time per permit with a million relative to a hundred";
     output.at_most(claim, growth, MOST_RATIO);
     Ok(chart(&levels))
 }
@@ -109,12 +109,12 @@ async fn block(
     })
 }
 
-/// All are of one length, and the digits stand nowhere else in the name of a key in Redis.
+/// All names have the same length, and the digits occur only once in the name of a Redis key.
 fn name(key: u32) -> String {
     format!("user:{:08}", 12_000_000 + key)
 }
 
-/// Gives these keys the state that one request has made.
+/// Creates these keys as copies of a key with one request.
 async fn copy(
     connection: &mut MultiplexedConnection,
     keys: std::ops::Range<u32>,

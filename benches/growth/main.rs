@@ -1,31 +1,31 @@
-//! How the cost grows, itself against itself: with callers, processes, keys and waiters.
+//! Measures how the cost of a permit grows with callers, processes, keys and waiters.
 //!
 //! ```sh
 //! cargo bench --bench growth                        # tables, in about 90 s
 //! cargo bench --bench growth -- waiters             # one curve
-//! cargo bench --bench growth -- --quick             # a tenth of the time, for a first look
+//! cargo bench --bench growth -- --quick             # a tenth of the time
 //! cargo bench --bench growth -- --check             # fails if a bound is not met
 //! cargo bench --bench growth -- --plot src/docs/plots
 //! ```
 //!
-//! Each curve has a `redis-server` of its own. A permit is one [`Limiter::acquire`]; its CPU in Redis is
-//! what `INFO commandstats` says of `evalsha`, or all of what the server used. Figures are medians over
-//! rounds, but those of callers and processes, who run for some seconds.
+//! Each curve uses a separate `redis-server`. A permit is one [`Limiter::acquire`]. Its CPU time in Redis is that of
+//! `evalsha` in `INFO commandstats`, or all CPU time of the server. Figures are medians over rounds; callers and
+//! processes run once, for some seconds.
 //!
-//! | curve | what grows | what is measured | bounds |
+//! | curve | parameter | figures | bounds |
 //! | --- | --- | --- | --- |
-//! | callers | 1 to 512 callers in one process, on one key with 100,000 per 10 ms, which nobody reaches | permits per second; the CPU of the process, of the kernel for it, and of Redis, per permit | a permit of 512 takes at most a tenth of the time and of the CPU in Redis that one of a single caller takes |
-//! | processes | 1 to 8 processes with 64 callers each, on that key | permits per second in all, Redis calls and CPU per permit | 8 processes make at most 1.5 times as many calls per permit as one; never more than the limit in any window, over all processes |
-//! | keys | 1 to 1,000,000 keys, from which 64 callers pick one at random | time per permit, as 1 over the rate of all callers | a million cost at most twice what a hundred cost |
-//! | waiters | 1 to 100,000 requests that wait for one key | the time until all wait; that from the first departure to the last, where all may depart at once | per request, 100,000 cost at most 1.5 times what 1,000 cost to wake up, and 2.5 times until all wait |
+//! | callers | 1 to 512 callers in one process, on one key with 100,000 per 10 ms, a limit that they do not reach | permits per second; user, kernel and Redis CPU time per permit | with 512 callers, a permit takes at most a tenth of the time and Redis CPU time of one with a single caller |
+//! | processes | 1 to 8 processes with 64 callers each, on that key | total permits per second, Redis calls and CPU time per permit | 8 processes make at most 1.5 times as many calls per permit as one; never more departures in any window than the limit |
+//! | keys | 1 to 1,000,000 keys, random for each permit, 64 callers | time per permit: 1 over the rate of all callers | a permit with a million keys costs at most twice as much as with a hundred |
+//! | waiters | 1 to 100,000 requests that wait for one key | time until all wait; time from the first departure to the last, if all may depart at the same time | per request, waking 100,000 costs at most 1.5 times as much as waking 1,000, and enqueuing them 2.5 times |
 //!
-//! The bounds are ratios, so they say nothing about the machine. They leave room for what no scheme can
-//! help: that a million keys and a hundred thousand tasks do not fit into caches.
+//! The bounds are ratios, so they do not depend on the machine. They allow for cache misses with a million keys and a
+//! hundred thousand tasks.
 //!
-//! Within a process, callers of one key share a call, and keys share calls with each other. So a permit
-//! costs a 32nd of a call where 64 callers are at work, as one half of them asks while the other departs:
-//! in each of eight processes as in one, since each has as many callers. A single key is as cheap as
-//! can be, as all that share a call share its state, too: that is why keys are compared from a hundred on.
+//! Within a process, callers of one key share a call, and keys share calls with each other. With 64 callers, a permit
+//! costs about a 32nd of a call, because half of them call while the others depart. This does not change with the
+//! number of processes. A single key is cheapest, because all callers also share its state. So the bound on keys
+//! compares with a hundred keys.
 //!
 //! [`Limiter::acquire`]: tower_throttle::Limiter::acquire
 
@@ -50,15 +50,15 @@ use clap::{Parser, Subcommand, ValueEnum};
 use self::replica::Replica;
 use self::support::{Options, Output, Progress, until_asked_to_end};
 
-/// Measures how the cost grows.
+/// Measures how the cost of a permit grows.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     role: Option<Role>,
-    /// What to measure [default: all]
+    /// The curves to measure [default: all]
     curves: Vec<Curve>,
-    /// Draw the curves into this folder, as SVG, and write the links with which rustdoc shows them
+    /// Draw the curves as SVG into this folder, and write the link definitions for rustdoc
     #[arg(long, value_name = "FOLDER")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Role {
-    /// Plays one process, for the one that started it
+    /// Runs one process, for the parent process
     #[command(hide = true)]
     Replica(Replica),
 }
@@ -123,7 +123,7 @@ impl Curve {
             Self::Callers => callers::CALLERS.len(),
             Self::Processes => processes::PROCESSES.len(),
             Self::Keys => keys::KEYS.len(),
-            // All in turns.
+            // All numbers of waiters run in turns.
             Self::Waiters => 1,
         }
     }

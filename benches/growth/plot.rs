@@ -1,4 +1,4 @@
-//! Figures over what grows, as pictures: [`Chart`].
+//! Draws curves: [`Chart`].
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::data_uris::data_uris;
 
 const SIZE: (u32, u32) = (720, 240);
 const FONT: &str = "sans-serif";
-/// Where the axes begin, from the left.
+/// Left end of the axes, in pixels.
 const LEFT: i32 = 48;
 
 const TEXT: RGBColor = BLACK;
 const GRID: RGBColor = RGBColor(225, 225, 225);
-/// Told apart by everybody, after Okabe and Ito.
+/// The palette of Okabe and Ito, for color-blind readers.
 const LINES: [RGBColor; 3] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -33,7 +33,7 @@ pub(crate) struct Chart {
     panels: [Panel; 2],
 }
 
-/// Figures from zero on, over what grows.
+/// Curves over a growing parameter.
 pub(crate) struct Panel {
     title: &'static str,
     grows: &'static str,
@@ -46,7 +46,7 @@ impl Chart {
         Self { name, panels }
     }
 
-    /// Writes the picture into this folder.
+    /// Writes the chart into this folder.
     pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let mut svg = String::new();
         {
@@ -60,7 +60,7 @@ impl Chart {
             drawn.map_err(|error| anyhow!("{error}"))?;
         }
         let path = folder.join(format!("{}.svg", self.name));
-        // The default.
+        // This is the default value.
         let svg = svg.replace(" opacity=\"1\"", "");
         fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))
     }
@@ -76,13 +76,13 @@ impl Panel {
         }
     }
 
-    /// Shows the figures by their powers of ten.
+    /// Uses a logarithmic scale.
     pub(crate) fn logarithmic(mut self) -> Self {
         self.logarithmic = true;
         self
     }
 
-    /// Adds a line of what grows and a figure; the name may be empty where it is the only one.
+    /// Adds a curve of (parameter, figure). The name of a single curve may be empty.
     pub(crate) fn line(mut self, name: &'static str, places: Vec<(f64, f64)>) -> Self {
         self.lines.push((name, places));
         self
@@ -92,7 +92,7 @@ impl Panel {
         write(area, (LEFT, 6), 14, &TEXT, self.title)?;
         let places = self.lines.iter().flat_map(|(_, places)| places);
         let (x, y): (Vec<_>, Vec<_>) = places.copied().unzip();
-        // What doubles is shown so, and what grows by tens by tens.
+        // The base of the logarithmic axis is the ratio of successive values.
         let base = match x[..] {
             [first, second, ..] => second / first,
             _ => 10.0,
@@ -101,7 +101,7 @@ impl Panel {
         let (bottom, top) = if self.logarithmic {
             (least(&y).log10().floor(), greatest(&y).log10().ceil())
         } else {
-            // With room for the names of the lines.
+            // Leaves room for the legend.
             (0.0, greatest(&y) * (1.1 + 0.1 * self.lines.len() as f64))
         };
         let mut chart = ChartBuilder::on(area)
@@ -143,7 +143,7 @@ impl Panel {
         self.legend(area)
     }
 
-    /// Names the lines, from right to left.
+    /// Draws the legend, from right to left.
     fn legend<'a>(&self, area: &Area<'a>) -> Result<(), Error<'a>> {
         for (row, ((name, _), color)) in self.lines.iter().zip(LINES).enumerate() {
             let right = SIZE.0 as i32 / 2 - 16;
@@ -155,7 +155,7 @@ impl Panel {
     }
 }
 
-/// Writes link definitions of all such pictures that are in the folder.
+/// Writes link definitions for all growth charts in the folder.
 pub(crate) fn write_data_uris(folder: &Path) -> anyhow::Result<()> {
     let mut plots = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! One hot key, and more and more processes: [`measure`].
+//! Cost per permit of one hot key by the number of processes: [`measure`].
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{Cell, Output, Progress, Table};
 pub(crate) const PROCESSES: [u32; 4] = [1, 2, 4, 8];
 const CALLERS: u32 = 64;
 const TIME: Duration = Duration::from_secs(3);
-/// A call serves as many permits, however many processes there are: each has as many callers.
+/// Calls per permit do not depend on the number of processes, because each process has the same number of callers.
 const MOST_CALLS_RATIO: f64 = 1.5;
 
 pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> anyhow::Result<Chart> {

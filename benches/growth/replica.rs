@@ -1,4 +1,4 @@
-//! A process of its own with many callers on one key: [`Replica`], and its [`Parent`].
+//! A separate process with many callers on one key: [`Replica`] and its [`Parent`].
 
 use std::env;
 use std::process::Stdio;
@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 
-/// So many in any window that no machine gets there: what is measured is the work, not the waiting.
+/// A limit that no machine reaches, so that requests do not wait.
 pub(crate) const LIMIT: u32 = 100_000;
 pub(crate) const WINDOW: Duration = Duration::from_millis(10);
 
 const READY: &str = "ready";
 const GO: &str = "go";
 
-/// Acquires permits of one key for so long, as fast as it can.
+/// Acquires permits of one key for a given time, as fast as possible.
 #[derive(Args)]
 pub(crate) struct Replica {
     /// The port of the redis-server
@@ -33,21 +33,21 @@ pub(crate) struct Replica {
     pub(crate) callers: u32,
 }
 
-/// What a replica did.
+/// The result of a replica.
 pub(crate) struct Done {
-    /// By the system's clock, which all processes of a host share.
+    /// Departure times, by the system clock, which all processes share.
     pub(crate) departures: Vec<Duration>,
     pub(crate) cpu: Cpu,
 }
 
-/// The time that a process has had the CPU, by itself and within the kernel.
+/// User and kernel CPU time of a process.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Cpu {
     pub(crate) user: Duration,
     pub(crate) system: Duration,
 }
 
-/// A replica as its parent sees it; dropping it ends it.
+/// The parent's handle to a replica. Dropping it ends the replica.
 pub(crate) struct Parent {
     process: Child,
     stdin: ChildStdin,
@@ -55,8 +55,8 @@ pub(crate) struct Parent {
 }
 
 impl Replica {
-    /// Plays the replica: says that it is ready, waits for its start, and at the end says how much CPU
-    /// it took, how many departed, and when.
+    /// Runs the replica: prints that it is ready, waits for the start, and prints its CPU time and its departures at
+    /// the end.
     #[tokio::main(flavor = "current_thread")]
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let url = format!("redis://127.0.0.1:{}/", self.port);
@@ -83,20 +83,20 @@ impl Replica {
         let Cpu { user, system } = Cpu::read();
         let user = (user - before.user).as_micros();
         let system = (system - before.system).as_micros();
-        let mut said = format!("{user} {system} {}\n", departures.len()).into_bytes();
-        said.extend(departures.into_iter().flat_map(u64::to_le_bytes));
-        io::Write::write_all(&mut io::stdout(), &said)?;
+        let mut reply = format!("{user} {system} {}\n", departures.len()).into_bytes();
+        reply.extend(departures.into_iter().flat_map(u64::to_le_bytes));
+        io::Write::write_all(&mut io::stdout(), &reply)?;
         Ok(())
     }
 }
 
 impl Cpu {
-    /// That of this process, where Linux tells it; elsewhere none.
+    /// The CPU time of this process on Linux; zero on other systems.
     fn read() -> Self {
-        // Its clock ticks a hundred times a second, whatever the machine.
+        // Linux reports CPU times in units of 10 ms.
         const TICK: Duration = Duration::from_millis(10);
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The second field is the name of the program, in parentheses, and may hold anything.
+        // The second field is the program name in parentheses, which may contain any character.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let mut ticks = fields
             .split_whitespace()
@@ -130,8 +130,11 @@ impl Parent {
             stdin,
             stdout,
         };
-        let said = parent.line().await?;
-        ensure!(said == READY, "a replica is not ready but says {said:?}");
+        let reply = parent.line().await?;
+        ensure!(
+            reply == READY,
+            "expected a replica to be ready, got {reply:?}"
+        );
         Ok(parent)
     }
 
@@ -139,12 +142,12 @@ impl Parent {
         Ok(self.stdin.write_all(format!("{GO}\n").as_bytes()).await?)
     }
 
-    /// Waits until it is done.
+    /// Waits for the result.
     pub(crate) async fn finish(mut self) -> anyhow::Result<Done> {
-        let said = self.line().await?;
-        let numbers: Vec<u64> = said.split(' ').map_while(|it| it.parse().ok()).collect();
+        let reply = self.line().await?;
+        let numbers: Vec<u64> = reply.split(' ').map_while(|it| it.parse().ok()).collect();
         let [user, system, count] = numbers[..] else {
-            bail!("a replica is not done but says {said:?}");
+            bail!("expected a replica to be done, got {reply:?}");
         };
         let mut times = vec![0; count as usize * size_of::<u64>()];
         self.stdout.read_exact(&mut times).await?;
@@ -168,7 +171,7 @@ impl Parent {
     }
 }
 
-/// One permit after the other; yields when they were used, in nanoseconds.
+/// Acquires one permit after another. Returns the departure times in nanoseconds.
 async fn call(limiter: Limiter, until: Instant) -> anyhow::Result<Vec<u64>> {
     let mut departures = Vec::new();
     while Instant::now() < until {
@@ -183,9 +186,9 @@ async fn call(limiter: Limiter, until: Instant) -> anyhow::Result<Vec<u64>> {
     Ok(departures)
 }
 
-/// Starts the callers when told to, and ends this process once nobody could tell it anything more.
+/// Starts the callers when the parent sends [`GO`]. Ends this process when the parent closes its stdin.
 ///
-/// In a thread of its own, because reading from stdin blocks.
+/// Runs in a separate thread, because reading from stdin blocks.
 fn wait_for_go(start: Arc<tokio::sync::Notify>) {
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {

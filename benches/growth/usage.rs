@@ -1,18 +1,18 @@
-//! What a redis-server has done so far: [`Usage`].
+//! Counters of a redis-server: [`Usage`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use redis::aio::MultiplexedConnection;
 
-/// Counters of `INFO`, or by how much they grew.
+/// Counters of `INFO`, or the difference of two readings.
 ///
-/// A command that a script runs is counted, and timed, like one that a client sends; and once more as
-/// a part of its script. So calls and time are asked for by name.
+/// Redis counts and times the commands that a script runs, and includes them in the time of the script. So the methods
+/// take the names of commands, to avoid counting twice.
 #[derive(Debug, Clone)]
 pub(crate) struct Usage {
     commands: BTreeMap<String, Spent>,
-    /// Microseconds of CPU, with all the reading, parsing and writing around commands.
+    /// CPU time in microseconds, including reading, parsing and writing.
     pub(crate) cpu: u64,
     /// Bytes from clients.
     pub(crate) received: u64,
@@ -44,7 +44,7 @@ impl Usage {
         })
     }
 
-    /// What came after `earlier`.
+    /// The difference to `earlier`.
     pub(crate) fn since(mut self, earlier: &Self) -> Self {
         for (name, spent) in &mut self.commands {
             let before = earlier.commands.get(name).copied().unwrap_or_default();
@@ -57,12 +57,12 @@ impl Usage {
         self
     }
 
-    /// How often these commands were called.
+    /// Number of calls of these commands.
     pub(crate) fn calls(&self, commands: &[&str]) -> u64 {
         self.of(commands).map(|spent| spent.calls).sum()
     }
 
-    /// The microseconds that went into these commands.
+    /// Time of these commands in microseconds.
     pub(crate) fn micros(&self, commands: &[&str]) -> u64 {
         self.of(commands).map(|spent| spent.micros).sum()
     }
@@ -73,7 +73,7 @@ impl Usage {
 }
 
 impl Spent {
-    /// Reads what follows `cmdstat_evalsha:`, such as `calls=1,usec=56,usec_per_call=56.00`.
+    /// Parses the value of a `cmdstat_` line, such as `calls=1,usec=56,usec_per_call=56.00`.
     fn read(stats: &str) -> Self {
         let fields = BTreeMap::from_iter(stats.split(',').filter_map(|it| it.split_once('=')));
         Self {

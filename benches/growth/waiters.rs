@@ -1,4 +1,4 @@
-//! More and more waiters on one key: [`measure`].
+//! Cost per waiter by the number of waiters on one key: [`measure`].
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
 const WAITERS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
 const TIME: Duration = Duration::from_secs(12);
 const WINDOW: Duration = Duration::from_millis(10);
-/// A wake-up costs the same however many wait, but for memory that caches do not hold; a request that joins needs more
-/// of that, as its task is made then.
+/// The cost of a wake-up grows only because of cache misses. Enqueuing has more of them, because it also creates the
+/// task.
 const MOST_WAKING_RATIO: f64 = 1.5;
 const MOST_JOINING_RATIO: f64 = 2.5;
 
@@ -33,7 +33,7 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
             "waiters",
             "us until all wait",
             "per waiter",
-            "us until all that are due have departed",
+            "us until all have departed",
             "per waiter",
         ],
     );
@@ -59,17 +59,17 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
     }
     output.table(&table);
     let growth = over(&|round| round[5].waking / round[3].waking);
-    let claim = |what| format!("waiters, 100,000 to 1,000, {what} per waiter");
+    let claim = |what| format!("waiters, 100,000 relative to 1,000, {what} per waiter");
     output.at_most(claim("time to wake up"), growth, MOST_WAKING_RATIO);
     let growth = over(&|round| round[5].joining / round[3].joining);
     output.at_most(claim("time until all wait"), growth, MOST_JOINING_RATIO);
     Ok(chart(&levels))
 }
 
-/// In each round all numbers of waiters have their turn, so what else goes on in the machine meets all
-/// alike; the smaller ones more than once, as they are over so soon.
+/// Each round runs all numbers of waiters, so that other load on the machine affects all of them. Small numbers run
+/// several times per round.
 async fn rounds(store: &RedisStore, time: Duration) -> anyhow::Result<Vec<Vec<Waits>>> {
-    // What a departure may be late by, which has to be long enough for all of them to wait.
+    // The guard, which has to be longer than it takes until all requests wait.
     let mut guards =
         WAITERS.map(|waiters| Duration::from_millis(20) + Duration::from_micros(8) * waiters);
     let (mut rounds, since) = (Vec::new(), Instant::now());
@@ -104,7 +104,7 @@ async fn wait(store: &RedisStore, waiters: u32, guard: Duration) -> anyhow::Resu
         .build()?;
     let key = Key::new(format!("queue:{waiters}"));
     limiter.reset(key.clone()).await?;
-    // All of the limit departs as one request, so that all others may depart at one time.
+    // One request spends the whole limit, so that all others may depart at the same time.
     limiter.acquire(key.clone()).cost(waiters).await?;
 
     let since = Instant::now();
@@ -138,8 +138,8 @@ fn chart(levels: &[Waits]) -> Chart {
     let joining = Panel::new("us per waiter until all wait", "waiters")
         .logarithmic()
         .line("", line(0, |level| level.joining));
-    // A single one departs when it is due.
-    let waking = Panel::new("us per waiter until all that are due are gone", "waiters")
+    // A single waiter has no time between departures.
+    let waking = Panel::new("us per waiter until all have departed", "waiters")
         .line("", line(1, |level| level.waking));
     Chart::new("growth-waiters", [joining, waking])
 }

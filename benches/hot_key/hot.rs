@@ -8,16 +8,16 @@ use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Decision, Limiter, Permit, Quota};
 
-/// How many calls make a block.
+/// Number of calls in a block.
 const CALLS: usize = 50;
-/// So long that no departure expires while it is measured.
+/// Long enough that no departure expires during the measurement.
 const WINDOW: Duration = Duration::from_secs(3_600);
 
-/// What a call meets; see the top of this benchmark.
+/// The path of a call; see the module documentation of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Path {
     Granted,
-    /// The departure of the call before comes back.
+    /// Also returns the departure of the previous call.
     Returned,
     Refused,
     Peeked,
@@ -72,12 +72,12 @@ impl Hot {
         self.path
     }
 
-    /// How many calls make a block.
+    /// Number of calls in a block.
     pub(crate) fn calls(&self) -> usize {
         CALLS
     }
 
-    /// Uses up the limit of each key, or four fifths of it, request by request.
+    /// Spends the limit of each key, or four fifths of it, with single requests.
     pub(crate) async fn fill(&mut self) -> anyhow::Result<()> {
         let is_full = matches!(self.path, Path::Refused | Path::Peeked);
         let rest = match is_full {
@@ -85,7 +85,7 @@ impl Hot {
             false => room(self.algorithm, self.limit),
         };
         for key in &self.keys {
-            // With GCRA, the last of a burst departs a guard behind the first.
+            // With GCRA, the last request of a burst departs a guard after the first.
             for _ in 0..2 {
                 let mut left = self.limiter.peek(key.clone()).await?.remaining();
                 while left > rest {
@@ -97,7 +97,7 @@ impl Hot {
         Ok(())
     }
 
-    /// The calls that are timed.
+    /// Makes the timed calls.
     pub(crate) async fn block(&mut self) -> anyhow::Result<()> {
         for call in 0..CALLS {
             let key = self.keys[call % self.keys.len()].clone();
@@ -106,7 +106,7 @@ impl Hot {
                 continue;
             }
             if self.path == Path::Returned {
-                // The next call carries it.
+                // The next call returns the departure.
                 self.permits.drain(..).for_each(Permit::forfeit);
             }
             self.asked += 1;
@@ -118,28 +118,28 @@ impl Hot {
         Ok(())
     }
 
-    /// Gives back what has departed.
+    /// Returns all departures.
     pub(crate) async fn undo(&mut self) -> anyhow::Result<()> {
         self.permits.drain(..).rev().for_each(Permit::forfeit);
         while self.limiter.queues() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // A departure that was given back is not available before its guard has passed.
+        // A returned departure is available after its guard has passed.
         tokio::time::sleep(self.limiter.policy().guard()).await;
         Ok(())
     }
 
-    /// The share of requests that departed at once.
+    /// The share of requests that departed without waiting.
     pub(crate) fn departed(&self) -> f64 {
         self.departed as f64 / self.asked.max(1) as f64
     }
 
-    /// Fails if other requests departed than the path is about.
+    /// Fails if the requests did not take this path.
     pub(crate) fn judge(&self) -> anyhow::Result<()> {
         let Self { path, limit, .. } = self;
         let departed = self.departed();
         let is_right = match path {
-            // A process that is interrupted for long has missed its departure.
+            // A process that was interrupted for long may miss a departure.
             Path::Granted | Path::Returned => departed > 0.9,
             Path::Refused => self.departed == 0,
             Path::Peeked => true,
@@ -149,12 +149,12 @@ impl Hot {
     }
 }
 
-/// How many may depart from a key that is not full.
+/// Number of departures that a key with spare capacity allows.
 fn room(algorithm: Algorithm, limit: u32) -> u32 {
     if is_spaced(algorithm) { 1 } else { limit / 5 }
 }
 
-/// Returns true if the algorithm lets requests depart one by one.
+/// True if the algorithm spaces single departures.
 pub(crate) fn is_spaced(algorithm: Algorithm) -> bool {
     matches!(
         algorithm,

@@ -1,29 +1,28 @@
-//! The cost of a call on a hot key, for limits from 10 to 1,000: it must not depend on them.
+//! Checks that the cost of a call on a hot key does not depend on the limit, from 10 to 1,000.
 //!
 //! ```sh
 //! cargo bench --bench hot_key                    # a table
 //! cargo bench --bench hot_key -- --json --check  # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! One caller calls a limiter on a `redis-server` of the benchmark's own. Each algorithm is measured on four paths:
+//! One caller calls a limiter on a separate `redis-server`. Each algorithm is measured on four paths:
 //!
 //! | path | the log | the call |
 //! | --- | --- | --- |
-//! | granted | four fifths full, at most two departures short of full with a limit of 10 | [`try_acquire`] departs at once |
-//! | returned | the same | the same; it also gives the departure of the call before back |
-//! | refused | full | [`try_acquire`] is refused, by the store |
+//! | granted | four fifths full, at most two departures short of full with a limit of 10 | [`try_acquire`] gets a permit |
+//! | returned | the same | the same; the call also returns the departure of the previous one |
+//! | refused | full | the store refuses [`try_acquire`] |
 //! | peeked | full | [`peek`] |
 //!
-//! Spacing and leaky buckets depart one by one: their keys are unused where a request departs, and nothing is returned,
-//! as the time of a departure that is given back is not used again before it has passed. A log has at most
+//! With spacing and leaky buckets, requests depart one by one. Their keys are unused on the path `granted`. They have
+//! no path `returned`, because a returned departure time cannot be used again before it has passed. A log has at most
 //! 1,000 entries, also with a larger limit.
 //!
-//! Windows are so long that nothing expires, and what departed is given back after each block of calls. Figures are
-//! the time of a call for its caller, and the time of Redis for it (`usec` of `evalsha` in `INFO commandstats`).
-//! Blocks of the limits take turns, so that all meet the same load of the machine, and figures are medians over the
-//! rounds: those of ratios, too.
+//! Windows are so long that nothing expires, and each block of calls returns its departures at the end. Figures are the
+//! latency of a call, and its time in Redis (`usec` of `evalsha` in `INFO commandstats`). The limits run in turns, so
+//! that other load on the machine affects all of them. Figures and ratios are medians over the rounds.
 //!
-//! Bound: with a limit of 1,000 a call costs at most 1.3 times what it costs with one of 10, by both figures.
+//! Bound: with a limit of 1,000 a call costs at most 1.3 times as much as with a limit of 10, by both figures.
 //!
 //! [`try_acquire`]: tower_throttle::Limiter::try_acquire
 //! [`peek`]: tower_throttle::Limiter::peek
@@ -75,8 +74,8 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
                 "limit",
                 "us per call",
                 "us in redis",
-                "to limit 10",
-                "in redis to limit 10",
+                "relative to limit 10",
+                "in redis relative to limit 10",
                 "share that departs",
             ],
         );
@@ -97,7 +96,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
                 hot.judge()?;
             }
             if let Some(longest) = series.last() {
-                let claim = |by| format!("{name}, {path}: limit 1,000 to limit 10, {by}");
+                let claim = |by| format!("{name}, {path}: limit 1,000 relative to limit 10, {by}");
                 output.at_most(claim("time of a call"), longest.time_ratio, MOST_RATIO);
                 output.at_most(claim("time in redis"), longest.redis_ratio, MOST_RATIO);
             }

@@ -1,4 +1,4 @@
-//! Rounds in which all limits take turns: [`measure`].
+//! Measures all limits in turns: [`measure`].
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use redis::aio::MultiplexedConnection;
 use crate::hot::Hot;
 use crate::support::{Info, median};
 
-/// Rounds that count for nothing, in which caches and logs become what they stay.
+/// Warm-up rounds, which are not counted.
 const WARM_UP: usize = 3;
 
-/// Medians over the rounds, in microseconds per call, and of the ratios to the first.
+/// Medians over the rounds, in microseconds per call, and medians of the ratios to the first limit.
 pub(crate) struct Series {
     pub(crate) time: f64,
     pub(crate) redis: f64,
@@ -25,7 +25,7 @@ struct Block {
     redis: f64,
 }
 
-/// Lets all take turns for so long.
+/// Runs all limits in turns, for this time.
 pub(crate) async fn measure(
     connection: &mut MultiplexedConnection,
     all: &mut [Hot],
@@ -79,7 +79,7 @@ async fn time_block(
     })
 }
 
-/// Microseconds that Redis has spent on scripts.
+/// Time of scripts in Redis, in microseconds.
 async fn in_redis(connection: &mut MultiplexedConnection) -> anyhow::Result<u64> {
     let stats = Info::read(connection, "commandstats").await?;
     stats.number("cmdstat_evalsha:usec")

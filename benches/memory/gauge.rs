@@ -1,4 +1,4 @@
-//! What Redis says of its memory: [`Gauge`].
+//! Measures the memory of Redis: [`Gauge`].
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use redis::{Cmd, FromRedisValue, Pipeline};
 
 use crate::support::Info;
 
-/// How many commands go into one pipeline.
+/// Number of commands per pipeline.
 const BATCH: usize = 1_000;
 
-/// A connection on which memory is measured, and the schemes' commands are sent.
+/// A connection that measures memory and sends the commands of schemes.
 pub(crate) struct Gauge {
     connection: MultiplexedConnection,
 }
@@ -25,7 +25,7 @@ impl Gauge {
         self.ask::<()>(redis::cmd("FLUSHALL").arg("SYNC")).await
     }
 
-    /// How many keys there are, counting also those that have expired and were not found yet.
+    /// Number of keys, including expired keys that Redis has not removed yet.
     pub(crate) async fn keys(&mut self) -> anyhow::Result<u64> {
         self.ask(&redis::cmd("DBSIZE")).await
     }
@@ -35,7 +35,7 @@ impl Gauge {
         self.ask(redis::cmd("KEYS").arg("*")).await
     }
 
-    /// What these take together by `MEMORY USAGE`, each looked at as a whole.
+    /// Total `MEMORY USAGE` of these keys, without sampling.
     pub(crate) async fn usage(
         &mut self,
         names: impl IntoIterator<Item = String>,
@@ -49,13 +49,13 @@ impl Gauge {
         Ok(sum)
     }
 
-    /// `used_memory`, at this moment.
+    /// The current `used_memory`.
     pub(crate) async fn used(&mut self) -> anyhow::Result<u64> {
         let info = Info::read(&mut self.connection, "memory").await?;
         info.number("used_memory")
     }
 
-    /// `used_memory`, once it does not change any more: tables that grow are moved little by little.
+    /// `used_memory` once it is stable: Redis resizes its tables in small steps.
     pub(crate) async fn settled(&mut self) -> anyhow::Result<u64> {
         let mut used = self.used().await?;
         let mut same = 0;
@@ -75,7 +75,7 @@ impl Gauge {
         Ok(used)
     }
 
-    /// Sends commands of which the answers do not matter.
+    /// Sends commands and ignores their results.
     pub(crate) async fn send(
         &mut self,
         commands: impl IntoIterator<Item = Cmd>,
@@ -96,7 +96,7 @@ impl Gauge {
     }
 }
 
-/// How much it grew for each of so many.
+/// The growth per key.
 pub(crate) fn growth(before: u64, after: u64, count: u64) -> f64 {
     (after as f64 - before as f64) / count as f64
 }

@@ -1,4 +1,4 @@
-//! Long logs: bytes per logged request.
+//! Measures long logs: bytes per logged request.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::gauge::{Gauge, growth};
 use crate::schemes::{LOG_SCHEMES, LogScheme};
 use crate::support::{Cell, Output, Progress, Table, limiter};
 
-/// The limit, and for how many keys.
+/// The limit, and the number of keys.
 const LIMITS: [(u32, u64); 2] = [(1_000, 80), (10_000, 8)];
-/// The most entries of a log.
+/// Maximum number of entries of a log.
 const ENTRIES: u32 = 1_000;
-/// Departures of a longer log are rounded to a thousandth of it, and as far apart as that here.
+/// Departures in a longer log are rounded to a thousandth of the window. Here, they are that far apart.
 const WINDOW: Duration = Duration::from_secs(12);
 const NAME: &str = "sliding window, full";
 const MOST_BYTES: f64 = 12.5;
@@ -78,7 +78,7 @@ async fn ours(
     keys: u64,
 ) -> anyhow::Result<Bytes> {
     let limiter = limiter(store, Quota::new(limit, WINDOW))?;
-    // The server knows the script before its memory is measured, and has its buffers.
+    // Loads the script and allocates buffers before the memory is measured.
     fill(&limiter, limit, "first").await?;
     gauge.clear().await?;
     let before = gauge.settled().await?;
@@ -95,11 +95,11 @@ async fn ours(
     })
 }
 
-/// Uses up the limit of a key within its window, in as many departures as its log has entries.
+/// Spends the limit of a key within its window, with one departure per entry of its log.
 async fn fill(limiter: &Limiter, limit: u32, name: &str) -> anyhow::Result<()> {
     let start = Instant::now();
     for entry in 0..ENTRIES {
-        // Most of a window, so that none has expired at the end.
+        // Less than a window, so that no departure has expired at the end.
         sleep_until(start + WINDOW * 9 / 10 * entry / ENTRIES).await;
         limiter.acquire(name).cost(limit / ENTRIES).await?;
     }

@@ -1,24 +1,23 @@
-//! How much memory state takes in Redis, ours beside that of the schemes that people write by hand.
+//! Measures the memory of state in Redis, in comparison with common handwritten schemes.
 //!
 //! ```sh
 //! cargo bench --bench memory                    # tables
-//! cargo bench --bench memory -- users logs      # only these parts, of users, logs and million
+//! cargo bench --bench memory -- users logs      # only some of users, logs and million
 //! cargo bench --bench memory -- --json --check  # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! State is made by [`Store::reserve`](tower_throttle::store::Store::reserve) of a `RedisStore` on a
-//! `redis-server` of the benchmark's own, that of the schemes by the commands that they send. All of
-//! it is measured twice: by `MEMORY USAGE`, and by how much `used_memory` grows over many keys, which
-//! counts also what Redis keeps for the expiry of a key and for its tables.
+//! [`Store::reserve`](tower_throttle::store::Store::reserve) of a `RedisStore` creates the state on a separate
+//! `redis-server`. The schemes create theirs with their own commands. Memory is measured twice: by `MEMORY USAGE`, and
+//! by the growth of `used_memory` over many keys, which includes tables and expiry.
 //!
-//! | part | what | bound |
+//! | part | content | bound |
 //! | --- | --- | --- |
-//! | users | 100,000 users with a quota of 2 per 30 s, after one request each and after two | after two, a sliding log takes no more than a hash with a field per second, sliding buckets 1% more at most; GCRA no more than a bare number of the same name |
-//! | logs | long logs: full, after some windows, and with half as many again waiting | 10 bytes per logged request |
-//! | million | a million users come and go | no key is left, and no more than 1 MB; loaded within 60 s |
+//! | users | 100,000 users with a quota of 2 per 30 s, after one request each and after two | after two requests, a sliding log takes no more than a hash with a field per second, and sliding buckets at most 1% more; GCRA takes no more than a plain number with the same key |
+//! | logs | long logs: full, after some windows, and with half as many requests waiting | 10 bytes per logged request |
+//! | million | a million users that expire | no key is left, and no more than 1 MB; loaded within 60 s |
 //!
-//! A scheme is measured with the names that its keys would have, `throttle:123456`, and with ours. In
-//! the hash, two requests within one second take what one does.
+//! Schemes are measured with plain key names, `throttle:123456`, and with the names of this crate. In the hash, two
+//! requests within one second take as much as one.
 
 mod gauge;
 mod logs;
@@ -33,10 +32,10 @@ use clap::{Parser, ValueEnum};
 use self::gauge::Gauge;
 use self::support::{Options, Output, RedisServer, until_asked_to_end};
 
-/// Measures how much memory state takes in Redis.
+/// Measures the memory of state in Redis.
 #[derive(Parser)]
 struct Cli {
-    /// What to measure [default: all]
+    /// The parts to measure [default: all]
     parts: Vec<Part>,
     #[command(flatten)]
     options: Options,
@@ -61,7 +60,7 @@ async fn main() -> anyhow::Result<()> {
 
 async fn run(parts: &[Part], mut output: Output) -> anyhow::Result<()> {
     for part in parts {
-        // A server of its own: what one part leaves behind is no part of what the next measures.
+        // Each part uses a new server, so that it does not measure leftovers of others.
         let server = RedisServer::start().await?;
         let store = server.store().await?;
         let mut gauge = Gauge::new(server.connect().await?);

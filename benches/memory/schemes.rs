@@ -1,23 +1,22 @@
-//! The schemes that people write by hand: what a request, or a long log of them, makes them send.
+//! Common handwritten schemes: the commands for a request, or for a long log of requests.
 //!
-//! Where a scheme leaves a choice, it is made in its favour: members and scores are integers, which
-//! Redis stores in the fewest bytes.
+//! Choices favour the schemes: members and scores are integers, which Redis stores in the fewest bytes.
 
 use redis::Cmd;
 
 /// A scheme for a quota of 2 per 30 s.
 pub(crate) struct Scheme {
     pub(crate) name: &'static str,
-    /// The algorithm of ours whose names it is also measured with.
+    /// The algorithm of this crate whose key names are also measured with the scheme.
     pub(crate) beside: &'static str,
-    /// Records the request of this number; 7 s lie between two.
+    /// Records the request with this number; requests are 7 s apart.
     pub(crate) record: fn(name: &str, number: u64) -> Cmd,
 }
 
-/// A scheme that keeps each request.
+/// A scheme that records each request.
 pub(crate) struct LogScheme {
     pub(crate) name: &'static str,
-    /// Records the requests of these numbers; a millisecond lies between two.
+    /// Records the requests with these numbers; requests are a millisecond apart.
     pub(crate) record: fn(name: &str, numbers: std::ops::Range<u64>) -> Cmd,
 }
 
@@ -25,7 +24,7 @@ pub(crate) const SORTED_SET: &str = "sorted set";
 pub(crate) const HASH: &str = "hash, a field per second";
 pub(crate) const NUMBER: &str = "number";
 
-/// Some time of day, in microseconds.
+/// An arbitrary time, in microseconds.
 const ORIGIN: u64 = 1_760_000_000_123_456;
 
 pub(crate) const SCHEMES: [Scheme; 4] = [
@@ -87,7 +86,7 @@ pub(crate) const LOG_SCHEMES: [LogScheme; 3] = [
     },
 ];
 
-/// What gives the key its expiry.
+/// The command that sets the expiry of the key.
 pub(crate) fn expire(name: &str) -> Cmd {
     command(&["EXPIRE", name], &[60])
 }

@@ -1,4 +1,4 @@
-//! Many users with a quota of 2 per 30 s.
+//! Measures many users with a quota of 2 per 30 s.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::schemes::{HASH, NUMBER, SCHEMES, Scheme, expire};
 use crate::support::{Cell, Output, Progress, Table, algorithms, limiter};
 
 const USERS: u64 = 100_000;
-/// All have six digits, which stand nowhere else in a name.
+/// User numbers have six digits, which occur only once in a name.
 const FIRST: u64 = 123_456;
-/// How many calls are under way at a time.
+/// Number of concurrent calls.
 const CALLS: usize = 512;
-/// How many users `MEMORY USAGE` is asked for.
+/// Number of users that `MEMORY USAGE` measures.
 const ASKED: u64 = 100;
 
 /// Bytes per user after one request and after two, by `MEMORY USAGE` and by `used_memory`.
@@ -73,7 +73,7 @@ pub(crate) async fn measure(
 fn judge(all: &[Bytes], output: &mut Output) {
     for (state, scheme, more) in [
         ("sliding log", HASH, 1.0),
-        // The two requests of some fall into buckets of their own.
+        // The two requests of some users fall into different buckets.
         ("sliding buckets", HASH, 1.01),
         ("gcra", NUMBER, 1.0),
     ] {
@@ -82,9 +82,9 @@ fn judge(all: &[Bytes], output: &mut Output) {
                 if scheme == NUMBER && theirs.name != ours.name {
                     continue;
                 }
-                let claim = |by| format!("{state} to {scheme} as {}, {by}", theirs.name);
+                let claim = |by| format!("{state} relative to {scheme} as {}, {by}", theirs.name);
                 output.at_most(claim("MEMORY USAGE"), ours.usage[1], theirs.usage[1] * more);
-                // The server's buffers are in it, too: some kilobytes.
+                // This includes some kilobytes of server buffers.
                 output.at_most(claim("used_memory"), ours.used[1], theirs.used[1] + 0.5);
             }
         }
@@ -98,7 +98,7 @@ async fn ours(
     limiter: &Limiter,
     users: u64,
 ) -> anyhow::Result<Bytes> {
-    // With this, the server also knows the script before its memory is looked at.
+    // Loads the script before the memory is measured.
     gauge.clear().await?;
     load(limiter, FIRST..FIRST + 1).await?;
     let names = gauge.names().await?;
@@ -127,7 +127,7 @@ async fn ours(
     })
 }
 
-/// One request of each of these users.
+/// Sends one request of each of these users.
 pub(crate) async fn load(
     limiter: &Limiter,
     users: impl IntoIterator<Item = u64>,
@@ -140,7 +140,7 @@ pub(crate) async fn load(
     Ok(())
 }
 
-/// What this scheme's state takes under such names.
+/// The memory of this scheme's state under these names.
 async fn theirs(
     gauge: &mut Gauge,
     scheme: &Scheme,

@@ -1,5 +1,4 @@
-//! Three replicas with many callers, against an upstream that counts: what the example `replicas` shows,
-//! four times over, and judged.
+//! Runs the example `replicas` with four setups, and checks bounds on the arrivals at the upstream.
 //!
 //! ```sh
 //! cargo bench --bench replicas                    # a table, in two and a half minutes
@@ -7,8 +6,8 @@
 //! cargo bench --bench replicas -- --quick         # a tenth of the requests
 //! ```
 //!
-//! Each row has three processes with a limiter and a reqwest client, whose callers all start at once, a
-//! `redis-server`, and an upstream that answers after 10 to 30 ms.
+//! Each row has three processes with a limiter and a reqwest client, a `redis-server`, and an upstream that responds
+//! after 10 to 30 ms. All callers of a row start at the same time.
 //!
 //! | row | W | N | callers | buffer | requests |
 //! | --- | --- | --- | --- | --- | --- |
@@ -17,24 +16,21 @@
 //! | 3 | 5 s | 100 | 3 x 500 | 50 ms | 1,500 |
 //! | 4 | 1 s | 1 | 3 x 10 | 50 ms | 30 |
 //!
-//! The first row is measured alone, as its callers keep the machine busy; the others, which do little but
-//! wait, at the same time as each other. These start some seconds apart: thousands of callers who connect
-//! at once delay each other's first requests, by more than the buffer if it is two rows' callers on a
-//! machine with few cores, and the upstream would then see what is not the limiter's doing.
+//! The first row runs alone, because its callers keep the machine busy. The others mostly wait, and run concurrently.
+//! They start some seconds apart: on a machine with few cores, the connecting callers of two rows would delay each
+//! other's first requests by more than the buffer.
 //!
-//! Bounds, for each row, as the upstream saw it:
+//! Bounds for each row, measured at the upstream:
 //!
 //! - never more than N arrive in any W;
-//! - N requests take at most W + buffer + 2% of W: the buffer is what was asked for, and 2% leaves room
-//!   for the guard, 12 ms in 1 s;
+//! - N requests take at most W + buffer + 2% of W, where 2% allows for the guard, 12 ms in 1 s;
 //! - no request fails;
-//! - a request costs at most one call to the store, and with 500 callers or more, who arrive together, at
-//!   most a tenth of a Redis command of any kind. With `--quick` there are too few requests to share what
-//!   a start costs, so neither is judged.
+//! - a request costs at most one call to the store, and with 500 callers or more at most a tenth of a Redis command. Not
+//!   checked with `--quick`, where too few requests share the cost of the start.
 
 #[path = "../support/mod.rs"]
 mod support;
-#[allow(dead_code, reason = "the example shows more of it")]
+#[allow(dead_code, reason = "only the example uses the rest")]
 #[path = "../../examples/replicas/trial/mod.rs"]
 mod trial;
 
@@ -46,7 +42,7 @@ use futures_util::future::try_join_all;
 use self::support::{Cell, Options, Output, Progress, Table, until_asked_to_end};
 use self::trial::{Limit, Replica, Report, Setup};
 
-/// Measures what an upstream sees of replicas that share a limit.
+/// Measures the arrivals at an upstream from replicas that share a limit.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -58,7 +54,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Role {
-    /// Plays one replica, for the process that started it
+    /// Runs one replica, for the parent process
     #[command(hide = true)]
     Replica(Replica),
 }
@@ -107,11 +103,11 @@ const ROWS: [Row; 4] = [
     },
 ];
 const PROCESSES: u32 = 3;
-/// Between the starts of rows that run at the same time.
+/// Delay between the starts of concurrent rows.
 const APART: Duration = Duration::from_secs(3);
-/// The share of the window that may be lost besides the buffer.
+/// The share of the window that may be lost in addition to the buffer.
 const MOST_LOST: f64 = 0.02;
-/// From how many callers per process on a request costs at most so many Redis commands.
+/// Minimum number of callers per process for the bound on Redis commands, and that bound per request.
 const MANY_CALLERS: u32 = 500;
 const MOST_COMMANDS: f64 = 0.1;
 
@@ -130,7 +126,7 @@ async fn run(output: Output) -> anyhow::Result<()> {
 
 async fn measure(mut output: Output) -> anyhow::Result<()> {
     let mut table = Table::new(
-        "what an upstream sees of three replicas",
+        "arrivals at the upstream of three replicas",
         &[
             "window s",
             "limit",
@@ -163,7 +159,7 @@ async fn measure(mut output: Output) -> anyhow::Result<()> {
 }
 
 impl Row {
-    /// How many requests there are to be.
+    /// The number of requests.
     fn requests(&self, output: &Output) -> u32 {
         output.options().count(self.requests.into()) as u32
     }
@@ -182,7 +178,8 @@ impl Row {
             redis: None,
         };
         let number = self.number;
-        let (report, _) = trial::run(&setup, |said| eprintln!("row {number}: {said}")).await?;
+        let (report, _) =
+            trial::run(&setup, |message| eprintln!("row {number}: {message}")).await?;
         Ok(report)
     }
 
@@ -216,7 +213,7 @@ impl Row {
         let most = report.most_in_window as f64;
         output.at_most(claim("most in any window"), most, self.limit.into());
         let per_request = |count: u64| count as f64 / f64::from(requests);
-        // What a start costs is shared by all requests, so it takes all of them.
+        // All requests share the cost of the start, so this needs the full number of requests.
         if requests == self.requests {
             let calls = per_request(report.calls.of_scripts());
             output.at_most(claim("store calls per request"), calls, 1.0);

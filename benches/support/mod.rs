@@ -1,9 +1,9 @@
-//! What the benchmarks share: a Redis of their own, the quotas, and how figures are shown.
+//! Support code of all benchmarks: a Redis server, quotas, and output.
 #![allow(
     dead_code,
     unreachable_pub,
     unused_imports,
-    reason = "a library includes it as well, and each benchmark uses a part"
+    reason = "a library also includes this module, and each benchmark uses only some of it"
 )]
 
 mod output;
@@ -24,7 +24,7 @@ pub use self::{
     redis_server::{Info, RedisServer},
 };
 
-/// Runs until it is done or this process is asked to end; either way, servers that it holds end.
+/// Runs a future until it completes or the process receives a signal. Servers that the future owns end in both cases.
 pub async fn until_asked_to_end(
     measuring: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<()> {

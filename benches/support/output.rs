@@ -1,4 +1,4 @@
-//! How figures are shown and judged: [`Output`].
+//! Prints figures and checks bounds: [`Output`].
 
 use std::fmt;
 use std::time::Duration;
@@ -12,18 +12,18 @@ pub struct Options {
     /// Print a line of JSON for each row and each bound
     #[arg(long)]
     json: bool,
-    /// End with an error if a bound is not met
+    /// Fail if a bound is not met
     #[arg(long)]
     check: bool,
-    /// Take a tenth of the time, to see that it works: figures mean little, and bounds may be missed
+    /// Run for a tenth of the time, as a smoke test; figures are inaccurate, and bounds may be missed
     #[arg(long)]
     quick: bool,
-    /// What cargo passes to every benchmark
+    /// Ignored; cargo passes it to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Prints tables as they come, and judges the bounds at the end.
+/// Prints tables as they are ready, and checks the bounds at the end.
 pub struct Output {
     options: Options,
     bounds: Vec<Bound>,
@@ -38,15 +38,15 @@ pub struct Table {
 pub enum Cell {
     Text(String),
     Count(u64),
-    /// To one decimal place.
+    /// Shown with one decimal place.
     Figure(f64),
-    /// To two decimal places.
+    /// Shown with two decimal places.
     Ratio(f64),
-    /// To four decimal places.
+    /// Shown with four decimal places.
     Fraction(f64),
 }
 
-/// What is claimed of a figure.
+/// A bound on a figure.
 struct Bound {
     claim: String,
     value: f64,
@@ -58,16 +58,16 @@ enum Limit {
     AtLeast(f64),
 }
 
-/// By what time and counts are divided where it is to be quick.
+/// Divisor of times and counts with `--quick`.
 const QUICK: u32 = 10;
 
 impl Options {
-    /// How long something may take that is to take so long.
+    /// This duration, reduced with `--quick`.
     pub fn time(&self, time: Duration) -> Duration {
         time / self.divisor()
     }
 
-    /// How many there are to be of something of which there are to be so many.
+    /// This count, reduced with `--quick`.
     pub fn count(&self, count: u64) -> u64 {
         (count / u64::from(self.divisor())).max(1)
     }
@@ -115,7 +115,7 @@ impl Output {
 
     /// Prints the bounds.
     ///
-    /// Fails if one is not met and that was asked for.
+    /// Fails with `--check` if a bound is not met.
     pub fn finish(self) -> anyhow::Result<()> {
         for bound in &self.bounds {
             if self.options.json {

@@ -1,8 +1,8 @@
-//! What goes on while figures are collected: [`Progress`].
+//! Reports progress on stderr: [`Progress`].
 
 use std::time::Instant;
 
-/// Says on stderr what runs now, the how manieth part of how many, and how long it has taken so far.
+/// Prints the current part, its number, the number of parts, and the elapsed time.
 pub struct Progress {
     parts: usize,
     begun: usize,

@@ -1,11 +1,11 @@
-//! What stands for many figures.
+//! Quantiles of figures.
 
-/// Not a number if there are none.
+/// The median, or NaN without values.
 pub fn median(values: Vec<f64>) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which such a share of all lies; of an even number, the median is the upper one.
+/// The quantile of a share. For an even number of values, the median is the upper one.
 pub fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let place = (values.len() as f64 * share) as usize;

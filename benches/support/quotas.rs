@@ -1,9 +1,9 @@
-//! What is measured: the [`algorithms`], and a [`limiter`] of each.
+//! The [`algorithms`] to measure, and a [`limiter`] for each.
 
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 
-/// Every algorithm for quotas of `limit`; a new one is a line here.
+/// All algorithms, for a quota of `limit`. Add new algorithms here.
 pub fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
     vec![
         ("sliding log", Algorithm::SlidingLog),
@@ -12,7 +12,7 @@ pub fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
         (
             "leaky bucket",
             Algorithm::LeakyBucket {
-                // More than ever wait.
+                // More than the number of waiting requests.
                 capacity: 10_000,
             },
         ),
@@ -26,7 +26,7 @@ pub fn algorithms(limit: u32) -> Vec<(&'static str, Algorithm)> {
     ]
 }
 
-/// A limiter of one quota on Redis.
+/// A limiter with one quota, on Redis.
 pub fn limiter(store: &RedisStore, quota: Quota) -> anyhow::Result<Limiter> {
     let limiter = Limiter::builder().store(store.clone()).quota(quota);
     Ok(limiter.build()?)

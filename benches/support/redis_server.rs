@@ -1,4 +1,4 @@
-//! A `redis-server` of a benchmark's own: [`RedisServer`].
+//! Starts a `redis-server` for a benchmark: [`RedisServer`].
 
 use std::env;
 use std::net::TcpListener;
@@ -12,21 +12,21 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tower_throttle::store::RedisStore;
 
-/// How long anything may take: a busy machine must not end a benchmark.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of all operations, long enough for a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server on a loopback port of its own, which keeps nothing on disk; dropping it ends it.
+/// A server on its own loopback port, without persistence. Dropping it ends it.
 pub struct RedisServer {
     process: Child,
     port: u16,
     _dir: TempDir,
 }
 
-/// A section of what `INFO` says.
+/// A section of `INFO`.
 pub struct Info(String);
 
 impl RedisServer {
-    /// Starts `$REDIS_SERVER`, or else the `redis-server` on the `PATH`.
+    /// Starts `$REDIS_SERVER`, or the `redis-server` on the `PATH`.
     pub async fn start() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -46,23 +46,23 @@ impl RedisServer {
 
     pub async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
         let client = redis::Client::open(self.url())?;
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         Ok(connection.await?)
     }
 
-    /// The store that is measured, on a connection of its own.
+    /// A store on its own connection.
     pub async fn store(&self) -> anyhow::Result<RedisStore> {
-        Ok(RedisStore::from(self.connect().await?).timeout(PATIENCE))
+        Ok(RedisStore::from(self.connect().await?).timeout(TIMEOUT))
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let since = Instant::now();
-        while since.elapsed() < PATIENCE {
+        while since.elapsed() < TIMEOUT {
             if let Some(status) = self.process.try_wait()? {
-                bail!("redis-server ended at once: {status}");
+                bail!("redis-server exited: {status}");
             }
-            // Somebody else's server could have got the port first, and it would answer, too.
+            // Another server could have taken the port first, and would reply, too.
             if let Ok(mut connection) = self.connect().await
                 && let Ok(info) = Info::read(&mut connection, "server").await
                 && info
@@ -73,7 +73,7 @@ impl RedisServer {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        bail!("redis-server does not answer within {PATIENCE:?}")
+        bail!("redis-server does not reply within {TIMEOUT:?}")
     }
 }
 
@@ -99,13 +99,13 @@ impl Info {
         let lines = self.0.lines().filter_map(|line| line.split_once(':'));
         let mut found = lines.filter(|(found, _)| *found == line);
         let number = found.next().and_then(|(_, text)| fields(text));
-        number.with_context(|| format!("redis-server says nothing of {field}"))
+        number.with_context(|| format!("INFO has no field {field}"))
     }
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have ended by itself, as on a ctrl-c that the terminal sent to both.
+        // It may have ended already: the terminal sends a ctrl-c to both processes.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

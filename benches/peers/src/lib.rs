@@ -1,5 +1,5 @@
-//! What the benchmarks beside the peers share: the peers themselves, callers that put load on them,
-//! rounds in which all take turns, and what Redis says of its part.
+//! Support code of the benchmarks: the peers, callers that generate load, rounds in which contestants take turns, and
+//! counters of Redis.
 
 pub mod load;
 pub mod migrating;

@@ -1,4 +1,4 @@
-//! Callers that ask for permits for a while: [`load`].
+//! Generates load: [`load`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use tokio::sync::Barrier;
 
-/// What callers got, and how long it took.
+/// The number of permits, and the total time.
 pub struct Load {
     pub permits: u64,
     pub time: Duration,
@@ -19,10 +19,9 @@ impl Load {
     }
 }
 
-/// Lets so many tasks call, each again and again, for such a time.
+/// Runs tasks that make one call after another for a given time.
 ///
-/// Nobody is cancelled: the time is until the last has its answer. A call returns how many permits
-/// it was.
+/// Calls are not cancelled, so the time ends when the last call returns. A call returns its number of permits.
 pub async fn load<C, F>(callers: usize, time: Duration, call: C) -> anyhow::Result<Load>
 where
     C: Fn() -> F + Clone + Send + 'static,

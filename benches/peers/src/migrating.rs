@@ -1,4 +1,4 @@
-//! What the guide to migrating shows of the peers, line by line, so that it compiles.
+//! The code of the peers in the migration guide, to check that it compiles.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn fetch(path: &str) -> io::Result<String> {
 #[allow(
     clippy::let_and_return,
     clippy::unwrap_used,
-    reason = "as the guide has it"
+    reason = "the same code as in the guide"
 )]
 pub fn tower_governor() -> Router {
     let config = GovernorConfigBuilder::default()

@@ -1,4 +1,4 @@
-//! Limiters that ask Redis once for each permit: [`Peer`].
+//! Limiters that call Redis for each permit: [`Peer`].
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,19 +12,18 @@ use throttled::{RateLimiter as _, RedisRateLimiter};
 use crate::script::Script;
 use crate::support::RedisServer;
 
-/// So many, per so long.
+/// A limit per window.
 #[derive(Clone, Copy)]
 pub struct Rate {
     pub limit: u32,
     pub window: Duration,
 }
 
-/// A limiter that asks Redis once for each permit, and the rate that it allows.
+/// A limiter that calls Redis for each permit, and its rate.
 ///
-/// The scripts are the usual schemes, as compact as they get, by Redis' own time, on one multiplexed
-/// connection. Of the crates, `throttled` takes any rate and multiplexes, too, and its script is
-/// GCRA; `tower-rate-limit-redis` counts in whole milliseconds, so 1,000 per second would be all that
-/// one measures of it.
+/// The scripts are compact versions of common schemes, with the server's time, on one multiplexed connection. The crate
+/// `throttled` supports all rates, also multiplexes, and uses GCRA. The crate `tower-rate-limit-redis` is missing,
+/// because it counts in whole milliseconds, so the benchmark would only measure its limit of 1,000 per second.
 #[derive(Clone)]
 pub struct Peer {
     pub name: &'static str,
@@ -41,7 +40,7 @@ enum Scheme {
 }
 
 impl Peer {
-    /// All of them, on connections of their own.
+    /// All peers, each with its own connection.
     pub async fn all(server: &RedisServer, rate: Rate) -> anyhow::Result<Vec<Self>> {
         let mut all = Self::scripts(&server.connect().await?, rate).await?;
         let client = redis::Client::open(server.url())?;
@@ -55,7 +54,7 @@ impl Peer {
         Ok(all)
     }
 
-    /// Those that are scripts, on this connection.
+    /// The peers that are scripts, on this connection.
     pub async fn scripts(
         connection: &MultiplexedConnection,
         rate: Rate,
@@ -73,9 +72,9 @@ impl Peer {
         Ok(peers.into())
     }
 
-    /// Asks for a permit once.
+    /// Requests a permit.
     pub async fn ask(&self, key: &str) -> anyhow::Result<bool> {
-        // No other request has it, in this process at least.
+        // Unique within this process.
         static MEMBER: AtomicU64 = AtomicU64::new(0);
         let Rate { limit, window } = self.rate;
         let window = window.as_micros() as u64;
@@ -107,7 +106,7 @@ impl Peer {
 }
 
 impl Rate {
-    /// That crate counts per second, minute or hour, and the burst by itself.
+    /// That crate takes a rate per second, minute or hour, and a separate burst.
     fn of_throttled(self) -> anyhow::Result<throttled::Quota> {
         let Self { limit, window } = self;
         let limit = NonZeroU32::new(limit).context("the limit is zero")?;

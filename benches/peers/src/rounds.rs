@@ -1,13 +1,12 @@
-//! Rounds in which all contestants take turns: [`Rounds`].
+//! Measures contestants in turns: [`Rounds`].
 //!
-//! What else goes on in the machine meets all alike, and ratios compare what was measured within a
-//! second or so.
+//! Other load on the machine affects all contestants, because ratios compare figures measured within about a second.
 
 pub use crate::support::{median, quantile};
 
-/// Figures of each contestant in each round.
+/// The figure of each contestant in each round.
 pub struct Rounds {
-    /// By contestant, then by round.
+    /// Indexed by contestant, then by round.
     figures: Vec<Vec<f64>>,
 }
 
@@ -27,19 +26,19 @@ impl Rounds {
         median(self.figures[contestant].clone())
     }
 
-    /// The median over the rounds of what one has for each that the other has.
+    /// The median over the rounds of the ratio of two contestants.
     pub fn ratio(&self, one: usize, other: usize) -> f64 {
         let pairs = self.figures[one].iter().zip(&self.figures[other]);
         median(pairs.map(|(one, other)| one / other).collect())
     }
 
-    /// The median over the rounds of what one has more than the other.
+    /// The median over the rounds of the difference of two contestants.
     pub fn difference(&self, one: usize, other: usize) -> f64 {
         let pairs = self.figures[one].iter().zip(&self.figures[other]);
         median(pairs.map(|(one, other)| one - other).collect())
     }
 
-    /// As `ratio`, to the best of the others in each round, which is the one that has most.
+    /// Like `ratio`, relative to the highest of the others in each round.
     pub fn ratio_to_most(&self, one: usize, others: impl Iterator<Item = usize> + Clone) -> f64 {
         let figures = self.figures[one].iter().enumerate();
         let ratios = figures.map(|(round, one)| {
@@ -50,7 +49,7 @@ impl Rounds {
     }
 }
 
-/// The contestants in their order in a round, which begins with another each time.
+/// The order of the contestants in a round. Each round starts with a different one.
 pub fn turns(round: usize, contestants: usize) -> impl Iterator<Item = usize> {
     (0..contestants).map(move |turn| (turn + round) % contestants)
 }

@@ -1,9 +1,9 @@
-//! A script of a peer's: [`Script`].
+//! A script of a peer: [`Script`].
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue};
 
-/// A script that the server has loaded, and the connection on which it is called.
+/// A loaded script, and the connection that calls it.
 #[derive(Clone)]
 pub struct Script {
     sha: String,
@@ -20,7 +20,7 @@ impl Script {
         })
     }
 
-    /// A call with one key; arguments are to follow.
+    /// A call with one key. The caller adds arguments.
     pub fn call(&self, key: &str) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.sha).arg(1).arg(key);

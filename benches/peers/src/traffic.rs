@@ -1,26 +1,26 @@
-//! What permits cost Redis: [`Meter`].
+//! Measures the cost of permits for Redis: [`Meter`].
 
 use redis::aio::MultiplexedConnection;
 
 use crate::support::Info;
 
-/// Reads what Redis counts, and knows what the reading adds to it.
+/// Reads counters of Redis, and subtracts the traffic of the readings.
 pub struct Meter {
     connection: MultiplexedConnection,
 }
 
-/// What scripts and the network took, in all.
+/// Cumulative counters of scripts and the network.
 #[derive(Clone, Copy, Default)]
 pub struct Traffic {
     /// Calls of scripts.
     pub calls: u64,
-    /// Microseconds in them.
+    /// Time in scripts, in microseconds.
     pub script_micros: u64,
     /// Bytes in both directions.
     pub bytes: u64,
 }
 
-/// Where a measurement starts.
+/// The start of a measurement.
 pub struct Mark {
     at: Traffic,
     /// Bytes of one reading.
@@ -41,7 +41,7 @@ impl Meter {
         })
     }
 
-    /// What was since then.
+    /// The traffic since the mark.
     pub async fn since(&mut self, mark: &Mark) -> anyhow::Result<Traffic> {
         let now = self.read().await?;
         Ok(Traffic {
@@ -52,10 +52,10 @@ impl Meter {
     }
 
     async fn read(&mut self) -> anyhow::Result<Traffic> {
-        // What the second answer takes is counted only in the next reading, as in that before.
+        // The reply to the second command is counted in the next reading. This cancels out over two readings.
         let commands = Info::read(&mut self.connection, "commandstats").await?;
         let stats = Info::read(&mut self.connection, "stats").await?;
-        // Before the first script, nothing is said of scripts.
+        // Redis omits the field before the first script.
         let scripts = |what| {
             let field = format!("cmdstat_evalsha:{what}");
             commands.number(&field).unwrap_or(0)

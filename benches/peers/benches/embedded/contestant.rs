@@ -1,4 +1,4 @@
-//! Who is asked for permits for one key: [`Contestant`].
+//! The limiters to compare on one key: [`Contestant`].
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -14,22 +14,22 @@ use tower_throttle_peers::rounds::median;
 
 pub(crate) const GOVERNOR: &str = "governor 0.10, check_key";
 
-/// Of the sliding log.
+/// The limit of the sliding log.
 const LIMIT: u32 = 20_000;
 const WINDOW: Duration = Duration::from_micros(500);
 const GUARD: Duration = WINDOW;
-/// Of GCRA: a million per second, and so many at once.
+/// The burst of GCRA, at a million per second.
 const BURST: u32 = 1_000_000_000;
 const NAME: &str = "api.example.com";
 
-/// A limiter and a way to call it.
+/// A limiter and a way of calling it.
 pub(crate) struct Contestant {
     name: &'static str,
     kind: Kind,
     calls: Calls,
 }
 
-/// Calls so often, and returns how many permits there were.
+/// Makes this many calls, and returns the number of permits.
 type Calls = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,8 +55,8 @@ impl Contestant {
             contestant(GOVERNOR, Kind::Peer, governor()?),
             contestant("leaky-bucket 1.1, try_acquire", Kind::Peer, try_bucket()),
             contestant("leaky-bucket 1.1, acquire_one", Kind::Peer, bucket()),
-            contestant("a look at our clock alone", Kind::Peer, our_clock()),
-            contestant("a look at governor's", Kind::Peer, governors_clock()),
+            contestant("reading our clock", Kind::Peer, our_clock()),
+            contestant("reading governor's clock", Kind::Peer, governors_clock()),
         ])
     }
 
@@ -68,7 +68,7 @@ impl Contestant {
         self.kind != Kind::Peer
     }
 
-    /// Whether it is ours, and counts as `governor` does.
+    /// True for GCRA of this crate, which is comparable with `governor`.
     pub(crate) fn is_like_governor(&self) -> bool {
         self.kind == Kind::Gcra
     }
@@ -77,7 +77,7 @@ impl Contestant {
         (self.calls)(calls)
     }
 
-    /// Allocations per call; a median, as who is interrupted for longer than the guard has to wait.
+    /// Median of allocations per call, because a call that is interrupted for longer than the guard has to wait.
     pub(crate) fn allocations(&self) -> f64 {
         const CALLS: u64 = 1_000;
         let block = |_| {
@@ -98,7 +98,7 @@ fn repeat(call: impl Fn() -> bool + Send + Sync + 'static) -> Calls {
     Box::new(move |calls| (0..calls).map(|_| u64::from(call())).sum())
 }
 
-/// The same for calls that would wait if they had to: they are polled by this thread.
+/// Calls that may wait; this thread polls them.
 fn repeat_async(call: impl AsyncFn() -> bool + Send + Sync + 'static) -> Calls {
     Box::new(move |calls| {
         Handle::current().block_on(async {
@@ -141,7 +141,7 @@ fn governor() -> anyhow::Result<Calls> {
     Ok(repeat(move || limiter.check_key(&key).is_ok()))
 }
 
-/// It is tokio's, so that tests can pause it.
+/// tokio's clock, which tests can pause.
 fn our_clock() -> Calls {
     repeat(|| {
         black_box(tokio::time::Instant::now());
@@ -157,7 +157,7 @@ fn governors_clock() -> Calls {
     })
 }
 
-/// It knows no keys, and refills once per millisecond at most.
+/// This limiter has no keys, and refills at most once per millisecond.
 fn leaky_bucket() -> leaky_bucket::RateLimiter {
     let plenty = 1_000_000;
     leaky_bucket::RateLimiter::builder()

@@ -1,4 +1,4 @@
-//! A million keys.
+//! Measures permits on random keys of a million.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const KEYS: u64 = 1_000_000;
 const LIMIT: u32 = 1_000;
 const HOUR: Duration = Duration::from_secs(3_600);
 const ROUNDS: usize = 15;
-/// Each asks for so many random keys in a round.
+/// Number of requests of each limiter in a round.
 const BLOCK: usize = 50_000;
 
 enum Contestant {
@@ -25,7 +25,7 @@ enum Contestant {
     Governor(DefaultKeyedRateLimiter<String>, Vec<String>),
 }
 
-/// The first request of each key: how long one took, and what it leaves on the heap.
+/// The first request of each key: its time, and its memory on the heap.
 struct First {
     nanos: f64,
     bytes: f64,
@@ -61,8 +61,8 @@ pub(crate) fn measure(output: &mut Output) -> anyhow::Result<()> {
         &[
             "call",
             "ns per permit",
-            "to governor",
-            "ns for the first of a key",
+            "relative to governor",
+            "ns for the first request of a key",
             "heap bytes per key",
         ],
     );

@@ -1,29 +1,28 @@
-//! What a permit costs within one process, without Redis, beside limiters made for that.
+//! Compares the cost of a permit within one process, without Redis, with other embedded limiters.
 //!
 //! ```sh
 //! cargo bench --bench embedded                     # tables
 //! cargo bench --bench embedded -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! | table | who asks | for |
+//! | table | callers | keys |
 //! | --- | --- | --- |
-//! | one thread | one | one key |
-//! | two threads | two at a time | the same key |
-//! | a million keys | one | a random one of a million keys, after it has asked for each once |
+//! | one thread | one thread | one key |
+//! | two threads | two threads at the same time | one key |
+//! | a million keys | one thread | a random one of a million keys, after one request for each |
 //!
-//! Permits are there at once: the limits are higher than anyone can ask. For one key, that is a burst
-//! of a billion with GCRA, and 20,000 per 0.5 ms with the sliding log, which keeps each request for so
-//! long, and for the guard, here as long again. For a million keys it is 1,000 per hour. `governor` is GCRA,
-//! so GCRA is what its figures are compared with; the log, our default, stands beside it. The key is
-//! passed as a `Key` that is cloned, or as text.
+//! Callers do not reach the limits, so they never wait. The limits for one key are a burst of a billion with GCRA, and
+//! 20,000 per 0.5 ms with the sliding log, which keeps each request for the window and the guard, 0.5 ms each. For a
+//! million keys, the limit is 1,000 per hour. `governor` implements GCRA, so it is compared with GCRA; the sliding log
+//! is the default of this crate. The key is passed as a cloned `Key` or as text.
 //!
-//! Beside them stands what a look at the clock takes, which every permit needs.
+//! The tables also show the cost of reading the clock, which every permit needs.
 //!
-//! All take turns in blocks of some thousand calls; figures are medians over the rounds, those of
-//! ratios, too. Allocations are counted by the allocator, in blocks of their own.
+//! Limiters run in turns, in blocks of some thousand calls. Figures and ratios are medians over the rounds. The
+//! allocator counts allocations, in separate blocks.
 //!
-//! Bounds: on one thread, GCRA takes at most 1.5 times as long as `governor`; with two threads, not
-//! longer; and no permit allocates anything.
+//! Bounds: on one thread, GCRA takes at most 1.5 times as long as `governor`; with two threads, at most as long. A
+//! permit does not allocate.
 
 mod contestant;
 mod keys;
@@ -38,14 +37,14 @@ use tower_throttle_peers::support::{Cell, Options, Output, Progress, Table};
 
 use self::contestant::{Contestant, GOVERNOR};
 
-/// Long enough for any limiter to let go of what it keeps.
+/// Long enough for all limiters to drop expired entries.
 const WARM_UP: u64 = 100_000;
 const BLOCK: u64 = 20_000;
 const ROUNDS: u64 = 100;
 
 const MOST_RATIOS: [f64; 2] = [1.5, 1.0];
 
-/// Measures what a permit costs within one process, beside other limiters.
+/// Compares the cost of a permit within one process with other limiters.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -54,7 +53,7 @@ struct Cli {
 
 fn main() -> anyhow::Result<()> {
     let mut output = Output::new(Cli::parse().options);
-    // Whoever is interrupted for longer than the guard waits, and only a runtime lets it.
+    // A call that is interrupted for longer than the guard has to wait, which requires a runtime.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -63,7 +62,7 @@ fn main() -> anyhow::Result<()> {
     let contestants = Contestant::all()?;
     let mut progress = Progress::new(3);
     for (threads, most) in [1, 2].into_iter().zip(MOST_RATIOS) {
-        progress.begin(&format!("one key, {threads} at a time"));
+        progress.begin(&format!("one key, {threads} threads"));
         let times = measure(&contestants, threads, &output)?;
         show(&contestants, threads, &times, most, &mut output);
     }
@@ -84,7 +83,7 @@ fn measure(contestants: &[Contestant], threads: usize, output: &Output) -> anyho
             let calls = BLOCK * threads as u64;
             ensure!(
                 granted > calls / 100 * 99,
-                "{}: {granted} of {calls} permits were there",
+                "{}: {granted} of {calls} permits were granted",
                 contestants[place].name()
             );
             times.push(place, time.as_secs_f64() * 1e9 / calls as f64);
@@ -93,7 +92,7 @@ fn measure(contestants: &[Contestant], threads: usize, output: &Output) -> anyho
     Ok(times)
 }
 
-/// How many were granted, and how long all took.
+/// The number of granted permits, and the total time.
 fn block(contestant: &Contestant, threads: usize) -> (u64, Duration) {
     let start = Instant::now();
     let granted = if threads == 1 {
@@ -130,7 +129,7 @@ fn show(
             "threads",
             "call",
             "ns per permit",
-            "to governor",
+            "relative to governor",
             "allocations per permit",
         ],
     );
@@ -145,7 +144,7 @@ fn show(
         ]);
         let name = contestant.name();
         if contestant.is_like_governor() {
-            let claim = format!("{name} to governor, {threads} at a time");
+            let claim = format!("{name} relative to governor, {threads} threads");
             output.at_most(claim, times.ratio(place, governor), most);
         }
         if contestant.is_ours() && threads == 1 {

@@ -1,4 +1,4 @@
-//! Whom one caller calls: [`Contestant`].
+//! The calls to compare: [`Contestant`].
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tower_throttle_peers::peers::{Peer, Rate};
 
 use crate::LIMITS;
 
-/// A call, and how often it met a limit that was reached.
+/// A call, and the number of times that its limit was reached.
 pub(crate) struct Contestant {
     name: String,
     limited: u64,
@@ -25,8 +25,8 @@ enum By {
 }
 
 impl Contestant {
-    /// First the `PING`, then ours, then the peers: for one caller who gets round to each of them
-    /// once in such a time.
+    /// `PING`, this crate, and then the peers. Their limits suit a caller that calls each of them once in this
+    /// time.
     pub(crate) async fn all(
         connection: &MultiplexedConnection,
         pace: Duration,
@@ -71,7 +71,7 @@ impl Contestant {
         let limited = match &mut self.by {
             By::Ping(connection) => {
                 let pong: String = redis::cmd("PING").query_async(connection).await?;
-                ensure!(pong == "PONG", "redis answers {pong:?} to a PING");
+                ensure!(pong == "PONG", "unexpected reply to PING: {pong:?}");
                 false
             }
             By::Ours(limiter, key) => limiter.acquire(key.clone()).await?.remaining() == 0,
@@ -99,7 +99,7 @@ fn limiter(
     Ok(limiter.build()?)
 }
 
-/// Such a share, in whole microseconds.
+/// This share of a duration, in whole microseconds.
 fn whole(time: Duration, share: f64) -> Duration {
     Duration::from_micros((time.as_secs_f64() * share * 1e6) as u64)
 }

@@ -1,16 +1,15 @@
-//! How long one caller waits for a permit that is there, beside a bare `PING`.
+//! Compares the latency of an available permit with a plain `PING`.
 //!
 //! ```sh
 //! cargo bench --bench latency                     # a table
 //! cargo bench --bench latency -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! One task on a runtime of one thread sends a `PING`, acquires a permit, sends a `PING`, asks a peer, and
-//! so on, all through one connection to a `redis-server` of the benchmark's own: call by call, in
-//! another order each time, so that whatever else goes on in the machine meets all alike. The limiter is
-//! as users have it, on a `RedisStore`. Of a limit of 10,000 this one caller uses up about half, of one
-//! of 10 a fifth: the log is long, and nobody waits, even where noise doubles the guard. (The default
-//! guard is longer than 10 requests take; here, it is a tenth of that.)
+//! One task on a runtime with one thread alternates between `PING`, `acquire` and the peers, in a different order each
+//! time, so that other load on the machine affects all of them. All use one connection to a separate `redis-server`.
+//! The limiter uses a `RedisStore`. The caller uses about half of a limit of 10,000, and a fifth of a limit of 10, so
+//! the log is long but the caller never waits, even if noise doubles the guard. (The default guard is longer than 10
+//! requests take; here, it is a tenth of that.)
 //!
 //! Figures are medians over the rounds: of the quantiles in each round, and of their ratios.
 //!
@@ -29,15 +28,15 @@ use tower_throttle_peers::support::{
 
 use self::contestant::Contestant;
 
-/// Each with the share that the window has of the time in which so many requests come.
+/// Limits, and their windows as a share of the time of that many requests.
 const LIMITS: [(u32, f64); 2] = [(10, 0.1), (10_000, 0.5)];
 const ROUNDS: usize = 9;
-/// How often each contestant is called in a round.
+/// Number of calls of each contestant in a round.
 const CALLS: u64 = 2_000;
 
 const MOST_RATIOS: [(f64, &str, f64); 2] = [(0.5, "p50", 1.2), (0.99, "p99", 1.5)];
 
-/// Measures how long one caller waits for a permit that is there.
+/// Measures the latency of an available permit.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -71,7 +70,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
             }
         }
         if number == 0 {
-            // Until here, some met their keys and their scripts for the first time.
+            // Discards the times so far, which include loading scripts and creating keys.
             quantiles = MOST_RATIOS.map(|_| Rounds::new(contestants.len()));
         }
     }
@@ -94,14 +93,14 @@ async fn round(contestants: &mut [Contestant], calls: usize) -> anyhow::Result<V
 
 fn show(contestants: &[Contestant], [p50, p99]: &[Rounds; 2], output: &mut Output) {
     let mut table = Table::new(
-        "microseconds until one caller has a permit",
+        "latency of a permit for one caller, in microseconds",
         &[
             "call",
             "p50",
             "p99",
-            "p50 to PING",
-            "p99 to PING",
-            "found the limit reached",
+            "p50 relative to PING",
+            "p99 relative to PING",
+            "limit was reached",
         ],
     );
     for (place, contestant) in contestants.iter().enumerate() {
@@ -120,7 +119,7 @@ fn show(contestants: &[Contestant], [p50, p99]: &[Rounds; 2], output: &mut Outpu
             continue;
         }
         for ((_, name, most), quantiles) in MOST_RATIOS.into_iter().zip([p50, p99]) {
-            let claim = format!("{} to PING, {name}", contestant.name());
+            let claim = format!("{} relative to PING, {name}", contestant.name());
             output.at_most(claim, quantiles.ratio(place, 0), most);
         }
     }

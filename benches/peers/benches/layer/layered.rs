@@ -1,4 +1,4 @@
-//! A service in a layer: [`Layered`].
+//! The layers to compare: [`Layered`].
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -18,18 +18,18 @@ use tower_throttle_peers::rounds::median;
 
 const BURST: u32 = 1_000_000_000;
 
-/// A service in a layer, or bare.
+/// A service with or without a layer.
 pub(crate) struct Layered {
     name: &'static str,
     bound: bool,
     calls: Calls,
 }
 
-/// Calls the service so often.
+/// Calls the service this many times.
 type Calls = Box<dyn FnMut(&Runtime, u64) -> Result<(), BoxError>>;
 
 impl Layered {
-    /// First the bare service, then ours, then the peers'.
+    /// The bare service, the layers of this crate, and then the peers.
     pub(crate) fn all() -> anyhow::Result<Vec<Self>> {
         let gcra = Quota::per_second(1_000_000).algorithm(Algorithm::Gcra { burst: BURST });
         let gcra = Limiter::builder().quota(gcra).build()?;
@@ -77,7 +77,7 @@ impl Layered {
                     let response = service.call(Request::new(())).await;
                     let response = response.map_err(Into::into)?;
                     if response.status() != StatusCode::OK {
-                        return Err(format!("the answer is {}", response.status()).into());
+                        return Err(format!("unexpected status: {}", response.status()).into());
                     }
                 }
                 Ok(())
@@ -94,7 +94,7 @@ impl Layered {
         self.name
     }
 
-    /// Whether there are bounds for it.
+    /// True if the bounds apply to this layer.
     pub(crate) fn is_bound(&self) -> bool {
         self.bound
     }
@@ -103,7 +103,7 @@ impl Layered {
         (self.calls)(runtime, calls).map_err(|error| anyhow!("{}: {error}", self.name))
     }
 
-    /// Allocations per call; a median, as who is interrupted for longer than the guard has to wait.
+    /// Median of allocations per call, because a call that is interrupted for longer than the guard has to wait.
     pub(crate) fn allocations(&mut self, runtime: &Runtime) -> anyhow::Result<f64> {
         const CALLS: u64 = 1_000;
         let mut counts = Vec::new();

@@ -1,17 +1,16 @@
-//! What a tower layer adds to a call that need not wait, beside other layers that limit rates.
+//! Compares the overhead of tower layers that limit rates, for calls that need not wait.
 //!
 //! ```sh
 //! cargo bench --bench layer                     # a table
 //! cargo bench --bench layer -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! A service that is always ready and answers at once is called bare, through `Throttle` with its
-//! embedded store, and through the others, by one thread; the limits are higher than it can call. All
-//! take turns in blocks of calls, and figures are medians over the rounds: those of what a layer adds,
-//! too. Allocations are counted by the allocator, in blocks of their own.
+//! One thread calls a service that responds immediately: bare, through `Throttle` with the embedded store, and through
+//! the other layers. It does not reach the limits. Layers run in turns, in blocks of calls. Figures and differences are
+//! medians over the rounds. The allocator counts allocations, in separate blocks.
 //!
-//! Bounds: `Throttle` adds at most 300 ns to a call, and no allocation. (Where it puts the `Departure`
-//! into the response's extensions, these allocate; that is shown, and no bound applies.)
+//! Bounds: `Throttle` adds at most 300 ns to a call, and no allocation. (The table also shows
+//! `Throttle` with a `Departure` in the response's extensions, which allocate. No bound applies to that.)
 
 mod layered;
 
@@ -29,7 +28,7 @@ const ROUNDS: u64 = 200;
 
 const MOST_NANOS: f64 = 300.0;
 
-/// Measures what a tower layer adds to a call, beside other layers.
+/// Compares the overhead of tower layers.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -41,7 +40,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // Some layers set their timers up as they are made.
+    // Some layers create timers when they are built.
     let _entered = runtime.enter();
     let mut progress = Progress::new(1);
     progress.begin("layers around a service that is ready");
@@ -63,7 +62,7 @@ fn main() -> anyhow::Result<()> {
         allocations.push(layered.allocations(&runtime)?);
     }
     let mut table = Table::new(
-        "nanoseconds that a layer adds to a call",
+        "overhead of a layer, in nanoseconds",
         &[
             "layer",
             "ns per call",

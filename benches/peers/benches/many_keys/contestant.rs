@@ -1,4 +1,4 @@
-//! Who takes turns: [`Contestant`].
+//! The limiters to compare: [`Contestant`].
 
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
@@ -7,7 +7,7 @@ use tower_throttle_peers::support::RedisServer;
 
 use crate::RATE;
 
-/// A limiter that says at once whether a request may depart.
+/// A limiter that decides without waiting.
 #[derive(Clone)]
 pub(crate) enum Contestant {
     Ours(Limiter),
@@ -15,12 +15,12 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// Ours, and then the peers.
+    /// This crate first, then the peers.
     pub(crate) async fn all(server: &RedisServer) -> anyhow::Result<Vec<Self>> {
         let limiter = Limiter::builder()
             .store(server.store().await?)
             .quota(Quota::new(RATE.limit, RATE.window))
-            // All verdicts are Redis', as those of the peers are.
+            // Redis decides each request, as it does for the peers.
             .denial_cache(0)
             .build()?;
         let mut all = vec![Self::Ours(limiter)];
@@ -35,7 +35,7 @@ impl Contestant {
         }
     }
 
-    /// Whether this user's request may depart.
+    /// True if this user's request may depart.
     pub(crate) async fn ask(&self, user: &Key) -> anyhow::Result<bool> {
         match self {
             Self::Ours(limiter) => Ok(limiter.try_acquire(user.clone()).await?.is_granted()),
@@ -44,7 +44,7 @@ impl Contestant {
     }
 }
 
-/// The users' names, all of the same length.
+/// The keys of the users, with names of the same length.
 pub(crate) fn names(users: u32) -> Vec<Key> {
     let names = (100_000..100_000 + users).map(|user| Key::new(format!("user:{user}")));
     names.collect()

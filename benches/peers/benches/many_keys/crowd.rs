@@ -1,4 +1,4 @@
-//! Callers who ask for random users: [`visit`].
+//! Callers that send requests of random users: [`visit`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use tower_throttle_peers::peers::Rate;
 use crate::contestant::Contestant;
 use crate::{CALLERS, RATE};
 
-/// One in so many users is judged.
-const JUDGED: usize = 10;
+/// One in this many users is checked.
+const CHECKED: usize = 10;
 
-/// What the callers learnt, and how long it took.
+/// The results of all callers, and the total time.
 pub(crate) struct Visits {
     pub(crate) count: u64,
     pub(crate) granted: u64,
     pub(crate) time: Duration,
 }
 
-/// What one caller learnt.
+/// The results of one caller.
 #[derive(Default)]
 struct Visitor {
     granted: u64,
     departures: Vec<(usize, Instant)>,
 }
 
-/// Lets the callers ask so often in all, for the same users with each contestant.
+/// Makes `count` requests in total. The seed gives each contestant the same users.
 ///
-/// Fails if more requests of a user were granted than the quota allows.
+/// Fails if a user gets more permits than the quota allows.
 pub(crate) async fn visit(
     contestant: &Contestant,
     users: &[Key],
@@ -74,7 +74,7 @@ pub(crate) async fn visit(
 impl Visitor {
     fn note(&mut self, place: usize) {
         self.granted += 1;
-        if place.is_multiple_of(JUDGED) {
+        if place.is_multiple_of(CHECKED) {
             self.departures.push((place, Instant::now()));
         }
     }
@@ -90,7 +90,7 @@ fn judge(contestant: &Contestant, callers: &[Visitor], start: Instant) -> anyhow
         let most = history.most_in_any(window);
         ensure!(
             most <= u64::from(limit),
-            "{}: {most} of user {user} within {window:?}, where {limit} may",
+            "{}: {most} departures of user {user} within {window:?}, more than {limit}",
             contestant.name()
         );
     }

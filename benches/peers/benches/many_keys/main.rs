@@ -1,18 +1,17 @@
-//! Verdicts per second on half a million keys, beside limiters that ask Redis once for each.
+//! Compares decisions per second on half a million keys with limiters that call Redis for each decision.
 //!
 //! ```sh
 //! cargo bench --bench many_keys                     # a table
 //! cargo bench --bench many_keys -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! 512 tasks on one thread, so that a core is left for Redis, ask for one random user out of 500,000 at a
-//! time whether a request may depart now: 2 per 30 s may, and a third within the window is refused. Nobody
-//! waits. All limiters get the same requests in the same order, on an empty `redis-server` of the
-//! benchmark's own, and take turns; so the same share is refused by each. Figures are medians over the
-//! rounds: those of ratios, too.
+//! 512 tasks on one thread, which leaves a core for Redis, try to acquire permits for random users out of 500,000. Each
+//! user may send 2 requests per 30 s; a third request in the window is refused without waiting. Limiters run in turns
+//! on an empty, separate `redis-server`. They get the same requests in the same order, so each refuses the same share.
+//! Figures and ratios are medians over the rounds.
 //!
-//! Bounds: at least 200,000 verdicts/s, and at least twice as many as the best of the peers. And what
-//! was granted is judged, for every tenth user: never more than 2 in any 30 s.
+//! Bounds: at least 200,000 decisions/s, and at least twice as many as the best of the peers. The
+//! departures of every tenth user are checked: never more than 2 in any 30 s.
 
 mod contestant;
 mod crowd;
@@ -32,7 +31,7 @@ use self::crowd::visit;
 
 const USERS: u32 = 500_000;
 const CALLERS: usize = 512;
-/// How many requests each contestant gets in a round.
+/// Number of requests of each contestant in a round.
 const REQUESTS: u64 = 250_000;
 const ROUNDS: usize = 3;
 const RATE: Rate = Rate {
@@ -43,7 +42,7 @@ const RATE: Rate = Rate {
 const LEAST_RATE: f64 = 200_000.0;
 const LEAST_RATIO: f64 = 2.0;
 
-/// Measures verdicts per second on many keys, beside other limiters.
+/// Compares decisions per second on many keys with other limiters.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -68,7 +67,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
         [rounds(), rounds(), rounds(), rounds(), rounds()];
     let mut progress = Progress::new(ROUNDS * count);
     for round in 0..ROUNDS {
-        // New ones, which know nothing of the round before.
+        // New limiters, without state of the previous round.
         let contestants = Contestant::all(&server).await?;
         for place in turns(round, count) {
             let contestant = &contestants[place];
@@ -87,15 +86,15 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
         }
     }
     let mut table = Table::new(
-        "verdicts per second on 500,000 keys",
+        "decisions per second on 500,000 keys",
         &[
             "limiter",
-            "verdicts per s",
-            "ours to this",
+            "decisions per s",
+            "ours relative to this",
             "share granted",
-            "calls per verdict",
-            "us in scripts per verdict",
-            "bytes per verdict",
+            "calls per decision",
+            "us in scripts per decision",
+            "bytes per decision",
         ],
     );
     for (place, contestant) in Contestant::all(&server).await?.iter().enumerate() {
@@ -110,9 +109,9 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
         ]);
     }
     output.table(&table);
-    output.at_least("verdicts per s, many keys", rate.median(0), LEAST_RATE);
+    output.at_least("decisions per s, many keys", rate.median(0), LEAST_RATE);
     let ratio = rate.ratio_to_most(0, 1..count);
-    let claim = "verdicts per s to the best peer's, many keys";
+    let claim = "decisions per s relative to the best peer, many keys";
     output.at_least(claim, ratio, LEAST_RATIO);
     output.finish()
 }

@@ -1,4 +1,4 @@
-//! Who refuses: [`Contestant`].
+//! The limiters to compare: [`Contestant`].
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -35,7 +35,7 @@ enum By {
 }
 
 impl Contestant {
-    /// First ours with Redis.
+    /// This crate with Redis first.
     pub(crate) async fn all(server: &RedisServer) -> anyhow::Result<Vec<Self>> {
         let contestant = |name, by| Self { name, by };
         let ours = || Limiter::builder().quota(Quota::new(1, HOUR));
@@ -75,7 +75,7 @@ impl Contestant {
         self.name
     }
 
-    /// Asks so often, and returns how many were granted.
+    /// Makes this many requests, and returns the number of permits.
     pub(crate) async fn granted(&mut self, asked: u64) -> anyhow::Result<u64> {
         let mut granted = 0;
         for _ in 0..asked {

@@ -1,18 +1,18 @@
-//! How fast a key over its limit is refused, by one thread, beside other limiters.
+//! Compares how fast limiters refuse requests of a key over its limit, on one thread.
 //!
 //! ```sh
 //! cargo bench --bench refusals                     # a table
 //! cargo bench --bench refusals -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! One request per hour may depart, and has. Then one task on a runtime of one thread asks again and
-//! again, whoever it asks in its turn, and is refused each time: by the limiter on a `redis-server` of the
-//! benchmark's own, and on its embedded store; by `governor`, which knows no other process; by
-//! `tower_governor`, which answers 429; and by those that ask Redis. Also shown is how often Redis was
-//! asked for one refusal. Figures are medians over the rounds: those of ratios, too.
+//! The limit is one request per hour, and one has departed. Then one task on a runtime with one thread repeats the
+//! request with each limiter in turn, and is refused each time. The limiters are this crate on a separate
+//! `redis-server` and on the embedded store; `governor`, which has no shared state; `tower_governor`, which responds
+//! with 429; and limiters that call Redis. The table also shows the calls to Redis per refusal. Figures and ratios are
+//! medians over the rounds.
 //!
-//! Bound: at least 5 million refusals/s with Redis, for a key that this process knows to be over its
-//! limit. A flood must cost neither the server nor the process much.
+//! Bound: at least 5 million refusals/s with Redis, if the process has cached that the key is over
+//! its limit. A flood must be cheap for the server and the process.
 
 mod contestant;
 
@@ -30,12 +30,12 @@ use self::contestant::Contestant;
 
 const ROUNDS: usize = 9;
 const TIME: Duration = Duration::from_millis(250);
-/// Asked in one go, so that the clock is not what is measured.
+/// Number of requests between two readings of the clock.
 const BLOCK: u64 = 100;
 
 const LEAST_RATE: f64 = 5e6;
 
-/// Measures how fast a key over its limit is refused, beside other limiters.
+/// Compares how fast limiters refuse requests of a key over its limit.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -68,9 +68,13 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
             let (mut refused, start) = (0, Instant::now());
             while start.elapsed() < time {
                 let granted = contestant.granted(BLOCK).await?;
-                ensure!(granted == 0, "{}: {granted} more", contestant.name());
+                ensure!(
+                    granted == 0,
+                    "{}: {granted} more granted",
+                    contestant.name()
+                );
                 refused += BLOCK;
-                // A task that never waits still has to let others run.
+                // A task that never waits still has to yield to others.
                 tokio::task::yield_now().await;
             }
             let per_second = refused as f64 / start.elapsed().as_secs_f64();
@@ -84,7 +88,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
         &[
             "limiter",
             "refusals per s",
-            "ours with Redis to this",
+            "ours with Redis relative to this",
             "calls to Redis per refusal",
         ],
     );

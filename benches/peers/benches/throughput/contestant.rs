@@ -1,4 +1,4 @@
-//! Who takes turns: [`Contestant`].
+//! The limiters to compare: [`Contestant`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tower_throttle_peers::support::RedisServer;
 
 use crate::RATE;
 
-/// A limiter, and a key of its own.
+/// A limiter and its key.
 #[derive(Clone)]
 pub(crate) struct Contestant {
     key: Key,
@@ -26,7 +26,7 @@ enum By {
 }
 
 impl Contestant {
-    /// Ours, and then the peers.
+    /// This crate first, then the peers.
     pub(crate) async fn all(server: &RedisServer) -> anyhow::Result<Vec<Self>> {
         let limiter = Limiter::builder()
             .store(server.store().await?)
@@ -48,8 +48,8 @@ impl Contestant {
         }
     }
 
-    /// Lets so many ask for permits, which are there at once or once the store has answered. Each kind of
-    /// limiter has a future of its own, as to move the larger of all would cost as much as a permit.
+    /// Runs this many callers. Each kind of limiter has its own future, because moving the larger one would cost as
+    /// much as a permit.
     pub(crate) async fn load(&self, callers: usize, time: Duration) -> anyhow::Result<Load> {
         let key = self.key.clone();
         match &self.limiter {
@@ -70,11 +70,7 @@ impl Contestant {
                     let (peer, key) = (peer.clone(), key.clone());
                     async move {
                         let granted = peer.ask(key.as_str()).await?;
-                        ensure!(
-                            granted,
-                            "{} refuses, where its quota was not to count",
-                            peer.name
-                        );
+                        ensure!(granted, "{} refused a request below its limit", peer.name);
                         Ok(1)
                     }
                 };

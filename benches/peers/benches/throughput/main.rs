@@ -1,27 +1,26 @@
-//! Permits per second on one hot key, by the number of callers and the limit, beside limiters that ask
-//! Redis once for each permit.
+//! Compares permits per second on one hot key, by the number of callers and the limit, with limiters that call Redis
+//! for each permit.
 //!
 //! ```sh
 //! cargo bench --bench throughput                     # tables
 //! cargo bench --bench throughput -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! That many tasks on one thread, so that a core is left for Redis, ask for a permit again and again, of a
-//! limiter on a `redis-server` of the benchmark's own. All limiters take turns of a quarter of a second,
-//! with a limit of 100,000 per 10 ms: so many that the quota is not what is measured.
+//! The callers are tasks on one thread, which leaves a core for Redis. Each acquires one permit after another from a
+//! limiter on a separate `redis-server`. Limiters run in turns of a quarter of a second, with a
+//! limit of 100,000 per 10 ms, which they do not reach.
 //!
-//! The second table judges the departures themselves: never more than the limit in any window. Its limits have the
-//! same rate. Where the window is shorter than the guard, for which an exact limiter keeps a departure beyond its
-//! window, the guard is what limits the rate.
+//! The second table checks the departures: never more than the limit in any window. Its limits have the same rate. If
+//! the window is shorter than the guard, the guard limits the rate, because each departure counts for the window and
+//! the guard.
 //!
-//! Figures are medians over the rounds: those of ratios, too. Also shown is what Redis had to do for a
-//! permit: the calls, the time in scripts (`usec` of `evalsha` in `INFO commandstats`), and the bytes on
-//! the network in both directions.
+//! Figures and ratios are medians over the rounds. The table also shows the cost of a permit for Redis: calls, time in
+//! scripts (`usec` of `evalsha` in `INFO commandstats`), and bytes on the network in both directions.
 //!
 //! Bounds, with 512 callers: at least 1.5 million permits/s; at least 20 times as many as the best of the peers.
 
+mod checked;
 mod contestant;
-mod judged;
 
 use std::time::Duration;
 
@@ -41,13 +40,13 @@ const RATE: Rate = Rate {
     window: Duration::from_millis(10),
 };
 const CALLERS: [usize; 4] = [1, 64, CROWD, 2_000];
-/// For whom there are bounds, and therefore more rounds.
+/// The number of callers with bounds, and therefore with more rounds.
 const CROWD: usize = 512;
 
 const LEAST_RATE: f64 = 1.5e6;
 const LEAST_RATIO: f64 = 20.0;
 
-/// Measures permits per second on one hot key, beside other limiters.
+/// Compares permits per second on one hot key with other limiters.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -72,8 +71,8 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
             judge(&series, contestants.len(), &mut output);
         }
     }
-    progress.begin("the departures, judged");
-    judged::measure(&server, &output).await?;
+    progress.begin("checking the departures");
+    checked::measure(&server, &output).await?;
     output.finish()
 }
 
@@ -129,7 +128,7 @@ fn table(callers: usize, contestants: &[Contestant], series: &Series) -> Table {
             "callers",
             "limiter",
             "permits per s",
-            "ours to this",
+            "ours relative to this",
             "calls per permit",
             "us in scripts per permit",
             "bytes per permit",
@@ -153,6 +152,6 @@ fn judge(series: &Series, contestants: usize, output: &mut Output) {
     let claim = format!("permits per s, {CROWD} callers");
     output.at_least(claim, series.rate.median(0), LEAST_RATE);
     let ratio = series.rate.ratio_to_most(0, 1..contestants);
-    let claim = format!("permits per s to the best peer's, {CROWD} callers");
+    let claim = format!("permits per s relative to the best peer, {CROWD} callers");
     output.at_least(claim, ratio, LEAST_RATIO);
 }

@@ -1,25 +1,24 @@
-//! What it takes to have many wait for one key, beside a semaphore: memory, and time to wake them.
+//! Compares the cost of many waiters for one key with a semaphore: memory, and time to wake them.
 //!
 //! ```sh
 //! cargo bench --bench waiters                     # a table
 //! cargo bench --bench waiters -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! So many tasks on a runtime of one thread wait for a permit, on the embedded store or on a
-//! `redis-server` of the benchmark's own. One request has spent the whole limit, which is as many as
-//! wait: so all may depart at once when its window ends. The semaphore gets as many permits at once. (The guard is
-//! long: with one that is shorter than it takes to wake them all, the last would miss their turns.)
+//! Tasks on a runtime with one thread wait for a permit of the embedded store or of a separate `redis-server`. The
+//! limit equals the number of waiters, and one request has spent it. So all may depart when its window ends. The
+//! semaphore also gets all permits at the same time. (The guard is longer than it takes to wake all tasks; otherwise,
+//! the last tasks would miss their departures.)
 //!
-//! Memory is what is on the heap when all wait, by the allocator, less what as
-//! many tasks take that wait for nothing: so it includes the future, and what the queue, the connection
-//! and an embedded store hold. Time is from the first departure to the last, per waiter. Both are
-//! medians over the rounds, in which all take turns: those of ratios, too.
+//! Memory is the heap usage while all tasks wait, less that of as many tasks that wait for nothing. So it includes the
+//! future, the queue, the connection and the embedded store. Time is from the first departure to the last, per waiter.
+//! Figures and ratios are medians over the rounds; cases run in turns.
 //!
-//! Bounds: at most 500 bytes per waiter; and to wake one of 100,000 takes at most 1.5 times as long as to
-//! wake one of 1,000. And the departures are judged: never more than the limit in any window.
+//! Bounds: at most 500 bytes per waiter; waking one of 100,000 takes at most 1.5 times as long as
+//! waking one of 1,000. The departures are checked: never more than the limit in any window.
 
-mod line;
 mod run;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +29,10 @@ use tower_throttle_peers::support::{
     Cell, Options, Output, Progress, RedisServer, Table, until_asked_to_end,
 };
 
-use self::line::Kind;
 use self::run::{Run, run};
+use self::waiting::Kind;
 
-/// How many wait, for how long the window and the guard are each, and how often in a round.
+/// Number of waiters, length of the window and of the guard, and runs per round.
 const SIZES: [Size; 3] = [
     Size {
         waiters: 1_000,
@@ -57,7 +56,7 @@ const ROUNDS: u64 = 3;
 const MOST_BYTES: f64 = 500.0;
 const MOST_RATIO: f64 = 1.5;
 
-/// Measures what it takes to have many wait for one key, beside a semaphore.
+/// Compares the cost of many waiters for one key with a semaphore.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -96,7 +95,7 @@ async fn measure(mut output: Output) -> anyhow::Result<()> {
             let mut runs = Vec::new();
             for _ in 0..size.runs {
                 let server = server.clone();
-                // A thread of its own: what it allocates is counted, and has a runtime of its own.
+                // A separate thread with its own runtime, because allocations are counted per thread.
                 let run = move || run(kind, size.waiters, size.span, &server);
                 runs.push(tokio::task::spawn_blocking(run).await??);
             }
@@ -111,15 +110,15 @@ async fn measure(mut output: Output) -> anyhow::Result<()> {
 
 fn show(contestants: &[(Size, Kind)], bytes: &Rounds, wake: &Rounds, output: &mut Output) {
     let mut table = Table::new(
-        "what a waiter takes",
+        "cost of a waiter",
         &[
             "waiters",
             "for",
             "bytes with its task",
             "bytes",
             "ns to wake one",
-            "to the semaphore",
-            "to 1,000 waiters",
+            "relative to the semaphore",
+            "relative to 1,000 waiters",
         ],
     );
     for (place, (size, kind)) in contestants.iter().enumerate() {
@@ -144,7 +143,7 @@ fn show(contestants: &[(Size, Kind)], bytes: &Rounds, wake: &Rounds, output: &mu
         let claim = format!("{}, {} waiters", kind.name(), size.waiters);
         output.at_most(format!("{claim}, bytes per waiter"), own, MOST_BYTES);
         if pending + KINDS.len() == contestants.len() {
-            let claim = format!("{claim}, time to wake one, to 1,000 waiters");
+            let claim = format!("{claim}, time to wake one, relative to 1,000 waiters");
             output.at_most(claim, wake.ratio(place, fewest), MOST_RATIO);
         }
     }

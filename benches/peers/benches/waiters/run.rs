@@ -1,4 +1,4 @@
-//! Tasks that wait, and depart: [`run`].
+//! Runs tasks that wait and depart: [`run`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,24 +12,24 @@ use tokio::task::JoinHandle;
 use tower_throttle::test_util::history::History;
 use tower_throttle_peers::support::RedisServer;
 
-use crate::line::{Kind, Line};
+use crate::waiting::{Kind, Target};
 
-/// What one waiter took: bytes, its task included, and nanoseconds from one departure to the next.
+/// The cost of a waiter: bytes including its task, and nanoseconds between departures.
 pub(crate) struct Run {
     pub(crate) bytes: f64,
     pub(crate) wake: f64,
 }
 
-/// What the tasks tell.
-struct Told {
-    /// How many have come to wait.
-    came: AtomicUsize,
+/// Progress of the tasks.
+struct TaskProgress {
+    /// Number of tasks that have started to wait.
+    started: AtomicUsize,
     departures: Mutex<Vec<Instant>>,
 }
 
 type Tasks = Vec<JoinHandle<anyhow::Result<()>>>;
 
-/// Lets so many wait on a runtime of this thread.
+/// Runs this many waiters on a runtime on this thread.
 pub(crate) fn run(
     kind: Kind,
     waiters: usize,
@@ -39,47 +39,51 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let line = Line::new(kind, waiters as u32, span, server);
-    let line = runtime.block_on(line)?;
-    let told = Arc::new(Told {
-        came: AtomicUsize::new(0),
+    let target = Target::new(kind, waiters as u32, span, server);
+    let target = runtime.block_on(target)?;
+    let progress = Arc::new(TaskProgress {
+        started: AtomicUsize::new(0),
         departures: Mutex::new(Vec::with_capacity(waiters)),
     });
     let mut tasks = Ok(Vec::new());
     let allocated = allocation_counter::measure(|| {
-        tasks = runtime.block_on(gather(&line, waiters, &told));
+        tasks = runtime.block_on(enqueue(&target, waiters, &progress));
     });
     let bytes = allocated.bytes_current as f64 / waiters as f64;
-    let wake = depart(&runtime, &line, tasks?, &told, span)?;
+    let wake = depart(&runtime, &target, tasks?, &progress, span)?;
     Ok(Run { bytes, wake })
 }
 
-/// Spawns the tasks, and returns once all wait.
-async fn gather(line: &Line, waiters: usize, told: &Arc<Told>) -> anyhow::Result<Tasks> {
+/// Spawns the tasks, and returns when all of them wait.
+async fn enqueue(
+    target: &Target,
+    waiters: usize,
+    progress: &Arc<TaskProgress>,
+) -> anyhow::Result<Tasks> {
     let mut tasks = Tasks::with_capacity(waiters);
-    // By combinators: an async block would keep a second place for the future that it awaits.
+    // Combinators, because an async block would reserve space for the awaited future twice.
     for _ in 0..waiters {
-        let (coming, departing) = (told.clone(), told.clone());
-        let came = future::lazy(move |_| coming.came());
-        tasks.push(match line {
-            Line::Pending => {
+        let (starting, departing) = (progress.clone(), progress.clone());
+        let started = future::lazy(move |_| starting.started());
+        tasks.push(match target {
+            Target::Pending => {
                 let wait = future::pending::<()>();
-                tokio::spawn(came.then(|()| wait).map(move |()| {
+                tokio::spawn(started.then(|()| wait).map(move |()| {
                     departing.depart();
                     Ok(())
                 }))
             }
-            Line::Limiter { limiter, key, .. } => {
+            Target::Limiter { limiter, key, .. } => {
                 let wait = limiter.acquire(key.clone());
-                tokio::spawn(came.then(|()| wait).map(move |permit| {
+                tokio::spawn(started.then(|()| wait).map(move |permit| {
                     departing.depart();
                     ensure!(permit?.is_valid(), "the guard was too short");
                     Ok(())
                 }))
             }
-            Line::Semaphore(semaphore) => {
+            Target::Semaphore(semaphore) => {
                 let wait = semaphore.clone().acquire_owned();
-                tokio::spawn(came.then(|()| wait).map(move |permit| {
+                tokio::spawn(started.then(|()| wait).map(move |permit| {
                     departing.depart();
                     permit?.forget();
                     Ok(())
@@ -87,29 +91,29 @@ async fn gather(line: &Line, waiters: usize, told: &Arc<Told>) -> anyhow::Result
             }
         });
     }
-    while told.came.load(Ordering::Relaxed) < waiters {
+    while progress.started.load(Ordering::Relaxed) < waiters {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     ensure!(
-        told.departures.lock().is_empty(),
-        "the window was over before all waited"
+        progress.departures.lock().is_empty(),
+        "the window ended before all tasks waited"
     );
     Ok(tasks)
 }
 
-/// Nanoseconds from one departure to the next; fails if there were more than the limit.
+/// Nanoseconds between departures. Fails if more requests departed than the limit allows.
 fn depart(
     runtime: &Runtime,
-    line: &Line,
+    target: &Target,
     tasks: Tasks,
-    told: &Told,
+    progress: &TaskProgress,
     window: Duration,
 ) -> anyhow::Result<f64> {
     let waiters = tasks.len();
-    match line {
-        Line::Pending => return Ok(f64::NAN),
-        Line::Semaphore(semaphore) => semaphore.add_permits(waiters),
-        Line::Limiter { .. } => {}
+    match target {
+        Target::Pending => return Ok(f64::NAN),
+        Target::Semaphore(semaphore) => semaphore.add_permits(waiters),
+        Target::Limiter { .. } => {}
     }
     runtime.block_on(async {
         for task in tasks {
@@ -117,23 +121,26 @@ fn depart(
         }
         anyhow::Ok(())
     })?;
-    let departures = told.departures.lock();
+    let departures = progress.departures.lock();
     let (Some(first), Some(last)) = (departures.iter().min(), departures.iter().max()) else {
-        bail!("nobody departed");
+        bail!("no request departed");
     };
-    if let Some(spent) = line.spent() {
+    if let Some(spent) = target.spent() {
         let all = departures.iter().map(|at| (*at - spent, 1));
-        // What was spent at first counts as of when it was known to be.
+        // The initial request departed at the latest when `acquire` returned.
         let all = all.chain([(Duration::ZERO, waiters as u64)]);
         let most = all.collect::<History>().most_in_any(window);
-        ensure!(most <= waiters as u64, "{most} departed within {window:?}");
+        ensure!(
+            most <= waiters as u64,
+            "{most} requests departed within {window:?}"
+        );
     }
     Ok((*last - *first).as_secs_f64() * 1e9 / waiters as f64)
 }
 
-impl Told {
-    fn came(&self) {
-        self.came.fetch_add(1, Ordering::Relaxed);
+impl TaskProgress {
+    fn started(&self) {
+        self.started.fetch_add(1, Ordering::Relaxed);
     }
 
     fn depart(&self) {

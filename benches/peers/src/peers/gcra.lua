@@ -1,7 +1,6 @@
--- GCRA: one number, the time at which the next request is due if all come evenly.
--- KEYS: the number. ARGV: what lies between two requests that come evenly, and how much too early
--- one may come, in microseconds.
--- Returns 1 if the request may depart, or 0, and then nothing is recorded.
+-- GCRA: one number, the theoretical arrival time of the next request.
+-- KEYS: the number. ARGV: interval between requests, and tolerance for early requests, both in microseconds.
+-- Returns 1 if the request may depart; or else 0, and records nothing.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local due = math.max(redis.call('GET', KEYS[1]) or 0, now)

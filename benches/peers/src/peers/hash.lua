@@ -1,6 +1,6 @@
--- A sliding window of coarse times: a hash with a count for each.
--- KEYS: the hash. ARGV: the window and what a time is rounded to, in microseconds; the limit.
--- Returns 1 if the request may depart, or 0, and then nothing is recorded.
+-- A sliding window of rounded times: a hash with a count for each time.
+-- KEYS: the hash. ARGV: window and resolution in microseconds; limit.
+-- Returns 1 if the request may depart; or else 0, and records nothing.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local over, count = {}, 0

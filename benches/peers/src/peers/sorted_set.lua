@@ -1,6 +1,6 @@
 -- A sliding window log: a sorted set with a member for each request, by its time.
--- KEYS: the set. ARGV: the window in microseconds, the limit, a member that no other request has.
--- Returns 1 if the request may depart, or 0, and then nothing is recorded.
+-- KEYS: the set. ARGV: window in microseconds; limit; a unique member.
+-- Returns 1 if the request may depart; or else 0, and records nothing.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now - ARGV[1])

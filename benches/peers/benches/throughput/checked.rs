@@ -1,4 +1,4 @@
-//! The departures of other limits, judged.
+//! Checks the departures of several limits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ struct Departures(Arc<Mutex<Vec<Instant>>>);
 
 pub(crate) async fn measure(server: &RedisServer, output: &Output) -> anyhow::Result<()> {
     let mut table = Table::new(
-        "departures per second on one hot key, judged",
+        "departures per second on one hot key, checked",
         &[
             "callers",
             "limit",
@@ -51,7 +51,7 @@ async fn one(
         .quota(Quota::new(limit, window))
         .build()?;
     let guard = limiter.policy().guard();
-    let key = Key::new(format!("judged:{limit}"));
+    let key = Key::new(format!("checked:{limit}"));
     let departures = Departures::default();
     let noted = departures.clone();
     let time = output.options().time(Duration::from_secs(1));
@@ -60,7 +60,7 @@ async fn one(
         async move {
             let permit = permit.await?;
             let at = Instant::now();
-            // Who was interrupted for too long in between must not depart.
+            // A task that was interrupted for too long must not depart.
             if permit.is_valid() {
                 noted.0.lock().push(at);
             }
@@ -77,7 +77,7 @@ async fn one(
     let most = history.most_in_any(window);
     ensure!(
         most <= u64::from(limit),
-        "{most} departed within {window:?}, where {limit} may"
+        "{most} requests departed within {window:?}, more than {limit}"
     );
     Ok([
         Cell::Count(CROWD as u64),

@@ -1,4 +1,4 @@
-//! What tasks wait for: [`Line`].
+//! The limiters and the semaphore that tasks wait for: [`Target`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,25 +8,25 @@ use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_peers::support::RedisServer;
 
-/// What tasks wait for.
+/// The kind of a [`Target`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing, for ever.
+    /// A future that never completes.
     Pending,
-    /// A permit, with the embedded store.
+    /// A permit of the embedded store.
     Memory,
-    /// A permit, with Redis.
+    /// A permit of Redis.
     Redis,
     Semaphore,
 }
 
-/// What tasks of one run wait for.
-pub(crate) enum Line {
+/// The target that all tasks of a run wait for.
+pub(crate) enum Target {
     Pending,
     Limiter {
         limiter: Limiter,
         key: Key,
-        /// When the limit was spent.
+        /// The time when the limit was spent.
         spent: Instant,
     },
     Semaphore(Arc<Semaphore>),
@@ -43,8 +43,8 @@ impl Kind {
     }
 }
 
-impl Line {
-    /// Nobody can depart before the window and the guard are over, each this long.
+impl Target {
+    /// Spends the limit, so that no task departs before the end of the window and the guard, `span` each.
     pub(crate) async fn new(
         kind: Kind,
         limit: u32,
@@ -60,7 +60,7 @@ impl Line {
             Kind::Memory => limiter.build()?,
             Kind::Redis => limiter.store(server.store().await?).build()?,
         };
-        let key = Key::new("everybody");
+        let key = Key::new("shared");
         limiter.reset(key.clone()).await?;
         limiter.acquire(key.clone()).cost(limit).await?;
         Ok(Self::Limiter {
@@ -70,7 +70,7 @@ impl Line {
         })
     }
 
-    /// When the limit was spent, for a limiter.
+    /// The time when the limit was spent, for a limiter.
     pub(crate) fn spent(&self) -> Option<Instant> {
         match self {
             Self::Limiter { spent, .. } => Some(*spent),
