@@ -36,7 +36,9 @@ impl BuildError {
         }
     }
 
-    pub(crate) fn field(&self) -> &str {
+    /// The name of the field that is wrong, such as `max_wait`.
+    #[must_use]
+    pub fn field(&self) -> &str {
         &self.field
     }
 }

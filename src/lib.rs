@@ -126,7 +126,7 @@ pub use self::reqwest::ThrottleMiddleware;
 #[cfg(feature = "tower")]
 pub use self::tower::{Throttle, ThrottleLayer};
 pub use self::{
-    acquire::{Acquire, Error, TryAcquire},
+    acquire::{Acquire, Error, ErrorKind, TryAcquire},
     departure::Departure,
     dispatcher::Health,
     error::BuildError,

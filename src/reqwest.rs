@@ -68,35 +68,11 @@ use crate::limiter::Limiter;
 ///
 /// # Errors
 ///
-/// A request that gets no permit fails with [`reqwest_middleware::Error::Middleware`], from which the
-/// [`Error`] can be downcast:
+/// A request that gets no permit fails with [`reqwest_middleware::Error::Middleware`]. [`Error::find`] finds the
+/// [`Error`] in it, also below a retry such as that of `reqwest-retry`:
 ///
 /// ```
-/// # fn example(error: reqwest_middleware::Error) {
-/// if let reqwest_middleware::Error::Middleware(error) = &error
-///     && let Some(error) = error.downcast_ref::<tower_throttle::Error>()
-///     && error.is_limited()
-/// {
-///     println!("would have had to wait {:?}", error.wait());
-/// }
-/// # }
-/// ```
-///
-/// A retry outside wraps it once more, and shows it to nobody who follows the sources of an error. With
-/// `reqwest-retry`:
-///
-/// ```
-/// use reqwest_retry::RetryError;
-///
-/// fn refusal(error: &reqwest_middleware::Error) -> Option<&tower_throttle::Error> {
-///     let reqwest_middleware::Error::Middleware(error) = error else {
-///         return None;
-///     };
-///     match error.downcast_ref() {
-///         Some(RetryError::Error(err) | RetryError::WithRetries { err, .. }) => refusal(err),
-///         None => error.downcast_ref(),
-///     }
-/// }
+/// use tower_throttle::{Error, ErrorKind};
 /// # use reqwest_retry::{RetryTransientMiddleware, policies::ExponentialBackoff};
 /// # use tower_throttle::{Limiter, Quota, ThrottleMiddleware, key::Extracted};
 /// # #[tokio::main(flavor = "current_thread")]
@@ -109,7 +85,12 @@ use crate::limiter::Limiter;
 /// #     .with(ThrottleMiddleware::new(limiter).key(no_key))
 /// #     .build();
 /// # let error = client.get("http://localhost/").send().await.unwrap_err();
-/// # assert!(refusal(&error).unwrap().is_missing_key());
+/// match Error::find(&error).map(Error::kind) {
+///     Some(ErrorKind::TooLong) => println!("it would have had to wait too long"),
+///     Some(kind) => println!("no permit: {kind:?}"),
+///     None => println!("the request failed: {error}"),
+/// }
+/// # assert_eq!(Error::find(&error).map(Error::kind), Some(ErrorKind::NoKey));
 /// # Ok(())
 /// # }
 /// ```

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota};
+use tower_throttle::{Algorithm, ErrorKind, Limiter, LimiterBuilder, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -129,7 +129,7 @@ async fn a_refused_function_is_not_called() {
         "{error}"
     );
     let error = limiter.run("", call).await.expect_err("a refusal");
-    assert!(error.is_invalid_key(), "{error}");
+    assert_eq!(error.kind(), ErrorKind::EmptyKey, "{error}");
     assert_eq!(calls.get(), 1);
 
     // And the refused ones have consumed nothing.

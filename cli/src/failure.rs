@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use tower_throttle::store::StoreError;
-use tower_throttle::{BuildError, Error};
+use tower_throttle::{BuildError, Error, ErrorKind};
 
 use crate::printable::printable;
 
@@ -141,7 +141,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         if error.is_store() {
             Self::redis(with_causes(&error))
-        } else if error.is_invalid_cost() || error.is_invalid_key() {
+        } else if matches!(error.kind(), ErrorKind::InvalidCost | ErrorKind::EmptyKey) {
             Self::usage(with_causes(&error))
         } else {
             Self::new(with_causes(&error))

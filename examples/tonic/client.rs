@@ -46,9 +46,7 @@ fn retry_info(response: &Response<Body>) -> Advice {
 /// source.
 fn status(error: BoxError) -> BoxError {
     match error.downcast_ref::<Error>() {
-        Some(error) if error.is_limited() || error.is_queue_full() => {
-            Status::resource_exhausted(error.to_string()).into()
-        }
+        Some(error) if error.is_limited() => Status::resource_exhausted(error.to_string()).into(),
         Some(error) if error.is_store() => Status::unavailable(error.to_string()).into(),
         _ => error,
     }

@@ -25,6 +25,24 @@ struct Inner {
     policy: Arc<Policy>,
 }
 
+/// Why a request gets no permit; see [`Error::kind`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The wait would exceed `max_wait` or the deadline.
+    TooLong,
+    /// The queue of the key already holds `max_waiting` requests.
+    QueueFull,
+    /// The request costs 0, or more than its quotas allow at once: it can never depart.
+    InvalidCost,
+    /// The key is empty.
+    EmptyKey,
+    /// The [`KeyExtractor`](crate::key::KeyExtractor) found no key.
+    NoKey,
+    /// The store did not answer, or with an error.
+    Store,
+}
+
 #[derive(Debug)]
 pub(crate) enum Cause {
     /// It would have to wait too long, after it had waited for so long.
@@ -79,47 +97,48 @@ impl Error {
         &self.inner.cause
     }
 
-    /// Whether the wait would have exceeded `max_wait` or the deadline.
-    ///
-    /// [`wait`](Self::wait) says how long it would have been.
+    /// Why the request gets no permit.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self.inner.cause {
+            Cause::TooLong { .. } => ErrorKind::TooLong,
+            Cause::QueueFull { .. } => ErrorKind::QueueFull,
+            Cause::InvalidCost(_) => ErrorKind::InvalidCost,
+            Cause::EmptyKey => ErrorKind::EmptyKey,
+            Cause::NoKey(_) => ErrorKind::NoKey,
+            Cause::Store(_) => ErrorKind::Store,
+        }
+    }
+
+    /// Returns true if a limit refuses the request: it would [wait too long](ErrorKind::TooLong), or the
+    /// [queue is full](ErrorKind::QueueFull).
     #[must_use]
     pub fn is_limited(&self) -> bool {
-        matches!(self.inner.cause, Cause::TooLong { .. })
+        matches!(self.kind(), ErrorKind::TooLong | ErrorKind::QueueFull)
     }
 
-    /// Returns true if the queue of the key already held `max_waiting` requests.
-    #[must_use]
-    pub fn is_queue_full(&self) -> bool {
-        matches!(self.inner.cause, Cause::QueueFull { .. })
-    }
-
-    /// Whether the request can never depart, because it costs 0 or more than its quotas allow at once.
-    #[must_use]
-    pub fn is_invalid_cost(&self) -> bool {
-        matches!(self.inner.cause, Cause::InvalidCost(_))
-    }
-
-    /// Whether the key was empty.
-    #[must_use]
-    pub fn is_invalid_key(&self) -> bool {
-        matches!(self.inner.cause, Cause::EmptyKey)
-    }
-
-    /// Whether the [`KeyExtractor`](crate::key::KeyExtractor) refused the request.
-    #[must_use]
-    pub fn is_missing_key(&self) -> bool {
-        matches!(self.inner.cause, Cause::NoKey(_))
-    }
-
-    /// Whether the store did not answer, or with an error; the [`StoreError`] is the source.
+    /// Returns true if the store did not answer, or with an error; the [`StoreError`] is the source.
     ///
     /// The store may have recorded a departure: see [`StoreError::is_outcome_unknown`].
     #[must_use]
     pub fn is_store(&self) -> bool {
-        matches!(self.inner.cause, Cause::Store(_))
+        self.kind() == ErrorKind::Store
     }
 
-    /// How long the request would have had to wait, if it [was limited](Self::is_limited), including the time that it had
+    /// Finds this error in an error or its sources, such as an error of reqwest-middleware, also below a retry.
+    ///
+    /// ```
+    /// fn is_limited(error: &reqwest_middleware::Error) -> bool {
+    ///     tower_throttle::Error::find(error).is_some_and(|error| error.is_limited())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
+        std::iter::successors(Some(error), |&error| error.source())
+            .find_map(|error| error.downcast_ref())
+    }
+
+    /// How long the request would have had to wait, if that is [too long](ErrorKind::TooLong), including the time that it had
     /// waited already.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
@@ -131,7 +150,7 @@ impl Error {
 
     /// The state of the key when the request [was limited](Self::is_limited).
     ///
-    /// An [inbound](crate::tower::inbound) layer also knows it if the [queue was full](Self::is_queue_full).
+    /// An [inbound](crate::tower::inbound) layer also knows it if the [queue was full](ErrorKind::QueueFull).
     #[must_use]
     pub fn snapshot(&self) -> Option<&Snapshot> {
         match &self.inner.cause {

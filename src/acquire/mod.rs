@@ -20,7 +20,7 @@ use crate::queue::Refusal;
 use crate::telemetry::{Outcome, Span};
 
 pub(crate) use self::error::Cause;
-pub use self::error::Error;
+pub use self::error::{Error, ErrorKind};
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
 ///

@@ -15,7 +15,7 @@ use tower::timeout::TimeoutLayer;
 use tower::timeout::error::Elapsed;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_http::follow_redirect::FollowRedirectLayer;
-use tower_throttle::{Error, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, key};
 
 use super::{Arrivals, KEY, MS, SECOND, build, per_second, spent};
 
@@ -212,7 +212,7 @@ where
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     let is_full = |error: &&BoxError| {
         let error: Option<&Error> = error.downcast_ref();
-        error.is_some_and(Error::is_queue_full)
+        error.is_some_and(|error| error.kind() == ErrorKind::QueueFull)
     };
     let shed = errors.iter().filter(|error| error.is::<Overloaded>());
     (shed.count(), errors.iter().filter(is_full).count())

@@ -7,7 +7,7 @@ use reqwest_middleware::ClientWithMiddleware;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::BoxError;
-use tower_throttle::{Error, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
+use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
 
 use crate::support::upstream::Upstream;
 use crate::{get, limiter, per_hour, request, rules};
@@ -163,7 +163,7 @@ async fn a_request_without_a_key_is_refused_by_its_rule() {
         .await
         .unwrap_err();
     let error: &Error = error.downcast_ref().expect("the limiter's");
-    assert!(error.is_missing_key());
+    assert_eq!(error.kind(), ErrorKind::NoKey);
     assert_eq!(
         error.to_string(),
         "`tenants`: the request has no key: the request has no x-tenant header"

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::{Algorithm, Decision, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{Algorithm, Decision, ErrorKind, Limiter, Quota, ThrottleLayer, key};
 
 use crate::support::redis_server::RedisServer;
 use crate::{GUARD, SECOND, STEP, build, granted, limited, per_second, redis_store, set, waiter};
@@ -92,7 +92,7 @@ async fn the_rest_of_the_policy_stays() {
     assert_eq!(limited(&limiter).await.delay(), step);
     let waits = waiter(&limiter).await;
     let error = limiter.acquire("a").await.expect_err("one waits already");
-    assert!(error.is_queue_full());
+    assert_eq!(error.kind(), ErrorKind::QueueFull);
     drop(waits);
     set(&limiter, Quota::per_hour(1));
     let error = limiter.acquire("a").await.expect_err("an hour is too long");

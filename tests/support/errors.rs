@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::time::Duration;
+use tower_throttle::ErrorKind;
 
 use tokio::time::timeout;
 use tower_throttle::Error;
@@ -24,10 +25,10 @@ pub(crate) fn store_error(error: &Error) -> &StoreError {
     assert!(error.is_store(), "{error:?}");
     let others = [
         error.is_limited(),
-        error.is_queue_full(),
-        error.is_invalid_cost(),
-        error.is_invalid_key(),
-        error.is_missing_key(),
+        error.kind() == ErrorKind::QueueFull,
+        error.kind() == ErrorKind::InvalidCost,
+        error.kind() == ErrorKind::EmptyKey,
+        error.kind() == ErrorKind::NoKey,
     ];
     assert_eq!(others, [false; 5], "{error:?}");
     assert_eq!(error.wait(), None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, poll_immediate};
 use tokio::time::{Instant, advance, sleep};
-use tower_throttle::{Limiter, LimiterBuilder, Outage, Quota};
+use tower_throttle::{ErrorKind, Limiter, LimiterBuilder, Outage, Quota};
 
 use super::figures::Figures;
 use super::stores::Sharded;
@@ -31,7 +31,10 @@ async fn requests_are_counted_by_outcome() {
     {
         let mut waiting = pin!(join_all((0..2).map(|_| limiter.acquire("a"))));
         assert!(poll_immediate(waiting.as_mut()).await.is_none());
-        assert!(limiter.acquire("a").await.unwrap_err().is_queue_full());
+        assert_eq!(
+            limiter.acquire("a").await.unwrap_err().kind(),
+            ErrorKind::QueueFull
+        );
     }
     limiter.acquire("").await.unwrap_err();
     limiter.acquire("a").cost(11).await.unwrap_err();

@@ -146,7 +146,7 @@ impl Caller {
                     // Lets other callers make the next request.
                     yield_now().await;
                 }
-                Ok(Err(error)) if error.is_limited() || error.is_queue_full() => {
+                Ok(Err(error)) if error.is_limited() => {
                     self.run.borrow_mut().refused += 1;
                     let again = Instant::now() + error.wait().unwrap_or(RETRY_DELAY);
                     sleep_until(again.min(self.end)).await;

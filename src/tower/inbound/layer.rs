@@ -256,7 +256,7 @@ where
         }
         let key = waiting.acquire.take().map(|acquire| acquire.key().clone());
         let refused = Refused {
-            key: key.filter(|_| !error.is_invalid_key()),
+            key: key.filter(|_| error.kind() != crate::ErrorKind::EmptyKey),
             error,
             is_enforced: !self.options.observe_only,
         };

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, advance};
 use tower_throttle::rules::Rule;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Outage, Quota};
+use tower_throttle::{ErrorKind, Outage, Quota};
 
 use super::{GUARD, SECOND, STEP, per_second, reload, settle, waiter};
 use crate::{limiter, per_hour};
@@ -24,8 +24,9 @@ async fn other_bounds_are_for_new_requests_in_the_same_queue() {
     );
     let fourth = waiter(&limiter).await;
     let full = limiter.acquire("a").await.unwrap_err();
-    assert!(
-        full.is_queue_full(),
+    assert_eq!(
+        full.kind(),
+        ErrorKind::QueueFull,
         "earlier requests are in the same queue: {full}"
     );
     reload(&limiter, [per_second(1).max_wait(SECOND)]);
