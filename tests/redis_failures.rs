@@ -14,8 +14,8 @@ use support::redis_server::RedisServer;
 use support::spend::under;
 use tokio::time::{Instant, sleep};
 use tower_throttle::Error;
-use tower_throttle::Limiter;
 use tower_throttle::store::{RedisStore, Store as _, StoreError};
+use tower_throttle::{Limiter, Outage};
 
 /// The timeout of stores whose server does not answer.
 const SHORT: Duration = Duration::from_millis(200);
@@ -257,4 +257,35 @@ async fn a_call_that_the_server_refuses_consumes_nothing() {
         let decision = limiter.try_acquire("a").await.expect("a decision");
         assert_eq!(decision.is_granted(), is_granted);
     }
+}
+
+#[tokio::test]
+async fn a_process_starts_while_redis_is_down_and_shares_its_quota_later() {
+    let mut server = RedisServer::start();
+    let url = server.url();
+    server.stop();
+    let store = RedisStore::connect_lazy(&url).expect("a URL");
+    let limiter = under(&["10/h"])
+        .store(store)
+        .outage(Outage::Local { share: 0.5 });
+    let limiter = limiter.build().expect("a valid policy");
+    bounded(limiter.acquire("a"))
+        .await
+        .expect("a permit of this process");
+    server.restart();
+    let deadline = Instant::now() + PATIENCE;
+    while limiter.health().is_out() {
+        assert!(Instant::now() < deadline, "it does not recover");
+        sleep(Duration::from_millis(20)).await;
+    }
+    bounded(limiter.acquire("a")).await.expect("a permit");
+    let other = connect(&server).await;
+    let other = self::limiter(&other, "10/h");
+    assert_eq!(
+        bounded(other.peek("a"))
+            .await
+            .expect("an answer")
+            .remaining(),
+        9
+    );
 }

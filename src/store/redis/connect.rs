@@ -40,6 +40,34 @@ impl RedisStore {
         Self::open(Servers::at(url)?).await
     }
 
+    /// Connects to the server at this URL with the first call, so that a process starts while Redis is out. Until then, the
+    /// [outage policy](crate::Outage) of the limiter applies.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::store::RedisStore;
+    /// use tower_throttle::{Limiter, Outage, Quota};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379/")?
+    ///     .prefix("billing")?
+    ///     .timeout(Duration::from_millis(500));
+    /// let limiter = Limiter::builder()
+    ///     .store(store)
+    ///     .quota(Quota::per_second(10))
+    ///     .outage(Outage::Local { share: 0.5 })
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is invalid.
+    pub fn connect_lazy(url: &str) -> Result<Self, StoreError> {
+        Ok(Self::on(Servers::at(url)?, Options::default()))
+    }
+
     /// Connects by a client, for settings that a URL does not have: your own certificates, TCP settings.
     ///
     /// ```no_run
