@@ -48,11 +48,6 @@ fn the_guide_shows_the_real_output() {
 }
 
 #[test]
-fn the_library_readme_shows_the_real_output() {
-    compare("../README.md");
-}
-
-#[test]
 fn help_texts_match_the_snapshot() {
     cases().case("tests/command/help.trycmd").run();
 }
