@@ -13,11 +13,11 @@ use axum::response::IntoResponse as _;
 use futures_util::future::try_join_all;
 use http::StatusCode;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
+use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
-use reqwest_retry::{RetryError, RetryTransientMiddleware};
 use tokio::net::TcpListener;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Algorithm, Limiter, Quota, ThrottleMiddleware};
+use tower_throttle::{Algorithm, Error, Limiter, Quota, ThrottleMiddleware};
 
 const LIMIT: u32 = 10;
 
@@ -42,17 +42,6 @@ fn client() -> anyhow::Result<ClientWithMiddleware> {
         .build())
 }
 
-/// The error of the limiter, if it refused the request. The retry middleware wraps it.
-fn refusal(error: &reqwest_middleware::Error) -> Option<&tower_throttle::Error> {
-    let reqwest_middleware::Error::Middleware(error) = error else {
-        return None;
-    };
-    match error.downcast_ref() {
-        Some(RetryError::Error(err) | RetryError::WithRetries { err, .. }) => refusal(err),
-        None => error.downcast_ref(),
-    }
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let arrivals = Arc::default();
@@ -69,7 +58,8 @@ async fn main() -> anyhow::Result<()> {
 
     println!("one more request, while the upstream asks for a pause of ten minutes:");
     let error = client.get(&url).send().await.err();
-    let refusal = error.as_ref().and_then(refusal);
+    // The retry middleware wraps the error of the limiter.
+    let refusal = error.as_ref().and_then(|error| Error::find(error));
     let refusal = refusal.filter(|refusal| refusal.is_limited());
     println!("{}", refusal.context("the request was not refused")?);
     Ok(())

@@ -162,7 +162,23 @@ impl Middleware for ThrottleMiddleware {
 }
 
 fn refused(error: Error) -> reqwest_middleware::Error {
-    reqwest_middleware::Error::middleware(error)
+    reqwest_middleware::Error::middleware(Refused(error))
+}
+
+/// Names the error as its source, as the middleware of others may show nothing but the sources of an error.
+#[derive(Debug)]
+struct Refused(Error);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Refused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
 }
 
 impl fmt::Debug for ThrottleMiddleware {

@@ -98,10 +98,8 @@ fn start(store: impl Store) -> (Forecasts, Arc<Provider>) {
 
 /// Why the client did not send a request.
 fn refusal(answer: Result<String, reqwest_middleware::Error>) -> Error {
-    match answer.expect_err("it is refused") {
-        reqwest_middleware::Error::Middleware(error) => error.downcast().expect("the throttle's"),
-        error @ reqwest_middleware::Error::Reqwest(_) => panic!("{error}"),
-    }
+    let error = answer.expect_err("it is refused");
+    Error::find(&error).expect("the throttle's").clone()
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,10 +57,8 @@ async fn send(client: &ClientWithMiddleware, upstream: &Upstream) -> reqwest::Re
 /// The limiter's error, got as a user would get it.
 async fn refusal(client: &ClientWithMiddleware, upstream: &Upstream) -> Error {
     let answer = client.get(upstream.uri()).send().await;
-    match answer.expect_err("a refusal") {
-        reqwest_middleware::Error::Middleware(error) => error.downcast().expect("our own error"),
-        other @ reqwest_middleware::Error::Reqwest(_) => panic!("{other}"),
-    }
+    let error = answer.expect_err("a refusal");
+    Error::find(&error).expect("our own error").clone()
 }
 
 /// Waits until no queue is left, so that returned departures have arrived.

@@ -67,10 +67,7 @@ async fn send(client: &ClientWithMiddleware, method: Method, url: String) -> Opt
             assert_eq!(answer.status(), 200);
             None
         }
-        Err(reqwest_middleware::Error::Middleware(error)) => {
-            refused_by(error.downcast_ref().expect("an error of the limiter"))
-        }
-        Err(error) => panic!("{error}"),
+        Err(error) => refused_by(Error::find(&error).expect("an error of the limiter")),
     }
 }
 
