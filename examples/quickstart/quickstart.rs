@@ -39,7 +39,7 @@ async fn main() -> anyhow::Result<()> {
     println!("a token bucket  |{}\n", timeline(&bucket));
 
     println!(
-        "a token bucket: most in any 1s window: {}",
+        "most in any 1s window of the token bucket: {}",
         bucket.most_in_any(SECOND)
     );
     let most = exact.most_in_any(SECOND);
