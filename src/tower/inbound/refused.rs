@@ -21,8 +21,8 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The reason: the key is [over its limit](Error::is_limited), the [queue is full](ErrorKind::QueueFull), the request
-    /// [has no key](ErrorKind::NoKey) or an [empty one](ErrorKind::EmptyKey), or the [store](Error::is_store) did
+    /// The reason: the key is [over its limit](Error::is_limited), the [queue is full](crate::ErrorKind::QueueFull), the request
+    /// [has no key](crate::ErrorKind::NoKey) or an [empty one](crate::ErrorKind::EmptyKey), or the [store](Error::is_store) did
     /// not answer, which clients need not know.
     pub fn error(&self) -> &Error {
         &self.error

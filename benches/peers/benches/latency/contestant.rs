@@ -94,6 +94,8 @@ fn limiter(
     let window = whole(time, share);
     let limiter = Limiter::builder()
         .store(RedisStore::from(connection.clone()))
+        // Limiters of the same name would share the departures of the key.
+        .name(format!("limit-{limit}"))
         .quota(Quota::new(limit, window))
         .guard(guard);
     Ok(limiter.build()?)
