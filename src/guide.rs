@@ -40,7 +40,6 @@ pub mod migrating {}
 #[doc = include_str!("docs/ordering.md")]
 pub mod ordering {}
 #[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/plots/growth-data-uris.md")]
 #[doc = include_str!("docs/performance.md")]
 pub mod performance {}
 #[doc = include_str!("docs/protocol.md")]

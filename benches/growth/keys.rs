@@ -8,7 +8,6 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tower_throttle::{Limiter, Quota};
 
-use crate::plot::{Chart, Panel};
 use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
 use crate::usage::Usage;
 
@@ -31,7 +30,7 @@ struct Level {
     calls: f64,
 }
 
-pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> anyhow::Result<Chart> {
+pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> anyhow::Result<()> {
     let server = RedisServer::start().await?;
     let mut connection = server.connect().await?;
     let limiter = Limiter::builder()
@@ -76,7 +75,7 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
     let growth = levels[KEYS.len() - 1].time / levels[2].time;
     let claim = "keys, time per permit with a million relative to a hundred";
     output.at_most(claim, growth, MOST_RATIO);
-    Ok(chart(&levels))
+    Ok(())
 }
 
 async fn block(
@@ -137,16 +136,4 @@ async fn copy(
         copies.exec_async(connection).await?;
     }
     Ok(())
-}
-
-fn chart(levels: &[Level]) -> Chart {
-    let line = |figure: fn(&Level) -> f64| {
-        let places = KEYS.iter().map(|keys| f64::from(*keys));
-        places.zip(levels.iter().map(figure)).collect::<Vec<_>>()
-    };
-    let time = Panel::new("us per permit", "keys")
-        .line("64 callers", line(|level| level.time))
-        .line("of it in scripts", line(|level| level.script));
-    let calls = Panel::new("redis calls per permit", "keys").line("", line(|level| level.calls));
-    Chart::new("growth-keys", [time, calls])
 }

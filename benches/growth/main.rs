@@ -5,7 +5,6 @@
 //! cargo bench --bench growth -- waiters             # one curve
 //! cargo bench --bench growth -- --quick             # a tenth of the time
 //! cargo bench --bench growth -- --check             # fails if a bound is not met
-//! cargo bench --bench growth -- --plot src/docs/plots
 //! ```
 //!
 //! Each curve uses a separate `redis-server`. A permit is one [`Limiter::acquire`]. Its CPU time in Redis is that of
@@ -30,20 +29,14 @@
 //! [`Limiter::acquire`]: tower_throttle::Limiter::acquire
 
 mod callers;
-#[path = "../../examples/algorithms/data_uris.rs"]
-mod data_uris;
 mod hot;
 mod keys;
-mod plot;
 mod processes;
 mod replica;
 #[path = "../support/mod.rs"]
 mod support;
 mod usage;
 mod waiters;
-
-use std::fs;
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -58,9 +51,6 @@ struct Cli {
     role: Option<Role>,
     /// The curves to measure [default: all]
     curves: Vec<Curve>,
-    /// Draw the curves as SVG into this folder, and write the link definitions for rustdoc
-    #[arg(long, value_name = "FOLDER")]
-    plot: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -99,20 +89,14 @@ async fn run(mut cli: Cli) -> anyhow::Result<()> {
 async fn measure(cli: Cli) -> anyhow::Result<()> {
     let mut output = Output::new(cli.options);
     let mut progress = Progress::new(cli.curves.iter().map(|curve| curve.parts()).sum());
-    let mut charts = Vec::new();
     for curve in cli.curves {
         let (output, progress) = (&mut output, &mut progress);
-        charts.push(match curve {
+        match curve {
             Curve::Callers => callers::measure(output, progress).await?,
             Curve::Processes => processes::measure(output, progress).await?,
             Curve::Keys => keys::measure(output, progress).await?,
             Curve::Waiters => waiters::measure(output, progress).await?,
-        });
-    }
-    if let Some(folder) = &cli.plot {
-        fs::create_dir_all(folder)?;
-        charts.iter().try_for_each(|chart| chart.write(folder))?;
-        plot::write_data_uris(folder)?;
+        }
     }
     output.finish()
 }

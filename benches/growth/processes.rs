@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::hot::Level;
-use crate::plot::{Chart, Panel};
 use crate::replica::{LIMIT, WINDOW};
 use crate::support::{Cell, Output, Progress, Table};
 
@@ -13,7 +12,7 @@ const TIME: Duration = Duration::from_secs(3);
 /// Calls per permit do not depend on the number of processes, because each process has the same number of callers.
 const MOST_CALLS_RATIO: f64 = 1.5;
 
-pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> anyhow::Result<Chart> {
+pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> anyhow::Result<()> {
     let mut table = Table::new(
         "processes on one hot key, 64 callers each",
         &[
@@ -48,19 +47,5 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
     let most = levels.iter().map(|level| level.most).max().unwrap_or(0);
     let claim = format!("processes, most in any {WINDOW:?}");
     output.at_most(claim, most as f64, LIMIT.into());
-    Ok(chart(&levels))
-}
-
-fn chart(levels: &[Level]) -> Chart {
-    let line = |figure: fn(&Level) -> f64| {
-        let places = PROCESSES.iter().map(|processes| f64::from(*processes));
-        places.zip(levels.iter().map(figure)).collect::<Vec<_>>()
-    };
-    let rate = Panel::new("thousand permits per second, all together", "processes")
-        .line("", line(|level| level.permits_per_second / 1e3));
-    let cost = Panel::new("us of CPU per permit", "processes")
-        .line("processes", line(|level| level.user + level.system))
-        .line("redis", line(|level| level.server))
-        .line("of it in scripts", line(|level| level.script));
-    Chart::new("growth-processes", [rate, cost])
+    Ok(())
 }

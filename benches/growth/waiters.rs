@@ -7,7 +7,6 @@ use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 
-use crate::plot::{Chart, Panel};
 use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
 
 const WAITERS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
@@ -24,7 +23,7 @@ struct Waits {
     waking: f64,
 }
 
-pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> anyhow::Result<Chart> {
+pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> anyhow::Result<()> {
     let server = RedisServer::start().await?;
     let store = server.store().await?;
     let mut table = Table::new(
@@ -63,7 +62,7 @@ pub(crate) async fn measure(output: &mut Output, progress: &mut Progress) -> any
     output.at_most(claim("time to wake up"), growth, MOST_WAKING_RATIO);
     let growth = over(&|round| round[5].joining / round[3].joining);
     output.at_most(claim("time until all wait"), growth, MOST_JOINING_RATIO);
-    Ok(chart(&levels))
+    Ok(())
 }
 
 /// Each round runs all numbers of waiters, so that other load on the machine affects all of them. Small numbers run
@@ -127,19 +126,4 @@ async fn wait(store: &RedisStore, waiters: u32, guard: Duration) -> anyhow::Resu
         joining: per_waiter(joined),
         waking: per_waiter(last - first),
     }))
-}
-
-fn chart(levels: &[Waits]) -> Chart {
-    let line = |from: usize, figure: fn(&Waits) -> f64| {
-        let places = WAITERS.iter().map(|waiters| f64::from(*waiters));
-        let line = places.zip(levels.iter().map(figure));
-        line.skip(from).collect::<Vec<_>>()
-    };
-    let joining = Panel::new("us per waiter until all wait", "waiters")
-        .logarithmic()
-        .line("", line(0, |level| level.joining));
-    // A single waiter has no time between departures.
-    let waking = Panel::new("us per waiter until all have departed", "waiters")
-        .line("", line(1, |level| level.waking));
-    Chart::new("growth-waiters", [joining, waking])
 }

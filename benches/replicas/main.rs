@@ -216,7 +216,11 @@ impl Row {
         // All requests share the cost of the start, so this needs the full number of requests.
         if requests == self.requests {
             let calls = per_request(report.calls.of_scripts());
-            let few = if self.callers >= MANY_CALLERS { 0.1 } else { 3.0 };
+            let few = if self.callers >= MANY_CALLERS {
+                0.1
+            } else {
+                3.0
+            };
             output.at_most(claim("store calls per request"), calls, few);
             if self.callers >= MANY_CALLERS {
                 let commands = per_request(report.calls.of_clients());
