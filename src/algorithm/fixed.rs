@@ -37,9 +37,12 @@ impl Fixed {
     /// Takes the numbers of another quota. The recorded units count for the window of the last one.
     pub(super) fn continue_as(&mut self, quota: &Self) {
         if self.window != quota.window && self.count > 0 {
-            let begins = self.last - self.last % quota.window;
-            self.start = if self.aligned { begins } else { self.start };
-            self.end = quota.window + if self.aligned { begins } else { self.last };
+            if self.aligned {
+                self.start = self.last - self.last % quota.window;
+                self.end = self.start + quota.window;
+            } else {
+                self.end = self.last + quota.window;
+            }
         }
         (self.limit, self.window) = (quota.limit, quota.window);
     }

@@ -566,7 +566,7 @@ impl State {
         let Some(strict) = &take.strict else {
             return;
         };
-        let quarantine = take.quarantine(&self.counters, buffer);
+        let quarantine = || take.quarantine(&self.counters, buffer);
         let since = match &mut self.life {
             None if strict.known.is_none() && !strict.clock_was_set => origin.since,
             Some(life) if !strict.clock_was_set => {
@@ -578,7 +578,7 @@ impl State {
                         .known
                         .is_some_and(|it| it.generation < life.generation)
                     {
-                        let until = life.generation + quarantine;
+                        let until = life.generation + quarantine();
                         life.quarantined_until = life.quarantined_until.max(until);
                     }
                     return;
@@ -587,7 +587,7 @@ impl State {
             }
             _ => now,
         };
-        let until = since + quarantine;
+        let until = since + quarantine();
         self.clear();
         self.life = Some(Box::new(Life {
             generation: now,

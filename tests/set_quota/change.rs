@@ -141,6 +141,20 @@ async fn a_quota_that_replicas_lower_one_after_the_other_holds_under_load() {
     assert!(after.len() >= 120, "{} departures", after.len());
 }
 
+/// How many requests depart until one has to wait.
+async fn departures_at_once(limiter: &Limiter) -> u32 {
+    let mut count = 0;
+    while limiter
+        .try_acquire("a")
+        .await
+        .expect("an answer")
+        .is_granted()
+    {
+        count += 1;
+    }
+    count
+}
+
 /// The present counters have not recorded the departures that are given back.
 #[tokio::test]
 async fn permits_of_another_algorithm_are_not_returned_to_the_new_counter() {
@@ -151,25 +165,10 @@ async fn permits_of_another_algorithm_are_not_returned_to_the_new_counter() {
             permits.push(limiter.acquire("a").await.expect("a permit"));
         }
         set(&limiter, quota.parse().expect("a quota"));
-        let mut departed = 0;
-        while limiter
-            .try_acquire("a")
-            .await
-            .expect("an answer")
-            .is_granted()
-        {
-            departed += 1;
-        }
+        let mut departed = departures_at_once(&limiter).await;
         permits.into_iter().for_each(Permit::forfeit);
         settle(&limiter).await;
-        while limiter
-            .try_acquire("a")
-            .await
-            .expect("an answer")
-            .is_granted()
-        {
-            departed += 1;
-        }
+        departed += departures_at_once(&limiter).await;
         // A bucket holds one less, until the guard of the first ones has passed.
         assert!((9..=10).contains(&departed), "{departed} under {quota}");
     }

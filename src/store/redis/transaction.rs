@@ -147,8 +147,6 @@ impl Inner {
         };
         let applied = call.apply(value.as_deref(), known_origin, now);
         let applied = applied.map_err(naming(name))?;
-        let state = value.as_deref().map(State::decode);
-        let found = state.and_then(Result::ok).map(|state| state.counters);
         let write = applied.value.map(|new| {
             if applied.expires <= now {
                 return redis::Cmd::del(name);
@@ -176,7 +174,7 @@ impl Inner {
             }
             (None, Some(write)) => {
                 let swap = pipe.cmd("EVAL").arg(SWAP).arg(1).arg(name);
-                swap.arg(value.unwrap_or_default());
+                swap.arg(value.as_deref().unwrap_or_default());
                 for word in write.args_iter() {
                     if let Arg::Simple(word) = word {
                         swap.arg(word);
@@ -192,7 +190,9 @@ impl Inner {
         if let Some(answer) = answers.into_iter().next() {
             received = answer.origin.received;
             if answer.into_value()? == Value::Nil {
-                return Ok(Attempt::Conflict(found));
+                let found = value.filter(|_| self.options.scripting);
+                let found = found.and_then(|value| State::decode(&value).ok());
+                return Ok(Attempt::Conflict(found.map(|state| state.counters)));
             }
         }
         if is_nudge {
