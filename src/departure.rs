@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::permit::Permit;
+use tokio::time::Instant;
+
+use crate::permit::{Permit, until};
 
 /// How a request departed; the adapters put it into the extensions of its response.
 ///
@@ -18,7 +20,7 @@ use crate::permit::Permit;
 pub struct Departure {
     waited: Duration,
     remaining: u32,
-    reset: Duration,
+    reset: Option<Instant>,
 }
 
 impl Departure {
@@ -37,7 +39,7 @@ impl Departure {
     /// How long until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        self.reset
+        until(self.reset, Instant::now())
     }
 }
 
@@ -46,7 +48,7 @@ impl From<&Permit> for Departure {
         Self {
             waited: permit.waited(),
             remaining: permit.remaining(),
-            reset: permit.reset(),
+            reset: permit.granted.standing.reset,
         }
     }
 }

@@ -156,7 +156,7 @@ impl Snapshot {
 }
 
 /// The time from now until then, in whole microseconds, rounded up.
-fn until(at: Option<Instant>, now: Instant) -> Duration {
+pub(crate) fn until(at: Option<Instant>, now: Instant) -> Duration {
     let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
     Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

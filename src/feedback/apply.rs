@@ -30,6 +30,9 @@ pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
 /// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
 pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
+    if advice.wait().is_none() && advice.allowance().is_none() {
+        return None;
+    }
     let remaining = permit.remaining();
     let (handle, key, turn) = (permit.handle, permit.key, permit.granted.turn);
     let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::origin::OriginClock;
 
@@ -19,6 +19,13 @@ pub(super) struct Limit {
 
 /// The limits by the newest form that is there and well-formed.
 pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Vec<Limit> {
+    let names_limit = |name: &HeaderName| {
+        let name = name.as_str();
+        name.starts_with("ratelimit") || name.starts_with("x-rate")
+    };
+    if !headers.keys().any(names_limit) {
+        return Vec::new();
+    }
     structured::read(headers)
         .or_else(|| triple::read(headers, clock).map(|limit| vec![limit]))
         .unwrap_or_default()
@@ -28,7 +35,7 @@ pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Vec<Limit> {
 mod tests {
     use std::time::SystemTime;
 
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderValue;
 
     use super::*;
 
