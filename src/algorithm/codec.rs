@@ -341,7 +341,7 @@ impl Log {
         let Counter::Window(window) = counter else {
             return Err(unrecognized());
         };
-        let mut entries = value.list(self.room, RECORDED)?;
+        let mut entries: Vec<_> = value.list(self.room, RECORDED)?.collect();
         entries.rotate_left(self.first);
         entries.truncate(self.entries);
         entries.push([0, self.units]);
@@ -387,7 +387,7 @@ impl Announcement {
         let [number, cost, count] = detail.numbers(DETAIL)?;
         let points = match count {
             1 => vec![[first, units]],
-            _ => detail.list(count as usize, POINT)?,
+            _ => detail.list(count as usize, POINT)?.collect(),
         };
         let granted = detail.list(detail.0.len().div_ceil(RECORDED_BYTES), RECORDED)?;
         if !points.is_sorted_by(|[before, less], [after, more]| before <= after && less < more) {

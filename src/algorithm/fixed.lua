@@ -1,10 +1,13 @@
 -- The fixed window; see fixed.rs.
-local earliest$, fits$, take$, settle$, ends$, clear$, write$
+local load$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
-  local prefix = sub(arg, @terms, @terms + 11)
-  local limit, window = unpack('<I4I7', arg, @terms + 1)
-  local start, finish, count, last = 0, 0, 0, 0
-  if raw ~= '' and not shape then
+  local prefix = sub(head, @terms, @terms + 11)
+  local limit, window = unpack('<I4I7', head, @terms + 1)
+  local start, finish, count, last
+
+  function load$()
+    start, finish, count, last = 0, 0, 0, 0
+    if raw == '' or shape then return end
     if byte(raw, @value) == @kind and sub(raw, @value + 5, @value + 11) == sub(prefix, 6) then
       start, finish, count, last = unpack('<I7I7I4I7', raw, @value + 12)
     else

@@ -1,11 +1,14 @@
 -- GCRA, spacing and the leaky bucket; see gcra.rs.
-local earliest$, fits$, take$, settle$, ends$, clear$, write$
+local load$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
-  local prefix = sub(arg, @terms, @terms + 11)
-  local burst, interval = unpack('<I4I7', arg, @terms + 1)
-  local due, last = 0, 0
+  local prefix = sub(head, @terms, @terms + 11)
+  local burst, interval = unpack('<I4I7', head, @terms + 1)
   local tolerance = span(burst, interval)
-  if raw ~= '' and not shape then
+  local due, last
+
+  function load$()
+    due, last = 0, 0
+    if raw == '' or shape then return end
     if byte(raw, @value) == @kind then
       local former
       former, due, last = unpack('<I7I7I7', raw, @value + 5)

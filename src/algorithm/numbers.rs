@@ -55,8 +55,8 @@ impl<'a> Reader<'a> {
         &mut self,
         count: usize,
         format: [usize; N],
-    ) -> Result<Vec<[u64; N]>, StoreError> {
+    ) -> Result<impl Iterator<Item = [u64; N]> + use<'a, N>, StoreError> {
         let mut list = Reader(self.bytes(count * format.iter().sum::<usize>())?);
-        (0..count).map(|_| list.numbers(format)).collect()
+        Ok(std::iter::from_fn(move || list.numbers(format).ok()).take(count))
     }
 }

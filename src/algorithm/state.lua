@@ -1,113 +1,50 @@
--- One operation on the state of a key; see mod.rs, and codec.rs for the value.
+-- One operation on the state of each key; see mod.rs, and codec.rs for the value.
 --
--- KEYS: the value; under strict recovery, the creation mark
--- ARGV: the call, as below; if others may depart earlier by it, the channel of nudges and the key as the limiter has it
---   <I7 B I7 I7 I7 I7 I7 I7 I4 B I2 B>  now (0: read the clock), operation, process, number of the call, first lost call,
---     round trip, hold (guard and buffer), horizon, cost, number of points, number of settlements,
---     strict (1; 2: known, 4: clock was set)
+-- KEYS: the values; under strict recovery, one value and the creation mark
+-- ARGV[1]: the head of the calls, as below
+--   <I7 B I7 I7 I7 I7 B>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
+--     special (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements), which only a single call may be
 --   each quota, as Counter::encode_terms
---   operations 0 (wait), 1 (try), 2 (peek): points <I7 I7>; settlements <I7 I7> recorded, difference + 2^32;
+-- ARGV[2] and so on: the rest of the call for each key
+--   operations 0 (wait), 1 (try), 2 (peek): <I7 I7 I4 B I2> number of the call, first lost call, cost, number of
+--     points, number of settlements; points <I7 I7>; settlements <I7 I7> recorded, difference + 2^32;
 --     if strict, <I7 I7 I7 c8> quarantine, generation, version, server
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4> evidence, span, units
--- Returns: <B I7> status (0: done, 1: outdated, 2: shape, 3: unrecognized), now; if done,
+-- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
+--   has it
+-- Returns: for each key, the error of a value of another type, or <B I7> status (0: done, 1: outdated, 2: shape,
+--   3: unrecognized), now; if done,
 --   <I4 I7 I7 B I2> remaining, reset, next call, number of expected departures, number of grants;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
 --   if one of them is not 0, <I7 I7 I7 I7> paused until, quarantined until, generation, version
 -- Times are in microseconds. A line with $ is repeated for each quota; see script.rs for other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
-local key, arg = KEYS[1], ARGV[1]
-local now, operation, process, number, lost, round_trip, hold, horizon, cost, count, settled, strict =
-  unpack('<I7BI7I7I7I7I7I7I4BI2B', arg)
+local head = ARGV[1]
+local now, operation, process, round_trip, hold, horizon, special = unpack('<I7BI7I7I7I7B', head)
 if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 -- True if departures may have to be corrected or forgotten, which takes further functions.
-local is_rare = operation > 2 or lost > 0 or settled > 0 or strict > 0
-local HEAD, REST = @head, @rest
-local raw = call('GET', key) or '' --whole
-local raw = call('GETRANGE', key, 0, HEAD - 1) --ring
-local flags, announced, size, expires = 0, 0, 0, 0
-local shape = false
-if raw ~= '' then
-  local magic, quotas
-  magic, flags, quotas, announced, size, expires = unpack('<c3BBI2I4I7', #raw < 18 and rep('?', 18) or raw)
-  if magic ~= 'tt\1' then return pack('<BI7', 3, now) end
-  shape = quotas ~= @quotas
-end
+local is_rare = operation > 2 or special > 0
+local is_strict, is_known = special % 2 == 1, special % 4 >= 2
+local HEAD, REST = @head, 22
+-- A request departs no earlier than the answer arrives.
+local arrives = now + round_trip
+-- The value of the key that is served, for the functions of the quotas.
+local key, raw, tail, shape
 -- The bytes of all logs in the tail, and the place behind all rings.
-local logs, rings = 0, HEAD
-local tail
+local logs, rings
 
 local function span(count, interval)
   local span = count * interval
   return span < 315360000000000 and span or 315360000000000
 end
 
--- A request departs no earlier than the answer arrives.
-local arrives = now + round_trip
-
 --@algorithms
-if shape then return pack('<BI7', 2, now) end
-
-local at = HEAD + 1
-tail = raw --whole
-if size > 0 then tail, at = call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
-if raw ~= '' and #tail ~= size + at - 1 then return pack('<BI7', 3, now) end
-local is_held = flags % 2 == 1
-local paused, allowed, allowed_until, commanded = 0, 0, 0, 0
-if is_held then
-  paused, allowed, allowed_until, commanded = unpack('<I7I4I7I7', tail, at)
-  at = at + 25
-end
-local generation, version, written, server, quarantined = 0, 0, 0, '', 0
-if flags % 4 >= 2 then
-  generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', tail, at)
-  at = at + 36
-end
--- The counters of former quotas, a value of their own.
-local former, former_ends = '', 0
-if flags >= 4 then
-  local bytes, _, ends = unpack('<I4c11I7', tail, at)
-  former, former_ends = sub(tail, at, at + 3 + bytes), ends
-  at = at + 4 + bytes
-end
-
--- Begins a new generation, in quarantine, if departures may have been lost.
-local was_lost = false
-if strict > 0 then
-  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + (count + settled) * 14)
-  local is_known, opens = strict % 4 >= 2, now + rest
-  was_lost = strict >= 4
-  if generation == 0 then
-    if not is_known and not was_lost then
-      local since = tonumber(call('GET', KEYS[2]) or '')
-      if not since or since > now then
-        since = now
-        if operation < 2 then call('SET', KEYS[2], now, 'PX', 315360000000) end
-      end
-      opens = since + rest
-    end
-    was_lost = true
-  elseif server ~= origin or written > now
-    or is_known and (known > generation or known == generation and seen > version) then
-    was_lost = true
-  elseif is_known and known < generation and generation + rest > quarantined then
-    -- The process that began this generation may not have known of the loss, or of a longer window.
-    quarantined = generation + rest
-  end
-  if was_lost then
-    clear$()
-    expires = 0
-    generation, version, written, server, quarantined = now, 0, 0, origin, opens > now and opens or 0
-  end
-end
-if was_lost or operation == 6 or former_ends <= now then former, former_ends = '', 0 end
-
-drop$() --window
 -- Nothing departs earlier.
-local opens = paused > quarantined and paused or quarantined
+local opens, allowed, allowed_until = 0, 0, 0
 
 -- The first time at which a request may depart under all quotas jointly. Most calls ask again what was asked last.
 local asked_from, asked_ahead, asked_cost, answer
@@ -141,6 +78,97 @@ local function fits(at, cost)
   return least
 end
 
+local answers = {}
+for nth = 1, is_rare and 1 or #ARGV - 1 do repeat
+local arg = ARGV[nth + 1]
+key = KEYS[nth]
+raw = redis.pcall('GET', key) --whole
+raw = redis.pcall('GETRANGE', key, 0, HEAD - 1) --ring
+if type(raw) == 'table' then
+  answers[nth] = raw
+  break
+end
+raw = raw or ''
+logs, rings, shape, asked_from = 0, HEAD, false, nil
+local flags, announced, size, expires = 0, 0, 0, 0
+if raw ~= '' then
+  local magic, quotas
+  magic, flags, quotas, announced, size, expires = unpack('<c3BBI2I4I7', #raw < 18 and rep('?', 18) or raw)
+  if magic ~= 'tt\1' then
+    answers[nth] = pack('<BI7', 3, now)
+    break
+  end
+  shape = quotas ~= @quotas
+end
+load$()
+if shape then
+  answers[nth] = pack('<BI7', 2, now)
+  break
+end
+local number, lost, cost, count, settled = 0, 0, 0, 0, 0
+if operation < 3 then number, lost, cost, count, settled = unpack('<I7I7I4BI2', arg) end
+
+local at = HEAD + 1
+tail = raw --whole
+if size > 0 then tail, at = call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
+if raw ~= '' and #tail ~= size + at - 1 then
+  answers[nth] = pack('<BI7', 3, now)
+  break
+end
+local is_held = flags % 2 == 1
+local paused, commanded = 0, 0
+allowed, allowed_until = 0, 0
+if is_held then
+  paused, allowed, allowed_until, commanded = unpack('<I7I4I7I7', tail, at)
+  at = at + 25
+end
+local generation, version, written, server, quarantined = 0, 0, 0, '', 0
+if flags % 4 >= 2 then
+  generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', tail, at)
+  at = at + 36
+end
+-- The counters of former quotas, a value of their own.
+local former, former_ends = '', 0
+if flags >= 4 then
+  local bytes, _, ends = unpack('<I4c11I7', tail, at)
+  former, former_ends = sub(tail, at, at + 3 + bytes), ends
+  at = at + 4 + bytes
+end
+
+-- Begins a new generation, in quarantine, if departures may have been lost.
+local was_lost = false
+if is_strict then
+  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + (count + settled) * 14)
+  local opens = now + rest
+  was_lost = special % 8 >= 4
+  if generation == 0 then
+    if not is_known and not was_lost then
+      local since = tonumber(call('GET', KEYS[2]) or '')
+      if not since or since > now then
+        since = now
+        if operation < 2 then call('SET', KEYS[2], now, 'PX', 315360000000) end
+      end
+      opens = since + rest
+    end
+    was_lost = true
+  elseif server ~= origin or written > now
+    or is_known and (known > generation or known == generation and seen > version) then
+    was_lost = true
+  elseif is_known and known < generation and generation + rest > quarantined then
+    -- The process that began this generation may not have known of the loss, or of a longer window.
+    quarantined = generation + rest
+  end
+  if was_lost then
+    clear$()
+    expires = 0
+    generation, version, written, server, quarantined = now, 0, 0, origin, opens > now and opens or 0
+  end
+end
+if was_lost or operation == 6 or former_ends <= now then former, former_ends = '', 0 end
+
+drop$() --window
+opens = paused > quarantined and paused or quarantined
+
 -- The points of this demand: arrival and units in turn.
 local points = {}
 if count == 1 then
@@ -166,7 +194,10 @@ for _ = 1, announced do
   if deadline + 10000000 > now then
     if who == process and operation < 3 then
       local before, _, described = unpack('<I7I4B', tail, at + 37)
-      if number ~= 0 and before >= number and operation < 2 then return pack('<BI7', 1, now) end
+      if number ~= 0 and before >= number and operation < 2 then
+        answers[nth] = pack('<BI7', 1, now)
+        break
+      end
       if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
         for place = at + 49 + (described > 1 and described * 14 or 0), next - 1, 11 do
           local i, time, units = #corrections, unpack('<I7I4', tail, place)
@@ -200,7 +231,11 @@ for _ = 1, announced do
   end
   at = next
 end
-if at ~= #tail + 1 - logs and raw ~= '' then return pack('<BI7', 3, now) end
+if answers[nth] then break end
+if at ~= #tail + 1 - logs and raw ~= '' then
+  answers[nth] = pack('<BI7', 3, now)
+  break
+end
 local rest = ''
 if at > from then rest = sub(tail, from, at - 1) end
 if slices then
@@ -341,7 +376,7 @@ if operation < 3 then
     if deadline > latest then latest = deadline end
   end
 else
-  local evidence, length, units = unpack('<I7I7I4', arg, REST)
+  local evidence, length, units = unpack('<I7I7I4', arg)
   is_same = false
   if operation < 5 and evidence < commanded then
     is_changed = false
@@ -371,7 +406,10 @@ local finish = latest > 0 and latest + 10000000 or 0
 if former_ends > finish then finish = former_ends end
 ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
 
-if shape then return pack('<BI7', 2, now) end
+if shape then
+  answers[nth] = pack('<BI7', 2, now)
+  break
+end
 if is_changed then
   if generation > 0 then version, written = version + 1, now end
   if is_held then
@@ -395,17 +433,20 @@ if is_changed then
     local is_late = finish > expires --ring
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end --ring
     expires = finish --whole
-    local head = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires)
+    local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires)
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
-    call('SET', key, head .. @numbers .. held .. life .. former .. rest .. mine .. @logs, 'PX', lifetime) --whole
-    call('SETRANGE', key, 0, head .. @numbers) --ring
+    call('SET', key, front .. @numbers .. held .. life .. former .. rest .. mine .. @logs, 'PX', lifetime) --whole
+    call('SETRANGE', key, 0, front .. @numbers) --ring
     if size > 0 then call('SETRANGE', key, rings, held .. life .. former .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
   end
-  if is_nudge then redis.pcall('PUBLISH', ARGV[2], ARGV[3]) end
+  if is_nudge then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
 end
 if operation > 1 then generation, version = 0, 0 end
-local special = ''
-if opens > 0 or generation > 0 then special = pack('<I7I7I7I7', paused, quarantined, generation, version) end
-return pack('<BI7I4I7I7BI2', 0, now, remaining, reset, next_call, expected_count, grant_count) .. expected .. grants .. special
+local holds = ''
+if opens > 0 or generation > 0 then holds = pack('<I7I7I7I7', paused, quarantined, generation, version) end
+answers[nth] = pack('<BI7I4I7I7BI2', 0, now, remaining, reset, next_call, expected_count, grant_count)
+  .. expected .. grants .. holds
+until true end
+return answers

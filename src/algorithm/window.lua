@@ -2,27 +2,30 @@
 --
 -- Entry i is the ith of the value. Those from `kept` on are in the tables `times` and `befores`, as they were added or
 -- changed; the others are in the value. Units are counted from those before entry `first`.
-local drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
+local load$, drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
-  local prefix = sub(arg, @terms, @terms + 11)
-  local limit, window, grain = unpack('<I4I7I7', arg, @terms + 1)
-  local first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
-  local first_time, last = 0, 0
+  local prefix = sub(head, @terms, @terms + 11)
+  local limit, window, grain = unpack('<I4I7I7', head, @terms + 1)
+  local first, kept, stop, total, base, used, first_time, last
   local times, befores
-  local room, place = 64, 0 --ring
-  if raw ~= '' and not shape then
-    if byte(raw, @value) ~= @kind or sub(raw, @value + 5, @value + 11) ~= sub(prefix, 6) then
-      shape = true
-    else
-      kept, total = unpack('<I2I4', raw, @value + 12) --whole
-      kept, total, room, place, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
+  local log --whole
+  local ring, room, place, pages --ring
+
+  function load$()
+    first, kept, stop, total, base, used, first_time, last = 0, 0, 0, 0, 0, 0, 0, 0
+    times, befores = nil, nil
+    ring, room, place, pages = rings, 64, 0, {} --ring
+    if raw ~= '' and not shape then
+      if byte(raw, @value) ~= @kind or sub(raw, @value + 5, @value + 11) ~= sub(prefix, 6) then
+        shape = true
+      else
+        kept, total = unpack('<I2I4', raw, @value + 12) --whole
+        kept, total, room, place, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
+      end
     end
+    log, logs = logs, logs + kept * 11 --whole
+    rings = rings + room * 11 --ring
   end
-  local log = logs --whole
-  logs = logs + kept * 11 --whole
-  local ring = rings --ring
-  rings = rings + room * 11 --ring
-  local pages = {} --ring
 
   -- The recorded time of an entry, and the units before it.
   local function entry(i)

@@ -18,8 +18,8 @@ pub(super) fn of(prefix: &str, key: &Key, policy: Option<&str>) -> String {
 
 pub(super) fn of_tag(prefix: &str, tag: &str, policy: Option<&str>) -> String {
     match policy {
-        None => format!("{prefix}:{{{tag}}}"),
-        Some(policy) => format!("{prefix}:{{{tag}}}:{policy}"),
+        None => [prefix, ":{", tag, "}"].concat(),
+        Some(policy) => [prefix, ":{", tag, "}:", policy].concat(),
     }
 }
 

@@ -5,9 +5,9 @@
 //! | a line with `$` | repeated for each quota; `$` is its number |
 //! | `--ring`, `--whole`, `--window` behind a line | only for quotas whose log is a ring, or is read whole, or for both; outside of algorithms, `--ring` if any log is one |
 //! | `--@algorithms`, `--@demand` | the other files |
-//! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the call, and its kind |
+//! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | whether the kind is so |
-//! | `@head`, `@rest`, `@quotas` | the bytes before the rings, the place behind the terms in the call, the number of quotas |
+//! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
 //! | `@numbers`, `@logs` | what `write` has returned for all quotas |
 
 use std::collections::HashMap;
@@ -24,8 +24,8 @@ const WINDOW: &str = include_str!("../../algorithm/window.lua");
 const GCRA: &str = include_str!("../../algorithm/gcra.lua");
 const FIXED: &str = include_str!("../../algorithm/fixed.lua");
 
-/// The bytes of a call before the terms of the quotas.
-pub(super) const CALL_HEAD: usize = 58;
+/// The bytes of the head of a call before the terms of the quotas.
+pub(super) const CALL_HEAD: usize = 37;
 
 /// A script and its SHA-1 digest, by which servers know it.
 #[derive(Debug)]
@@ -105,7 +105,6 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
             _ => {
                 let line = line
                     .replace("@head", &format!("{value}"))
-                    .replace("@rest", &format!("{}", terms + 1))
                     .replace("@quotas", &format!("{}", kinds.len()))
                     .replace("@numbers", &all("numbers"))
                     .replace("@logs", &all("log"));

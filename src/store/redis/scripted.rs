@@ -5,9 +5,12 @@ use tokio::time::Instant;
 
 use super::script::Script;
 use super::servers::CommandAnswer;
-use super::wire::{self, Answer};
+use super::wire::{self, Answer, Encoded};
 use super::{Done, HostClock, Inner, NamedCall, Reading, naming, strange, unrecognized};
 use crate::store::StoreError;
+
+/// The most keys of one script call, as no other command runs until it has ended.
+const MOST_KEYS: usize = 16;
 
 impl Inner {
     /// The result of each call, or `None` if its value has to be changed without a script.
@@ -30,19 +33,36 @@ impl Inner {
         });
         let encoded: Vec<_> = encoded.collect();
         let mut answers = vec![None; calls.len()];
-        let mut places: Vec<_> = (0..calls.len()).collect();
+        let places: Vec<_> = (0..calls.len()).collect();
+        // In a cluster, the keys of a script have to be in one slot.
+        let most = match self.servers.slot_tag(&first.name) {
+            None => MOST_KEYS,
+            Some(_) => 1,
+        };
+        let share = |&one: &usize, &other: &usize| {
+            !encoded[one].is_single && encoded[one].head == encoded[other].head
+        };
+        let groups = places.chunk_by(share).flat_map(|group| group.chunks(most));
+        let mut groups: Vec<_> = groups.collect();
         // `EVAL` also loads the script. It cannot miss it, so there is no third attempt.
         for command in ["EVALSHA", "EVAL"] {
-            let mut pipe = Pipeline::with_capacity(places.len());
-            for &place in &places {
-                pipe.add_command(self.command(command, &calls[place], &encoded[place]));
+            let mut pipe = Pipeline::with_capacity(groups.len());
+            for group in &groups {
+                pipe.add_command(self.command(command, calls, &encoded, group));
             }
             let latest = self.run(None, &first.name, &pipe, deadline).await?;
-            for (&place, answer) in places.iter().zip(latest) {
-                answers[place] = Some(answer);
+            let mut unknown = Vec::new();
+            for (group, answer) in groups.into_iter().zip(latest) {
+                if command == "EVALSHA" && is_unknown_script(&answer) {
+                    unknown.push(group);
+                    continue;
+                }
+                for (&place, answer) in group.iter().zip(answer.each(group.len())) {
+                    answers[place] = Some(answer);
+                }
             }
-            places.retain(|&place| answers[place].as_ref().is_some_and(is_unknown_script));
-            if places.is_empty() {
+            groups = unknown;
+            if groups.is_empty() {
                 break;
             }
         }
@@ -57,21 +77,31 @@ impl Inner {
         Ok(results.collect())
     }
 
-    fn command(&self, command: &str, named: &NamedCall, encoded: &[u8]) -> Cmd {
-        let script = Script::of(named.call.policy.counters());
+    fn command(
+        &self,
+        command: &str,
+        calls: &[NamedCall],
+        encoded: &[Encoded],
+        group: &[usize],
+    ) -> Cmd {
+        let first = &calls[group[0]];
+        let script = Script::of(first.call.policy.counters());
         let mut eval = redis::cmd(command);
         match command {
             "EVAL" => eval.arg(&script.text),
             _ => eval.arg(&script.sha),
         };
-        if named.is_strict() {
-            eval.arg(2).arg(&named.name).arg(self.mark(&named.name));
-        } else {
-            eval.arg(1).arg(&named.name);
+        let mark = first.is_strict().then(|| self.mark(&first.name));
+        eval.arg(group.len() + mark.iter().len());
+        for &place in group {
+            eval.arg(&calls[place].name);
         }
-        eval.arg(encoded);
-        if named.is_nudge() {
-            eval.arg(self.channel()).arg(named.call.key.as_str());
+        eval.arg(mark).arg(&encoded[group[0]].head);
+        for &place in group {
+            eval.arg(&encoded[place].rest);
+        }
+        if first.is_nudge() {
+            eval.arg(self.channel()).arg(first.call.key.as_str());
         }
         eval
     }

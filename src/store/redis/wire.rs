@@ -18,10 +18,19 @@ pub(super) enum Answer {
     Unrecognized,
 }
 
+/// A call as bytes.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    /// Names the kinds of the quotas, and thus the script. Calls with the same head may share a script call.
+    pub(super) head: Vec<u8>,
+    pub(super) rest: Vec<u8>,
+    /// It corrects departures or the key, and takes a script call of its own.
+    pub(super) is_single: bool,
+}
+
 /// The call of an operation. `now` is the time, or 0, so that the script reads the clock.
-pub(super) fn call(call: &Call, server: u64, now: u64) -> Vec<u8> {
+pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
     let (policy, operation) = (&*call.policy, &call.operation);
-    let mut out = Writer(Vec::with_capacity(CALL_HEAD + 128));
     let code = match operation {
         Operation::Take(take) => match take.mode {
             Mode::Wait => 0,
@@ -33,17 +42,25 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Vec<u8> {
         Operation::Control(Command::Resume) => 5,
         Operation::Control(Command::Reset) => 6,
     };
-    out.put([7, 1], [now, code]);
+    let mut head = Writer(Vec::with_capacity(CALL_HEAD + 24 * policy.counters().len()));
+    let mut rest = Writer(Vec::with_capacity(64));
+    head.put([7, 1], [now, code]);
+    let mut is_single = true;
     match operation {
-        Operation::Take(take) => put_take(&mut out, take, policy.buffer_micros()),
-        Operation::Control(_) => out.0.resize(CALL_HEAD, 0),
-    }
-    for counter in policy.counters() {
-        counter.encode_terms(&mut out);
-    }
-    match operation {
-        Operation::Take(take) => put_demand(&mut out, take, policy, server),
+        Operation::Take(take) => {
+            let strict = take.strict.map_or(0, |strict| {
+                1 + 2 * u64::from(strict.known.is_some()) + 4 * u64::from(strict.clock_was_set)
+            });
+            let corrects = take.lost > 0 || !take.settlements.is_empty();
+            let special = strict + 8 * u64::from(corrects);
+            is_single = special > 0;
+            let hold = take.guard + policy.buffer_micros();
+            let terms = [take.process, take.round_trip, hold, take.horizon, special];
+            head.put([7, 7, 7, 7, 1], terms);
+            put_take(&mut rest, take, policy, server);
+        }
         Operation::Control(command) => {
+            head.0.resize(CALL_HEAD, 0);
             let (evidence, span, units) = match *command {
                 Command::Pause { span, evidence } => (evidence, span, 0),
                 Command::Allow {
@@ -53,26 +70,32 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Vec<u8> {
                 } => (evidence, span, units),
                 Command::Resume | Command::Reset => (0, 0, 0),
             };
-            out.put([7, 7, 4], [evidence, span, units.into()]);
+            rest.put([7, 7, 4], [evidence, span, units.into()]);
         }
     }
-    out.0
+    for counter in policy.counters() {
+        counter.encode_terms(&mut head);
+    }
+    Encoded {
+        head: head.0,
+        rest: rest.0,
+        is_single,
+    }
 }
 
-fn put_take(out: &mut Writer, take: &Take, buffer: u64) {
-    let hold = take.guard + buffer;
-    out.put([7; 3], [take.process, take.number, take.lost]);
-    out.put([7; 3], [take.round_trip, hold, take.horizon]);
-    let strict = take.strict.map_or(0, |strict| {
-        1 + 2 * u64::from(strict.known.is_some()) + 4 * u64::from(strict.clock_was_set)
-    });
-    let points = take.demand.points.len() as u64;
-    let settlements = take.settlements.len() as u64;
-    let cost = take.demand.cost.into();
-    out.put([4, 1, 2, 1], [cost, points, settlements, strict]);
-}
-
-fn put_demand(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
+fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
+    let demand = &take.demand;
+    let (points, settlements) = (demand.points.len(), take.settlements.len());
+    out.put(
+        [7, 7, 4, 1, 2],
+        [
+            take.number,
+            take.lost,
+            demand.cost.into(),
+            points as u64,
+            settlements as u64,
+        ],
+    );
     for point in &take.demand.points {
         out.put([7, 7], [point.arrival, point.units]);
     }
@@ -110,8 +133,8 @@ pub(super) fn answer(value: &Value) -> Option<(Answer, u64)> {
 
 fn taken(bytes: &mut Reader<'_>) -> Result<Taken, StoreError> {
     let [remaining, reset, next_call, expected, grants] = bytes.numbers([4, 7, 7, 1, 2])?;
-    let expected = bytes.list(expected as usize, [7])?.into_iter();
-    let grants = bytes.list(grants as usize, [7, 7, 4])?.into_iter();
+    let expected = bytes.list(expected as usize, [7])?;
+    let grants = bytes.list(grants as usize, [7, 7, 4])?;
     let [paused_until, quarantined_until, generation, version] = match bytes.0 {
         [] => [0; 4],
         _ => bytes.numbers([7; 4])?,

@@ -69,6 +69,17 @@ impl CommandAnswer {
         self.refusal().map_or(Ok(self.value), Err)
     }
 
+    /// The answers of a command for so many keys. If the server refused it, that is the answer for each.
+    pub(crate) fn each(self, keys: usize) -> Vec<Self> {
+        let Self { value, origin } = self;
+        let values = match value {
+            Value::Array(values) => values,
+            other => vec![other; keys],
+        };
+        let answers = values.into_iter().map(|value| Self { value, origin });
+        answers.collect()
+    }
+
     /// The error of a command that the server refused.
     pub(crate) fn refusal(&self) -> Option<StoreError> {
         match &self.value {

@@ -56,7 +56,7 @@ impl Measured {
 
     fn call(&mut self, policy: &Policy, name: &str, operation: &Operation) -> Taken {
         let call = Call::new(&Key::new("key"), policy, operation);
-        let bytes = wire::call(&call, 0, 0);
+        let encoded = wire::call(&call, 0, 0);
         let script = Script::of(policy.counters());
         let mut eval = redis::cmd("EVALSHA");
         let eval = eval
@@ -64,9 +64,10 @@ impl Measured {
             .arg(2)
             .arg(name)
             .arg("mark")
-            .arg(bytes);
-        let value: Value = eval.query(&mut self.lua.connection).unwrap();
-        match wire::answer(&value).unwrap().0 {
+            .arg(encoded.head)
+            .arg(encoded.rest);
+        let values: Vec<Value> = eval.query(&mut self.lua.connection).unwrap();
+        match wire::answer(&values[0]).unwrap().0 {
             Answer::Done(taken) => taken,
             // The log needs more room, as the store would give it.
             Answer::Shape => {

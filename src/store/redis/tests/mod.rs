@@ -81,13 +81,16 @@ impl Lua {
         now: u64,
     ) -> Option<Taken> {
         let call = Call::new(&Key::new("key"), policy, operation);
-        let bytes = wire::call(&call, server, now);
+        let encoded = wire::call(&call, server, now);
         let text = self.text(policy);
         let mut eval = redis::cmd("EVAL");
-        let eval = eval.arg(text).arg(2).arg("key").arg("mark");
-        let eval = eval.arg(bytes).arg("nudges").arg("the key");
-        let value: Value = eval.query(&mut self.connection).unwrap();
-        match wire::answer(&value).unwrap() {
+        eval.arg(text).arg(2).arg("key").arg("mark");
+        eval.arg(encoded.head).arg(encoded.rest);
+        if encoded.is_single {
+            eval.arg("nudges").arg("the key");
+        }
+        let values: Vec<Value> = eval.query(&mut self.connection).unwrap();
+        match wire::answer(&values[0]).unwrap() {
             (Answer::Done(taken), at) => {
                 assert!(now == 0 || at == now);
                 Some(taken)

@@ -49,6 +49,39 @@ fn granted(taken: &Taken) -> u32 {
 }
 
 #[tokio::test]
+async fn keys_that_share_a_script_have_answers_of_their_own() {
+    let server = RedisServer::start();
+    let store = store(&server, true);
+    let _: () = server.command(&["LPUSH", "throttle:{key-3}", "a"]);
+    let _: () = server.command(&["SET", "throttle:{key-5}", "another value"]);
+    let policy = policy("3/m");
+    for (number, expected) in [(1, 2), (2, 1), (3, 0)] {
+        let calls = (0..40).map(|nth| {
+            let take = take(1, number, 2 - usize::from(nth % 7 == 0));
+            Call::new(
+                &Key::new(format!("key-{nth}")),
+                &policy,
+                &Operation::Take(take),
+            )
+        });
+        let answers = store.call(calls.collect()).await.unwrap().answers;
+        assert_eq!(answers.len(), 40);
+        for (nth, answer) in answers.iter().enumerate() {
+            match answer {
+                answer if matches!(nth, 3 | 5) => {
+                    assert!(!answer.as_ref().unwrap_err().is_outage(), "{answer:?}");
+                }
+                Err(error) => panic!("{nth}: {error}"),
+                Ok(taken) if nth % 7 == 0 => assert_eq!(granted(taken), 1, "{nth}"),
+                Ok(taken) => assert_eq!(granted(taken), expected, "{nth}"),
+            }
+        }
+    }
+    let info: String = server.command(&["INFO", "commandstats"]);
+    assert!(info.contains("cmdstat_evalsha:calls=9,"), "{info}");
+}
+
+#[tokio::test]
 async fn values_of_others_are_reported_and_never_overwritten() {
     let server = RedisServer::start();
     let name = "throttle:{key}";
