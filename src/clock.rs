@@ -65,13 +65,16 @@ impl StoreClock {
         }
     }
 
-    /// The most that the clock of the server that answered last shows at this local time.
-    pub(crate) fn shows(&self, at: Instant) -> Option<u64> {
+    /// The most that the clock of the server that answered last shows at a local time; 0 if none has.
+    pub(crate) fn shows(&self) -> impl Fn(Instant) -> u64 + use<> {
         let servers = self.servers.lock();
-        let known = servers.known.get(&servers.last)?;
-        let local = signed_nanos(at.saturating_duration_since(self.origin));
-        let shows = (local + known.offset.most) / NANOS + 1;
-        u64::try_from(shows).ok()
+        let offset = servers.known.get(&servers.last).map(|known| known.offset);
+        move |at| {
+            offset.map_or(0, |offset| {
+                let local = signed_nanos(at.saturating_duration_since(offset.origin));
+                u64::try_from((local + offset.most) / NANOS + 1).unwrap_or(0)
+            })
+        }
     }
 
     /// Learns from a call that was answered with the time `now`. Calls to a server whose number is 0 say nothing of each
@@ -305,10 +308,10 @@ mod tests {
     fn what_the_clock_shows_is_never_less_than_what_is_true() {
         let clock = StoreClock::new();
         let start = Instant::now();
-        assert_eq!(clock.shows(start), None);
+        assert_eq!(clock.shows()(start), 0);
         // The store answered at once, or only just now.
         clock.observe(after(start, 0), after(start, 40), says(1_000), 1);
-        let shows = clock.shows(after(start, 100)).unwrap();
+        let shows = clock.shows()(after(start, 100));
         assert!((says(1_100)..=says(1_101)).contains(&shows), "{shows}");
     }
 

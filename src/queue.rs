@@ -135,6 +135,8 @@ struct Stall {
     times: u32,
     /// How many have departed before the first of those that may.
     passed: usize,
+    /// How many may depart, at most. Some may have missed their turns.
+    ready: usize,
 }
 
 /// A request, until its future has got the result.
@@ -306,24 +308,21 @@ impl Queue {
         arrived: impl Fn(Instant) -> u64,
         woken: &mut Woken,
     ) -> Take {
-        let too_costly = outage.map_or(Refusal::TooCostly, |error| Refusal::Store(error.clone()));
-        self.fail_where(|request| request.cost > largest_cost, &too_costly, woken);
-        let mode = match self.waiting.is_empty() && !self.tries.is_empty() {
-            true => Mode::Try,
-            false => Mode::Wait,
-        };
-        let ids: Vec<usize> = self.without_turn(mode).values().copied().collect();
-        let requests = ids.iter().map(|&id| {
-            let request = &self.requests[id];
-            (arrived(request.arrival), request.cost)
-        });
-        let demand = Demand::new(requests);
+        let (mut mode, mut demand) = self.describe(&arrived);
+        if !(1..=largest_cost).contains(&demand.cost) {
+            let too_costly =
+                outage.map_or(Refusal::TooCostly, |error| Refusal::Store(error.clone()));
+            self.fail_where(|request| request.cost > largest_cost, &too_costly, woken);
+            (mode, demand) = self.describe(&arrived);
+        }
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
+        let last = self.without_turn(mode).last_key_value();
+        let last_place = last.map_or(0, |(&place, _)| place);
         self.stage = Stage::Calling(Sent {
             number,
             mode,
             demand: demand.clone(),
-            last_place: ids.last().map_or(0, |&id| self.requests[id].place),
+            last_place,
             next: None,
             is_fallback: outage.is_some(),
         });
@@ -341,6 +340,19 @@ impl Queue {
             lost,
             ..Take::default()
         }
+    }
+
+    /// Describes the requests that wait, or if there is none, those that do not wait.
+    fn describe(&self, arrived: impl Fn(Instant) -> u64) -> (Mode, Demand) {
+        let (mode, asked) = match self.waiting.is_empty() && !self.tries.is_empty() {
+            true => (Mode::Try, &self.tries),
+            false => (Mode::Wait, &self.waiting),
+        };
+        let requests = asked.values().map(|&id| {
+            let request = &self.requests[id];
+            (arrived(request.arrival), request.cost)
+        });
+        (mode, Demand::new(requests))
     }
 
     /// Applies the answer to a call. An answer to any other call than the current one is ignored.
@@ -424,12 +436,11 @@ impl Queue {
         if turn.until < now || self.is_paused(turn.from) {
             return Some(turn);
         }
-        if mode == Mode::Wait && turn.is_useful(now) {
+        if mode == Mode::Wait {
             turn = self.move_up(turn, now, woken);
         }
         loop {
-            let first = self.without_turn(mode).first_key_value();
-            let Some((_, &id)) = first else {
+            let Some((_, &id)) = self.without_turn(mode).first_key_value() else {
                 return Some(turn);
             };
             if self.fails_before(id, &turn, woken) {
@@ -438,7 +449,8 @@ impl Queue {
             if self.requests[id].cost != turn.units {
                 return Some(turn);
             }
-            self.give(id, turn);
+            self.without_turn(mode).pop_first();
+            self.depart(id, turn);
             return None;
         }
     }
@@ -459,10 +471,16 @@ impl Queue {
 
     /// A request that waits gets a turn.
     fn give(&mut self, id: usize, turn: Turn) {
-        let request = &mut self.requests[id];
-        request.fate = Fate::Departs(turn);
+        let request = &self.requests[id];
         let (mode, place) = (request.mode, request.place);
         self.without_turn(mode).remove(&place);
+        self.depart(id, turn);
+    }
+
+    fn depart(&mut self, id: usize, turn: Turn) {
+        let request = &mut self.requests[id];
+        request.fate = Fate::Departs(turn);
+        let place = request.place;
         self.departing.insert(place, id);
         let from = self.stall.blocked_from;
         self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
@@ -669,11 +687,16 @@ impl Queue {
                 let turn = *turn;
                 let place = self.requests.remove(id).place;
                 self.departing.remove(&place);
-                let mut before = self.departing.range(..place);
+                let before = self.departing.iter();
+                let mut before = before.take_while(|(other, _)| **other < place);
                 let is_first = !before.any(|(_, &id)| self.is_valid(id, now));
-                self.stall.passed = if is_first { 0 } else { self.stall.passed + 1 };
-                (self.stall.has_departed, self.stall.times) = (true, 0);
-                self.release(now, woken);
+                let stall = &mut self.stall;
+                stall.passed = if is_first { 0 } else { stall.passed + 1 };
+                (stall.has_departed, stall.times) = (true, 0);
+                stall.ready = stall.ready.saturating_sub(1);
+                if stall.ready <= NEIGHBOURS / 2 {
+                    self.release(now, woken);
+                }
                 Step::Depart(turn, self.latest)
             }
             Fate::Departs(turn) => {
@@ -758,6 +781,7 @@ impl Queue {
         };
         let (released, rest) = blocked.split_at(blocked.len().min(most - ready));
         self.stall.blocked_from = rest.first().map(|(place, _)| *place);
+        self.stall.ready = ready + released.len();
         for (_, id) in released {
             woken.extend(self.requests[*id].waker.take());
         }
@@ -796,7 +820,7 @@ impl Queue {
 
     /// When to look whether requests that may depart do so, as others wait for them.
     fn check_due(&self) -> Option<Instant> {
-        self.first_blocked().and(self.stall.check)
+        self.stall.check
     }
 
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
@@ -859,17 +883,22 @@ impl Queue {
     /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
     /// Returns the turn that is left.
     fn move_up(&mut self, mut free: Turn, now: Instant, woken: &mut Woken) -> Turn {
-        let turn_of = |id: usize| {
+        let mut later: SmallVec<[usize; NEIGHBOURS]> = SmallVec::new();
+        for &id in self.departing.values().rev() {
             let request = &self.requests[id];
-            let turn = request.turn().filter(|turn| turn.is_useful(now))?;
+            let Some(turn) = request.turn() else { continue };
             let is_alike = request.mode == Mode::Wait && turn.units == free.units;
-            is_alike.then_some((id, turn.from))
-        };
-        let alike = self.departing.values().rev().copied().filter_map(turn_of);
-        let later: Vec<usize> = alike
-            .take_while(|(_, from)| *from > free.from)
-            .map(|(id, _)| id)
-            .collect();
+            if !is_alike || !turn.is_useful(now) {
+                continue;
+            }
+            if turn.from <= free.from {
+                break;
+            }
+            later.push(id);
+        }
+        if later.is_empty() || !free.is_useful(now) {
+            return free;
+        }
         for id in later.into_iter().rev() {
             let request = &mut self.requests[id];
             if let Fate::Departs(turn) = &mut request.fate

@@ -137,34 +137,8 @@ impl Future for Acquire {
     type Output = Result<Permit, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if let Stage::Start(place) = this.stage {
-            let now = Instant::now();
-            let place = place.unwrap_or_else(|| now.into());
-            let current = this.handle.current();
-            this.span = current.telemetry.begin(&this.key, this.cost);
-            let _entered = this.span.enter();
-            match this.join(&current, place, now) {
-                ControlFlow::Continue(waiting) => {
-                    current.telemetry.waiting(&this.key, 1.0);
-                    this.stage = Stage::Waiting(waiting, current);
-                }
-                ControlFlow::Break(result) => {
-                    let waited = now - place.arrival;
-                    return Poll::Ready(this.end(current, result, waited));
-                }
-            }
-        }
-        let Stage::Waiting(waiting, joined) = &mut this.stage else {
-            panic!("polled after it was ready");
-        };
-        let _entered = this.span.enter();
-        let since = waiting.place.arrival;
-        let result = ready!(Pin::new(waiting).poll(cx));
-        joined.telemetry.waiting(&this.key, -1.0);
-        let (current, waited) = (this.handle.current(), since.elapsed());
-        let result = result.map_err(|refusal| this.cause(&current.policy, refusal, waited));
-        Poll::Ready(this.end(current, result, waited))
+        let result = ready!(self.poll_permit(cx));
+        Poll::Ready(result.map_err(|cause| Error::new(cause, self.handle.policy())))
     }
 }
 
@@ -190,17 +164,46 @@ impl Future for TryAcquire {
     type Output = Result<Decision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(match ready!(Pin::new(&mut self.0).poll(cx)) {
+        Poll::Ready(match ready!(self.0.poll_permit(cx)) {
             Ok(permit) => Ok(Decision::Granted(permit)),
-            Err(error) => match error.snapshot() {
-                Some(snapshot) => Ok(Decision::Limited(*snapshot)),
-                None => Err(error),
-            },
+            Err(Cause::TooLong { snapshot, .. }) => Ok(Decision::Limited(snapshot)),
+            Err(cause) => Err(Error::new(cause, self.0.handle.policy())),
         })
     }
 }
 
 impl Acquire {
+    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
+        if let Stage::Start(place) = self.stage {
+            let now = Instant::now();
+            let place = place.unwrap_or_else(|| now.into());
+            let current = self.handle.load();
+            self.span = current.telemetry.begin(&self.key, self.cost);
+            let _entered = self.span.enter();
+            match self.join(&current, place, now) {
+                ControlFlow::Continue(waiting) => {
+                    current.telemetry.waiting(&self.key, 1.0);
+                    self.stage = Stage::Waiting(waiting, Arc::clone(&current));
+                }
+                ControlFlow::Break(result) => {
+                    let waited = now - place.arrival;
+                    return Poll::Ready(self.end(&current, result, waited));
+                }
+            }
+        }
+        let Stage::Waiting(waiting, joined) = &mut self.stage else {
+            panic!("polled after it was ready");
+        };
+        let _entered = self.span.enter();
+        let since = waiting.place.arrival;
+        let result = ready!(Pin::new(waiting).poll(cx));
+        joined.telemetry.waiting(&self.key, -1.0);
+        let (current, now) = (self.handle.load(), Instant::now());
+        let waited = now.saturating_duration_since(since);
+        let result = result.map_err(|refusal| self.cause(&current.policy, refusal, now, waited));
+        Poll::Ready(self.end(&current, result, waited))
+    }
+
     /// Joins the queue, or breaks with the result if it is known at once.
     fn join(
         &self,
@@ -213,28 +216,32 @@ impl Acquire {
         if let Err(cause) = check(policy, key, cost) {
             return ControlFlow::Break(Err(cause));
         }
+        let at_once = handle.depart_at_once(policy, key, cost, place, now);
+        if let Some(Ok(granted)) = at_once {
+            return ControlFlow::Break(Ok(granted));
+        }
         let bound = self.bound(policy, place.arrival);
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
-        let denied = match handle.depart_at_once(policy, key, cost, place, now) {
-            Some(Ok(granted)) => return ControlFlow::Break(Ok(granted)),
+        let denied = match at_once {
             Some(Err(standing)) if !waits => Some(standing),
             _ => {
                 let denied = handle.denied(key, cost, bound, now);
                 denied.inspect(|_| current.telemetry.remembered())
             }
         };
+        let most = policy.max_waiting();
         let joined = match denied {
             Some(standing) => Err(Refusal::Limited(standing)),
-            None if waits => handle.join(Mode::Wait, key, cost, place, bound),
-            None => handle.join(Mode::Try, key, cost, now.into(), None),
+            None if waits => handle.join(Mode::Wait, key, cost, place, bound, most),
+            None => handle.join(Mode::Try, key, cost, now.into(), None, None),
         };
         match joined {
             Ok(waiting) => ControlFlow::Continue(waiting),
             Err(refusal) => {
                 let waited = now - place.arrival;
-                ControlFlow::Break(Err(self.cause(policy, refusal, waited)))
+                ControlFlow::Break(Err(self.cause(policy, refusal, now, waited)))
             }
         }
     }
@@ -248,10 +255,10 @@ impl Acquire {
         until.into_iter().chain(self.deadline).min()
     }
 
-    fn cause(&self, policy: &Policy, refusal: Refusal, waited: Duration) -> Cause {
+    fn cause(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
         match refusal {
             Refusal::Limited(standing) => {
-                let snapshot = Snapshot::new(&standing, Instant::now());
+                let snapshot = Snapshot::new(&standing, now);
                 match self.full {
                     Some(waiting) => Cause::QueueFull {
                         waiting,
@@ -274,10 +281,10 @@ impl Acquire {
 
     fn end(
         &mut self,
-        current: Arc<Current>,
+        current: &Arc<Current>,
         result: Result<Granted, Cause>,
         waited: Duration,
-    ) -> Result<Permit, Error> {
+    ) -> Result<Permit, Cause> {
         self.stage = Stage::Done;
         let span = std::mem::replace(&mut self.span, Span::NONE);
         let outcome = match &result {
@@ -287,16 +294,13 @@ impl Acquire {
         };
         let request = (&self.key, self.cost);
         current.telemetry.ended(span, request, outcome, waited);
-        match result {
-            Ok(granted) => Ok(Permit {
-                handle: self.handle.clone(),
-                current,
-                key: self.key.clone(),
-                granted,
-                waited,
-            }),
-            Err(cause) => Err(Error::new(cause, current.policy.clone())),
-        }
+        result.map(|granted| Permit {
+            handle: self.handle.clone(),
+            current: current.clone(),
+            key: self.key.clone(),
+            granted,
+            waited,
+        })
     }
 }
 
@@ -306,7 +310,7 @@ impl Drop for Acquire {
             joined.telemetry.waiting(&self.key, -1.0);
             let waited = waiting.place.arrival.elapsed();
             let span = std::mem::replace(&mut self.span, Span::NONE);
-            let (current, request) = (self.handle.current(), (&self.key, self.cost));
+            let (current, request) = (self.handle.load(), (&self.key, self.cost));
             (current.telemetry).ended(span, request, Outcome::Cancelled, waited);
         }
     }

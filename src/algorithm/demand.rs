@@ -26,13 +26,19 @@ pub(crate) struct Point {
 
 impl Demand {
     /// The demand of these requests: the arrival, in microseconds on the store's clock, and the cost of each, oldest
-    /// first. An arrival that is earlier than the one before it counts as that.
+    /// first. A point that arrived before the point ahead of it counts as arrived then.
     #[must_use]
     pub fn new(requests: impl ExactSizeIterator<Item = (u64, u32)> + Clone) -> Self {
         let count = requests.len();
         let Some((_, cost)) = requests.clone().next() else {
             return Self::default();
         };
+        if count == 1 {
+            return requests.fold(Self::one(cost), |mut this, (arrival, _)| {
+                this.points[0].arrival = arrival;
+                this
+            });
+        }
         let is_uniform = requests.clone().all(|(_, other)| other == cost);
         let mut rank_of_points = (0..POINTS)
             .map(|nth| (count - 1) * nth / (POINTS - 1))
@@ -44,10 +50,10 @@ impl Demand {
         let (mut units, mut latest) = (0, 0);
         for (rank, (arrival, cost)) in requests.enumerate() {
             units += u64::from(cost);
-            latest = arrival.max(latest);
             let is_even = rank_of_points.next_if_eq(&rank).is_some();
-            while rank_of_points.next_if(|&next| next <= rank).is_some() {}
             if is_even || (!is_uniform && rank < POINTS) {
+                while rank_of_points.next_if(|&next| next <= rank).is_some() {}
+                latest = arrival.max(latest);
                 this.points.push(Point {
                     arrival: latest,
                     units,

@@ -345,6 +345,17 @@ pub struct Taken {
     pub quarantined_until: u64,
 }
 
+/// The answer to one request that departs at once or not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// The latest moment at which it may arrive upstream, if it departs.
+    pub(crate) recorded: Option<u64>,
+    /// When it could depart.
+    pub(crate) earliest: u64,
+    pub(crate) remaining: u32,
+    pub(crate) reset: u64,
+}
+
 /// A command for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
@@ -561,6 +572,38 @@ impl State {
         taken
     }
 
+    /// Lets one request depart now, or nothing, as [`take`](Self::take) does with [`Take::one`] and without strict
+    /// recovery, in a third of the time. `None` if other processes have called.
+    pub(crate) fn try_one(
+        &mut self,
+        quotas: &[Counter],
+        hold: u64,
+        cost: u32,
+        now: u64,
+    ) -> Option<Attempt> {
+        self.continue_as(quotas);
+        self.drop_expired(now);
+        if !self.announced.is_empty() {
+            return None;
+        }
+        let terms = Terms {
+            now,
+            round_trip: 0,
+            hold,
+        };
+        let earliest = self.earliest(&terms, now, 0, cost.into());
+        let recorded = (earliest == now).then(|| terms.recorded(now));
+        if let Some(recorded) = recorded {
+            self.record(now, recorded, cost);
+        }
+        Some(Attempt {
+            recorded,
+            earliest,
+            remaining: self.remaining(&terms),
+            reset: self.resets(),
+        })
+    }
+
     /// Begins a new generation, in quarantine, if departures may have been lost.
     pub(crate) fn verify(&mut self, buffer: u64, take: &Take, origin: Origin, now: u64) {
         let Some(strict) = &take.strict else {
@@ -693,7 +736,7 @@ impl State {
 
     pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters.iter_mut().for_each(|it| it.drop_expired(now));
-        if self.former.iter().all(|it| it.expires() <= now) {
+        if !self.former.is_empty() && self.former.iter().all(|it| it.expires() <= now) {
             self.former.clear();
         }
         if !self.announced.is_empty() {
@@ -744,6 +787,7 @@ impl State {
             }
             let together = match demand.cost {
                 0 => 1,
+                _ if requests - count == 1 => 1,
                 _ => self.fits_at(terms, at, cost).min(requests - count),
             };
             let (recorded, requests) = (terms.recorded(at), together as u32);
@@ -764,12 +808,15 @@ impl State {
     fn earliest(&self, terms: &Terms, from: u64, ahead: u64, cost: u64) -> u64 {
         let mut at = from.max(self.paused_until().max(self.quarantined_until()));
         for _ in 0..MOST_ROUNDS {
-            let counters = self.counters.iter();
-            let counters = counters.map(|it| it.earliest(at, ahead, cost, terms));
-            let hold = self.hold.iter();
-            let allowed = hold.filter(|it| u64::from(it.allowed) < ahead + cost);
-            let next = counters.chain(allowed.map(|it| it.allowed_until)).max();
-            let next = next.unwrap_or(at).max(at);
+            let mut next = at;
+            for counter in &self.counters {
+                next = next.max(counter.earliest(at, ahead, cost, terms));
+            }
+            if let Some(hold) = &self.hold
+                && u64::from(hold.allowed) < ahead + cost
+            {
+                next = next.max(hold.allowed_until);
+            }
             if next == at || ahead > 0 {
                 return next;
             }
@@ -780,13 +827,15 @@ impl State {
 
     /// How many requests of this cost may depart together at `at`, where one may.
     fn fits_at(&self, terms: &Terms, at: u64, cost: u32) -> u64 {
-        let counters = self
-            .counters
-            .iter()
-            .map(|counter| counter.fits(at, cost, terms));
-        let hold = self.hold.iter().filter(|hold| at < hold.allowed_until);
-        let allowed = hold.map(|hold| u64::from(hold.allowed) / u64::from(cost));
-        counters.chain(allowed).min().unwrap_or(0)
+        let counters = self.counters.iter();
+        let fits = counters.map(|counter| counter.fits(at, cost, terms)).min();
+        let fits = fits.unwrap_or(0);
+        match &self.hold {
+            Some(hold) if at < hold.allowed_until => {
+                fits.min(u64::from(hold.allowed) / u64::from(cost))
+            }
+            _ => fits,
+        }
     }
 
     fn record(&mut self, at: u64, recorded: u64, units: u32) {
@@ -802,25 +851,35 @@ impl State {
 
     /// The answer but for grants and the next call, after so many units were granted.
     fn answer(&self, terms: &Terms, process: u64, demand: &Demand, granted: u64) -> Taken {
-        let remaining = match self.earliest(terms, terms.now, 0, 1) == terms.now {
-            true => self.fits_at(terms, terms.now, 1),
-            false => 0,
-        };
         let others = Others::new(&self.announced, process, terms.now);
         let expected = demand.points_from(granted).map(|(point, cost)| {
             let ahead = others.ahead(point.arrival) + point.units - granted - cost;
             self.earliest(terms, terms.now, ahead, cost)
         });
         let expected = expected.collect();
-        let reset = self.counters.iter().map(|counter| counter.resets());
         Taken {
-            remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
-            reset: reset.max().unwrap_or(0),
+            remaining: self.remaining(terms),
+            reset: self.resets(),
             expected,
             paused_until: self.paused_until(),
             quarantined_until: self.quarantined_until(),
             ..Taken::default()
         }
+    }
+
+    /// How many requests of cost 1 may depart now.
+    fn remaining(&self, terms: &Terms) -> u32 {
+        let remaining = match self.earliest(terms, terms.now, 0, 1) == terms.now {
+            true => self.fits_at(terms, terms.now, 1),
+            false => 0,
+        };
+        u32::try_from(remaining).unwrap_or(u32::MAX)
+    }
+
+    /// When all units are available again.
+    fn resets(&self) -> u64 {
+        let resets = self.counters.iter().map(|counter| counter.resets());
+        resets.max().unwrap_or(0)
     }
 
     /// When a process has to call again for the requests that it has left, of which the last one is expected to depart

@@ -4,6 +4,7 @@ use proptest::prelude::ProptestConfig;
 
 use super::{Counter, State};
 
+mod attempts;
 mod changes;
 mod codec;
 mod commands;

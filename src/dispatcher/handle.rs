@@ -1,13 +1,13 @@
 //! A policy and the queues of its keys: [`Handle`].
 
-use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard as Guarded};
+use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle as Runtime;
@@ -116,6 +116,11 @@ impl Handle {
         self.current.load().telemetry.guard(self.guard.current());
     }
 
+    /// The current policy, for a moment.
+    pub(crate) fn load(&self) -> Guarded<Arc<Current>> {
+        self.current.load()
+    }
+
     pub(crate) fn current(&self) -> Arc<Current> {
         self.current.load_full()
     }
@@ -178,26 +183,25 @@ impl Handle {
             }
             queues.number(&mut place);
         }
-        let take = Operation::Take(self.take_one(cost, Mode::Try));
-        let (at, answer) = store.apply(key, policy, &take, now);
-        let taken = answer.ok()?;
+        let guard = self.guard.current();
+        let (at, attempt) = store.try_one(key, policy, cost, guard, now)?;
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
         let standing = Standing {
-            remaining: taken.remaining,
-            reset: Some(local(taken.reset)),
+            remaining: attempt.remaining,
+            reset: Some(local(attempt.reset)),
             last: None,
         };
-        let Some(grant) = taken.grants.first() else {
-            let last = taken.expected.first().map(|&expected| local(expected));
+        let Some(recorded) = attempt.recorded else {
+            let last = Some(local(attempt.earliest));
             return Some(Err(Standing { last, ..standing }));
         };
-        let until = local(grant.recorded - policy.buffer_micros());
+        let until = local(recorded - policy.buffer_micros());
         let turn = Turn {
             from: now,
             until,
-            recorded: grant.recorded,
+            recorded,
             units: cost,
-            guard: self.guard.current(),
+            guard,
         };
         Some(Ok(Granted {
             turn,
@@ -222,16 +226,14 @@ impl Handle {
         cost: u32,
         mut place: Place,
         bound: Option<Instant>,
+        max_waiting: Option<usize>,
     ) -> Result<Waiting, Refusal> {
         if Runtime::try_current().is_err() {
             let error = StoreError::new("requests can wait on a tokio runtime only");
             return Err(Refusal::Store(error.no_outage()));
         }
-        // Without a timer, this panics here, and not again and again in the task of the dispatcher.
-        drop(sleep_until(Instant::now()));
-        let most = self.policy().max_waiting();
-        let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
-        let (queue, id) = {
+        let most = max_waiting.filter(|_| mode == Mode::Wait && place.number == 0);
+        let (queue, id, due) = {
             let mut queues = self.queues.lock();
             let queue = self.queue_of(&mut queues, key);
             let mut locked = queue.lock();
@@ -240,10 +242,11 @@ impl Handle {
             }
             queues.number(&mut place);
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
+            let due = locked.due();
             drop(locked);
-            (queue, id)
+            (queue, id, due)
         };
-        self.dispatcher.touch(&queue);
+        queue.reschedule(due);
         Ok(Waiting {
             queue,
             id: Some(id),
@@ -533,14 +536,20 @@ impl KeyQueue {
             let result = change(&mut queue, &mut woken);
             (result, queue.due(), queue.is_idle())
         };
-        if due != *self.scheduled.lock() {
-            self.handle.dispatcher.touch(self);
-        }
+        self.reschedule(due);
         super::wake(woken);
         if is_idle {
             self.handle.drop_idle(&self.key);
         }
         result
+    }
+
+    /// Has the dispatcher look at the queue by then, if it does not do so yet.
+    fn reschedule(self: &Arc<Self>, due: Option<Instant>) {
+        let is_new = due != *self.scheduled.lock();
+        if is_new {
+            self.handle.dispatcher.touch(self);
+        }
     }
 
     /// A request was polled too late for its turn, by `late`.
@@ -565,37 +574,29 @@ pub(crate) struct Waiting {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Waiting {
-    /// Wakes the task then; ready if that has passed.
-    fn sleep(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
-        let timer = self.timer.insert(Box::pin(sleep_until(until)));
-        timer.as_mut().poll(cx)
-    }
-}
-
 impl Future for Waiting {
     type Output = Result<Granted, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let id = self.id.expect("polled after it was ready");
-        let queue = self.queue.clone();
-        let dispatcher = queue.handle.dispatcher.clone();
+        let this = &mut *self;
+        let id = this.id.expect("polled after it was ready");
+        let queue = &this.queue;
+        let dispatcher = &queue.handle.dispatcher;
         loop {
             let now = Instant::now();
             let step = queue.update(|queue, woken| queue.poll(id, now, cx.waker(), woken));
             match step {
                 Step::Depart(turn, standing) => {
-                    self.id = None;
+                    this.id = None;
                     queue.handle.guard.departed();
                     return Poll::Ready(Ok(Granted {
                         turn,
                         standing,
-                        place: self.place,
+                        place: this.place,
                     }));
                 }
                 Step::Fail(refusal) => {
-                    self.id = None;
+                    this.id = None;
                     return Poll::Ready(Err(refusal));
                 }
                 Step::Missed(turn) => queue.missed(turn.guard, now - turn.until),
@@ -605,7 +606,9 @@ impl Future for Waiting {
                 }
                 Step::Wait(Some(until)) | Step::Sleep(until) => {
                     dispatcher.ensure_task();
-                    if self.sleep(until, cx).is_pending() {
+                    // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
+                    let timer = this.timer.insert(Box::pin(sleep_until(until)));
+                    if timer.as_mut().poll(cx).is_pending() {
                         return Poll::Pending;
                     }
                 }

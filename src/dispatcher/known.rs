@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
-use quick_cache::sync::Cache;
+use quick_cache::UnitWeighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use tokio::time::Instant;
 
 use crate::algorithm::Known;
@@ -27,7 +29,7 @@ pub(super) const ANNOUNCED: usize = 10_000;
 pub(super) struct Denials {
     /// Answers to calls that were sent by then are ignored.
     forgotten: Mutex<Option<Instant>>,
-    keys: Cache<Key, Denied>,
+    keys: Cache<Key, Denied, UnitWeighter, DefaultHashBuilder>,
 }
 
 /// No request of this cost or more departs earlier.
@@ -43,7 +45,13 @@ impl Denials {
     pub(super) fn new(keys: usize) -> Self {
         Self {
             forgotten: Mutex::default(),
-            keys: Cache::new(keys),
+            keys: Cache::with(
+                keys,
+                keys as u64,
+                UnitWeighter,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            ),
         }
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
-use tokio::task::consume_budget;
+use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 pub use self::outages::Health;
@@ -318,6 +318,8 @@ impl Dispatcher {
             if schedule.has_ended() || schedule.tasks.contains(&id) {
                 return;
             }
+            // Without a timer, this panics here, and not again and again in the task.
+            drop(sleep_until(Instant::now()));
             schedule.tasks.push(id);
         }
         let task = Task {
@@ -477,8 +479,7 @@ impl Dispatcher {
         let number = self.next_number();
         let mut locked = queue.lock();
         locked.call_due()?;
-        let arrived = |at| clock.shows(at).unwrap_or(0);
-        let asked = locked.begin(number, policy.largest_cost(), outage, arrived, woken);
+        let asked = locked.begin(number, policy.largest_cost(), outage, clock.shows(), woken);
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
             self.changed.notify_one();
@@ -686,7 +687,9 @@ impl Dispatcher {
                 }
             }
             // Nothing that the fallback store has granted is returned to the store, nor what other counters have recorded.
-            if shard.is_none() || !sent.policy.counts_like(&handle.policy()) {
+            let current = handle.policy();
+            let is_same = Arc::ptr_eq(&sent.policy, &current) || sent.policy.counts_like(&current);
+            if shard.is_none() || !is_same {
                 let turns = answer.turns.iter_mut();
                 turns.for_each(|(turn, _)| turn.recorded = 0);
             }
@@ -870,6 +873,8 @@ impl Task {
                         self.dispatcher.send(Flight::Probe(shard, key));
                     }
                     let _ = timeout_at(until, self.dispatcher.changed.notified()).await;
+                    // Requests that are about to be polled share the next call.
+                    yield_now().await;
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 #[cfg(feature = "test-util")]
 use super::ManualClock;
 use super::{Answered, Call, Operation, Store};
-use crate::algorithm::{Origin, State, Taken};
+use crate::algorithm::{Attempt, Origin, State, Taken};
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::store::{Reply, StoreError};
@@ -116,6 +116,36 @@ impl MemoryStore {
         operation: &Operation,
         sent: Instant,
     ) -> (u64, Result<Taken, StoreError>) {
+        self.change(key, policy, sent, |state, now| {
+            let answer = operation.apply(policy, state, Origin::default(), now);
+            (now, answer)
+        })
+    }
+
+    /// Lets one request depart at once, or nothing; see [`State::try_one`].
+    pub(crate) fn try_one(
+        &self,
+        key: &Key,
+        policy: &Policy,
+        cost: u32,
+        guard: Duration,
+        sent: Instant,
+    ) -> Option<(u64, Attempt)> {
+        let hold = guard.as_micros() as u64 + policy.buffer_micros();
+        self.change(key, policy, sent, |state, now| {
+            let attempt = state.try_one(policy.counters(), hold, cost, now);
+            attempt.map(|attempt| (now, attempt))
+        })
+    }
+
+    /// Changes the state of a key, at a time that is not earlier than that of the last change.
+    fn change<T>(
+        &self,
+        key: &Key,
+        policy: &Policy,
+        sent: Instant,
+        change: impl FnOnce(&mut State, u64) -> T,
+    ) -> T {
         let name = policy.name();
         let hash = self.0.hasher.hash_one((name, key.as_str()));
         let sent = self.0.clock.at(sent);
@@ -140,8 +170,7 @@ impl MemoryStore {
             key: key.clone(),
             state: State::new(policy.counters()),
         });
-        let state = &mut entry.get_mut().state;
-        (now, operation.apply(policy, state, Origin::default(), now))
+        change(&mut entry.get_mut().state, now)
     }
 }
 

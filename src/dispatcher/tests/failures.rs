@@ -221,7 +221,7 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     let granted = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     let refused = handle
-        .join(Mode::Try, &key(), 1, Instant::now().into(), None)
+        .join(Mode::Try, &key(), 1, Instant::now().into(), None, None)
         .unwrap()
         .await;
     assert!(matches!(refused, Err(Refusal::Limited(_))), "{refused:?}");
@@ -299,14 +299,14 @@ async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
     let now = Instant::now();
     let tries = (0..30).map(|nth| {
         handle
-            .join(Mode::Try, &key(), 1 + nth % 2, now.into(), None)
+            .join(Mode::Try, &key(), 1 + nth % 2, now.into(), None, None)
             .unwrap()
     });
     for attempt in tries.map(tokio::spawn).collect::<Vec<_>>() {
         attempt.await.unwrap().unwrap();
     }
     let refusal = handle
-        .join(Mode::Try, &key(), 56, now.into(), None)
+        .join(Mode::Try, &key(), 56, now.into(), None, None)
         .unwrap()
         .await;
     assert!(matches!(refusal, Err(Refusal::Limited(_))), "{refusal:?}");
@@ -320,7 +320,7 @@ async fn a_try_waits_for_no_departure() {
     let start = Instant::now();
     tokio::time::sleep(SECOND / 20).await;
     let refusal = handle
-        .join(Mode::Try, &key(), 1, start.into(), None)
+        .join(Mode::Try, &key(), 1, start.into(), None, None)
         .unwrap()
         .await;
     assert!(matches!(refusal, Err(Refusal::Limited(_))), "{refusal:?}");

@@ -137,7 +137,7 @@ async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     let now = Instant::now();
     let tries = (0..MANY).map(|_| {
         handle
-            .join(Mode::Try, &Key::new("key"), 1, now.into(), None)
+            .join(Mode::Try, &Key::new("key"), 1, now.into(), None, None)
             .unwrap()
     });
     let tries: Vec<_> = tries.map(tokio::spawn).collect();
