@@ -96,81 +96,43 @@ mod tests {
 
     #[test]
     fn one_address_is_read_from_every_spelling() {
-        for (entry, expected) in [
-            ("203.0.113.7", "203.0.113.7"),
-            ("203.0.113.7:0", "203.0.113.7"),
-            ("203.0.113.7:65535", "203.0.113.7"),
-            ("203.0.113.7:_port-1.a", "203.0.113.7"),
-            ("2001:db8::17", "2001:db8::17"),
-            ("2001:DB8:0:0:0:0:0:17", "2001:db8::17"),
+        for (expected, spellings) in [
+            (
+                "203.0.113.7",
+                "203.0.113.7 203.0.113.7:0 203.0.113.7:65535 203.0.113.7:_port-1.a \
+                 ::ffff:203.0.113.7 ::FFFF:cb00:7107 [::ffff:203.0.113.7]:80",
+            ),
+            (
+                "2001:db8::17",
+                "2001:db8::17 2001:DB8:0:0:0:0:0:17 [2001:db8::17] [2001:Db8::17]:4711 \
+                 [2001:db8::17]:_http",
+            ),
             ("2001:db8::17:4711", "2001:db8::17:4711"),
-            ("[2001:db8::17]", "2001:db8::17"),
-            ("[2001:Db8::17]:4711", "2001:db8::17"),
-            ("[2001:db8::17]:_http", "2001:db8::17"),
-            ("::", "::"),
-            ("fe80::1%eth0", "fe80::1"),
-            ("fe80::1%25", "fe80::1"),
-            ("[fe80::1%25eth0.1]:80", "fe80::1"),
-            ("::ffff:203.0.113.7", "203.0.113.7"),
-            ("::FFFF:cb00:7107", "203.0.113.7"),
-            ("[::ffff:203.0.113.7]:80", "203.0.113.7"),
-            ("::203.0.113.7", "::203.0.113.7"),
+            ("fe80::1", "fe80::1%eth0 fe80::1%25 [fe80::1%25eth0.1]:80"),
             ("64:ff9b::203.0.113.7", "64:ff9b::203.0.113.7"),
         ] {
             let expected = Some(expected.parse().unwrap());
-            assert_eq!(parse(entry.as_bytes()), expected, "{entry}");
+            for entry in spellings.split(' ') {
+                assert_eq!(parse(entry.as_bytes()), expected, "{entry}");
+            }
         }
     }
 
     #[test]
-    fn what_is_no_address_is_not_read_as_one() {
-        for entry in [
+    fn other_text_is_no_address() {
+        let entries = "unknown _hidden localhost 203.0.113 203.0.113.256 203.0.113.07 0xcb.0.113.7 \
+            3405803783 203.0.113.7/32 203.0.113.7%eth0 203.0.113.7: 203.0.113.7:+80 203.0.113.7:-80 \
+            203.0.113.7:65536 203.0.113.7:80:80 203.0.113.7:_ 203.0.113.7:unknown unknown:80 \
+            [203.0.113.7] [203.0.113.7]:80 : [] [ ] [::1 ::1] [[::1]] [::1]80 [::1]: [::1]] 1::2::3 \
+            12345::1 ::1% ::1%a%b ::1%/ \"203.0.113.7\" 203.0.113.7\0 203.0.113.7\u{e9}";
+        let spaced = [
             "",
-            "unknown",
-            "UNKNOWN",
-            "_hidden",
-            "localhost",
-            "203.0.113",
-            "203.0.113.256",
-            "203.0.113.07",
-            "0xcb.0.113.7",
-            "3405803783",
             " 203.0.113.7",
             "203.0.113.7 ",
-            "203.0.113.7/32",
-            "203.0.113.7%eth0",
-            "203.0.113.7:",
-            "203.0.113.7:+80",
-            "203.0.113.7:-80",
-            "203.0.113.7:65536",
-            "203.0.113.7:80:80",
-            "203.0.113.7:_",
             "203.0.113.7:_a b",
-            "203.0.113.7:unknown",
-            "unknown:80",
-            "[203.0.113.7]",
-            "[203.0.113.7]:80",
-            ":",
-            "[]",
-            "[",
-            "]",
-            "[::1",
-            "::1]",
-            "[[::1]]",
-            "[::1]80",
-            "[::1]:",
-            "[::1]]",
             "[ ::1]",
-            "1::2::3",
-            "12345::1",
-            "::1%",
-            "::1%a%b",
-            "::1%/",
-            "\"203.0.113.7\"",
-            "203.0.113.7, 203.0.113.8",
-            "203.0.113.7\0",
-            "203.0.113.7\u{e9}",
-        ] {
+        ];
+        for entry in entries.split_ascii_whitespace().chain(spaced) {
             assert_eq!(parse(entry.as_bytes()), None, "{entry}");
         }
         assert_eq!(parse(b"203.0.113.7\xff"), None);
@@ -179,16 +141,10 @@ mod tests {
     proptest! {
         #[test]
         fn every_address_is_read_as_itself(address: IpAddr, port: u16) {
-            let socket = std::net::SocketAddr::new(address, port).to_string();
+            let socket = SocketAddr::new(address, port).to_string();
             for entry in [address.to_string(), socket] {
-                prop_assert_eq!(super::parse(entry.as_bytes()), Some(address.to_canonical()));
+                prop_assert_eq!(parse(entry.as_bytes()), Some(address.to_canonical()));
             }
-        }
-
-        #[test]
-        fn no_bytes_make_it_panic(entry: Vec<u8>, near in "[0-9a-f:.%\\[\\]_]{0,24}") {
-            let _ = parse(&entry);
-            let _ = parse(near.as_bytes());
         }
 
         #[test]
@@ -205,59 +161,41 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_its_shortest_network() {
+    fn a_network_is_written_in_its_shortest_form() {
         for (address, bits, expected) in [
             ("203.0.113.7", 32, "203.0.113.7"),
             ("203.0.113.7", 31, "203.0.113.6/31"),
-            ("203.0.113.7", 24, "203.0.113.0/24"),
             ("203.0.113.7", 0, "0.0.0.0/0"),
             ("2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6"),
-            ("2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::/64"),
-            ("2001:db8:0:2:3:4:5:6", 64, "2001:db8:0:2::/64"),
             ("2001:DB8:0:0:0:0:5:6", 64, "2001:db8::/64"),
             ("2001:db8:1:2ff::1", 56, "2001:db8:1:200::/56"),
-            ("::1", 64, "::/64"),
-            ("::1", 0, "::/0"),
         ] {
             assert_eq!(network(address.parse().unwrap(), bits), expected);
         }
     }
 
-    fn with<T: Clone + Send + Sync + 'static>(value: T) -> Extensions {
+    #[test]
+    fn the_peer_is_the_address_that_the_server_stored() {
         let mut extensions = Extensions::new();
-        extensions.insert(value);
-        extensions
-    }
-
-    #[test]
-    fn any_server_can_leave_the_address() {
-        let address = IpAddr::from([203, 0, 113, 7]);
-        assert_eq!(peer(&with(address)), Some(address));
-        assert_eq!(peer(&with(SocketAddr::new(address, 80))), Some(address));
-        assert_eq!(peer(&with("203.0.113.7")), None);
-        assert_eq!(peer(&Extensions::new()), None);
-    }
-
-    #[test]
-    fn a_mapped_address_is_the_ipv4_address() {
-        let mapped: IpAddr = "::ffff:203.0.113.7".parse().unwrap();
-        let address = Some(IpAddr::from([203, 0, 113, 7]));
-        assert_eq!(peer(&with(mapped)), address);
-        assert_eq!(peer(&with(SocketAddr::new(mapped, 80))), address);
-    }
-
-    #[cfg(feature = "axum")]
-    #[test]
-    fn the_connection_goes_before_what_was_added_by_hand() {
-        use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
-
+        assert_eq!(peer(&extensions), None);
         let address = |last| IpAddr::from([203, 0, 113, last]);
-        let mut extensions = with(address(1));
-        extensions.insert(SocketAddr::new(address(2), 80));
+        let mapped = |last| {
+            format!("::ffff:203.0.113.{last}")
+                .parse::<IpAddr>()
+                .unwrap()
+        };
+        extensions.insert(mapped(1));
+        assert_eq!(peer(&extensions), Some(address(1)));
+        extensions.insert(SocketAddr::new(mapped(2), 80));
         assert_eq!(peer(&extensions), Some(address(2)));
-        extensions.insert(MockConnectInfo(SocketAddr::new(address(3), 80)));
-        assert_eq!(peer(&extensions), Some(address(3)));
-        extensions.insert(ConnectInfo(SocketAddr::new(address(4), 80)));
-        assert_eq!(peer(&extensions), Some(address(4)));
+        #[cfg(feature = "axum")]
+        {
+            use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+
+            extensions.insert(MockConnectInfo(SocketAddr::new(mapped(3), 80)));
+            assert_eq!(peer(&extensions), Some(address(3)));
+            extensions.insert(ConnectInfo(SocketAddr::new(address(4), 80)));
+            assert_eq!(peer(&extensions), Some(address(4)));
+        }
     }
 }

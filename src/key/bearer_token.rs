@@ -63,81 +63,30 @@ mod tests {
     }
 
     #[test]
-    fn one_token_has_one_key_however_it_is_written() {
-        for value in [
-            &b"Bearer a1.b2~c+/-_=="[..],
-            b"bearer a1.b2~c+/-_==",
-            b"BEARER a1.b2~c+/-_==",
-            b" Bearer   a1.b2~c+/-_== \t",
-            b"Bearer \ta1.b2~c+/-_==",
+    fn the_key_is_the_hash_of_the_token_however_it_is_written() {
+        let key = |token| Extracted::Key(Key(hash(token)));
+        for (value, token) in [
+            (&b"Bearer a1.b2~c+/-_=="[..], &b"a1.b2~c+/-_=="[..]),
+            (b"bearer a", b"a"),
+            (b" BEARER \t a \t", b"a"),
+            (b"Bearer a, Bearer b", b"a, Bearer b"),
+            (b"Bearer \xff", b"\xff"),
         ] {
-            let expected = Extracted::Key(Key(hash(b"a1.b2~c+/-_==")));
-            assert_eq!(bearer_token().extract(&request(&[value])), expected);
+            assert_eq!(bearer_token().extract(&request(&[value])), key(token));
         }
     }
 
     #[test]
-    fn different_tokens_have_different_keys() {
-        let tokens = [
-            &b"a"[..],
-            b"A",
-            b"a=",
-            b"a b",
-            b"a, Bearer b",
-            b"1|a",
-            b"\xff",
-        ];
-        let keys = tokens.map(|token| {
-            let value = [b"Bearer ", token].concat();
-            let extracted = bearer_token().extract(&request(&[&value]));
-            assert_eq!(extracted, Extracted::Key(Key(hash(token))));
-            format!("{extracted:?}")
-        });
-        for (index, key) in keys.iter().enumerate() {
-            assert!(!keys[..index].contains(key));
-        }
-    }
-
-    #[test]
-    fn without_a_token_the_request_is_refused_unless_told_otherwise() {
-        for values in [
-            &[][..],
-            &[&b""[..]],
-            &[&b"Bearer"[..]],
-            &[&b"Bearer "[..]],
-            &[&b"Bearer\ttoken"[..]],
-            &[&b"Bearertoken"[..]],
-            &[&b"Bearer=token"[..]],
-            &[&b"Basic dXNlcjpwYXNz"[..]],
-            &[&b"token"[..]],
-            &[&b"\xff"[..]],
-        ] {
-            let request = request(values);
+    fn without_a_token_the_request_is_refused_unless_configured_otherwise() {
+        let values = "|Bearer|Bearer |Bearer\ttoken|Bearertoken|Basic dXNlcjpwYXNz|token|\u{ff}";
+        let requests = values.split('|').map(|value| request(&[value.as_bytes()]));
+        for request in requests.chain([request(&[])]) {
             let refused = Extracted::Refused("the request has no bearer token".into());
             assert_eq!(bearer_token().extract(&request), refused);
             let exempt = bearer_token().or_exempt().extract(&request);
             assert_eq!(exempt, Extracted::Exempt);
             let shared = Extracted::Key("anonymous".into());
             assert_eq!(bearer_token().or("anonymous").extract(&request), shared);
-        }
-    }
-
-    #[test]
-    fn two_headers_are_refused_whatever_is_set() {
-        let reason = "the request has more than one authorization header";
-        for values in [
-            [&b"Bearer secret"[..], b"Bearer secret"],
-            [b"Bearer secret", b"Basic secret"],
-            [b"", b"Bearer secret"],
-        ] {
-            for extractor in [
-                bearer_token(),
-                bearer_token().or_exempt(),
-                bearer_token().or("anonymous"),
-            ] {
-                let refused = Extracted::Refused(reason.into());
-                assert_eq!(extractor.extract(&request(&values)), refused);
-            }
         }
     }
 

@@ -118,8 +118,12 @@ mod tests {
         headers
     }
 
-    fn of_forwarded(lines: &[&str]) -> Vec<String> {
+    fn of_forwarded<L: AsRef<[u8]>>(lines: &[L]) -> Vec<String> {
         shown(forwarded(&headers("forwarded", lines)))
+    }
+
+    fn of_x_forwarded_for<L: AsRef<[u8]>>(lines: &[L]) -> Vec<String> {
+        shown(x_forwarded_for(&headers("x-forwarded-for", lines)))
     }
 
     fn shown(hops: impl Iterator<Item = Option<IpAddr>>) -> Vec<String> {
@@ -131,121 +135,63 @@ mod tests {
     #[test]
     fn the_examples_of_rfc_7239_are_read() {
         for (line, expected) in [
-            (r#"for="_gazonk""#, &["-"][..]),
-            (r#"For="[2001:db8:cafe::17]:4711""#, &["2001:db8:cafe::17"]),
-            ("for=192.0.2.60;proto=http;by=203.0.113.43", &["192.0.2.60"]),
-            (
-                "for=192.0.2.43, for=198.51.100.17",
-                &["198.51.100.17", "192.0.2.43"],
-            ),
-            (r#"for="192.0.2.43:47011""#, &["192.0.2.43"]),
-            (r#"for="[2001:db8:cafe::17]:47011""#, &["2001:db8:cafe::17"]),
-            ("for=_hidden, for=_SEVKISEK", &["-", "-"]),
+            (r#"for="_gazonk""#, "-"),
+            (r#"For="[2001:db8:cafe::17]:4711""#, "2001:db8:cafe::17"),
+            ("for=192.0.2.60;proto=http;by=203.0.113.43", "192.0.2.60"),
+            (r#"for="192.0.2.43:47011""#, "192.0.2.43"),
+            ("for=_hidden, for=_SEVKISEK", "- -"),
             (
                 r#"for=192.0.2.43,for="[2001:db8:cafe::17]",for=unknown"#,
-                &["-", "2001:db8:cafe::17", "192.0.2.43"],
-            ),
-            (
-                r#"for=192.0.2.43, for="[2001:db8:cafe::17]""#,
-                &["2001:db8:cafe::17", "192.0.2.43"],
+                "- 2001:db8:cafe::17 192.0.2.43",
             ),
             (
                 "for=192.0.2.43, for=198.51.100.17;by=203.0.113.60;proto=http;host=example.com",
-                &["198.51.100.17", "192.0.2.43"],
+                "198.51.100.17 192.0.2.43",
             ),
         ] {
-            assert_eq!(of_forwarded(&[line]), expected, "{line}");
+            assert_eq!(of_forwarded(&[line]).join(" "), expected, "{line}");
         }
     }
 
     #[test]
-    fn lines_are_joined_in_order() {
-        let line = r#"for=192.0.2.43, for="[2001:db8:cafe::17]", for=unknown"#;
-        let lines = [
-            "for=192.0.2.43",
-            r#"for="[2001:db8:cafe::17]", for=unknown"#,
-        ];
-        assert_eq!(of_forwarded(&lines), of_forwarded(&[line]));
-        assert!(of_forwarded(&[]).is_empty());
-    }
-
-    #[test]
-    fn separators_in_a_quoted_string_do_not_separate() {
+    fn quotes_spaces_and_ports_may_be_as_proxies_write_them() {
         for element in [
             r#"for=192.0.2.1;secret="a, for=192.0.2.2""#,
             r#"secret="a;for=192.0.2.2";for=192.0.2.1"#,
             r#"secret="\"; for=192.0.2.2, \\\"";FOR="192.0.2.1""#,
             r#"secret="\\";for=192.0.2.1"#,
             r#"secret="";for=192.0.2.1"#,
+            " \tfor=192.0.2.1\t ",
+            "for=192.0.2.1 ; proto=https",
+            ";;proto=https ;\tfor=192.0.2.1;;",
+            "for=192.0.2.1:80",
+            "for=[::ffff:192.0.2.1]:80",
+            r#"for="192.0.2\.1""#,
         ] {
             assert_eq!(of_forwarded(&[element]), ["192.0.2.1"], "{element}");
             let among = format!("for=192.0.2.3,{element} ,for=192.0.2.4");
             let expected = ["192.0.2.4", "192.0.2.1", "192.0.2.3"];
             assert_eq!(of_forwarded(&[&among]), expected, "{element}");
         }
-    }
-
-    #[test]
-    fn laxity_that_proxies_need_is_granted() {
-        for element in [
-            " \tfor=192.0.2.1\t ",
-            "for=192.0.2.1 ; proto=https",
-            "proto=https ;\tfor=192.0.2.1",
-            "for=192.0.2.1;",
-            ";;for=192.0.2.1;;",
-            "for=192.0.2.1:80",
-            "for=[::ffff:192.0.2.1]:80",
-            "for=::ffff:192.0.2.1",
-            r#"for="::ffff:192.0.2.1""#,
-            r#"for="192.0.2\.1""#,
-            "extension=1;for=192.0.2.1",
-        ] {
-            assert_eq!(of_forwarded(&[element]), ["192.0.2.1"], "{element}");
-        }
-    }
-
-    #[test]
-    fn a_malformed_element_has_no_address() {
-        for element in [
-            "",
-            ";",
-            "192.0.2.1",
-            "for",
-            "for=",
-            "for=\"\"",
-            "=192.0.2.1",
-            "for =192.0.2.1",
-            "for= 192.0.2.1",
-            "for=\" 192.0.2.1\"",
-            "f\u{f6}r=192.0.2.1",
-            "by=192.0.2.1",
-            "for=192.0.2.1 proto=https",
-            "for=192.0.2.1;proto",
-            "for=192.0.2.1;proto=",
-            "for=192.0.2.1;proto=\"",
-            "for=192.0.2.1;proto=\"\\\"",
-            "for=192.0.2.1;=a",
-            "for=192.0.2.1;for=192.0.2.1",
-            "for=192.0.2.1;For=192.0.2.2",
-            "for=\"192.0.2.1",
-            "for=192.0.2.1\"",
-            "for=\"192.0.2.1\"80",
-            "for='192.0.2.1'",
-            "for=\"192.0.2.1\\\"",
-        ] {
-            assert_eq!(of_forwarded(&[element]), ["-"], "{element}");
-        }
-    }
-
-    #[test]
-    fn entries_of_the_older_header_may_be_quoted() {
         let lines = [
             r#"192.0.2.1 , "192.0.2.2:80""#,
             "",
             r#""[::1]:80",::2,"192.0.2.3"#,
         ];
-        let hops = shown(x_forwarded_for(&headers("x-forwarded-for", &lines)));
+        let hops = of_x_forwarded_for(&lines);
         assert_eq!(hops, ["-", "::2", "::1", "-", "192.0.2.2", "192.0.2.1"]);
+    }
+
+    #[test]
+    fn a_malformed_element_has_no_address() {
+        let elements = r#";|192.0.2.1|for|for=|for=""|=192.0.2.1|for =192.0.2.1|for= 192.0.2.1|
+            for=" 192.0.2.1"|för=192.0.2.1|by=192.0.2.1|for=192.0.2.1 proto=https|
+            for=192.0.2.1;proto|for=192.0.2.1;proto=|for=192.0.2.1;proto="|for=192.0.2.1;proto="\"|
+            for=192.0.2.1;=a|for=192.0.2.1;for=192.0.2.1|for=192.0.2.1;For=192.0.2.2|
+            for="192.0.2.1|for=192.0.2.1"|for="192.0.2.1"80|for='192.0.2.1'|for="192.0.2.1\"|"#;
+        for element in elements.split('|').map(str::trim) {
+            assert_eq!(of_forwarded(&[element]), ["-"], "{element}");
+        }
     }
 
     /// Elements by a reading from the left, for lists that are well-formed.
@@ -266,15 +212,6 @@ mod tests {
 
     const ELEMENT: &str = r#"[ a]{0,2}(for=)?([a;]|"(\\["\\,;a]|[,;a ]){0,4}"){0,3}"#;
 
-    fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
-        let byte = prop_oneof![
-            prop::sample::select(&b"\"\\,;= "[..]),
-            0x20..=0x7e_u8,
-            0x80..=0xff_u8,
-        ];
-        prop::collection::vec(byte, 0..20)
-    }
-
     proptest! {
         #[test]
         fn a_well_formed_list_is_split_alike_from_either_end(
@@ -287,17 +224,13 @@ mod tests {
         }
 
         #[test]
-        fn what_stands_on_the_left_changes_no_entry(
-            left in any_bytes(),
+        fn text_on_the_left_changes_no_entry(
+            left in prop::collection::vec(prop::sample::select(&b"\"\\,;= a[:1\xff"[..]), 0..20),
             right in prop::collection::vec(ELEMENT, 1..4),
         ) {
             let right = right.join(",");
             let line = [&left[..], b",", right.as_bytes()].concat();
-            for header in ["forwarded", "x-forwarded-for"] {
-                let read = |lines: &[&[u8]]| match header {
-                    "forwarded" => shown(forwarded(&headers(header, lines))),
-                    _ => shown(x_forwarded_for(&headers(header, lines))),
-                };
+            for read in [of_forwarded::<&[u8]>, of_x_forwarded_for] {
                 let alone = read(&[right.as_bytes()]);
                 for hops in [read(&[&line]), read(&[&left, right.as_bytes()])] {
                     prop_assert_eq!(&hops[..alone.len()], &alone[..]);

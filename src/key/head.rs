@@ -139,67 +139,30 @@ impl RequestHead for reqwest::Request {
 mod tests {
     use super::*;
 
-    type Head<'a> = (
-        &'a str,
-        Option<&'a str>,
-        Option<&'a str>,
-        Option<u16>,
-        &'a str,
-        usize,
-    );
-
-    fn head(request: &impl RequestHead) -> Head<'_> {
-        (
-            request.method().as_str(),
-            request.scheme(),
-            request.host(),
-            request.port(),
-            request.path(),
-            request.headers().len(),
-        )
-    }
-
-    const URL: &str = "https://me:secret@api.example.com:8443/a%20b/c?q=/d";
-    const SEEN: Head<'_> = (
-        "PUT",
-        Some("https"),
-        Some("api.example.com"),
-        Some(8443),
-        "/a%20b/c",
-        1,
-    );
-
-    #[test]
-    fn a_request_and_its_parts_show_the_same_head() {
-        let request = Request::put(URL).header("x-a", "1").body("body").unwrap();
-        assert_eq!(head(&request), SEEN);
-        assert_eq!(head(&request.into_parts().0), SEEN);
+    fn shown(head: &impl RequestHead) -> String {
+        let (method, scheme, host) = (head.method(), head.scheme(), head.host());
+        let (port, path, headers) = (head.port(), head.path(), head.headers().len());
+        format!("{method} {scheme:?} {host:?} {port:?} {path} {headers}")
     }
 
     #[test]
-    fn a_relative_uri_has_no_scheme_host_or_port() {
-        let request = Request::get("/x")
-            .header("host", "a.example")
-            .body(())
-            .unwrap();
-        assert_eq!(head(&request), ("GET", None, None, None, "/x", 1));
-    }
-
-    #[test]
-    fn a_request_and_its_parts_show_their_extensions() {
-        let request = Request::get("/").extension(7_u8).body(()).unwrap();
+    fn every_kind_of_request_shows_the_same_head() {
+        let url = "https://me:secret@api.example.com:8443/a%20b/c?q=/d";
+        let expected = r#"PUT Some("https") Some("api.example.com") Some(8443) /a%20b/c 1"#;
+        let request = Request::put(url).header("x-a", "1").extension(7_u8);
+        let request = request.body("body").unwrap();
         let seven = |head: &dyn RequestHead| head.extensions().unwrap().get() == Some(&7_u8);
-        assert!(seven(&request));
-        assert!(seven(&request.into_parts().0));
-    }
-
-    #[cfg(feature = "reqwest")]
-    #[test]
-    fn a_reqwest_request_shows_the_same_head() {
-        let mut request = reqwest::Request::new(Method::PUT, URL.parse().unwrap());
-        request
-            .headers_mut()
-            .insert("x-a", http::HeaderValue::from_static("1"));
-        assert_eq!(head(&request), SEEN);
+        assert!(shown(&request) == expected && seven(&request));
+        let parts = request.into_parts().0;
+        assert!(shown(&parts) == expected && seven(&parts));
+        #[cfg(feature = "reqwest")]
+        {
+            let mut request = reqwest::Request::new(Method::PUT, url.parse().unwrap());
+            let value = http::HeaderValue::from_static("1");
+            request.headers_mut().insert("x-a", value);
+            assert_eq!(shown(&request), expected);
+        }
+        let relative = Request::get("/x").header("host", "a.example").body(());
+        assert_eq!(shown(&relative.unwrap()), "GET None None None /x 1");
     }
 }

@@ -192,105 +192,59 @@ mod tests {
     #[test]
     fn the_value_is_the_key() {
         for (value, expected) in [
-            (&b"acme"[..], "acme"),
-            (b" acme\t", "acme"),
-            (b"two words", "two words"),
+            (&b" two words\t"[..], "two words"),
             (b"{a}|%00:*", "{a}|%00:*"),
             (b"a\\xff", "a\\\\xff"),
-            (b"a\xff", "a\\xff"),
-            (b"a\tb", "a\\tb"),
-            ("caf\u{e9}".as_bytes(), "caf\\xc3\\xa9"),
+            (b"a\xff\tb", "a\\xff\\tb"),
         ] {
             assert_eq!(key(&header("X-Key"), value).as_str(), expected);
         }
+        let long = key(&header("x-key"), &[0xff; 100 * 1024]);
+        assert_eq!(long.as_str().len(), 4 * 100 * 1024);
     }
 
     #[test]
-    fn a_long_value_is_kept_whole() {
-        let value = vec![0xff; 100 * 1024];
-        assert_eq!(
-            key(&header("x-key"), &value).as_str().len(),
-            4 * value.len()
-        );
-    }
-
-    #[test]
-    fn without_the_header_the_request_is_refused_unless_told_otherwise() {
+    fn without_the_header_the_request_is_refused_unless_configured_otherwise() {
         for values in [&[][..], &[&b""[..]], &[&b" \t "[..]]] {
             let request = request(values);
-            let refused = Extracted::Refused("the request has no x-key header".into());
-            assert_eq!(header("x-key").extract(&request), refused);
-            assert_eq!(
-                header("x-key").or_exempt().extract(&request),
-                Extracted::Exempt
-            );
-            let shared = Extracted::Key("anonymous".into());
-            assert_eq!(header("x-key").or("anonymous").extract(&request), shared);
-        }
-    }
-
-    #[test]
-    fn two_values_are_refused_whatever_is_set() {
-        let refused = Extracted::Refused("the request has more than one x-key header".into());
-        for values in [
-            [b"secret-a", b"secret-b"],
-            [b"secret-a"; 2],
-            [b"        "; 2],
-        ] {
-            let request = request(&values.map(|value| &value[..]));
-            for extractor in [
-                header("x-key"),
-                header("x-key").or_exempt(),
-                header("x-key").or("anonymous"),
-            ] {
+            for extractor in [header("x-key"), header("x-key").hashed()] {
+                let refused = Extracted::Refused("the request has no x-key header".into());
                 assert_eq!(extractor.extract(&request), refused);
+                let exempt = extractor.clone().or_exempt();
+                assert_eq!(exempt.extract(&request), Extracted::Exempt);
+                let shared = Extracted::Key("anonymous".into());
+                assert_eq!(extractor.or("anonymous").extract(&request), shared);
             }
         }
     }
 
     #[test]
-    fn a_hashed_value_is_nowhere_to_be_read() {
-        let secret = b" s3cr3t ";
-        let extractor = header("x-key").hashed();
-        let hash = key(&extractor, secret);
-        assert_eq!(hash.as_str(), super::hash(b"s3cr3t"));
-        assert_eq!(key(&extractor.clone().or("anonymous"), secret), hash);
-        for other in [&b"s3cr3t2"[..], b"S3cr3t", b"s3cr3t\xff"] {
-            assert_ne!(key(&extractor, other), hash);
+    fn two_values_are_refused_whatever_is_configured() {
+        let refused = Extracted::Refused("the request has more than one x-key header".into());
+        for values in [[&b"secret"[..], b"secret"], [b"a", b"b"], [b"", b"a"]] {
+            for extractor in [
+                header("x-key"),
+                header("x-key").hashed(),
+                header("x-key").or_exempt(),
+                header("x-key").or("anonymous"),
+            ] {
+                assert_eq!(extractor.extract(&request(&values)), refused);
+            }
         }
-        let twice = extractor.extract(&request(&[secret, secret]));
-        assert!(!format!("{twice:?}{hash:?}").contains("s3cr3t"));
     }
 
-    /// The vectors are those of FIPS 180-2 and the hash of nothing.
+    /// The vectors are those of FIPS 180-2.
     #[test]
-    fn the_hash_is_the_first_half_of_sha_256() {
+    fn a_hashed_value_becomes_the_first_half_of_its_sha_256() {
         let two_blocks = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
         for (secret, expected) in [
-            (&b""[..], "sha256:e3b0c44298fc1c149afbf4c8996fb924"),
-            (b"abc", "sha256:ba7816bf8f01cfea414140de5dae2223"),
+            (&b" abc "[..], "sha256:ba7816bf8f01cfea414140de5dae2223"),
             (two_blocks, "sha256:248d6a61d20638b8e5c026930c3e6039"),
         ] {
-            assert_eq!(hash(secret), expected);
-        }
-    }
-
-    #[test]
-    fn without_a_value_there_is_nothing_to_hash() {
-        for values in [&[][..], &[&b""[..]], &[&b" \t "[..]]] {
-            let request = request(values);
             let extractor = header("x-key").hashed();
-            let refused = Extracted::Refused("the request has no x-key header".into());
-            assert_eq!(extractor.extract(&request), refused);
-            let shared = Extracted::Key("anonymous".into());
-            assert_eq!(extractor.or("anonymous").extract(&request), shared);
+            assert_eq!(key(&extractor, secret).as_str(), expected);
+            assert_eq!(key(&extractor.or("anonymous"), secret).as_str(), expected);
         }
-    }
-
-    #[test]
-    fn a_name_that_is_parsed_already_is_taken() {
-        let name: HeaderName = "X-Key".parse().unwrap();
-        assert_eq!(key(&header(name), b"a").as_str(), "a");
     }
 
     #[test]
@@ -301,13 +255,9 @@ mod tests {
 
     fn value() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
-            Just(b'\\'),
-            Just(b'='),
-            Just(b'x'),
-            Just(b'f'),
-            Just(b'"'),
-            0x21..0x7f_u8,
-            0x80..=0xff_u8,
+            3 => prop::sample::select(&b"\\=xf\""[..]),
+            1 => 0x21..0x7f_u8,
+            1 => 0x80..=0xff_u8,
         ];
         prop::collection::vec(byte, 1..8)
     }

@@ -252,33 +252,28 @@ impl WithoutKey {
 mod tests {
     use super::*;
 
-    fn assert_extractor<E>(extractor: &E)
-    where
-        E: KeyExtractor<http::Request<()>> + fmt::Debug + Clone + Send + Sync + 'static,
-    {
-        let request = http::Request::get("https://a.example/")
-            .header("x-a", "1")
-            .header("authorization", "Bearer a")
-            .extension(std::net::IpAddr::from([203, 0, 113, 7]));
-        let extracted = extractor.extract(&request.body(()).unwrap());
-        assert!(
-            matches!(extracted, Extracted::Key(_)),
-            "{extractor:?}: {extracted:?}"
-        );
-    }
-
     #[test]
     fn every_extractor_can_be_shared_and_printed() {
-        assert_extractor(&host());
-        assert_extractor(&route(["/"]).unwrap());
-        assert_extractor(&header("x-a"));
-        assert_extractor(&bearer_token());
-        assert_extractor(&client_ip());
+        fn check<E>(extractor: E)
+        where
+            E: KeyExtractor<http::Request<()>> + fmt::Debug + Clone + Send + Sync + 'static,
+        {
+            let request = http::Request::get("https://a.example/")
+                .header("x-a", "1")
+                .header("authorization", "Bearer a")
+                .extension(std::net::IpAddr::from([203, 0, 113, 7]));
+            let extracted = extractor.extract(&request.body(()).unwrap());
+            assert!(matches!(extracted, Extracted::Key(_)), "{extractor:?}");
+        }
+        check(host());
+        check(route(["/"]).unwrap());
+        check(header("x-a"));
+        check(bearer_token());
+        check(client_ip());
         #[cfg(feature = "axum")]
-        assert_extractor(&matched_path());
-        assert_extractor(&constant("a"));
-        assert_extractor(&(host(), header("x-a"), constant("a")));
-        assert_extractor(&Arc::new(host()));
+        check(matched_path());
+        check((host(), header("x-a"), constant("a")));
+        check(Arc::new(host()));
     }
 
     #[test]
@@ -296,21 +291,11 @@ mod tests {
     #[test]
     fn none_exempts_and_a_long_text_is_kept_whole() {
         let long = "\0{a}\n\u{e9}".repeat(20_000);
-        assert_eq!(Key::from(&long).as_str(), long);
+        assert_eq!(
+            constant(&long).extract(&1),
+            Extracted::Key(Key::from(&long))
+        );
         assert_eq!(Extracted::from(None::<String>), Extracted::Exempt);
         assert_eq!(Extracted::from(Some(&long)), Extracted::Key(long.into()));
-    }
-
-    #[test]
-    fn requests_of_every_type_share_the_key() {
-        let long = "\0{a}\n\u{e9}".repeat(10_000);
-        for text in ["all", long.as_str()] {
-            let all = constant(text);
-            assert_eq!(all.extract(&1), Extracted::Key(text.into()));
-            assert_eq!(
-                all.extract(&http::Request::new(())),
-                Extracted::Key(text.into())
-            );
-        }
     }
 }

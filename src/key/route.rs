@@ -135,7 +135,6 @@ impl<R: RequestHead> KeyExtractor<R> for Route {
 #[cfg(test)]
 mod tests {
     use http::Request;
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -143,11 +142,11 @@ mod tests {
         let request = Request::builder().method(method).uri(uri).body(()).unwrap();
         match route.extract(&request) {
             Extracted::Key(key) => key.to_string(),
-            other => panic!("{other:?}"),
+            other => format!("{other:?}"),
         }
     }
 
-    fn assert_keys<const N: usize>(templates: &[&str], cases: [(&str, &str); N]) {
+    fn check<const N: usize>(templates: &[&str], cases: [(&str, &str); N]) {
         let mut templates = templates.to_vec();
         for _ in 0..2 {
             let route = route(&templates).unwrap();
@@ -159,63 +158,37 @@ mod tests {
         }
     }
 
+    // `finds_what_the_documented_rule_says` of the templates covers the rest of the order.
     #[test]
     fn the_most_specific_path_wins_and_then_the_method() {
-        assert_keys(
+        check(
             &[
                 "GET /{*rest}",
                 "/health",
                 "GET /r/{id}",
                 "/r/{name}",
                 "PUT /r/new",
-                "/r/new/{*x}",
+                "PURGE /{x}.b",
             ],
             [
                 ("GET /health", "/health"),
-                ("GET /r/1", "GET /r/{id}"),
+                ("HEAD /r/1", "GET /r/{id}"),
                 ("PUT /r/1", "/r/{name}"),
-                ("PATCH /r/1", "/r/{name}"),
                 ("PUT /r/new", "PUT /r/new"),
                 ("GET /r/new", "GET /r/{id}"),
-                ("GET /r/new/2", "/r/new/{*x}"),
                 ("GET /r/1/2", "GET /{*rest}"),
                 ("POST /r/1/2", "unmatched"),
                 ("GET /", "unmatched"),
+                ("PURGE /a.b", "PURGE /{x}.b"),
+                ("purge /a.b", "unmatched"),
             ],
         );
-    }
-
-    #[test]
-    fn a_path_has_a_template_for_each_method() {
-        assert_keys(
-            &["GET /a/{b}", "PUT /a/{c}", "PURGE /a/{d}"],
-            [
-                ("GET /a/1", "GET /a/{b}"),
-                ("PUT /a/1", "PUT /a/{c}"),
-                ("PURGE /a/1", "PURGE /a/{d}"),
-                ("POST /a/1", "unmatched"),
-                ("get /a/1", "unmatched"),
-            ],
-        );
-    }
-
-    #[test]
-    fn head_falls_under_get_unless_it_has_a_template() {
-        assert_keys(
-            &["GET /a", "/a", "GET /b/{c}", "HEAD /b/{d}", "/c"],
-            [
-                ("HEAD /a", "GET /a"),
-                ("POST /a", "/a"),
-                ("HEAD /b/1", "HEAD /b/{d}"),
-                ("HEAD /c", "/c"),
-                ("HEAD /d", "unmatched"),
-            ],
-        );
+        check(&[], [("GET /", "unmatched")]);
     }
 
     #[test]
     fn paths_are_compared_as_they_are_sent_and_without_the_query() {
-        assert_keys(
+        check(
             &["/a", "/{{b}}", "/v{n}/c", "/d%20e"],
             [
                 ("GET /a?b=/c", "/a"),
@@ -233,125 +206,35 @@ mod tests {
                 ("GET /caf\u{e9}", "unmatched"),
             ],
         );
-    }
-
-    #[test]
-    fn what_matches_nothing_can_be_exempt() {
-        let route = route(["/a"]).unwrap().or_exempt();
-        assert_eq!(key(&route, "GET", "/a"), "/a");
-        assert_eq!(
-            route.extract(&Request::get("/b").body(()).unwrap()),
-            Extracted::Exempt
-        );
-    }
-
-    #[test]
-    fn without_templates_nothing_matches() {
-        assert_eq!(key(&route::<_, &str>([]).unwrap(), "GET", "/"), "unmatched");
+        let route = route(["/{a}/x", "/{*rest}"]).unwrap();
+        assert_eq!(key(&route, "GET", &"/a".repeat(30_000)), "/{*rest}");
+        let long = format!("/{}/x", "a".repeat(60_000));
+        assert_eq!(key(&route, "GET", &long), "/{a}/x");
     }
 
     #[test]
     fn values_are_part_of_the_key_if_wanted() {
-        let route = route(["GET /a/{b}", "/a/{c}", "/{*rest}"])
-            .unwrap()
-            .with_values();
+        let route = route(["GET /a/{b}", "/a/{c}", "/{*rest}"]);
+        let route = route.unwrap().with_values().or_exempt();
         for (method, path, expected) in [
             ("GET", "/a/1?q", "GET /a/1"),
             ("HEAD", "/a/1", "GET /a/1"),
             ("PUT", "/a/1", "/a/1"),
             ("PUT", "/unmatched", "/unmatched"),
-            ("GET", "/", "unmatched"),
+            ("GET", "/", "Exempt"),
         ] {
             assert_eq!(key(&route, method, path), expected);
         }
     }
 
     #[test]
-    fn catch_alls_stand_beside_parameters_and_each_other() {
-        assert_keys(
-            &["GET /r/{a}/{b}", "/r/{*rest}", "/r/{a}/{*rest}", "/{*rest}"],
-            [
-                ("GET /r/1/2", "GET /r/{a}/{b}"),
-                ("PUT /r/1/2", "/r/{a}/{*rest}"),
-                ("PUT /r/1", "/r/{*rest}"),
-                ("PUT /s", "/{*rest}"),
-            ],
-        );
-    }
-
-    #[test]
-    fn a_long_path_is_matched() {
-        let route = route(["/{a}/x", "/{*rest}"]).unwrap();
-        assert_eq!(key(&route, "GET", &"/a".repeat(30_000)), "/{*rest}");
-        assert_eq!(
-            key(&route, "GET", &format!("/{}/x", "a".repeat(60_000))),
-            "/{a}/x"
-        );
-    }
-
-    #[test]
     fn templates_that_match_the_same_paths_are_an_error() {
-        for (templates, expected) in [
-            (["/a", "/a"], r#"route template "/a": it is listed twice"#),
-            (
-                ["GET /a", " GET  /a "],
-                r#"route template "GET /a": it is listed twice"#,
-            ),
-            (
-                ["GET /{a}/b", "GET /{c}/b"],
-                r#"route template "GET /{c}/b": it conflicts with "GET /{a}/b", as paths may match either"#,
-            ),
-            (
-                ["/v{a}.json", "/v{b}.json"],
-                r#"route template "/v{b}.json": it conflicts with "/v{a}.json", as paths may match either"#,
-            ),
-        ] {
-            let err = route(templates).unwrap_err();
-            assert_eq!(err.to_string(), expected);
-        }
+        let twice = route(["GET /a", " GET  /a "]).unwrap_err();
+        let expected = r#"route template "GET /a": it is listed twice"#;
+        assert_eq!(twice.to_string(), expected);
+        let alike = route(["/v{a}.json", "/v{b}.json"]).unwrap_err();
+        let expected = r#"route template "/v{b}.json": it conflicts with "/v{a}.json", as paths may match either"#;
+        assert_eq!(alike.to_string(), expected);
         assert!(route(["PUT /{a}.json", "GET /{b}.json"]).is_ok());
-    }
-
-    #[test]
-    fn text_behind_a_parameter_hides_no_other_template() {
-        assert_keys(
-            &[
-                "/{repo}.git/info",
-                "/{repo}.git/{*rest}",
-                "/{owner}/{name}",
-                "/v{version}",
-                "/{name}.json",
-                "/{name}",
-                "/{p}.json/a",
-                "/{p}/a/b",
-            ],
-            [
-                ("GET /a.git/info", "/{repo}.git/info"),
-                ("GET /a.git/x", "/{owner}/{name}"),
-                ("GET /a.git/x/y", "/{repo}.git/{*rest}"),
-                ("GET /.git/info", "/{owner}/{name}"),
-                ("GET /v1.json", "/v{version}"),
-                ("GET /x.json", "/{name}.json"),
-                ("GET /.json", "/{name}"),
-                ("GET /v", "/{name}"),
-                ("GET /x.json/a", "/{p}.json/a"),
-                ("GET /x.json/a/b", "/{p}/a/b"),
-            ],
-        );
-    }
-
-    const TEMPLATE: &str = "(GET |PUT )?/([ab/]|\\{[ab]\\}|\\{\\{|\\}\\}|\\{\\*a\\}){0,5}";
-
-    proptest! {
-        #[test]
-        fn no_templates_and_no_path_make_it_panic(
-            templates in prop::collection::vec(TEMPLATE, 0..8),
-            path in "/[ab/{}\u{e9}]{0,8}",
-        ) {
-            if let Ok(route) = route(&templates) {
-                let key = key(&route, "GET", &path);
-                prop_assert!(key == UNMATCHED || templates.contains(&key));
-            }
-        }
     }
 }
