@@ -23,17 +23,13 @@ pub(super) fn values<T>(
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
     use crate::feedback::number::count;
 
     #[test]
-    fn a_malformed_line_does_not_disturb_the_others() {
-        let name = "x-a";
+    fn a_malformed_line_does_not_affect_the_others() {
         for (lines, expected) in [
             (&[][..], &[][..]),
-            (&["7"], &[7]),
             (&[" 7\t", "8"], &[7, 8]),
             (&["7, 8,9"], &[7, 8, 9]),
             (&["1, x", "8", "\u{e9}"], &[8]),
@@ -41,10 +37,9 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             for line in lines {
-                let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
-                headers.append(name, line);
+                headers.append("x-a", line.parse().unwrap());
             }
-            assert_eq!(values(&headers, name, count), expected, "{lines:?}");
+            assert_eq!(values(&headers, "x-a", count), expected, "{lines:?}");
         }
     }
 }

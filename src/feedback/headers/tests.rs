@@ -1,25 +1,25 @@
 use std::time::{Duration, UNIX_EPOCH};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::*;
 
 mod properties;
-mod samples;
 
 /// The system clock of all tests: Tue, 14 Nov 2023 22:13:20 GMT.
 const NOW: u64 = 1_700_000_000;
 
-fn read_by(reader: &Headers, status: u16, lines: &[(&'static str, &str)]) -> Advice {
+fn read_by(reader: &Headers, status: u16, lines: &[(&str, &str)]) -> Advice {
     let mut headers = HeaderMap::new();
     for (name, value) in lines {
-        headers.append(*name, value.parse().unwrap());
+        let name: HeaderName = name.parse().unwrap();
+        headers.append(name, value.parse().unwrap());
     }
     let status = StatusCode::from_u16(status).unwrap();
     reader.read_at(status, &headers, UNIX_EPOCH + secs(NOW))
 }
 
-fn read(status: u16, lines: &[(&'static str, &str)]) -> Advice {
+fn read(status: u16, lines: &[(&str, &str)]) -> Advice {
     read_by(&Headers::new(), status, lines)
 }
 
@@ -35,215 +35,151 @@ fn remaining(count: u32, seconds: u64) -> Advice {
     Advice::remaining(count, secs(seconds))
 }
 
-const EXHAUSTED: (&str, &str) = ("ratelimit", r#""a";r=0;t=5"#);
-
-#[test]
-fn retry_after_counts_on_the_statuses_that_refuse() {
-    for status in [403, 429, 503] {
-        assert_eq!(read(status, &[("retry-after", "20")]), pause(20));
-    }
-    for status in [200, 202, 301, 304, 401, 413, 500, 502, 504] {
-        assert_eq!(read(status, &[("retry-after", "20")]), Advice::none());
-    }
-}
-
-#[test]
-fn retry_after_is_a_number_or_a_date_of_any_format() {
-    for (value, millis) in [
-        ("120", 120_000),
-        (" 2.0 ", 2_000),
-        ("0.25", 250),
-        ("Tue, 14 Nov 2023 22:13:50 GMT", 30_000),
-        ("Tuesday, 14-Nov-23 22:13:50 GMT", 30_000),
-        ("Tue Nov 14 22:13:50 2023", 30_000),
-        ("30, 60, 45", 60_000),
-        ("99999999999999999999999", 3_600_000),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", 3_600_000),
-    ] {
-        let expected = Advice::pause(Duration::from_millis(millis));
-        assert_eq!(read(503, &[("retry-after", value)]), expected, "{value}");
+/// Checks lines of statuses, headers and advice: `429 503 => age: 0 | retry-after: 20 => pause 20s`.
+fn check(reader: &Headers, cases: &str) {
+    let cases = cases.lines().filter(|line| line.contains("=>"));
+    for case in cases {
+        let [statuses, lines, expected] = case.split("=>").collect::<Vec<_>>()[..] else {
+            panic!("{case}");
+        };
+        let lines = lines
+            .split(" | ")
+            .filter_map(|line| line.trim().split_once(": "));
+        let lines: Vec<_> = lines.collect();
+        for status in statuses.split_whitespace() {
+            let advice = read_by(reader, status.parse().unwrap(), &lines);
+            let pause = advice.wait().map(|wait| format!("pause {wait:?}"));
+            let left = advice.allowance();
+            let left = left.map(|(count, within)| format!("{count} in {within:?}"));
+            let mut shown: Vec<_> = pause.into_iter().chain(left).collect();
+            if shown.is_empty() {
+                shown.push("none".to_owned());
+            }
+            assert_eq!(shown.join(", "), expected.trim(), "{status} {lines:?}");
+        }
     }
 }
 
 #[test]
-fn retry_after_that_is_over_or_malformed_is_as_if_missing() {
-    for value in [
-        "0",
-        "0.0",
-        "-5",
-        "soon",
-        "1e3",
-        "inf",
-        "NaN",
-        "Tue, 14 Nov 2023 22:13:20 GMT",
-        "Sun, 06 Nov 1994 08:49:37 GMT",
-        "Wed, 14 Nov 2023 22:13:50 GMT",
-        "Tue, 31 Nov 2023 22:13:50 GMT",
-        "Tue, 14",
-    ] {
+fn retry_after_is_a_pause_where_the_status_refuses() {
+    let cases = r#"
+        403 429 503 => retry-after: 20 => pause 20s
+        200 202 301 304 401 413 500 502 504 => retry-after: 20 => none
+        503 => retry-after:  2.0  => pause 2s
+        503 => retry-after: 0.25 => pause 250ms
+        503 => retry-after: Tuesday, 14-Nov-23 22:13:50 GMT => pause 30s
+        503 => retry-after: 30, 60, 45 => pause 60s
+        503 => retry-after: 99999999999999999999999 => pause 3600s
+        503 => retry-after: Fri, 31 Dec 9999 23:59:59 GMT => pause 3600s
+        429 => retry-after: 20 | retry-after: Tue Nov 14 22:13:50 2023 | retry-after: soon => pause 30s
+        # It goes before the reset, and leaves the allowance.
+        429 => retry-after: 2 | ratelimit: "a";r=0;t=5 => pause 2s
+        429 => retry-after: 20 | ratelimit: "a";r=0;t=5 => pause 20s
+        503 => retry-after: 20 | ratelimit: "a";r=0;t=90,"b";r=9;t=20,"c";r=15;t=40 => pause 20s, 15 in 40s
+        # Dates are measured from that of the response, which a cache may have kept.
+        503 => date: Sun, 06 Nov 1994 08:49:37 GMT | retry-after: Sun, 06 Nov 1994 08:50:07 GMT => pause 30s
+        503 => date: Sun, 06 Nov 1994 08:49:37 GMT | age: 10 | retry-after: Sun, 06 Nov 1994 08:50:07 GMT => pause 20s
+    "#;
+    check(&Headers::new(), cases);
+}
+
+#[test]
+fn a_retry_after_that_is_over_or_malformed_is_as_if_missing() {
+    let values = "0|0.0|-5|soon|1e3|inf|NaN|Tue, 14 Nov 2023 22:13:20 GMT|Tue, 14|\
+        Sun, 06 Nov 1994 08:49:37 GMT|Wed, 14 Nov 2023 22:13:50 GMT|Tue, 31 Nov 2023 22:13:50 GMT";
+    let exhausted = ("ratelimit", r#""a";r=0;t=5"#);
+    for value in values.split('|') {
         let line = ("retry-after", value);
         assert_eq!(read(503, &[line]), Advice::none(), "{value}");
         assert_eq!(read(403, &[line]), Advice::none(), "{value}");
         assert_eq!(read(429, &[line]), pause(1), "{value}");
-        assert_eq!(read(429, &[line, EXHAUSTED]), pause(5), "{value}");
+        assert_eq!(read(429, &[line, exhausted]), pause(5), "{value}");
     }
 }
 
 #[test]
-fn of_several_lines_the_longest_wait_counts() {
-    let lines = [
-        ("retry-after", "20"),
-        ("retry-after", "Tue, 14 Nov 2023 22:13:50 GMT"),
-        ("retry-after", "soon"),
-    ];
-    assert_eq!(read(429, &lines), pause(30));
+fn of_several_limits_the_latest_pause_and_the_fewest_remaining_count() {
+    let cases = r#"
+        200 304 403 404 429 500 503 => ratelimit: "a";r=0;t=5 => pause 5s
+        200 => ratelimit: "a";r=0;t=5, "b";r=0;t=9, "c";r=0 => pause 9s
+        200 => ratelimit: "a";r=6;t=5, "b";r=5;t=3, "c";r=5;t=4 => 5 in 4s
+        # The allowance of `b` ends with the pause.
+        200 => ratelimit: "a";r=0;t=5, "b";r=1;t=5, "c";r=3;t=60 => pause 5s, 3 in 60s
+        # Without a reset, a limit counts for nothing.
+        200 403 503 => ratelimit: "a";r=0, "b";r=7;t=0 => none
+        429 => ratelimit: "a";r=0, "b";r=7;t=0 => pause 1s
+        200 => ratelimit: "a";r=0, "b";r=3;t=60 => 3 in 60s
+        # A 403 is a limit only if nothing remains.
+        403 => x-ratelimit-remaining: 7 | x-ratelimit-reset: 30 => none
+        403 => ratelimit: "a";r=0, "b";r=7;t=30 => 7 in 30s
+        429 => ratelimit: "a";r=7;t=30 => pause 1s, 7 in 30s
+        # The limits in a response from a cache are outdated.
+        200 403 => ratelimit: "a";r=0;t=5 | age: 0.5 => none
+        200 => ratelimit: "a";r=7;t=30 | age: 60, 0 => none
+        429 => ratelimit: "a";r=0;t=5 | age: 1 => pause 1s
+        503 => ratelimit: "a";r=0;t=5 | age: 1 | retry-after: 20 => pause 20s
+        200 => ratelimit: "a";r=7;t=30 | age: -1 => 7 in 30s
+    "#;
+    check(&Headers::new(), cases);
 }
 
 #[test]
-fn dates_are_measured_from_that_of_the_response() {
-    let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
-    let retry_after = ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT");
-    assert_eq!(read(503, &[date, retry_after]), pause(30));
-    // A cache has kept it for some of the time.
-    assert_eq!(read(503, &[date, retry_after, ("age", "10")]), pause(20));
-    let malformed = ("date", "Sun, 06 Nov 1994");
-    assert_eq!(read(503, &[malformed, retry_after]), Advice::none());
-
-    let lines = [
-        ("date", "Tue, 14 Nov 2023 21:13:20 GMT"),
-        ("x-ratelimit-remaining", "0"),
-        ("x-ratelimit-reset", "1699996460"),
-    ];
-    assert_eq!(read(200, &lines), pause(60));
-}
-
-#[test]
-fn retry_after_goes_before_the_reset_and_leaves_the_allowance() {
-    for wait in [2, 20] {
-        let value = wait.to_string();
-        assert_eq!(
-            read(429, &[("retry-after", &value), EXHAUSTED]),
-            pause(wait)
-        );
-    }
-    let lines = [
-        ("retry-after", "20"),
-        (
-            "ratelimit",
-            r#""burst";r=0;t=90,"day";r=9;t=20,"hour";r=15;t=40"#,
-        ),
-    ];
-    assert_eq!(read(503, &lines), pause(20).and(remaining(15, 40)));
-}
-
-#[test]
-fn where_nothing_remains_it_is_a_pause_on_any_status() {
-    for status in [200, 304, 403, 404, 429, 500, 503] {
-        assert_eq!(read(status, &[EXHAUSTED]), pause(5));
-    }
-    // On this status the other wait does not count.
-    assert_eq!(read(200, &[EXHAUSTED, ("retry-after", "20")]), pause(5));
-}
-
-#[test]
-fn of_several_limits_the_latest_pause_and_the_fewest_count() {
-    for (limits, expected) in [
-        (r#""a";r=0;t=5, "b";r=0;t=9, "c";r=0"#, pause(9)),
-        (r#""a";r=6;t=5, "b";r=5;t=3, "c";r=5;t=4"#, remaining(5, 4)),
-        (
-            r#""a";r=0;t=5, "b";r=3;t=60"#,
-            pause(5).and(remaining(3, 60)),
-        ),
-        // Those of `b` are over when the pause is.
-        (
-            r#""a";r=0;t=5, "b";r=1;t=5, "c";r=3;t=60"#,
-            pause(5).and(remaining(3, 60)),
-        ),
-        (r#""a";r=0, "b";r=3;t=60"#, remaining(3, 60)),
-    ] {
-        assert_eq!(read(200, &[("ratelimit", limits)]), expected, "{limits}");
-    }
-}
-
-#[test]
-fn without_a_reset_nothing_is_said() {
-    for limits in [
-        r#""a";r=0"#,
-        r#""a";r=0;t=0"#,
-        r#""a";r=7"#,
-        r#""a";r=7;t=0"#,
-    ] {
-        assert_eq!(read(200, &[("ratelimit", limits)]), Advice::none());
-        assert_eq!(read(503, &[("ratelimit", limits)]), Advice::none());
-        assert_eq!(read(429, &[("ratelimit", limits)]), pause(1));
-    }
-}
-
-#[test]
-fn a_429_that_does_not_say_how_long_is_a_pause_of_its_own() {
-    assert_eq!(read(429, &[]), pause(1));
-    let left = ("ratelimit", r#""a";r=7;t=30"#);
-    assert_eq!(read(429, &[left]), pause(1).and(remaining(7, 30)));
-
+fn the_longest_and_the_unstated_pause_can_be_configured() {
     let longer = Headers::new().unstated_pause(secs(30));
-    assert_eq!(read_by(&longer, 429, &[]), pause(30));
-    assert_eq!(read_by(&longer, 429, &[left]), pause(30));
-    assert_eq!(read_by(&longer, 429, &[EXHAUSTED]), pause(5));
-    assert_eq!(read_by(&longer, 503, &[]), Advice::none());
-    assert_eq!(
-        read_by(&longer.longest_pause(secs(10)), 429, &[]),
-        pause(10)
-    );
-
+    let cases = r#"
+        429 => => pause 30s
+        429 => ratelimit: "a";r=0;t=5 => pause 5s
+        429 => ratelimit: "a";r=7;t=30 => pause 30s
+        503 => => none
+    "#;
+    check(&longer, cases);
+    check(&longer.longest_pause(secs(10)), "429 => => pause 10s");
     let none = Headers::new().unstated_pause(Duration::ZERO);
-    assert_eq!(read_by(&none, 429, &[]), Advice::none());
-    assert_eq!(read_by(&none, 429, &[EXHAUSTED]), pause(5));
-}
-
-#[test]
-fn a_403_is_a_limit_only_where_it_shows_one() {
-    let left = ("x-ratelimit-remaining", "7");
-    let reset = ("x-ratelimit-reset", "30");
-    assert_eq!(read(403, &[left, reset]), Advice::none());
-    let expected = pause(20).and(remaining(7, 30));
-    assert_eq!(read(403, &[left, reset, ("retry-after", "20")]), expected);
-    let mixed = ("ratelimit", r#""a";r=0, "b";r=7;t=30"#);
-    assert_eq!(read(403, &[mixed]), remaining(7, 30));
-    assert_eq!(read(403, &[]), Advice::none());
-}
-
-#[test]
-fn a_response_from_a_cache_does_not_tell_what_remains() {
-    let left = ("ratelimit", r#""a";r=7;t=30"#);
-    for age in ["1", "0.5", "60, 0"] {
-        let age = ("age", age);
-        assert_eq!(read(200, &[left, age]), Advice::none());
-        assert_eq!(read(200, &[EXHAUSTED, age]), Advice::none());
-        assert_eq!(read(403, &[EXHAUSTED, age]), Advice::none());
-        assert_eq!(read(429, &[EXHAUSTED, age]), pause(1));
-        assert_eq!(
-            read(503, &[EXHAUSTED, ("retry-after", "20"), age]),
-            pause(20)
-        );
-    }
-    for age in ["0", "-1", "old", ""] {
-        assert_eq!(read(200, &[left, ("age", age)]), remaining(7, 30), "{age}");
-    }
-}
-
-#[test]
-fn times_are_cut_down_to_the_longest_pause() {
-    let reader = Headers::new().longest_pause(secs(60));
-    let day = ("ratelimit", r#""day";r=100;t=36000"#);
-    assert_eq!(read_by(&reader, 200, &[day]), remaining(100, 60));
-    assert_eq!(read(200, &[day]), remaining(100, 3600));
-    let day = ("ratelimit", r#""day";r=0;t=36000"#);
-    assert_eq!(read_by(&reader, 200, &[day]), pause(60));
-    assert_eq!(read_by(&reader, 503, &[("retry-after", "61")]), pause(60));
-
+    check(&none, "429 => => none");
+    check(&none, r#"429 => ratelimit: "a";r=0;t=5 => pause 5s"#);
+    let cases = r#"
+        200 => ratelimit: "a";r=100;t=36000 => 100 in 60s
+        200 => ratelimit: "a";r=0;t=36000 => pause 60s
+        503 => retry-after: 61 => pause 60s
+    "#;
+    check(&Headers::new().longest_pause(secs(60)), cases);
     let never = Headers::new().longest_pause(Duration::ZERO);
-    assert_eq!(
-        read_by(&never, 429, &[day, ("retry-after", "61")]),
-        Advice::none()
+    check(
+        &never,
+        r#"429 => retry-after: 61 | ratelimit: "a";r=0;t=5 => none"#,
     );
+}
+
+/// Responses as these services document them.
+#[test]
+fn the_limits_of_well_known_services_are_read() {
+    let cases = r#"
+        # GitHub; without a limit, such a 403 is about something else, such as rights.
+        200 304 => x-ratelimit-limit: 60 | x-ratelimit-remaining: 52 | x-ratelimit-used: 8 | date: Tue, 14 Nov 2023 22:13:18 GMT | x-ratelimit-reset: 1700001000 => 52 in 1002s
+        403 429 => x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700001000 => pause 1000s
+        403 429 => retry-after: 60 | x-ratelimit-remaining: 4987 | x-ratelimit-reset: 1700001800 => pause 60s, 4987 in 1800s
+        # Twitter.
+        200 => x-rate-limit-remaining: 74 | x-rate-limit-reset: 1700000840 => 74 in 840s
+        # Discord.
+        200 => x-ratelimit-remaining: 1 | x-ratelimit-reset: 1700000123.456 | x-ratelimit-reset-after: 64.57 => 1 in 64.57s
+        200 => x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000123.456 => pause 123.456s
+        429 => retry-after: 65 | x-ratelimit-global: true => pause 65s
+        # GitLab.
+        200 => ratelimit-limit: 60 | ratelimit-remaining: 3 | ratelimit-reset: 1700000030 | ratelimit-resettime: Tue, 14 Nov 2023 22:13:50 GMT => 3 in 30s
+        # Reddit.
+        200 => x-ratelimit-remaining: 598.0 | x-ratelimit-reset: 300 => 598 in 300s
+        429 => x-ratelimit-remaining: 0.0 | x-ratelimit-reset: 300 => pause 300s
+        # Drafts before 07, 07 and 11.
+        200 => ratelimit-limit: 100, 100;w=60 | ratelimit-remaining: 50 | ratelimit-reset: 50 => 50 in 50s
+        200 => ratelimit-policy: 100;w=60 | ratelimit: limit=100, remaining=50, reset=30 => 50 in 30s
+        200 => ratelimit-policy: "h";q=1000;w=3600, "d";q=5000;w=86400 | ratelimit: "d";r=100;t=36000 => 100 in 3600s
+        200 => ratelimit: "default";r=999;pk=:dHJpYWwxMjEzMjM=: => none
+        # A newer form goes before one that is kept for old clients.
+        200 => x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000030 | ratelimit: "m";r=12;t=30 => 12 in 30s
+        # Of units other than requests only the end of a quota counts.
+        200 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60 | ratelimit: "a";r=300;t=60 => none
+        200 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60 | ratelimit: "a";r=0;t=60 => pause 60s
+        200 => ratelimit-policy: "a";q=8;qu="concurrent-requests" | ratelimit: "a";r=0;t=60 => none
+    "#;
+    check(&Headers::new(), cases);
 }

@@ -46,46 +46,34 @@ mod tests {
 
     use super::*;
 
-    fn limit(lines: &[(&'static str, &'static str)]) -> Option<(u32, u64)> {
-        let mut map = HeaderMap::new();
-        for (name, value) in lines {
-            map.append(*name, value.parse().unwrap());
+    #[test]
+    fn the_fewest_and_the_longest_delay_count_and_one_number_alone_does_not() {
+        for (lines, expected) in [
+            ("remaining=7 reset=1700000030", Some((7, 30))),
+            ("remaining=7 reset=1700000030 reset-after=20", Some((7, 20))),
+            (
+                "remaining=7 reset=1700000030 reset-after=-20",
+                Some((7, 30)),
+            ),
+            (
+                "remaining=7 remaining=6,8 reset=30 reset=1700000040,20",
+                Some((6, 40)),
+            ),
+            ("remaining=7", None),
+            ("reset=30", None),
+            ("remaining=7 reset=soon", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            // The numbers of two families are not one limit.
+            headers.append("ratelimit-reset", "30".parse().unwrap());
+            for (name, value) in lines.split(' ').filter_map(|line| line.split_once('=')) {
+                let name: http::HeaderName = format!("x-ratelimit-{name}").parse().unwrap();
+                headers.append(name, value.parse().unwrap());
+            }
+            let local = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+            let limit = read(&headers, OriginClock::new(&headers, local));
+            let limit = limit.map(|limit| (limit.remaining, limit.reset.as_secs()));
+            assert_eq!(limit, expected, "{lines}");
         }
-        let local = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let limit = read(&map, OriginClock::new(&map, local))?;
-        Some((limit.remaining, limit.reset.as_secs()))
-    }
-
-    const REMAINING: (&str, &str) = ("x-ratelimit-remaining", "7");
-
-    #[test]
-    fn a_delay_goes_before_a_moment() {
-        let moment = ("x-ratelimit-reset", "1700000030");
-        assert_eq!(limit(&[REMAINING, moment]), Some((7, 30)));
-        let after = ("x-ratelimit-reset-after", "20");
-        assert_eq!(limit(&[REMAINING, moment, after]), Some((7, 20)));
-        let malformed = ("x-ratelimit-reset-after", "-20");
-        assert_eq!(limit(&[REMAINING, moment, malformed]), Some((7, 30)));
-    }
-
-    #[test]
-    fn of_several_the_least_and_the_longest_count() {
-        let lines = [
-            REMAINING,
-            ("x-ratelimit-remaining", "6, 8"),
-            ("x-ratelimit-reset", "30"),
-            ("x-ratelimit-reset", "1700000040, 20"),
-        ];
-        assert_eq!(limit(&lines), Some((6, 40)));
-    }
-
-    #[test]
-    fn one_number_alone_says_nothing() {
-        assert_eq!(limit(&[]), None);
-        assert_eq!(limit(&[REMAINING]), None);
-        assert_eq!(limit(&[("x-ratelimit-reset", "30")]), None);
-        assert_eq!(limit(&[REMAINING, ("x-ratelimit-reset", "soon")]), None);
-        // Nor are the numbers of two families one limit.
-        assert_eq!(limit(&[REMAINING, ("ratelimit-reset", "30")]), None);
     }
 }
