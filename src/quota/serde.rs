@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused_with_the_part_at_fault() {
+    fn an_error_names_the_part_at_fault() {
         let error = |text| serde_json::from_str::<Quota>(text).unwrap_err().to_string();
         assert!(error(r#""10/fortnight""#).contains("unknown unit \"fortnight\""));
         assert!(error(r#""0/s""#).contains("the limit is zero"));
