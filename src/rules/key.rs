@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_does_as_the_extractor_of_its_name() {
+    fn each_part_works_like_the_extractor_of_its_name() {
         let request = http::Request::put("https://A.example:8443/a/1")
             .header("x-tenant", "acme")
             .header("authorization", "Bearer secret")
@@ -168,25 +168,18 @@ mod tests {
         let proxied = Rule::named("a").key(KeyPart::ClientIp);
         let proxied = proxied.trusted_proxies(["10.0.0.0/8".parse().unwrap()]);
         assert_eq!(extract(&proxied, &request).unwrap(), "203.0.113.7");
-        let joined = Rule::named("a")
-            .key(KeyPart::Method)
-            .key(KeyPart::Constant("a|b".into()));
+        let text = KeyPart::Constant("a|b".into());
+        let joined = Rule::named("a").key(KeyPart::Method).key(text);
         assert_eq!(extract(&joined, &request).unwrap(), r"PUT|a\|b");
-        assert_eq!(
-            extract(&Rule::named("a"), &request).unwrap(),
-            "a.example:8443"
-        );
+        let none = extract(&Rule::named("a"), &request).unwrap();
+        assert_eq!(none, "a.example:8443");
     }
 
     #[test]
     fn a_request_without_the_part_is_refused() {
         let request = http::Request::get("/").body(()).unwrap();
-        let rule = Rule::named("a")
-            .key(KeyPart::Method)
-            .key(KeyPart::Header("x-tenant".into()));
+        let rule = Rule::named("a").key(KeyPart::Header("x-tenant".into()));
         let refused = extract(&rule, &request).unwrap_err();
         assert_eq!(refused, "the request has no x-tenant header");
-        let refused = extract(&Rule::named("a"), &request).unwrap_err();
-        assert_eq!(refused, "the request has no host");
     }
 }
