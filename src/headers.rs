@@ -145,18 +145,13 @@ mod tests {
     use super::*;
     use crate::policy::PolicyParts;
 
-    fn policy(name: Option<&str>, quotas: &[&str]) -> Policy {
-        let quotas = quotas.iter().map(|quota| quota.parse().unwrap());
+    fn policy(name: &str, quotas: &str) -> Policy {
         let parts = PolicyParts {
-            name: name.map(str::to_owned),
-            quotas: quotas.collect(),
+            name: (!name.is_empty()).then(|| name.to_owned()),
+            quotas: quotas.split(", ").map(|it| it.parse().unwrap()).collect(),
             ..PolicyParts::default()
         };
         parts.build().unwrap()
-    }
-
-    fn rate_limit_policy(name: Option<&str>, quotas: &[&str]) -> String {
-        describe(&policy(name, quotas)).to_str().unwrap().to_owned()
     }
 
     fn standing(remaining: u32, millis: u64) -> Standing {
@@ -166,133 +161,82 @@ mod tests {
         }
     }
 
-    fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
+    fn values(headers: &HeaderMap, name: &str) -> String {
         let values = headers.get_all(name).iter();
-        values
-            .map(|value| value.to_str().unwrap().to_owned())
-            .collect()
+        let values: Vec<_> = values.map(|value| value.to_str().unwrap()).collect();
+        values.join(" ")
     }
 
     #[test]
-    fn a_lone_quota_is_the_policy() {
-        for (name, quota, expected) in [
-            (None, "10/s", r#""10/s";q=10;w=1"#),
-            (Some("api"), "5_000/h", r#""api";q=5000;w=3600"#),
-            (Some(r#"a"b\c"#), "600/1m30s", r#""a\"b\\c";q=600;w=90"#),
+    fn a_policy_is_described_by_its_name_and_its_quotas() {
+        for (name, quotas, expected) in [
+            ("", "10/s", r#""10/s";q=10;w=1"#),
+            ("api", "5_000/h", r#""api";q=5000;w=3600"#),
+            (r#"a"b\c"#, "600/1m30s", r#""a\"b\\c";q=600;w=90"#),
+            ("a", "100/m gcra burst=20", r#""a";q=100;w=60"#),
+            ("", "1/s gcra burst=2", r#""1/s-gcra-burst=2";q=1;w=1"#),
+            // The field has whole seconds only.
+            ("", "5/100ms", r#""5/100ms";q=5"#),
+            ("", "5/1s500ms", r#""5/1s500ms";q=5"#),
             (
-                None,
-                "100/m gcra burst=20",
-                r#""100/m-gcra-burst=20";q=100;w=60"#,
+                "",
+                "10/s, 5_000/h",
+                r#""10/s+5000/h";q=10, "10/s";q=10;w=1, "5000/h";q=5000;w=3600"#,
+            ),
+            (
+                "api",
+                "10/s, 5_000/h",
+                r#""api";q=10, "api:10/s";q=10;w=1, "api:5000/h";q=5000;w=3600"#,
             ),
         ] {
-            assert_eq!(rate_limit_policy(name, &[quota]), expected);
+            assert_eq!(describe(&policy(name, quotas)), expected);
         }
     }
 
     #[test]
-    fn a_window_of_no_whole_seconds_is_left_out() {
-        assert_eq!(rate_limit_policy(None, &["5/100ms"]), r#""5/100ms";q=5"#);
-        let expected = r#""5/1s500ms";q=5"#;
-        assert_eq!(rate_limit_policy(None, &["5/1s500ms"]), expected);
-    }
-
-    #[test]
-    fn quotas_that_hold_jointly_are_a_policy_each_beside_the_whole() {
-        let quotas = ["10/s", "5_000/h"];
-        let expected = r#""10/s+5000/h";q=10, "10/s";q=10;w=1, "5000/h";q=5000;w=3600"#;
-        assert_eq!(rate_limit_policy(None, &quotas), expected);
-        let expected = r#""api";q=10, "api:10/s";q=10;w=1, "api:5000/h";q=5000;w=3600"#;
-        assert_eq!(rate_limit_policy(Some("api"), &quotas), expected);
-    }
-
-    #[test]
-    fn the_limit_names_the_policy_as_a_whole() {
+    fn limits_are_added_to_those_that_are_there() {
         let mut headers = HeaderMap::new();
-        let policy = policy(Some("api"), &["10/s", "5_000/h"]);
-        write_rate_limit(&mut headers, &policy, Some(standing(3, 1_001)));
-        assert_eq!(values(&headers, "ratelimit"), [r#""api";r=3;t=2"#]);
-    }
-
-    #[test]
-    fn what_is_not_known_is_not_said() {
-        let mut headers = HeaderMap::new();
-        write_rate_limit(&mut headers, &policy(None, &["10/s"]), None);
-        assert!(values(&headers, "ratelimit").is_empty());
-        assert_eq!(values(&headers, "ratelimit-policy"), [r#""10/s";q=10;w=1"#]);
-    }
-
-    #[test]
-    fn no_more_remains_than_the_quota_that_is_named() {
-        let mut headers = HeaderMap::new();
-        let policy = policy(None, &["1/s gcra burst=20"]);
-        write_rate_limit(&mut headers, &policy, Some(standing(19, 1)));
-        write_x_rate_limit(&mut headers, &policy, standing(19, 1));
-        assert_eq!(
-            values(&headers, "ratelimit"),
-            [r#""1/s-gcra-burst=20";r=1;t=1"#]
-        );
-        assert_eq!(values(&headers, "x-ratelimit-remaining"), ["1"]);
-    }
-
-    #[test]
-    fn lists_join_those_that_are_there() {
-        let mut headers = HeaderMap::new();
-        for (name, remaining) in [("route", 3), ("client", 7)] {
-            let policy = policy(Some(name), &["10/s"]);
-            write_rate_limit(&mut headers, &policy, Some(standing(remaining, 1_000)));
-        }
-        let expected = [r#""route";r=3;t=1"#, r#""client";r=7;t=1"#];
+        let client = policy("client", "10/s, 5_000/h");
+        write_rate_limit(&mut headers, &client, Some(standing(3, 1_001)));
+        let route = policy("route", "1/s gcra burst=20");
+        write_rate_limit(&mut headers, &route, Some(standing(19, 1)));
+        // An unknown standing is left out.
+        write_rate_limit(&mut headers, &policy("other", "10/s"), None);
+        let expected = r#""client";r=3;t=2 "route";r=1;t=1"#;
         assert_eq!(values(&headers, "ratelimit"), expected);
-        assert_eq!(values(&headers, "ratelimit-policy").len(), 2);
+        let policies = values(&headers, "ratelimit-policy");
+        assert!(policies.ends_with(r#" "route";q=1;w=1 "other";q=10;w=1"#));
     }
 
     #[test]
-    fn the_older_fields_hold_whatever_leaves_less() {
-        let ten = policy(None, &["10/s"]);
-        let hundred = policy(None, &["100/m"]);
-        for (inner, outer) in [
-            ((&ten, standing(3, 1_000)), (&hundred, standing(40, 60_000))),
-            ((&hundred, standing(40, 60_000)), (&ten, standing(3, 1_000))),
-        ] {
+    fn the_older_fields_hold_the_limit_that_leaves_less() {
+        let ten = (policy("", "10/s gcra burst=20"), standing(15, 999));
+        let hundred = (policy("", "100/m"), standing(40, 60_000));
+        for limits in [[&ten, &hundred], [&hundred, &ten]] {
             let mut headers = HeaderMap::new();
-            write_x_rate_limit(&mut headers, inner.0, inner.1);
-            write_x_rate_limit(&mut headers, outer.0, outer.1);
-            assert_eq!(values(&headers, "x-ratelimit-limit"), ["10"]);
-            assert_eq!(values(&headers, "x-ratelimit-remaining"), ["3"]);
-            assert_eq!(values(&headers, "x-ratelimit-reset"), ["1"]);
+            for (policy, standing) in limits {
+                write_x_rate_limit(&mut headers, policy, *standing);
+            }
+            assert_eq!(values(&headers, "x-ratelimit-limit"), "10");
+            assert_eq!(values(&headers, "x-ratelimit-remaining"), "10");
+            assert_eq!(values(&headers, "x-ratelimit-reset"), "1");
         }
-    }
-
-    #[test]
-    fn older_fields_of_another_kind_are_left_alone() {
         let mut headers = HeaderMap::new();
         headers.insert("x-ratelimit-remaining", HeaderValue::from_static("many"));
-        let policy = policy(None, &["10/s"]);
-        write_x_rate_limit(&mut headers, &policy, standing(3, 1_000));
-        assert_eq!(values(&headers, "x-ratelimit-remaining"), ["many"]);
+        write_x_rate_limit(&mut headers, &ten.0, ten.1);
+        assert_eq!(values(&headers, "x-ratelimit-remaining"), "many");
         assert_eq!(headers.len(), 1);
     }
 
     #[test]
-    fn seconds_are_rounded_up_and_never_none() {
-        for (nanos, expected) in [
-            (0, 1),
-            (1, 1),
-            (999_999_999, 1),
-            (1_000_000_000, 1),
-            (1_000_000_001, 2),
-            (2_500_000_000, 3),
-        ] {
+    fn seconds_are_rounded_up_and_an_existing_retry_after_stays() {
+        for (nanos, expected) in [(0, 1), (1_000_000_000, 1), (1_000_000_001, 2)] {
             assert_eq!(whole_seconds(Duration::from_nanos(nanos)), expected);
         }
         assert_eq!(whole_seconds(Duration::MAX), u32::MAX);
-    }
-
-    #[test]
-    fn a_retry_after_that_is_there_stays() {
         let mut headers = HeaderMap::new();
         write_retry_after(&mut headers, Duration::from_millis(1_500));
         write_retry_after(&mut headers, Duration::from_secs(9));
-        assert_eq!(values(&headers, "retry-after"), ["2"]);
+        assert_eq!(values(&headers, "retry-after"), "2");
     }
 }

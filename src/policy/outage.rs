@@ -118,61 +118,52 @@ fn unlimited() -> Quota {
 mod tests {
     use super::*;
 
-    fn fallback(outage: Outage, quotas: &[&str]) -> Vec<String> {
+    fn fallback(outage: Outage, quotas: &str) -> String {
         let parts = PolicyParts {
-            quotas: quotas.iter().map(|it| it.parse().unwrap()).collect(),
+            quotas: quotas.split(", ").map(|it| it.parse().unwrap()).collect(),
             ..PolicyParts::default()
         };
         let parts = outage.fallback(&parts).unwrap().unwrap();
         parts.clone().build().unwrap();
-        parts.quotas.iter().map(ToString::to_string).collect()
+        let quotas = parts.quotas.iter().map(ToString::to_string);
+        quotas.collect::<Vec<_>>().join(", ")
     }
 
     #[test]
     fn a_share_is_rounded_down_and_never_to_nothing() {
-        let third = |quota| fallback(Outage::Local { share: 1.0 / 3.0 }, &[quota]).remove(0);
-        assert_eq!(third("3/s"), "1/s");
-        assert_eq!(third("100/m"), "33/m");
-        assert_eq!(third("2/s"), "1/1s500ms");
-        assert_eq!(third("10/s spacing"), "10/3s spacing");
-        assert_eq!(third("100/m gcra burst=20"), "100/3m gcra burst=6");
-        assert_eq!(third("100/m gcra burst=2"), "100/3m gcra burst=1");
-        assert_eq!(
-            third("9/m leaky-bucket capacity=9"),
-            "9/3m leaky-bucket capacity=3"
-        );
-        assert_eq!(third("9/m fixed-window"), "3/m fixed-window");
-        assert_eq!(
-            third("9/m sliding-buckets buckets=7"),
-            "3/m sliding-buckets buckets=7"
-        );
-    }
-
-    #[test]
-    fn quotas_that_come_to_the_same_are_one() {
-        let share = Outage::Local { share: 0.3 };
-        assert_eq!(fallback(share, &["10/s", "11/s", "100/m"]), ["3/s", "30/m"]);
-    }
-
-    #[test]
-    fn who_allows_everything_counts_by_a_quota_that_nobody_exhausts() {
-        let [quota] = &fallback(Outage::Allow, &["1/d"])[..] else {
-            panic!("one is enough");
-        };
-        assert_eq!(quota.parse::<Quota>().unwrap().largest_cost(), u32::MAX);
+        for (quotas, third) in [
+            ("3/s", "1/s"),
+            ("100/m", "33/m"),
+            ("2/s", "1/1s500ms"),
+            ("10/s spacing", "10/3s spacing"),
+            ("100/m gcra burst=20", "100/3m gcra burst=6"),
+            ("100/m gcra burst=2", "100/3m gcra burst=1"),
+            (
+                "9/m leaky-bucket capacity=9",
+                "9/3m leaky-bucket capacity=3",
+            ),
+            ("9/m fixed-window", "3/m fixed-window"),
+            (
+                "9/m sliding-buckets buckets=7",
+                "3/m sliding-buckets buckets=7",
+            ),
+            // Equal quotas are one.
+            ("10/s, 11/s, 90/m", "3/s, 30/m"),
+        ] {
+            let share = Outage::Local { share: 1.0 / 3.0 };
+            assert_eq!(fallback(share, quotas), third);
+        }
+        let allowing: Quota = fallback(Outage::Allow, "1/d").parse().unwrap();
+        assert_eq!(allowing.largest_cost(), u32::MAX);
     }
 
     #[test]
     fn a_share_is_above_none_and_up_to_all() {
+        let of = |share| Outage::Local { share }.fallback(&PolicyParts::default());
         for share in [0.0, -0.5, 1.01, f64::NAN, f64::INFINITY] {
-            let refused = Outage::Local { share }.fallback(&PolicyParts::default());
-            let message = refused.err().unwrap().to_string();
+            let message = of(share).err().unwrap().to_string();
             assert!(message.starts_with("outage: a share of"), "{message}");
         }
-        assert!(
-            Outage::Local { share: 1.0 }
-                .fallback(&PolicyParts::default())
-                .is_ok()
-        );
+        assert!(of(1.0).is_ok());
     }
 }

@@ -175,66 +175,47 @@ mod tests {
         parts.build()
     }
 
-    fn problem(quota: Quota) -> String {
-        build(&[quota]).unwrap_err().to_string()
-    }
-
     #[test]
     fn quotas_that_cannot_hold_are_refused_by_name() {
-        let second = Duration::from_secs(1);
-        assert_eq!(
-            problem(Quota::new(0, second)),
-            "quota `0/s`: the limit is zero"
-        );
-        assert_eq!(
-            problem(Quota::new(1, Duration::ZERO)),
-            "quota `1/0ns`: the window is zero"
-        );
-        assert!(problem(Quota::new(1, Duration::from_nanos(1_500))).contains("whole microseconds"));
-        assert!(problem(Quota::new(1, Duration::MAX)).contains("longer than"));
-        let spaced = Quota::new(11, Duration::from_micros(10)).algorithm(Algorithm::Spacing);
-        assert!(problem(spaced).contains("less than a microsecond"));
+        let micros = Duration::from_micros;
         let gcra = |burst| Quota::per_day(1).algorithm(Algorithm::Gcra { burst });
-        assert!(problem(gcra(0)).contains("the burst is zero"));
-        assert!(problem(gcra(u32::MAX)).contains("longer than"));
-    }
-
-    #[test]
-    fn a_policy_has_at_least_one_quota_and_none_twice() {
-        assert!(build(&[]).is_err());
-        let quota = Quota::per_second(1);
-        assert!(
-            build(&[quota, quota])
-                .unwrap_err()
-                .to_string()
-                .contains("twice")
-        );
-        assert!(build(&[quota, Quota::per_minute(1)]).is_ok());
+        let spaced = Quota::new(11, micros(10)).algorithm(Algorithm::Spacing);
+        let second = Quota::per_second(1);
+        for (quotas, problem) in [
+            (
+                &[Quota::per_second(0)][..],
+                "quota `0/s`: the limit is zero",
+            ),
+            (
+                &[Quota::new(1, micros(0))],
+                "quota `1/0ns`: the window is zero",
+            ),
+            (
+                &[Quota::new(1, Duration::from_nanos(1_500))],
+                "whole microseconds",
+            ),
+            (&[Quota::new(1, Duration::MAX)], "longer than"),
+            (&[spaced], "less than a microsecond"),
+            (&[gcra(0)], "the burst is zero"),
+            (&[gcra(u32::MAX)], "longer than"),
+            (&[second, second], "twice"),
+            (&[], ""),
+        ] {
+            let error = build(quotas).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+        assert!(build(&[second, Quota::per_minute(1)]).is_ok());
     }
 
     #[test]
     fn a_policy_without_a_name_is_labelled_by_its_quotas() {
-        let texts = [
-            "10/s",
-            "5_000/1h30m sliding-buckets buckets=1_000",
-            "5_000/1h30m spacing",
-            "5_000/1h30m leaky-bucket capacity=20",
-            "5_000/1h30m gcra burst=20",
-            "5_000/1h30m fixed-window",
-            "5_000/1h30m fixed-window start=first-request",
-        ];
-        let policy = build(&texts.map(|text| text.parse().unwrap())).unwrap();
-        let labels: Vec<_> = policy.label().split('+').collect();
-        let expected = [
-            "10/s",
-            "5000/1h30m-sliding-buckets-buckets=1000",
-            "5000/1h30m-spacing",
-            "5000/1h30m-leaky-bucket-capacity=20",
-            "5000/1h30m-gcra-burst=20",
-            "5000/1h30m-fixed-window",
-            "5000/1h30m-fixed-window-start=first-request",
-        ];
-        assert_eq!(labels, expected);
+        let texts = "10/s, 5_000/1h30m sliding-buckets buckets=1_000, 5_000/1h30m spacing, \
+            5_000/1h30m leaky-bucket capacity=20, 5_000/1h30m gcra burst=20, \
+            5_000/1h30m fixed-window, 5_000/1h30m fixed-window start=first-request";
+        let quotas: Vec<Quota> = texts.split(", ").map(|it| it.parse().unwrap()).collect();
+        let label = build(&quotas).unwrap().label().to_owned();
+        let expected = texts.replace(", ", "+").replace('_', "").replace(' ', "-");
+        assert_eq!(label, expected);
     }
 
     #[test]
@@ -248,12 +229,10 @@ mod tests {
 
     #[test]
     fn the_default_guard_costs_at_most_2_percent_from_one_second_on() {
-        let guard = |quota| build(&[quota]).unwrap().guard();
-        assert_eq!(guard(Quota::per_second(10)), Duration::from_millis(12));
-        assert_eq!(guard(Quota::per_day(10)), Duration::from_millis(12));
-        assert_eq!(
-            guard(Quota::new(5, Duration::from_millis(100))),
-            Duration::from_millis(5)
-        );
+        for (window_ms, guard_ms) in [(1_000, 12), (86_400_000, 12), (100, 5)] {
+            let quota = Quota::new(10, Duration::from_millis(window_ms));
+            let guard = build(&[quota]).unwrap().guard();
+            assert_eq!(guard, Duration::from_millis(guard_ms));
+        }
     }
 }
