@@ -31,22 +31,14 @@ fn up_to(longest: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    const FIRST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(1);
-
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let longest_of = |attempt| (0..500).map(|_| before(attempt, FIRST, LONGEST)).max();
-        let longest = [1, 2, 3, 4, 5, 6, 30, u32::MAX].map(|attempt| longest_of(attempt).unwrap());
-        for (longest, bound) in longest
-            .iter()
-            .zip([50, 100, 200, 400, 800, 1_000, 1_000, 1_000])
-        {
+        let (first, longest) = (Duration::from_millis(50), Duration::from_secs(1));
+        for (attempt, bound) in [(1, 50), (2, 100), (5, 800), (6, 1_000), (u32::MAX, 1_000)] {
             let bound = Duration::from_millis(bound);
-            assert!(
-                *longest <= bound && *longest > bound / 2,
-                "{longest:?} of {bound:?}"
-            );
+            let pauses = (0..500).map(|_| before(attempt, first, longest));
+            let max = pauses.max().unwrap();
+            assert!(max <= bound && max > bound / 2, "{max:?} of {bound:?}");
         }
     }
 }

@@ -188,144 +188,119 @@ mod tests {
 
     const EPOCH: u64 = 1_763_000_000_000_000;
 
-    fn after(start: Instant, millis: u64) -> Instant {
-        start + Duration::from_millis(millis)
+    /// A clock and the time from which all times are counted, in milliseconds.
+    struct Observed(StoreClock, Instant);
+
+    impl Observed {
+        fn new() -> Self {
+            Self(StoreClock::new(), Instant::now())
+        }
+
+        fn at(&self, millis: u64) -> Instant {
+            self.1 + Duration::from_millis(millis)
+        }
+
+        /// Observes that the store's clock showed `shown` between `sent` and `received`.
+        fn read(&self, [sent, received]: [u64; 2], shown: u64, server: u64) -> Read {
+            let (sent, received) = (self.at(sent), self.at(received));
+            self.0.observe(sent, received, stored(shown), server)
+        }
     }
 
-    /// What the store says when its clock is so many milliseconds after the epoch.
-    fn says(millis: u64) -> u64 {
+    fn stored(millis: u64) -> u64 {
         EPOCH + millis * 1_000
     }
 
     #[test]
-    fn a_slot_lies_between_sending_and_answer_of_its_call() {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        let offset = clock
-            .observe(after(start, 0), after(start, 40), says(1_000), 1)
-            .offset;
-        let close = Duration::from_micros(3);
-        assert!(offset.earliest(says(1_000)) <= after(start, 0));
-        assert!(offset.latest(says(1_000)) >= after(start, 40));
-        assert!(offset.uncertainty() <= Duration::from_millis(40) + close);
+    fn a_time_of_the_store_lies_between_sending_and_answer_of_its_call() {
+        let clock = Observed::new();
+        let offset = clock.read([0, 40], 1_000, 1).offset;
+        assert!(offset.earliest(stored(1_000)) <= clock.at(0));
+        assert!(offset.latest(stored(1_000)) >= clock.at(40));
+        assert!(offset.uncertainty() <= Duration::from_micros(40_003));
+        // The call may have been answered at once, or only at its end.
+        let shows = clock.0.shows()(clock.at(100));
+        assert!((stored(1_100)..=stored(1_101)).contains(&shows), "{shows}");
+        assert_eq!(StoreClock::new().shows()(clock.at(0)), 0);
     }
 
     #[test]
-    fn a_late_answer_is_read_by_what_is_known_from_others() {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 1);
-        let offset = clock
-            .observe(after(start, 10), after(start, 60), says(1_012), 1)
-            .offset;
+    fn a_late_answer_is_read_by_the_answers_of_earlier_calls() {
+        let clock = Observed::new();
+        clock.read([0, 1], 1_000, 1);
+        let offset = clock.read([10, 60], 1_012, 1).offset;
         assert!(offset.uncertainty() < Duration::from_millis(2));
-        assert!(offset.latest(says(2_000)) <= after(start, 1_002));
-        assert!(offset.earliest(says(2_000)) >= after(start, 999));
+        assert!(offset.latest(stored(2_000)) <= clock.at(1_002));
+        assert!(offset.earliest(stored(2_000)) >= clock.at(999));
     }
 
     #[test]
-    fn a_clock_that_was_set_is_believed() {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 1);
-        let offset = clock
-            .observe(after(start, 100), after(start, 101), says(50), 1)
-            .offset;
-        assert!(offset.latest(says(60)) >= after(start, 110));
-        assert!(offset.latest(says(60)) <= after(start, 112));
+    fn a_clock_that_was_set_replaces_the_earlier_one() {
+        let clock = Observed::new();
+        clock.read([0, 1], 1_000, 1);
+        let offset = clock.read([100, 101], 50, 1).offset;
+        let latest = offset.latest(stored(60));
+        assert!((clock.at(110)..=clock.at(112)).contains(&latest));
     }
 
     #[test]
-    fn what_is_known_of_one_clock_says_nothing_of_another() {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 1);
-        // The other is ahead, by less than this answer leaves open.
-        let other = clock
-            .observe(after(start, 10), after(start, 60), says(1_030), 2)
-            .offset;
-        assert!(other.latest(says(2_000)) >= after(start, 1_030));
+    fn one_clock_tells_nothing_about_that_of_another_server() {
+        // Server 0 is one of a connection that may be renewed: each reading may be of another server.
+        for (server, next) in [(1, 2), (0, 0)] {
+            let clock = Observed::new();
+            clock.read([0, 1], 1_000, server);
+            // The other is ahead, by less than this answer leaves open.
+            let read = clock.read([10, 60], 1_030, next);
+            assert_eq!(read.ahead, 0);
+            assert!(read.offset.latest(stored(2_000)) >= clock.at(1_030));
+        }
     }
 
     #[test]
-    fn what_a_connection_says_that_may_be_made_anew_is_by_no_clock_that_is_known() {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 0);
-        let next = clock.observe(after(start, 10), after(start, 60), says(1_030), 0);
-        assert_eq!(next.ahead, 0);
-        assert!(next.offset.latest(says(2_000)) >= after(start, 1_030));
-    }
-
-    #[test]
-    fn how_far_a_clock_was_set_is_what_no_round_trip_explains() {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        let gap = |sent, received, says, server| {
-            let read = clock.observe(after(start, sent), after(start, received), says, server);
-            read.ahead.unsigned_abs() / 1_000_000
-        };
-        assert_eq!(gap(0, 1, says(1_000), 1), 0);
-        assert_eq!(gap(10, 60, says(1_040), 1), 0);
-        assert!((48..=52).contains(&gap(100, 101, says(1_050), 1)));
-        assert!((198..=202).contains(&gap(200, 201, says(1_350), 1)));
-        // On another connection as well, but not of another server.
-        assert!((498..=502).contains(&gap(300, 301, says(950), 1)));
-        assert_eq!(gap(400, 401, says(5_000), 2), 0);
-    }
-
-    /// What the clock shows so long after it was read, off by so much, in milliseconds.
-    fn gap_after(idle: u64, off: i64) -> i64 {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 1);
-        let now = says((1_000 + idle).saturating_add_signed(off));
-        let (sent, received) = (after(start, idle), after(start, idle + 1));
-        clock.observe(sent, received, now, 1).ahead
+    fn a_clock_is_ahead_by_what_no_round_trip_explains() {
+        let clock = Observed::new();
+        for (call, shown, server, expected) in [
+            ([0, 1], 1_000, 1, 0..=0),
+            ([10, 60], 1_040, 1, 0..=0),
+            ([100, 101], 1_050, 1, 48..=52),
+            ([200, 201], 1_350, 1, 198..=202),
+            ([300, 301], 950, 1, 498..=502),
+            ([400, 401], 5_000, 2, 0..=0),
+        ] {
+            let ahead = clock.read(call, shown, server).ahead.unsigned_abs();
+            assert!(expected.contains(&(ahead / 1_000_000)), "{ahead}");
+        }
     }
 
     #[test]
     fn a_clock_that_drifts_or_is_slewed_was_not_set() {
+        let ahead_after = |idle: u64, off: i64| {
+            let clock = Observed::new();
+            clock.read([0, 1], 1_000, 1);
+            let shown = (1_000 + idle).saturating_add_signed(off);
+            clock.read([idle, idle + 1], shown, 1).ahead.unsigned_abs()
+        };
         for (idle, parts_per_million) in [(60_i64, 500), (600, 50), (1_800, 30), (86_400, 500)] {
             let off = idle * parts_per_million / 1_000;
             for off in [off, -off] {
-                let gap = gap_after(idle.cast_unsigned() * 1_000, off);
-                assert_eq!(gap, 0, "{off} ms after {idle} s");
+                let ahead = ahead_after(idle.cast_unsigned() * 1_000, off);
+                assert_eq!(ahead, 0, "{off} ms after {idle} s");
             }
         }
-    }
-
-    #[test]
-    fn a_clock_that_was_set_after_a_while_is_told_from_one_that_was_slewed() {
-        for off in [100, -100, 5_000, -5_000] {
-            let gap = gap_after(60_000, off).unsigned_abs() / 1_000_000;
+        for off in [100, -100, 5_000, -5_000_i64] {
+            let ahead = ahead_after(60_000, off) / 1_000_000;
             let beyond = off.unsigned_abs() - 30;
-            assert!((beyond - 2..=beyond).contains(&gap), "{off} ms: {gap}");
+            assert!((beyond - 2..=beyond).contains(&ahead), "{off} ms: {ahead}");
         }
     }
 
     #[test]
-    fn what_the_clock_shows_is_never_less_than_what_is_true() {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        assert_eq!(clock.shows()(start), 0);
-        // The store answered at once, or only just now.
-        clock.observe(after(start, 0), after(start, 40), says(1_000), 1);
-        let shows = clock.shows()(after(start, 100));
-        assert!((says(1_100)..=says(1_101)).contains(&shows), "{shows}");
-    }
-
-    #[test]
-    fn what_a_call_has_shown_becomes_less_certain_with_time() {
-        let clock = StoreClock::new();
-        let start = Instant::now();
-        clock.observe(after(start, 0), after(start, 1), says(1_000), 1);
-        let after_pause = |from: u64| {
-            let (sent, received) = (after(start, from), after(start, from + 40));
-            let read = clock.observe(sent, received, says(1_020 + from), 1);
-            read.offset.uncertainty().as_millis()
-        };
-        assert!((6..=8).contains(&after_pause(6_000)));
-        assert!((39..=41).contains(&after_pause(120_000)));
+    fn a_reading_becomes_less_certain_with_time() {
+        let clock = Observed::new();
+        clock.read([0, 1], 1_000, 1);
+        for (from, expected) in [(6_000, 6..=8), (120_000, 39..=41)] {
+            let read = clock.read([from, from + 40], 1_020 + from, 1);
+            assert!(expected.contains(&read.offset.uncertainty().as_millis()));
+        }
     }
 }

@@ -118,19 +118,13 @@ mod tests {
     const FLOOR: Duration = Duration::from_millis(16);
 
     #[test]
-    fn stays_at_its_floor_while_the_clock_is_known_well() {
+    fn exceeds_the_uncertainty_of_the_clock_and_its_floor() {
         let guard = Guard::new(FLOOR);
-        guard.measured(Duration::from_millis(40), Duration::from_millis(4));
-        assert_eq!(guard.current(), FLOOR);
-    }
-
-    #[test]
-    fn exceeds_what_is_uncertain() {
-        let guard = Guard::new(FLOOR);
-        guard.measured(Duration::from_millis(400), Duration::from_millis(400));
-        assert_eq!(guard.current(), Duration::from_millis(404));
-        guard.measured(Duration::from_millis(1), Duration::from_millis(1));
-        assert_eq!(guard.current(), FLOOR);
+        for (uncertainty, expected) in [(4, 16), (400, 404), (1, 16)] {
+            let uncertainty = Duration::from_millis(uncertainty);
+            guard.measured(Duration::from_millis(40), uncertainty);
+            assert_eq!(guard.current(), Duration::from_millis(expected));
+        }
     }
 
     #[test]
@@ -146,26 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn doubles_once_for_all_forfeits_of_a_reservation_and_sinks_again() {
+    fn doubles_once_for_all_forfeits_of_a_batch_up_to_its_limit_and_sinks_again() {
         let guard = Guard::new(FLOOR);
         for _ in 0..100 {
             guard.forfeited(FLOOR);
         }
         assert_eq!(guard.current(), FLOOR * 2);
-        guard.forfeited(FLOOR * 2);
-        assert_eq!(guard.current(), FLOOR * 4);
-        for _ in 0..20_000 {
-            guard.departed();
-        }
-        assert_eq!(guard.current(), FLOOR);
-    }
-
-    #[test]
-    fn never_grows_without_bound() {
-        let guard = Guard::new(FLOOR);
         for _ in 0..100 {
             guard.forfeited(guard.current());
         }
         assert_eq!(guard.current(), LONGEST);
+        for _ in 0..20_000 {
+            guard.departed();
+        }
+        assert_eq!(guard.current(), FLOOR);
     }
 }
