@@ -94,54 +94,58 @@ impl History {
 mod tests {
     use super::*;
 
-    fn at<const LEN: usize>(times: [u64; LEN]) -> History {
-        times.map(Duration::from_nanos).into_iter().collect()
+    fn ns(nanos: u64) -> Duration {
+        Duration::from_nanos(nanos)
+    }
+
+    fn at(times: &[u64]) -> History {
+        times.iter().copied().map(ns).collect()
+    }
+
+    fn weighted<const LEN: usize>(events: [(u64, u64); LEN]) -> History {
+        events
+            .map(|(at, weight)| (ns(at), weight))
+            .into_iter()
+            .collect()
     }
 
     #[test]
     fn a_burst_is_counted_beyond_the_rate() {
-        let interval = Duration::from_nanos(10);
-        assert_eq!(at([]).burst(interval), 0);
-        assert_eq!(at([0, 10, 20]).burst(interval), 1);
-        assert_eq!(at([0, 9, 20]).burst(interval), 2);
-        assert_eq!(at([5, 5, 5, 15, 100]).burst(interval), 3);
-        let costly: History = [(Duration::ZERO, 4), (Duration::from_nanos(20), 2)]
-            .into_iter()
-            .collect();
-        assert_eq!(costly.burst(interval), 4);
+        for (times, expected) in [
+            (&[][..], 0),
+            (&[0, 10, 20], 1),
+            (&[0, 9, 20], 2),
+            (&[5, 5, 5, 15, 100], 3),
+        ] {
+            assert_eq!(at(times).burst(ns(10)), expected, "{times:?}");
+        }
+        assert_eq!(weighted([(0, 4), (20, 2)]).burst(ns(10)), 4);
     }
 
     #[test]
     fn spacing_leaves_an_interval_for_each_unit() {
-        let interval = Duration::from_nanos(10);
-        assert_eq!(at([0, 10, 25]).too_close(interval), None);
-        assert_eq!(
-            at([0, 10, 19]).too_close(interval),
-            Some(Duration::from_nanos(19))
-        );
-        let costly = |second| -> History {
-            let second = Duration::from_nanos(second);
-            [(Duration::ZERO, 2), (second, 1)].into_iter().collect()
-        };
-        assert!(costly(19).too_close(interval).is_some());
-        assert!(costly(20).too_close(interval).is_none());
+        assert_eq!(at(&[0, 10, 25]).too_close(ns(10)), None);
+        assert_eq!(at(&[0, 10, 19]).too_close(ns(10)), Some(ns(19)));
+        assert_eq!(weighted([(0, 2), (19, 1)]).too_close(ns(10)), Some(ns(19)));
+        assert_eq!(weighted([(0, 2), (20, 1)]).too_close(ns(10)), None);
     }
 
     #[test]
     fn windows_are_found_wherever_they_begin() {
-        let window = Duration::from_nanos(10);
-        assert!(at([]).fits_windows(2, window) && at([0, 1]).fits_windows(2, window));
-        assert!(at([0, 1, 10, 11]).fits_windows(2, window));
-        assert!(
-            at([5, 10, 11]).fits_windows(2, window),
-            "a window begins at 0 and one at 10"
-        );
-        assert!(at([0, 1, 2, 3]).fits_windows(2, window));
-        assert!(!at([0, 0, 0]).fits_windows(2, window));
-        assert!(!at([0, 1, 2, 3, 4]).fits_windows(2, window));
-        assert!(at([0, 0, 1, 1, 11]).fits_windows(2, window));
-        assert!(!at([0, 0, 1, 1, 2]).fits_windows(2, window));
-        assert!(at([0, 1, 10, 11, 12]).fits_windows(2, window));
-        assert!(at([0, 1, 11, 12, 21, 22]).fits_windows(2, window));
+        for (times, expected) in [
+            (&[][..], true),
+            (&[0, 1, 10, 11], true),
+            // One window begins at 0 and one at 10.
+            (&[5, 10, 11], true),
+            (&[0, 1, 2, 3], true),
+            (&[0, 0, 0], false),
+            (&[0, 1, 2, 3, 4], false),
+            (&[0, 0, 1, 1, 11], true),
+            (&[0, 0, 1, 1, 2], false),
+            (&[0, 1, 10, 11, 12], true),
+            (&[0, 1, 11, 12, 21, 22], true),
+        ] {
+            assert_eq!(at(times).fits_windows(2, ns(10)), expected, "{times:?}");
+        }
     }
 }
