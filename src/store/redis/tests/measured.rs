@@ -12,30 +12,20 @@ struct Measured {
     peer: f64,
 }
 
-/// A call for `count` requests, as of a process with a round trip of 1 ms.
-fn take(process: u64, number: u64, arrival: u64, count: usize, mode: Mode) -> Operation {
+/// A call for requests, as of a process with a round trip of 1 ms.
+fn take(process: u64, number: u64, arrival: u64, count: u32, cost: u32) -> Operation {
     Operation::Take(Take {
         process,
         number,
         round_trip: 1_000,
         guard: 20_000,
         horizon: 100_000,
-        demand: Demand::new((0..count).map(|_| (arrival, 1))),
-        ..Take::one(mode, 1)
+        demand: Demand::new((0..count).map(|_| (arrival, cost))),
+        ..Take::one(Mode::Wait, 1)
     })
 }
 
 impl Measured {
-    fn new() -> Self {
-        let server = RedisServer::start();
-        let lua = Lua::new(&server, false);
-        Self {
-            server,
-            lua,
-            peer: 0.0,
-        }
-    }
-
     /// Microseconds within the scripts for each call, and the slowest.
     fn usec(&self) -> (f64, f64, u64) {
         let info: String = self.server.command(&["INFO", "commandstats"]);
@@ -54,36 +44,19 @@ impl Measured {
         (number("calls="), number("usec="), slow.max().unwrap_or(0))
     }
 
-    fn call(&mut self, policy: &Policy, name: &str, operation: &Operation) -> Taken {
+    fn call(&mut self, policy: &Policy, operation: &Operation) {
         let call = Call::new(&Key::new("key"), policy, operation);
-        let encoded = wire::call(&call, 0, 0);
         let script = Script::of(policy.counters());
         let mut eval = redis::cmd("EVALSHA");
-        let eval = eval
-            .arg(&script.sha)
-            .arg(2)
-            .arg(name)
-            .arg("mark")
-            .arg(encoded.head)
-            .arg(encoded.rest);
+        let eval = eval.arg(&script.sha).arg(2).arg("key").arg("mark");
+        let encoded = wire::call(&call, 0, 0);
+        let eval = eval.arg(encoded.head).arg(encoded.rest);
         let values: Vec<Value> = eval.query(&mut self.lua.connection).unwrap();
-        match wire::answer(&values[0]).unwrap().0 {
-            Answer::Done(taken) => taken,
+        if let Answer::Shape = wire::answer(&values[0]).unwrap().0 {
             // The log needs more room, as the store would give it.
-            Answer::Shape => {
-                let get = redis::cmd("GET").arg(name).query(&mut self.lua.connection);
-                let value: Option<Vec<u8>> = get.unwrap();
-                let (now, origin) = (self.now(), Origin::default());
-                let applied = apply(policy, operation, value.as_deref(), origin, now);
-                let (taken, value) = applied.unwrap();
-                let mut set = redis::cmd("SET");
-                set.arg(name)
-                    .arg(value)
-                    .exec(&mut self.lua.connection)
-                    .unwrap();
-                taken
-            }
-            Answer::Unrecognized => panic!("the value is not recognized"),
+            let (value, now) = (self.lua.value(), self.now());
+            let applied = apply(policy, operation, value.as_deref(), Origin::default(), now);
+            self.lua.set(applied.unwrap().1.as_deref());
         }
     }
 
@@ -101,19 +74,12 @@ impl Measured {
         }
         let ratio = mean / self.peer;
         println!("{title:60} {mean:8.1} us, {ratio:6.2} times the peer, slowest {slowest} us");
-        assert!(
-            mean < 5_000.0,
-            "a script must not block the server for long"
-        );
+        assert!(mean < 5_000.0, "the script blocks the server");
     }
 
     fn load(&mut self, policy: &Policy) {
         let text = &Script::of(policy.counters()).text;
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD")
-            .arg(text)
-            .exec(&mut self.lua.connection)
-            .unwrap();
+        let _: String = self.server.command(&["SCRIPT", "LOAD", text]);
     }
 
     fn now(&self) -> u64 {
@@ -126,10 +92,12 @@ impl Measured {
 #[test]
 #[ignore = "measures"]
 fn script_times() {
-    let mut it = Measured::new();
-    let _: () = it
-        .server
-        .command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    let server = RedisServer::start();
+    let lua = Lua::new(&server, false);
+    let peer = 0.0;
+    let mut it = Measured { server, lua, peer };
+    let log = ["CONFIG", "SET", "slowlog-log-slower-than", "0"];
+    let _: () = it.server.command(&log);
     let peer = "local t = redis.call('TIME') local now = t[1] * 1000000 + t[2] \
         local tat = tonumber(redis.call('GET', KEYS[1]) or now) if tat < now then tat = now end \
         local new = tat + ARGV[1] if new - ARGV[2] > now then return {0, new - ARGV[2] - now} end \
@@ -142,75 +110,44 @@ fn script_times() {
             let eval = eval.arg(&sha).arg(1).arg("peer").arg(1).arg(1_000_000);
             eval.exec(&mut it.lua.connection).unwrap();
         });
-        for (title, quotas, others, mode) in [
-            (
-                "gcra, empty key",
-                "1000000/s gcra burst=1000",
-                0,
-                Mode::Wait,
-            ),
-            ("window of 10, first grant", "10/1ms", 0, Mode::Wait),
-            ("window of 10, refused", "10/h", 0, Mode::Try),
-            ("window of 10, waits", "10/h", 0, Mode::Wait),
-            ("window of 10, waits, 1 other", "10/h", 1, Mode::Wait),
-            ("window of 10, waits, 3 others", "10/h", 3, Mode::Wait),
-            ("window of 1,000 (ring)", "1000/10ms", 0, Mode::Wait),
-            ("window of 10,000", "10000/300ms", 0, Mode::Wait),
-            ("window of 10,000, 3 others", "10000/300ms", 3, Mode::Wait),
-            ("window of 10, 1,000 others", "10/h", 1_000, Mode::Wait),
-            (
-                "window of 1,000 (ring), 1,000 others",
-                "1000/h",
-                1_000,
-                Mode::Wait,
-            ),
-            (
-                "10/1ms + 100/s gcra",
-                "10/1ms + 1000000/s gcra burst=100",
-                0,
-                Mode::Wait,
-            ),
-        ] {
+        // Processes that wait beside it, requests that wait and the cost of each.
+        for case in "
+            1000000/s gcra burst=1000, empty: 0 others, 1 of cost 1
+            10/1ms, first grant: 0 others, 1 of cost 1
+            10/h, waits: 0 others, 1 of cost 1
+            10/h, waits: 3 others, 1 of cost 1
+            10/h, waits: 1000 others, 1 of cost 1
+            1000/10ms, ring: 0 others, 1 of cost 1
+            10000/300ms, ring: 3 others, 1 of cost 1
+            1000/h, ring: 1000 others, 1 of cost 1
+            10/1ms + 1000000/s gcra burst=100, empty: 0 others, 1 of cost 1
+            1000/100ms, waits: 0 others, 1000 of cost 1
+            1000000/m, waits: 0 others, 1000 of cost 8000
+            1000000/m gcra burst=1000000, waits: 0 others, 1000 of cost 8000
+        "
+        .lines()
+        .map(str::trim)
+        .filter(|case| !case.is_empty())
+        {
+            let (quotas, rest) = case.split_once(", ").unwrap();
+            let numbers = rest.split(' ').filter_map(|word| word.parse().ok());
+            let [others, count, cost] = numbers.collect::<Vec<u32>>()[..] else {
+                panic!("{case}");
+            };
             let policy = policy(quotas);
             it.load(&policy);
-            let mut connection = it.server.client().get_connection().unwrap();
-            redis::cmd("FLUSHDB").exec(&mut connection).unwrap();
+            let _: () = it.server.command(&["FLUSHDB"]);
             let now = it.now();
-            if quotas.ends_with("/h") {
-                for _ in 0..policy.largest_cost() {
-                    it.call(&policy, "key", &take(1, 0, now - 1_000, 1, Mode::Try));
-                }
+            let full = u32::from(quotas.ends_with("/h")) * policy.largest_cost();
+            for _ in 0..full {
+                it.call(&policy, &take(1, 0, now - 1_000, 1, 1));
             }
             for other in 0..others {
-                it.call(
-                    &policy,
-                    "key",
-                    &take(2 + other, 1, now - 500, 1, Mode::Wait),
-                );
+                it.call(&policy, &take(2 + u64::from(other), 1, now - 500, 1, 1));
             }
-            let rounds = if others > 100 { 200 } else { ROUNDS };
-            it.report(&format!("{quotas}: {title}"), rounds, |it, round| {
-                it.call(&policy, "key", &take(1, round + 1, now, 1, mode));
-            });
-        }
-        for (title, quotas, cost, count) in [
-            ("1,000 requests of cost 8,000", "1000000/m", 8_000, 1_000),
-            (
-                "1,000 requests of cost 8,000, GCRA",
-                "1000000/m gcra burst=1000000",
-                8_000,
-                1_000,
-            ),
-            ("1,000 requests", "1000/100ms", 1, 1_000),
-        ] {
-            let policy = policy(quotas);
-            it.load(&policy);
-            it.report(&format!("{quotas}: {title}"), 50, |it, round| {
-                let mut operation = take(1, round + 1, 1, count, Mode::Wait);
-                if let Operation::Take(take) = &mut operation {
-                    take.demand = Demand::new((0..count).map(|_| (1_000, cost)));
-                }
-                it.call(&policy, title, &operation);
+            let rounds = if others.max(count) > 100 { 200 } else { ROUNDS };
+            it.report(case, rounds, |it, round| {
+                it.call(&policy, &take(1, round + 1, now, count, cost));
             });
         }
     }

@@ -59,12 +59,11 @@ impl Lua {
     }
 
     fn set(&mut self, value: Option<&[u8]>) {
-        match value {
+        let set = match value {
             Some(value) => redis::cmd("SET").arg("key").arg(value).clone(),
             None => redis::cmd("DEL").arg("key").clone(),
-        }
-        .exec(&mut self.connection)
-        .unwrap();
+        };
+        set.exec(&mut self.connection).unwrap();
     }
 
     fn mark(&mut self) -> Option<u64> {
