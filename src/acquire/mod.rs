@@ -231,11 +231,10 @@ impl Acquire {
                 denied.inspect(|_| current.telemetry.remembered())
             }
         };
-        let most = policy.max_waiting();
         let joined = match denied {
             Some(standing) => Err(Refusal::Limited(standing)),
-            None if waits => handle.join(Mode::Wait, key, cost, place, bound, most),
-            None => handle.join(Mode::Try, key, cost, now.into(), None, None),
+            None if waits => handle.join(Mode::Wait, key, cost, place, bound),
+            None => handle.join(Mode::Try, key, cost, now.into(), None),
         };
         match joined {
             Ok(waiting) => ControlFlow::Continue(waiting),

@@ -226,13 +226,13 @@ impl Handle {
         cost: u32,
         mut place: Place,
         bound: Option<Instant>,
-        max_waiting: Option<usize>,
     ) -> Result<Waiting, Refusal> {
         if Runtime::try_current().is_err() {
             let error = StoreError::new("requests can wait on a tokio runtime only");
             return Err(Refusal::Store(error.no_outage()));
         }
-        let most = max_waiting.filter(|_| mode == Mode::Wait && place.number == 0);
+        let most = self.load().policy.max_waiting();
+        let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
         let (queue, id, due) = {
             let mut queues = self.queues.lock();
             let queue = self.queue_of(&mut queues, key);

@@ -8,11 +8,6 @@ use super::*;
 /// Longer than any of these tests takes on a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
 
-fn new_runtime() -> tokio::runtime::Runtime {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build().unwrap()
-}
-
 /// Fails if a function does not return.
 fn returns(function: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
@@ -35,10 +30,10 @@ fn a_runtime_with_waiting_requests_shuts_down() {
             let runtime = new_runtime();
             runtime.block_on(async {
                 for _ in 0..20 {
-                    let joined = handle.wait(&Key::new("key"), 1, Instant::now(), None);
+                    let joined = handle.wait(&key(), 1, Instant::now(), None);
                     tokio::spawn(joined.unwrap());
                 }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                pass(20).await;
             });
             drop(runtime);
         }
@@ -56,7 +51,7 @@ fn a_runtime_shuts_down_while_its_task_sends_a_call() {
         let mut waiting = None;
         runtime.block_on(async {
             depart(&handle, 1).await.unwrap();
-            waiting = Some(handle.wait(&Key::new("key"), 1, Instant::now(), None));
+            waiting = Some(handle.wait(&key(), 1, Instant::now(), None));
             tokio::time::sleep(SECOND / 10).await;
         });
         store.set(Fault::Blocks);
@@ -76,11 +71,7 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
         let joined = runtime.block_on(async {
-            let join = || {
-                handle
-                    .wait(&Key::new("key"), 1, Instant::now(), None)
-                    .map(drop)
-            };
+            let join = || handle.wait(&key(), 1, Instant::now(), None).map(drop);
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(join))
         });
         assert!(!matches!(joined, Ok(Ok(()))), "it cannot wait");
@@ -98,7 +89,7 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
         store.set(Fault::Out);
         let (first, second) = (new_runtime(), new_runtime());
         first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
-        let join = || handle.wait(&Key::new("key"), 1, Instant::now(), None);
+        let join = || handle.wait(&key(), 1, Instant::now(), None);
         let entered = second.enter();
         let mut waiting = Box::pin(join().unwrap());
         drop(entered);
@@ -158,7 +149,7 @@ fn no_request_is_forgotten_on_several_threads() {
                     }
                 }));
                 if nth % 50 == 0 {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    pass(1).await;
                 }
             }
             for task in tasks {
