@@ -34,32 +34,21 @@ fn departs(state: &mut State, quota: &Counter, take: &Take, now: u64) -> u32 {
 #[test]
 fn a_raised_quota_does_not_wait_for_the_old_interval() {
     let fixed = |window, aligned| Counter::Fixed(Fixed::new(10, window, aligned));
+    let window = |seconds| Counter::Window(Window::new(10, seconds * SECOND));
+    let gcra = |seconds| Counter::Gcra(Gcra::new(10, seconds * SECOND / 10, false));
+    let spaced = |seconds| Counter::Gcra(Gcra::new(10, seconds * SECOND / 10, true));
     for (old, new, within) in [
-        (
-            Counter::Gcra(Gcra::new(1, HOUR, true)),
-            Counter::Gcra(Gcra::new(10, SECOND / 10, true)),
-            1,
-        ),
-        (
-            Counter::Gcra(Gcra::new(10, HOUR / 10, false)),
-            Counter::Gcra(Gcra::new(10, SECOND / 10, false)),
-            1,
-        ),
+        (spaced(3_600), spaced(1), 1),
+        (gcra(3_600), gcra(1), 1),
         (fixed(HOUR, true), fixed(60 * SECOND, true), 60),
         (fixed(HOUR, false), fixed(60 * SECOND, false), 60),
-        (
-            Counter::Window(Window::new(10, HOUR)),
-            Counter::Window(Window::new(10, 60 * SECOND)),
-            60,
-        ),
+        (window(3_600), window(60), 60),
     ] {
         let (mut state, now) = (State::default(), START + SECOND);
         assert!(departs(&mut state, &old, &attempt(10), now) > 0);
         let later = now + within * SECOND + 6 * MILLI;
-        assert!(
-            departs(&mut state, &new, &attempt(1), later) == 1,
-            "{new:?}"
-        );
+        let departed = departs(&mut state, &new, &attempt(1), later);
+        assert_eq!(departed, 1, "{new:?}");
     }
 }
 
@@ -98,58 +87,63 @@ fn a_lost_answer_is_not_taken_back_from_another_counter() {
     assert_eq!(departs(&mut state, &new, &call(1, 2, 1), now), 0);
 }
 
-fn strict(known: Option<Known>, requests: usize) -> Take {
-    Take {
-        strict: Some(Strict {
-            known,
-            clock_was_set: false,
-        }),
+/// What a process knows, and what departs for it, under strict recovery.
+fn departs_strictly(
+    state: &mut State,
+    quota: &Counter,
+    known: &mut Option<Known>,
+    requests: usize,
+    now: u64,
+) -> u32 {
+    let strict = Some(Strict {
+        known: *known,
+        clock_was_set: false,
+    });
+    let take = Take {
+        strict,
         ..attempt(requests)
-    }
-}
-
-fn known(state: &State) -> Option<Known> {
-    let life = state.life.as_ref()?;
-    Some(Known {
+    };
+    let departed = departs(state, quota, &take, now);
+    *known = state.life.as_ref().map(|life| Known {
         generation: life.generation,
         version: life.version,
-    })
+    });
+    departed
 }
 
 #[test]
 fn a_process_that_knows_the_state_finds_a_loss_that_another_one_has_not_seen() {
     let quota = Counter::Window(Window::new(10, 60 * SECOND));
-    let mut state = State::default();
-    assert_eq!(departs(&mut state, &quota, &strict(None, 10), START), 10);
-    let seen = known(&state);
+    let (mut one, mut other, mut state) = (None, None, State::default());
+    let departs = |state: &mut State, known: &mut _, requests, now| {
+        departs_strictly(state, &quota, known, requests, now)
+    };
+    assert_eq!(departs(&mut state, &mut one, 10, START), 10);
     // The key is lost.
-    let mut state = State::default();
-    assert_eq!(
-        departs(&mut state, &quota, &strict(None, 1), START + SECOND),
-        1
-    );
-    let later = START + 2 * SECOND;
-    assert_eq!(departs(&mut state, &quota, &strict(seen, 10), later), 0);
-    let quarantine = strict(None, 1).quarantine(std::slice::from_ref(&quota), 0);
-    let later = START + SECOND + quarantine;
-    assert_eq!(departs(&mut state, &quota, &strict(seen, 10), later), 10);
+    state = State::default();
+    let lost = START + SECOND;
+    assert_eq!(departs(&mut state, &mut other, 1, lost), 1);
+    assert_eq!(departs(&mut state, &mut one.clone(), 10, lost + SECOND), 0);
+    let quarantine = attempt(1).quarantine(std::slice::from_ref(&quota), 0);
+    assert_eq!(departs(&mut state, &mut one, 10, lost + quarantine), 10);
 }
 
 #[test]
 fn a_process_with_a_longer_window_prolongs_the_quarantine() {
-    let short = Counter::Window(Window::new(10, SECOND));
-    let long = Counter::Window(Window::new(10, HOUR));
-    let mut state = State::default();
-    assert_eq!(departs(&mut state, &long, &strict(None, 10), START), 10);
-    let of_long = known(&state);
-    departs(&mut state, &short, &strict(of_long, 1), START + SECOND);
-    let of_short = known(&state);
+    let [short, long] = [SECOND, HOUR].map(|window| Counter::Window(Window::new(10, window)));
+    let (mut of_long, mut state) = (None, State::default());
+    let departed = departs_strictly(&mut state, &long, &mut of_long, 10, START);
+    assert_eq!(departed, 10);
+    let mut of_short = of_long;
+    departs_strictly(&mut state, &short, &mut of_short, 1, START + SECOND);
     // The key is lost.
-    let mut state = State::default();
+    state = State::default();
     let lost = START + 2 * SECOND;
-    assert_eq!(departs(&mut state, &short, &strict(of_short, 1), lost), 0);
+    let departed = departs_strictly(&mut state, &short, &mut of_short, 1, lost);
+    assert_eq!(departed, 0);
     let later = START + 60 * SECOND;
-    assert_eq!(departs(&mut state, &long, &strict(of_long, 10), later), 0);
+    let departed = departs_strictly(&mut state, &long, &mut of_long, 10, later);
+    assert_eq!(departed, 0);
 }
 
 #[test]
@@ -158,12 +152,9 @@ fn a_demand_of_many_costly_requests_can_be_read_again() {
     let requests = (0..700).map(|nth| (START + nth as u64, 2_000_000_000));
     let take = Take {
         number: 1,
+        mode: Mode::Wait,
         demand: Demand::new(requests),
         ..attempt(0)
-    };
-    let take = Take {
-        mode: Mode::Wait,
-        ..take
     };
     let mut state = State::default();
     assert_eq!(departs(&mut state, &quota, &take, START), 2);

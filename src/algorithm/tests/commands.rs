@@ -30,13 +30,28 @@ fn take(process: u64, number: u64, requests: usize) -> Take {
     }
 }
 
+/// The same, after the answer to this call was lost.
+fn take_after(lost: u64, number: u64, requests: usize) -> Take {
+    Take {
+        lost,
+        ..take(1, number, requests)
+    }
+}
+
 fn granted(state: &mut State, take: &Take, now: u64) -> u32 {
-    state
-        .take(0, take, now)
-        .grants
-        .iter()
-        .map(|it| it.requests)
-        .sum()
+    let taken = state.take(0, take, now);
+    taken.grants.iter().map(|it| it.requests).sum()
+}
+
+fn pause(span: u64, evidence: u64) -> Command {
+    Command::Pause { span, evidence }
+}
+
+fn refund(recorded: u64) -> Settlement {
+    Settlement {
+        recorded,
+        difference: -1,
+    }
 }
 
 #[test]
@@ -47,22 +62,8 @@ fn a_lost_answer_costs_nothing_once_the_process_has_called_again() {
         assert!(first > 0);
         let mut state = clean.clone();
         // The answers to calls 1 and 2 are lost.
-        granted(
-            &mut state,
-            &Take {
-                lost: 1,
-                ..take(1, 2, 3)
-            },
-            START,
-        );
-        let again = granted(
-            &mut state,
-            &Take {
-                lost: 1,
-                ..take(1, 3, 3)
-            },
-            START,
-        );
+        granted(&mut state, &take_after(1, 2, 3), START);
+        let again = granted(&mut state, &take_after(1, 3, 3), START);
         assert_eq!(again, first, "{quota:?}");
         // A time cannot go back behind the recorded one, so that these lose the guard.
         if !matches!(quota, Counter::Gcra(_)) {
@@ -72,22 +73,24 @@ fn a_lost_answer_costs_nothing_once_the_process_has_called_again() {
 }
 
 #[test]
-fn an_answer_that_arrived_is_not_taken_back() {
+fn departures_that_arrived_or_were_reset_are_not_taken_back() {
     for quota in counters() {
-        let mut state = State::new(&[quota]);
-        granted(&mut state, &take(1, 1, 3), START);
-        granted(&mut state, &take(1, 2, 0), START + 1);
-        let before = state.counters.clone();
-        // Call 3 was lost, call 2 was not.
-        granted(
-            &mut state,
-            &Take {
-                lost: 3,
-                ..take(1, 4, 0)
-            },
-            START + 1,
-        );
-        assert_eq!(state.counters, before);
+        for is_reset in [false, true] {
+            let mut state = State::new(std::slice::from_ref(&quota));
+            granted(&mut state, &take(1, 1, 3), START);
+            let mut lost = 1;
+            if is_reset {
+                state.control(Command::Reset, START);
+                granted(&mut state, &take(2, 1, 3), START);
+            } else {
+                // Call 3 is lost, call 2 is not.
+                granted(&mut state, &take(1, 2, 0), START);
+                lost = 3;
+            }
+            let before = state.counters.clone();
+            granted(&mut state, &take_after(lost, 4, 0), START);
+            assert_eq!(state.counters, before);
+        }
     }
 }
 
@@ -103,37 +106,11 @@ fn an_outdated_call_changes_nothing() {
 }
 
 #[test]
-fn a_reset_forgets_departures_whose_answer_was_lost() {
-    for quota in counters() {
-        let mut state = State::new(&[quota]);
-        granted(&mut state, &take(1, 1, 3), START);
-        state.control(Command::Reset, START);
-        granted(&mut state, &take(2, 1, 3), START);
-        let before = state.counters.clone();
-        granted(
-            &mut state,
-            &Take {
-                lost: 1,
-                ..take(1, 2, 0)
-            },
-            START,
-        );
-        assert_eq!(state.counters, before);
-    }
-}
-
-#[test]
 fn a_reset_ends_pauses_and_makes_all_units_available() {
     for quota in counters() {
         let mut state = State::new(&[quota]);
         let first = granted(&mut state, &take(1, 1, 9), START);
-        state.control(
-            Command::Pause {
-                span: SECOND,
-                evidence: u64::MAX,
-            },
-            START,
-        );
+        state.control(pause(SECOND, u64::MAX), START);
         assert_eq!(granted(&mut state, &take(1, 2, 9), START), 0);
         state.control(Command::Reset, START);
         assert_eq!(granted(&mut state, &take(1, 3, 9), START), first);
@@ -144,38 +121,16 @@ fn a_reset_ends_pauses_and_makes_all_units_available() {
 fn an_answer_older_than_the_last_command_is_ignored() {
     let mut state = State::new(&counters()[..1]);
     state.control(Command::Resume, START);
-    state.control(
-        Command::Pause {
-            span: SECOND,
-            evidence: START - 1,
-        },
-        START + 1,
-    );
+    state.control(pause(SECOND, START - 1), START + 1);
     assert_eq!(state.paused_until(), 0);
-    state.control(
-        Command::Pause {
-            span: SECOND,
-            evidence: START,
-        },
-        START + 1,
-    );
-    assert_eq!(state.paused_until(), START + 1 + SECOND);
-}
-
-#[test]
-fn a_pause_holds_though_an_allowance_came_between() {
-    let mut state = State::new(&counters()[..1]);
-    let evidence = START;
-    let (units, span) = (3, SECOND);
-    state.control(
-        Command::Allow {
-            units,
-            span,
-            evidence,
-        },
-        START + 1,
-    );
-    state.control(Command::Pause { span, evidence }, START + 2);
+    let allow = Command::Allow {
+        units: 3,
+        span: SECOND,
+        evidence: START,
+    };
+    // An allowance is no such command.
+    state.control(allow, START + 1);
+    state.control(pause(SECOND, START), START + 2);
     assert_eq!(state.paused_until(), START + 2 + SECOND);
 }
 
@@ -183,14 +138,12 @@ fn a_pause_holds_though_an_allowance_came_between() {
 fn an_allowance_bounds_departures_of_all_processes() {
     for quota in counters() {
         let mut state = State::new(&[quota]);
-        state.control(
-            Command::Allow {
-                units: 1,
-                span: 300 * MILLI,
-                evidence: u64::MAX,
-            },
-            START,
-        );
+        let allow = Command::Allow {
+            units: 1,
+            span: 300 * MILLI,
+            evidence: u64::MAX,
+        };
+        state.control(allow, START);
         assert_eq!(granted(&mut state, &take(1, 1, 9), START), 1);
         assert_eq!(granted(&mut state, &take(2, 1, 9), START), 0);
         assert!(granted(&mut state, &take(1, 2, 9), START + 300 * MILLI) > 0);
@@ -202,11 +155,7 @@ fn a_refund_never_returns_more_than_was_recorded() {
     for quota in counters() {
         let mut state = State::new(std::slice::from_ref(&quota));
         let taken = state.take(0, &take(1, 1, 1), START);
-        let recorded = taken.grants[0].recorded;
-        let refund = Settlement {
-            recorded,
-            difference: -1,
-        };
+        let refund = refund(taken.grants[0].recorded);
         state.settle(&refund);
         let once = state.counters.clone();
         state.settle(&refund);
@@ -251,31 +200,17 @@ fn one_call_grants_by_arrival_across_processes() {
     assert_eq!(granted(&mut state, &Take { number: 2, ..older }, open), 3);
 }
 
-/// A window of 2 a second that began with a request at the start, recorded 5 ms later.
-fn begun_window() -> State {
+#[test]
+fn a_window_that_begins_with_a_request_may_begin_anywhere_in_its_guard() {
     let mut state = State::new(&[Counter::Fixed(Fixed::new(2, SECOND, false))]);
     assert_eq!(granted(&mut state, &take(1, 1, 1), START), 1);
-    state
-}
-
-#[test]
-fn nothing_departs_too_late_for_a_window_that_began_early() {
-    let mut state = begun_window();
     // At 998 ms, the guard reaches beyond a window after the start.
-    let taken = state.take(0, &take(1, 2, 1), START + 998 * MILLI);
+    let mut late = state.clone();
+    let taken = late.take(0, &take(1, 2, 1), START + 998 * MILLI);
     assert_eq!(taken.grants[0].at, START + SECOND + 5 * MILLI);
-}
-
-#[test]
-fn a_window_begins_later_if_its_first_request_is_given_back() {
-    let mut state = begun_window();
+    // The window begins later if its first request is given back.
     granted(&mut state, &take(1, 2, 1), START + 500 * MILLI);
-    let recorded = START + 5 * MILLI;
-    let refund = Settlement {
-        recorded,
-        difference: -1,
-    };
-    state.settle(&refund);
+    state.settle(&refund(START + 5 * MILLI));
     let taken = state.take(0, &take(1, 3, 2), START + SECOND + 450 * MILLI);
     let at: Vec<_> = taken.grants.iter().map(|it| it.at).collect();
     assert_eq!(at, [START + SECOND + 505 * MILLI]);
@@ -283,20 +218,21 @@ fn a_window_begins_later_if_its_first_request_is_given_back() {
 
 #[test]
 fn quotas_keep_their_departures_when_others_are_added_or_removed() {
-    let second = Counter::Window(Window::new(10, SECOND));
-    let minute = Counter::Window(Window::new(100, 60 * SECOND));
-    let hour = Counter::Window(Window::new(5_000, 3_600 * SECOND));
+    let window = |limit, seconds| Counter::Window(Window::new(limit, seconds * SECOND));
+    let (second, minute, hour) = (window(10, 1), window(100, 60), window(5_000, 3_600));
     let mut state = State::new(&[second.clone(), minute.clone()]);
     for nth in 0..5 {
         granted(&mut state, &take(1, nth + 1, 10), START + nth * 2 * SECOND);
     }
-    let now = START + 10 * SECOND;
-    state.continue_as(std::slice::from_ref(&minute));
-    assert_eq!(granted(&mut state.clone(), &take(1, 9, 99), now), 50);
-    state.continue_as(&[second, minute.clone(), hour]);
-    assert_eq!(granted(&mut state.clone(), &take(1, 9, 99), now), 10);
-    state.continue_as(&[minute]);
-    assert_eq!(granted(&mut state, &take(1, 9, 99), now), 50);
+    for (quotas, expected) in [
+        (vec![minute.clone()], 50),
+        (vec![second, minute.clone(), hour], 10),
+        (vec![minute], 50),
+    ] {
+        state.continue_as(&quotas);
+        let now = START + 10 * SECOND;
+        assert_eq!(granted(&mut state.clone(), &take(1, 9, 99), now), expected);
+    }
 }
 
 proptest! {
