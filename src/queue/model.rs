@@ -4,74 +4,31 @@
 //! process. Clocks agree and time passes in ticks. The measurement of clocks, the guard and outages are left out.
 
 use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use self::world::{Claim, Fault, Kind, May, NOTHING, Setup};
-use super::{Fate, Queue, Refusal, Request};
+use self::world::{Claim, Fault, Setup};
+use super::{Queue, Request};
 
 mod steps;
 mod world;
 
-const WAITS: Kind = Kind::Waits;
-const TRIES: Kind = Kind::Tries;
-const BOUNDED: Kind = Kind::Bounded(6);
-
-/// With these requests of two processes, one departure per window, and these faults of the environment.
-fn setup(name: &'static str, requests: &[(usize, Kind)], may: May) -> Setup {
-    Setup {
-        name,
-        limit: 1,
-        window: 4,
-        requests: requests.to_vec(),
-        is_exhausted: false,
-        is_strict: false,
-        may,
-        fault: None,
-    }
-}
-
-/// Allows two departures per window.
-fn two(setup: Setup) -> Setup {
-    Setup { limit: 2, ..setup }
-}
-
-/// Starts after as many departures as the quota allows.
-fn exhausted(setup: Setup) -> Setup {
-    Setup {
-        is_exhausted: true,
-        ..setup
-    }
-}
-
 impl Queue {
-    /// The model compares queues without their tasks and the texts of errors.
+    /// The model compares queues without their tasks and the reasons of failures.
     fn state(&self) -> impl PartialEq + Hash {
         let request = |(id, request): (usize, &Request)| {
-            let fate = match &request.fate {
-                Fate::Waiting => (0, None, None),
-                Fate::Departs(turn) => (1, Some(*turn), None),
-                Fate::Fails(Refusal::Limited(standing)) => (2, None, Some(*standing)),
-                Fate::Fails(Refusal::Full(_)) => (3, None, None),
-                Fate::Fails(Refusal::TooCostly) => (4, None, None),
-                Fate::Fails(Refusal::Store(_)) => (5, None, None),
-            };
             let asks = (request.place, request.mode, request.cost);
             let times = (request.arrival, request.bound);
+            let fate = (discriminant(&request.fate), request.turn());
             (id, asks, times, request.has_missed, fate)
         };
         let requests: Vec<_> = self.requests.iter().map(request).collect();
         let calls = (&self.stage, self.lost, self.is_announced, &self.settlements);
         let out = self.out.as_ref().map(|out| out.since);
-        (
-            requests,
-            calls,
-            self.stall,
-            self.latest,
-            self.paused_until,
-            out,
-        )
+        let times = (self.latest, self.paused_until, out);
+        (requests, calls, self.stall, times)
     }
 }
 
@@ -95,16 +52,8 @@ fn broken(setup: &Setup) -> Option<(Claim, String)> {
     let checker = setup.clone().checker();
     let checker = checker.finish_when(HasDiscoveries::AnyFailures);
     let checker = checker.spawn_bfs().join();
-    println!(
-        "{}, {} per window, {:?}, {:?}: {} states, {} steps, {:?}",
-        setup.name,
-        setup.limit,
-        setup.requests,
-        setup.may,
-        checker.unique_state_count(),
-        checker.state_count(),
-        begun.elapsed(),
-    );
+    let states = checker.unique_state_count();
+    println!("{}: {states} states, {:?}", setup.name, begun.elapsed());
     let (_, path) = checker.discoveries().into_iter().next()?;
     let path = path.into_vec();
     let claim = path.last()?.0.broken?;
@@ -115,210 +64,158 @@ fn broken(setup: &Setup) -> Option<(Claim, String)> {
     Some((claim, steps.collect()))
 }
 
+/// Checks setups as [`Setup::parse`] reads them.
 #[track_caller]
-fn assert_holds(setup: &Setup) {
-    if let Some((claim, path)) = broken(setup) {
-        panic!("{}: {claim:?} is broken:\n{path}", setup.name);
+fn assert_hold(setups: &[&'static str]) {
+    for setup in setups {
+        if let Some((claim, path)) = broken(&Setup::parse(setup)) {
+            panic!("{setup}: {claim:?} is broken:\n{path}");
+        }
     }
 }
 
 #[test]
 fn the_promises_hold_while_nothing_goes_wrong() {
-    let requests = [(0, BOUNDED), (0, TRIES), (1, WAITS)];
-    let model = setup("no faults", &requests, NOTHING);
-    assert_holds(&model);
-    assert_holds(&two(model.clone()));
-    assert_holds(&exhausted(model));
+    assert_hold(&[
+        "bounded tries | waits",
+        "bounded tries | waits; limit 2",
+        "bounded tries | waits; exhausted",
+    ]);
 }
 
 #[test]
 fn the_promises_hold_when_requests_are_cancelled_or_forfeit_permits() {
-    let may = May {
-        cancelled: 1,
-        forfeited: 1,
-        ..NOTHING
-    };
-    assert_holds(&setup(
-        "cancelled",
-        &[(0, WAITS), (0, WAITS), (1, WAITS)],
-        may,
-    ));
-    let model = setup("cancelled", &[(0, WAITS), (0, BOUNDED), (1, TRIES)], may);
-    assert_holds(&two(model.clone()));
-    assert_holds(&exhausted(model));
+    assert_hold(&[
+        "waits waits | waits; cancelled, forfeited",
+        "waits bounded | tries; cancelled, forfeited, limit 2",
+        "waits bounded | tries; cancelled, forfeited, exhausted",
+    ]);
 }
 
 #[test]
-fn the_promises_hold_when_processes_are_late_or_stopped() {
-    let requests = [(0, WAITS), (0, BOUNDED), (1, WAITS)];
-    let late = May { late: 1, ..NOTHING };
-    assert_holds(&setup("late", &requests, late));
-    assert_holds(&two(setup("late", &requests, late)));
-    let stopped = May {
-        stopped: 1,
-        ..NOTHING
-    };
-    assert_holds(&setup("stopped", &requests, stopped));
-    assert_holds(&exhausted(setup("stopped", &requests, stopped)));
+fn the_promises_hold_when_processes_are_late_stopped_or_crash() {
+    assert_hold(&[
+        "waits bounded | waits; late",
+        "waits bounded | waits; late, limit 2",
+        "waits bounded | waits; stopped",
+        "waits bounded | waits; stopped, exhausted",
+        "waits waits | waits; crashed",
+        "waits waits | waits; crashed, exhausted",
+    ]);
 }
 
 #[test]
 fn the_promises_hold_when_calls_and_replies_are_lost() {
-    let lost = May { lost: 1, ..NOTHING };
-    let requests = [(0, WAITS), (0, TRIES), (1, WAITS)];
-    assert_holds(&setup("lost", &requests, lost));
-    assert_holds(&two(setup("lost", &requests, lost)));
-    let cancelled = May {
-        cancelled: 1,
-        ..lost
-    };
-    assert_holds(&setup("lost", &[(0, WAITS), (1, WAITS)], cancelled));
-    let twice = May { lost: 2, ..NOTHING };
-    assert_holds(&setup("lost twice", &[(0, WAITS), (0, WAITS)], twice));
-}
-
-#[test]
-fn the_promises_hold_when_processes_crash() {
-    let may = May {
-        crashed: 1,
-        ..NOTHING
-    };
-    let requests = [(0, WAITS), (0, WAITS), (1, WAITS)];
-    assert_holds(&setup("crash", &requests, may));
-    assert_holds(&exhausted(setup("crash", &requests, may)));
+    assert_hold(&[
+        "waits tries | waits; lost",
+        "waits tries | waits; lost, limit 2",
+        "waits | waits; lost, cancelled",
+        "waits waits; lost 2",
+    ]);
 }
 
 #[test]
 fn the_promises_hold_when_a_process_pauses_and_resumes() {
-    let may = May {
-        paused: 1,
-        ..NOTHING
-    };
-    let requests = [(0, WAITS), (0, BOUNDED), (1, WAITS)];
-    assert_holds(&setup("paused", &requests, may));
-    assert_holds(&exhausted(setup("paused", &requests, may)));
+    assert_hold(&[
+        "waits bounded | waits; paused",
+        "waits bounded | waits; paused, exhausted",
+    ]);
 }
 
 #[test]
 fn the_promises_hold_under_strict_recovery_when_the_store_loses_its_state() {
-    let may = May {
-        lost_state: 1,
-        ..NOTHING
-    };
-    let requests = [(0, WAITS), (1, WAITS)];
-    let strict = |model| Setup {
-        is_strict: true,
-        ..model
-    };
-    assert_holds(&strict(setup("state lost", &requests, may)));
-    assert_holds(&strict(two(setup("state lost", &requests, may))));
-}
-
-#[test]
-fn the_model_finds_every_planted_mistake() {
-    let mut missed = Vec::new();
-    for fault in Fault::ALL {
-        let pair = [(0, WAITS), (1, WAITS)];
-        let both = [(0, WAITS), (0, WAITS)];
-        let three = [(0, WAITS), (0, WAITS), (0, WAITS)];
-        let one = [(0, WAITS)];
-        let (requests, may): (&[_], May) = match fault {
-            Fault::RecordsNoGuard | Fault::IgnoresUntil => (&pair, May { late: 2, ..NOTHING }),
-            Fault::WakesNobody => (&pair, NOTHING),
-            Fault::SkipsRequestsThatJoinedLater => (&both, NOTHING),
-            Fault::AppliesLostReplies => (&pair, May { lost: 1, ..NOTHING }),
-            Fault::IgnoresNumbers => (&both, May { lost: 1, ..NOTHING }),
-            Fault::TakesNothingBack | Fault::RepeatsNoFailedCall => {
-                (&one, May { lost: 1, ..NOTHING })
-            }
-            Fault::KeepsTurnsOfCancelled | Fault::KeepsDemandOfCancelled => (
-                &pair,
-                May {
-                    cancelled: 1,
-                    ..NOTHING
-                },
-            ),
-            Fault::PassesTurnsOnOutOfOrder => (
-                &three,
-                May {
-                    cancelled: 1,
-                    ..NOTHING
-                },
-            ),
-            Fault::RequeuesBehindOthers => (&both, May { late: 2, ..NOTHING }),
-            Fault::SettlesTwice => (
-                &three,
-                May {
-                    forfeited: 1,
-                    ..NOTHING
-                },
-            ),
-            Fault::KeepsTurnsInPause => (
-                &one,
-                May {
-                    paused: 1,
-                    late: 1,
-                    ..NOTHING
-                },
-            ),
-            Fault::ForgetsState => (
-                &pair,
-                May {
-                    lost_state: 1,
-                    ..NOTHING
-                },
-            ),
-            Fault::DepartsBeforeTurn => (&pair, NOTHING),
-        };
-        let mut model = setup("planted", requests, may);
-        model.fault = Some(fault);
-        if matches!(
-            fault,
-            Fault::SettlesTwice | Fault::TakesNothingBack | Fault::RequeuesBehindOthers
-        ) {
-            model = two(model);
-        }
-        if matches!(fault, Fault::KeepsDemandOfCancelled) {
-            model = exhausted(model);
-        }
-        let found = broken(&model);
-        let claim = found.as_ref().map(|(claim, _)| *claim);
-        println!("{fault:?} breaks {claim:?}");
-        if !claim.is_some_and(|claim| fault.breaks().contains(&claim)) {
-            let path = found.map(|(_, path)| path).unwrap_or_default();
-            println!("{path}");
-            missed.push((fault, claim));
-        }
-    }
-    assert!(missed.is_empty(), "{missed:?}");
+    assert_hold(&[
+        "waits | waits; lost-state, strict",
+        "waits | waits; lost-state, strict, limit 2",
+    ]);
 }
 
 /// Several faults at once.
 #[test]
 #[ignore = "takes minutes"]
 fn the_promises_hold_in_wide_setups() {
-    let requests = [(0, WAITS), (0, BOUNDED), (1, WAITS)];
-    let lost = May { lost: 2, ..NOTHING };
-    assert_holds(&two(setup("wide, lost", &requests, lost)));
-    let cancelled = May {
-        lost: 1,
-        late: 1,
-        cancelled: 1,
-        ..NOTHING
-    };
-    let pair = [(0, WAITS), (1, WAITS)];
-    assert_holds(&two(setup("wide, cancelled", &pair, cancelled)));
-    let crashed = May {
-        crashed: 1,
-        lost: 1,
-        ..NOTHING
-    };
-    assert_holds(&setup("wide, crash", &requests, crashed));
-    let paused = May {
-        paused: 1,
-        late: 1,
-        forfeited: 1,
-        ..NOTHING
-    };
-    assert_holds(&two(setup("wide, paused", &pair, paused)));
+    assert_hold(&[
+        "waits bounded | waits; lost 2, limit 2",
+        "waits | waits; lost, late, cancelled, limit 2",
+        "waits bounded | waits; crashed, lost",
+        "waits | waits; paused, late, forfeited, limit 2",
+    ]);
+}
+
+#[test]
+fn the_model_finds_every_planted_mistake() {
+    use Claim::{InOrder, InTurn, NeverMore, NothingIsStuck, NothingLeaks, PausesHold};
+
+    // The store no longer charges what departed, if it takes grants or settlements for others.
+    let charges: &[Claim] = &[NeverMore, NothingLeaks];
+    let mut missed = Vec::new();
+    for (fault, setup, claims) in [
+        (
+            Fault::RecordsNoGuard,
+            "waits | waits; late 2",
+            &[NeverMore][..],
+        ),
+        (Fault::IgnoresUntil, "waits | waits; late 2", &[InTurn]),
+        (Fault::DepartsBeforeTurn, "waits | waits", &[InTurn]),
+        (Fault::AppliesLostReplies, "waits | waits; lost", charges),
+        (Fault::IgnoresNumbers, "waits waits; lost", &[NothingLeaks]),
+        (
+            Fault::TakesNothingBack,
+            "waits; lost, limit 2",
+            &[NothingLeaks],
+        ),
+        (Fault::RepeatsNoFailedCall, "waits; lost", &[NothingIsStuck]),
+        (
+            Fault::KeepsTurnsOfCancelled,
+            "waits | waits; cancelled",
+            &[NothingLeaks],
+        ),
+        (
+            Fault::KeepsDemandOfCancelled,
+            "waits | waits; cancelled, exhausted",
+            &[NothingLeaks],
+        ),
+        (
+            Fault::PassesTurnsOnOutOfOrder,
+            "waits waits waits; cancelled",
+            &[InOrder],
+        ),
+        (
+            Fault::RequeuesBehindOthers,
+            "waits waits; late 2, limit 2",
+            &[InOrder],
+        ),
+        (
+            Fault::SettlesTwice,
+            "waits waits waits; forfeited, limit 2",
+            charges,
+        ),
+        (
+            Fault::KeepsTurnsInPause,
+            "waits; paused, late",
+            &[PausesHold],
+        ),
+        (Fault::WakesNobody, "waits | waits", &[NothingIsStuck]),
+        (
+            Fault::SkipsRequestsThatJoinedLater,
+            "waits waits",
+            &[NothingIsStuck],
+        ),
+        (
+            Fault::ForgetsState,
+            "waits | waits; lost-state",
+            &[NeverMore],
+        ),
+    ] {
+        let mut setup = Setup::parse(setup);
+        setup.fault = Some(fault);
+        let found = broken(&setup);
+        if !found
+            .as_ref()
+            .is_some_and(|(claim, _)| claims.contains(claim))
+        {
+            missed.push((fault, found));
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
 }

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::world::{
-    Call, Claim, EPOCH, Fault, GUARD, Kind, Reply, Request, START, Setup, TICK, World, horizon,
-    known,
+    BOUND, Call, Claim, EPOCH, Fault, GUARD, Kind, Reply, Request, START, Setup, TICK, World,
+    horizon, known,
 };
 use crate::algorithm::{Command, Mode, Origin, Strict, Take};
 use crate::queue::{self, Answer, Fate, Stage, Standing, Turn, Woken};
@@ -110,12 +110,13 @@ impl World {
         for (nth, (request, &(p, _))) in self.requests.iter().zip(&setup.requests).enumerate() {
             match request {
                 _ if !self.runs(p) => {}
+                // The requests of a process join in their order.
                 Request::New => {
-                    let before = self.requests[..nth].iter().zip(&setup.requests);
-                    let is_next = before
-                        .filter(|(_, (owner, _))| *owner == p)
-                        .all(|(it, _)| *it != Request::New);
-                    if is_next {
+                    let is_first = steps.iter().all(|step| match step {
+                        Step::Join(other) => setup.requests[*other].0 != p,
+                        _ => true,
+                    });
+                    if is_first {
                         steps.push(Step::Join(nth));
                     }
                 }
@@ -154,33 +155,31 @@ impl World {
                     steps.push(Step::LoseReply(p));
                 }
             }
-            let is_active = self.is_waiting(setup, p);
-            if self.left.crashed > 0 && is_active {
-                steps.push(Step::Crash(p));
-            }
-            if self.left.stopped > 0 && is_active {
-                steps.push(Step::Stop(p));
-            }
-            if self.left.paused > 0 && is_active {
-                steps.push(Step::Pause(p));
+            if self.is_waiting(setup, p) {
+                let left = self.left;
+                for (count, step) in [
+                    (left.crashed, Step::Crash(p)),
+                    (left.stopped, Step::Stop(p)),
+                    (left.paused, Step::Pause(p)),
+                ] {
+                    steps.extend((count > 0).then_some(step));
+                }
             }
             if process.paused_until > self.tick {
                 steps.push(Step::Resume(p));
             }
         }
-        for (nth, (request, &(p, _))) in self.requests.iter().zip(&setup.requests).enumerate() {
-            if let Request::Joined { id, .. } = request
-                && self.runs(p)
-            {
-                if self.left.cancelled > 0 {
-                    steps.push(Step::Cancel(nth));
-                }
-                let fate = &self.processes[p].queue.requests[*id].fate;
-                let may_depart =
-                    matches!(fate, Fate::Departs(turn) if turn.from <= now && now <= turn.until);
-                if self.left.forfeited > 0 && may_depart {
-                    steps.push(Step::Forfeit(nth));
-                }
+        for (nth, &(p, _)) in setup.requests.iter().enumerate() {
+            let Some(fate) = self.fate(setup, nth).filter(|_| self.runs(p)) else {
+                continue;
+            };
+            if self.left.cancelled > 0 {
+                steps.push(Step::Cancel(nth));
+            }
+            let is_due = |turn: &Turn| turn.from <= now && now <= turn.until;
+            let may_depart = matches!(fate, Fate::Departs(turn) if is_due(turn));
+            if self.left.forfeited > 0 && may_depart {
+                steps.push(Step::Forfeit(nth));
             }
         }
         if self.left.lost_state > 0 && !self.departed.is_empty() {
@@ -214,20 +213,20 @@ impl World {
             Step::Execute(p, nth) => self.execute(setup, p, nth),
             Step::Answer(p, nth) => self.answer(setup, p, nth, &mut woken),
             Step::LoseCall(p) => {
-                self.left.lost -= 1;
                 let process = &mut self.processes[p];
                 if let Some(call) = process.calls.iter_mut().find(|call| !call.is_late) {
                     call.is_late = true;
-                    process.lost = Some((call.take.number, self.tick + TIMEOUT));
                     self.is_leak_excused |= !call.take.settlements.is_empty();
+                    let number = call.take.number;
+                    self.lose(p, number);
                 }
             }
             Step::LoseReply(p) => {
-                self.left.lost -= 1;
                 let process = &mut self.processes[p];
                 if let Some(reply) = process.replies.iter_mut().find(|reply| !reply.is_late) {
                     reply.is_late = true;
-                    process.lost = Some((reply.number, self.tick + TIMEOUT));
+                    let number = reply.number;
+                    self.lose(p, number);
                 }
             }
             Step::GiveUp(p) => {
@@ -271,35 +270,32 @@ impl World {
         self.check_order(setup, &waiting);
     }
 
+    /// The fate of a request that waits or has a turn.
+    fn fate(&self, setup: &Setup, nth: usize) -> Option<&Fate> {
+        let queue = &self.processes[setup.requests[nth].0].queue;
+        match self.requests[nth] {
+            Request::Joined { id, .. } => Some(&queue.requests[id].fate),
+            _ => None,
+        }
+    }
+
     /// The requests without a turn, of each process.
     fn waiting(&self, setup: &Setup) -> Vec<usize> {
-        let joined = self.requests.iter().zip(&setup.requests).enumerate();
-        let waiting = joined.filter(|(_, (request, (p, kind)))| match request {
-            Request::Joined { id, .. } => {
-                let fate = &self.processes[*p].queue.requests[*id].fate;
-                *kind != Kind::Tries && matches!(fate, Fate::Waiting)
-            }
-            _ => false,
-        });
-        waiting.map(|(nth, _)| nth).collect()
+        let is_waiting = |nth: &usize| {
+            let is_try = setup.requests[*nth].1 == Kind::Tries;
+            !is_try && matches!(self.fate(setup, *nth), Some(Fate::Waiting))
+        };
+        (0..self.requests.len()).filter(is_waiting).collect()
     }
 
     /// A request that got a turn in this step has left none behind that joined earlier.
     fn check_order(&mut self, setup: &Setup, before: &[usize]) {
         let waiting = self.waiting(setup);
-        let has_turn = |nth: usize| match self.requests[nth] {
-            Request::Joined { id, .. } => {
-                let queue = &self.processes[setup.requests[nth].0].queue;
-                matches!(queue.requests[id].fate, Fate::Departs(_))
-            }
-            _ => false,
-        };
-        let mut new_turns = before.iter().filter(|&&nth| has_turn(nth));
-        let is_overtaken = new_turns.any(|&nth| {
-            let (p, _) = setup.requests[nth];
-            waiting
-                .iter()
-                .any(|&other| other < nth && setup.requests[other].0 == p)
+        let process = |nth: usize| setup.requests[nth].0;
+        let has_turn = |nth: &&usize| matches!(self.fate(setup, **nth), Some(Fate::Departs(_)));
+        let is_overtaken = before.iter().filter(has_turn).any(|&nth| {
+            let mut waiting = waiting.iter();
+            waiting.any(|&other| other < nth && process(other) == process(nth))
         });
         if is_overtaken {
             self.broken = Some(Claim::InOrder);
@@ -315,13 +311,18 @@ impl World {
         }
     }
 
+    fn lose(&mut self, p: usize, number: u64) {
+        self.left.lost -= 1;
+        self.processes[p].lost = Some((number, self.tick + TIMEOUT));
+    }
+
     fn join(&mut self, setup: &Setup, nth: usize) {
         let (now, (p, kind)) = (self.now(), setup.requests[nth]);
         let queue = &mut self.processes[p].queue;
         let place = nth as u64 + 1;
         let id = match kind {
             Kind::Waits => queue.join(Mode::Wait, place, 1, now, None),
-            Kind::Bounded(ticks) => queue.join(Mode::Wait, place, 1, now, Some(now + TICK * ticks)),
+            Kind::Bounded => queue.join(Mode::Wait, place, 1, now, Some(now + TICK * BOUND)),
             Kind::Tries => queue.join(Mode::Try, place, 1, now, None),
         };
         self.requests[nth] = Request::Joined {
@@ -406,38 +407,31 @@ impl World {
         };
         self.requests[nth] = Request::Cancelled;
         let queue = &mut self.processes[p].queue;
-        let turn = match queue.requests[id].fate {
-            Fate::Departs(turn) => Some(turn),
-            _ => None,
+        let mut woken = Woken::new();
+        let turn = queue.requests[id].turn();
+        let fault = setup.fault;
+        let keeps = fault == Some(Fault::KeepsTurnsOfCancelled);
+        let passes_on = fault == Some(Fault::PassesTurnsOnOutOfOrder);
+        let Some(turn) = turn.filter(|_| keeps || passes_on) else {
+            queue.is_announced &= fault != Some(Fault::KeepsDemandOfCancelled);
+            queue.leave(id, now, &mut woken);
+            return woken;
         };
-        match (setup.fault, turn) {
-            (Some(Fault::KeepsTurnsOfCancelled), Some(_)) => {
-                let request = queue.requests.remove(id);
-                queue.departing.remove(&request.place);
-                Woken::new()
-            }
-            (Some(Fault::PassesTurnsOnOutOfOrder), Some(turn)) => {
-                let request = queue.requests.remove(id);
-                queue.departing.remove(&request.place);
-                if let Some((_, id)) = queue.waiting.pop_last() {
-                    let request = &mut queue.requests[id];
-                    request.fate = Fate::Departs(turn);
-                    queue.departing.insert(request.place, id);
-                    return request.waker.take().into_iter().collect();
-                }
-                queue.give_back(&turn);
-                queue.call_at(now);
-                Woken::new()
-            }
-            _ => {
-                if setup.fault == Some(Fault::KeepsDemandOfCancelled) {
-                    queue.is_announced = false;
-                }
-                let mut woken = Woken::new();
-                queue.leave(id, now, &mut woken);
-                woken
-            }
+        let request = queue.requests.remove(id);
+        queue.departing.remove(&request.place);
+        if keeps {
+            return woken;
         }
+        if let Some((_, id)) = queue.waiting.pop_last() {
+            let request = &mut queue.requests[id];
+            request.fate = Fate::Departs(turn);
+            queue.departing.insert(request.place, id);
+            woken.extend(request.waker.take());
+        } else {
+            queue.give_back(&turn);
+            queue.call_at(now);
+        }
+        woken
     }
 
     fn send(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {
@@ -445,7 +439,7 @@ impl World {
         process.number += 1;
         process.calls_in_tick += 1;
         let number = process.number;
-        let asked = (process.queue).begin(number, setup.limit, None, micros, woken);
+        let asked = (process.queue).begin(number, setup.limit.into(), None, micros, woken);
         let strict = setup.is_strict.then(|| Strict {
             known: process.known.map(known),
             clock_was_set: false,
@@ -476,11 +470,8 @@ impl World {
             }
             _ => {}
         }
-        let is_first = self
-            .store
-            .announced
-            .iter()
-            .all(|it| it.process != take.process);
+        let mut announced = self.store.announced.iter();
+        let is_first = announced.all(|it| it.process != take.process);
         let origin = Origin {
             server: self.since,
             since: self.since,
@@ -495,14 +486,10 @@ impl World {
             self.granted.extend(grants);
         }
         if !self.processes[p].has_crashed {
-            let is_given_up = is_late
-                && self.processes[p]
-                    .lost
-                    .is_none_or(|(it, _)| it != take.number);
             self.processes[p].replies.push(Reply {
                 number: take.number,
                 taken,
-                is_late: is_late || is_given_up,
+                is_late,
             });
         }
     }

@@ -43,38 +43,30 @@ pub(super) struct May {
     pub(super) lost_state: u8,
 }
 
-pub(super) const NOTHING: May = May {
-    cancelled: 0,
-    forfeited: 0,
-    late: 0,
-    lost: 0,
-    crashed: 0,
-    stopped: 0,
-    paused: 0,
-    lost_state: 0,
-};
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Waits,
-    /// It waits for at most so many ticks.
-    Bounded(u32),
+    /// It waits for at most [`BOUND`].
+    Bounded,
     /// It departs at once or not at all.
     Tries,
 }
 
+/// In ticks.
+pub(super) const BOUND: u32 = 6;
+const WINDOW: u64 = 4;
+
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) name: &'static str,
-    pub(super) limit: u32,
-    /// In ticks.
-    pub(super) window: u64,
+    /// Departures in a window.
+    pub(super) limit: u8,
     /// The process of each request, and how it asks.
     pub(super) requests: Vec<(usize, Kind)>,
     /// As many requests as the quota allows have just departed.
-    pub(super) is_exhausted: bool,
+    is_exhausted: bool,
     pub(super) is_strict: bool,
-    pub(super) may: May,
+    may: May,
     pub(super) fault: Option<Fault>,
 }
 
@@ -134,48 +126,6 @@ pub(super) enum Fault {
     SkipsRequestsThatJoinedLater,
     /// The store loses its state, without strict recovery.
     ForgetsState,
-}
-
-impl Fault {
-    pub(super) const ALL: [Self; 16] = [
-        Self::RecordsNoGuard,
-        Self::IgnoresUntil,
-        Self::DepartsBeforeTurn,
-        Self::AppliesLostReplies,
-        Self::IgnoresNumbers,
-        Self::TakesNothingBack,
-        Self::RepeatsNoFailedCall,
-        Self::KeepsTurnsOfCancelled,
-        Self::KeepsDemandOfCancelled,
-        Self::PassesTurnsOnOutOfOrder,
-        Self::RequeuesBehindOthers,
-        Self::SettlesTwice,
-        Self::KeepsTurnsInPause,
-        Self::WakesNobody,
-        Self::SkipsRequestsThatJoinedLater,
-        Self::ForgetsState,
-    ];
-
-    /// The claims of which it breaks one first.
-    pub(super) fn breaks(self) -> &'static [Claim] {
-        match self {
-            Self::RecordsNoGuard | Self::ForgetsState => &[Claim::NeverMore],
-            Self::IgnoresUntil | Self::DepartsBeforeTurn => &[Claim::InTurn],
-            // The store no longer charges what departed.
-            Self::AppliesLostReplies | Self::SettlesTwice => {
-                &[Claim::NeverMore, Claim::NothingLeaks]
-            }
-            Self::IgnoresNumbers
-            | Self::TakesNothingBack
-            | Self::KeepsTurnsOfCancelled
-            | Self::KeepsDemandOfCancelled => &[Claim::NothingLeaks],
-            Self::PassesTurnsOnOutOfOrder | Self::RequeuesBehindOthers => &[Claim::InOrder],
-            Self::KeepsTurnsInPause => &[Claim::PausesHold],
-            Self::RepeatsNoFailedCall | Self::WakesNobody | Self::SkipsRequestsThatJoinedLater => {
-                &[Claim::NothingIsStuck]
-            }
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,8 +222,50 @@ impl Hash for Reply {
 }
 
 impl Setup {
+    /// Reads the requests of both processes, and how often each fault may happen: `waits tries | bounded; lost 2, late`.
+    pub(super) fn parse(name: &'static str) -> Self {
+        let (requests, options) = name.split_once("; ").unwrap_or((name, ""));
+        let mut setup = Self {
+            name,
+            limit: 1,
+            requests: Vec::new(),
+            is_exhausted: false,
+            is_strict: false,
+            may: May::default(),
+            fault: None,
+        };
+        for (process, kinds) in requests.split(" | ").enumerate() {
+            let kind = |kind| match kind {
+                "waits" => Kind::Waits,
+                "bounded" => Kind::Bounded,
+                _ => Kind::Tries,
+            };
+            let kinds = kinds.split(' ').map(kind);
+            setup.requests.extend(kinds.map(|kind| (process, kind)));
+        }
+        for option in options.split(", ").filter(|option| !option.is_empty()) {
+            let (option, count) = option.split_once(' ').unwrap_or((option, "1"));
+            let count = count.parse().expect("a number");
+            match option {
+                "limit" => setup.limit = count,
+                "exhausted" => setup.is_exhausted = true,
+                "strict" => setup.is_strict = true,
+                "cancelled" => setup.may.cancelled = count,
+                "forfeited" => setup.may.forfeited = count,
+                "late" => setup.may.late = count,
+                "lost" => setup.may.lost = count,
+                "crashed" => setup.may.crashed = count,
+                "stopped" => setup.may.stopped = count,
+                "paused" => setup.may.paused = count,
+                "lost-state" => setup.may.lost_state = count,
+                _ => panic!("{name}: {option}"),
+            }
+        }
+        setup
+    }
+
     pub(super) fn empty_store(&self) -> State {
-        let quota = Quota::new(self.limit, TICK * self.window as u32);
+        let quota = Quota::new(self.limit.into(), TICK * WINDOW as u32);
         State::new(&[Counter::new(&quota)])
     }
 }
@@ -294,17 +286,15 @@ impl World {
             broken: None,
         };
         if setup.is_exhausted {
-            let all = vec![(0, 1); setup.limit as usize];
+            let limit = setup.limit.into();
             let take = Take {
                 process: u64::MAX,
-                number: 0,
-                mode: Mode::Try,
-                demand: Demand::new(all.into_iter()),
+                demand: Demand::new((0..limit).map(|_| (0, 1))),
                 ..take(Mode::Try)
             };
             let taken = this.store.take(0, &take, EPOCH);
-            this.departed = vec![0; setup.limit as usize];
-            this.used = vec![taken.grants[0].recorded; setup.limit as usize];
+            this.departed = vec![0; limit];
+            this.used = vec![taken.grants[0].recorded; limit];
         }
         this
     }
@@ -324,54 +314,52 @@ impl World {
             (Claim::NothingIsStuck, self.is_nothing_stuck(setup)),
             (Claim::EveryRequestEnds, self.has_ended(setup)),
             (Claim::NothingLeaks, self.leaks_nothing(setup)),
-            (
-                Claim::FewCalls,
-                self.processes.iter().all(|it| it.calls_in_tick <= 4),
-            ),
+            (Claim::FewCalls, self.makes_few_calls()),
         ];
         let broken = claims.into_iter().find(|(_, holds)| !holds);
         self.broken = self.broken.or(broken.map(|(claim, _)| claim));
     }
 
     fn is_never_more(&self, setup: &Setup) -> bool {
-        let is_near = |&&at: &&u64| at + setup.window > self.tick;
-        self.departed.iter().filter(is_near).count() <= setup.limit as usize
+        let is_near = |&&at: &&u64| at + WINDOW > self.tick;
+        self.departed.iter().filter(is_near).count() <= usize::from(setup.limit)
+    }
+
+    /// The requests of a process.
+    fn requests_of(&self, setup: &Setup, process: usize) -> impl Iterator<Item = &Request> {
+        let owners: Vec<_> = setup.requests.iter().map(|(owner, _)| *owner).collect();
+        let requests = self.requests.iter().zip(owners);
+        requests.filter_map(move |(it, owner)| (owner == process).then_some(it))
     }
 
     pub(super) fn is_waiting(&self, setup: &Setup, process: usize) -> bool {
-        let of_process = self.requests.iter().zip(&setup.requests);
-        of_process
-            .filter(|(_, (owner, _))| *owner == process)
-            .any(|(request, _)| matches!(request, Request::Joined { .. }))
+        let mut requests = self.requests_of(setup, process);
+        requests.any(|request| matches!(request, Request::Joined { .. }))
     }
 
     fn is_nothing_stuck(&self, setup: &Setup) -> bool {
-        let requests = self.requests.iter().zip(&setup.requests);
-        requests
-            .filter(|(_, (owner, _))| !self.processes[*owner].has_crashed)
-            .all(|(request, (owner, _))| match request {
+        self.processes.iter().enumerate().all(|(p, process)| {
+            let is_served = process.has_crashed || process.queue.due().is_some();
+            let is_awake = |request: &Request| match request {
                 Request::Joined {
                     is_awake, timer, ..
-                } => {
-                    let process = &self.processes[*owner];
-                    *is_awake
-                        || timer.is_some()
-                        || process.queue.due().is_some()
-                        || process.is_calling()
-                }
+                } => *is_awake || timer.is_some(),
                 _ => true,
-            })
+            };
+            is_served || process.is_calling() || self.requests_of(setup, p).all(is_awake)
+        })
     }
 
     fn is_quiet(&self, setup: &Setup) -> bool {
-        (0..2).all(|p| {
-            let process = &self.processes[p];
-            process.has_crashed
-                || (!self.is_waiting(setup, p)
-                    && process.queue.is_idle()
-                    && process.lost.is_none()
-                    && process.calls.iter().all(|call| call.is_late))
+        self.processes.iter().enumerate().all(|(p, process)| {
+            let is_idle = process.queue.is_idle() && process.lost.is_none();
+            let has_no_call = process.calls.iter().all(|call| call.is_late);
+            process.has_crashed || (!self.is_waiting(setup, p) && is_idle && has_no_call)
         })
+    }
+
+    fn makes_few_calls(&self) -> bool {
+        self.processes.iter().all(|it| it.calls_in_tick <= 4)
     }
 
     fn has_ended(&self, setup: &Setup) -> bool {
@@ -380,41 +368,34 @@ impl World {
 
     /// Whether a process without requests has a call due or in flight, if the store has its demand.
     fn is_demand_withdrawn(&self, setup: &Setup) -> bool {
-        let processes = self.processes.iter().enumerate();
-        self.is_leak_excused
-            || processes
-                .filter(|(p, process)| !process.has_crashed && !self.is_waiting(setup, *p))
-                .all(|(p, process)| {
-                    let mut announced = self.store.announced.iter();
-                    let is_announced =
-                        announced.any(|it| it.process == p as u64 + 1 && !it.demand.is_empty());
-                    let due = process.queue.due();
-                    !is_announced
-                        || process.is_calling()
-                        || due.is_some_and(|due| due <= self.now())
-                })
+        self.processes.iter().enumerate().all(|(p, process)| {
+            let is_of = |process: u64| process == p as u64 + 1;
+            let mut announced = self.store.announced.iter();
+            let is_announced = announced.any(|it| is_of(it.process) && !it.demand.is_empty());
+            let due = process.queue.due();
+            let is_due = due.is_some_and(|due| due <= self.now());
+            let is_calling = process.has_crashed || process.is_calling();
+            !is_announced || is_due || is_calling || self.is_waiting(setup, p)
+        })
     }
 
     fn leaks_nothing(&self, setup: &Setup) -> bool {
-        if !self.is_demand_withdrawn(setup) {
-            return false;
+        if self.is_leak_excused || !self.is_demand_withdrawn(setup) {
+            return self.is_leak_excused;
         }
         let is_crash = self.processes.iter().any(|process| process.has_crashed);
-        if is_crash || self.is_leak_excused || !self.is_quiet(setup) {
+        if is_crash || !self.is_quiet(setup) {
             return true;
         }
         let now = self.store_now();
-        let counts = |&&recorded: &&u64| recorded + setup.window * MICROS > now;
+        let counts = |&&recorded: &&u64| recorded + WINDOW * MICROS > now;
         let used = self.used.iter().filter(counts).count();
         let has_no_demand = self.store.announced.iter().all(|it| it.demand.is_empty());
         let remaining = self.store.clone().take(0, &take(Mode::Peek), now).remaining;
-        let is_closed = self.store.paused_until() > now
-            || self
-                .store
-                .life
-                .as_ref()
-                .is_some_and(|life| life.quarantined_until > now);
-        has_no_demand && (is_closed || remaining as usize + used == setup.limit as usize)
+        let life = self.store.life.as_ref();
+        let is_quarantined = life.is_some_and(|life| life.quarantined_until > now);
+        let is_closed = is_quarantined || self.store.paused_until() > now;
+        has_no_demand && (is_closed || remaining as usize + used == usize::from(setup.limit))
     }
 
     /// Whether a tick may pass while nothing is late.
