@@ -8,11 +8,13 @@ mod attempts;
 mod changes;
 mod codec;
 mod commands;
-mod failures;
 mod histories;
 mod judge;
-mod scenarios;
-mod simulation;
+
+/// The start of every history, on the clock of the store.
+const START: u64 = 1_760_000_000_000_000;
+const MILLI: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
 
 /// Asserts that a state is the same after it was written and read, and that its logs are in order.
 #[track_caller]

@@ -18,6 +18,7 @@ use crate::test_util::history::History;
 mod failures;
 mod load;
 mod runtimes;
+mod scenarios;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -110,6 +111,8 @@ enum Fault {
     Panics,
     /// The store leaves out the answers.
     Short,
+    /// So many of 100 calls fail after 100 ms, half of them after they were executed.
+    Loses(u64),
 }
 
 /// So many calls in one test are a loop: the store works from then on, so that the test ends.
@@ -117,9 +120,13 @@ const LOOP: u64 = 2_000;
 
 impl Remote {
     fn new(round_trip: Duration) -> Arc<Self> {
+        Self::on(MemoryStore::new(), round_trip)
+    }
+
+    fn on(memory: MemoryStore, round_trip: Duration) -> Arc<Self> {
         let fault = Mutex::new(Fault::None);
         Arc::new(Self {
-            memory: MemoryStore::new(),
+            memory,
             round_trip,
             fault,
             calls: AtomicU64::new(0),
@@ -162,7 +169,17 @@ impl Remote {
                     Err(StoreError::new("the store is out"))
                 });
             }
-            Fault::None | Fault::Reply | Fault::Short => {}
+            // The calls are spread evenly over all hundredths.
+            Fault::Loses(percent) if calls * 37 % 100 < percent => {
+                if calls.is_multiple_of(2) {
+                    answered();
+                }
+                return Reply::pending(async move {
+                    pass(100).await;
+                    Err(StoreError::new("no reply").outcome_unknown())
+                });
+            }
+            Fault::None | Fault::Reply | Fault::Short | Fault::Loses(_) => {}
         }
         // As if the calls arrived at once, and the answers took the whole round trip.
         let mut answered = answered();

@@ -3,7 +3,7 @@
 use super::super::{
     Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict, Take, Window,
 };
-use super::simulation::{MILLI, SECOND, START};
+use super::{MILLI, SECOND, START};
 
 const HOUR: u64 = 3_600 * SECOND;
 

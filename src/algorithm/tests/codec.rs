@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::{Counter, Demand, Life, Mode, State, Take, Window};
 use super::assert_round_trip;
 use super::histories::{World, quotas, steps};
-use super::simulation::{SECOND, START};
+use super::{SECOND, START};
 
 fn take(process: u64, number: u64, requests: usize, now: u64) -> Take {
     Take {

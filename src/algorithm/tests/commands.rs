@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::{Command, Counter, Demand, Fixed, Gcra, Mode, Settlement, State, Take, Window};
 use super::histories::quota;
 use super::judge;
-use super::simulation::{MILLI, SECOND, START};
+use super::{MILLI, SECOND, START};
 
 fn counters() -> [Counter; 5] {
     [

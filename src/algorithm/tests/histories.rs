@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::{
     Command, Counter, Demand, Fixed, Gcra, Mode, Others, Settlement, State, Take, Terms, Window,
 };
-use super::simulation::{MILLI, SECOND, START};
+use super::{MILLI, SECOND, START};
 use super::{assert_round_trip, judge};
 
 #[derive(Debug, Clone)]
@@ -14,10 +14,7 @@ pub(super) enum Step {
     Take(Call),
     /// A departure that has not happened is given back.
     GiveBack(usize),
-    /// As many units as a share of the quota may depart, for so long.
-    Allow(u32, u64),
-    Pause(u64),
-    Resume,
+    Control(Command),
 }
 
 #[derive(Debug, Clone)]
@@ -102,14 +99,27 @@ fn call() -> impl Strategy<Value = Call> {
     )
 }
 
+fn command() -> impl Strategy<Value = Command> {
+    (0..3, 0..5_u32, 0..SECOND).prop_map(|(kind, units, span)| {
+        let evidence = u64::MAX;
+        match kind {
+            0 => Command::Allow {
+                units,
+                span,
+                evidence,
+            },
+            1 => Command::Pause { span, evidence },
+            _ => Command::Resume,
+        }
+    })
+}
+
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => prop_oneof![0..2 * MILLI, 0..50 * MILLI, 0..SECOND].prop_map(Step::Wait),
         10 => call().prop_map(Step::Take),
         4 => any::<usize>().prop_map(Step::GiveBack),
-        1 => (0u32..5, 0..SECOND).prop_map(|(units, span)| Step::Allow(units, span)),
-        1 => (0..SECOND).prop_map(Step::Pause),
-        1 => Just(Step::Resume),
+        3 => command().prop_map(Step::Control),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -155,24 +165,8 @@ impl World {
                     });
                 }
             }
-            &Step::Allow(units, span) => {
-                let evidence = u64::MAX;
-                self.state.control(
-                    Command::Allow {
-                        units,
-                        span,
-                        evidence,
-                    },
-                    self.now,
-                );
-            }
-            &Step::Pause(span) => {
-                let evidence = u64::MAX;
-                self.state
-                    .control(Command::Pause { span, evidence }, self.now);
-            }
-            Step::Resume => {
-                self.state.control(Command::Resume, self.now);
+            Step::Control(command) => {
+                self.state.control(*command, self.now);
             }
         }
         assert_round_trip(&self.state);
@@ -281,10 +275,8 @@ impl World {
     /// Why the departures break the promise of a quota.
     fn fault(&self) -> Option<String> {
         let times = |time: &dyn Fn(&Granted) -> u64| {
-            let times = self
-                .departures
-                .iter()
-                .map(|it| (time(it) - START, it.cost.into()));
+            let departures = self.departures.iter();
+            let times = departures.map(|it| (time(it) - START, it.cost.into()));
             let mut times: Vec<_> = times.collect();
             times.sort_unstable();
             times
@@ -296,9 +288,7 @@ impl World {
                 && !self.has_lost
                 && judge::most_from_first(&departs, it.window) > it.limit.into()
             {
-                return Some(format!(
-                    "too many in a window that began with a request, of {quota:?}"
-                ));
+                return Some(format!("too many from the first request, of {quota:?}"));
             }
         }
         let judged = [departs, times(&|it| it.at), times(&|it| it.recorded)];

@@ -1,0 +1,399 @@
+//! Processes with round trips and failures share a key, in paused time: safety, rate, order and calls.
+
+use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use super::*;
+use crate::quota::Algorithm;
+
+/// What happens to a process. Times are milliseconds from the start.
+#[derive(Debug, Clone, Default)]
+struct Process {
+    round_trip: u64,
+    /// The arrival and the cost of each request.
+    arrivals: Vec<(u64, u32)>,
+    /// The share of calls that are lost, half of them after they were executed.
+    lost_percent: u64,
+    /// The process does not reach the store from a time to another.
+    stopped: Option<(u64, u64)>,
+    /// From a time on, all requests are gone but so many.
+    cancelled: Option<(u64, usize)>,
+    killed: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Departed {
+    process: usize,
+    arrival: Duration,
+    at: Duration,
+    cost: u32,
+}
+
+#[derive(Default)]
+struct Outcome {
+    departed: Vec<Departed>,
+    calls: u64,
+    guard: Duration,
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// So many requests at this time.
+fn burst(at: u64, count: usize) -> Vec<(u64, u32)> {
+    vec![(at, 1); count]
+}
+
+/// Processes with requests at random times, so many per second each.
+fn random(count: usize, rate: f64, seconds: u64, costs: &[u32]) -> Vec<Process> {
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut arrivals = || {
+        let mut at = 0.0;
+        let next = || {
+            at -= (1.0 - rng.random::<f64>()).ln() / rate * 1e3;
+            Some((at as u64, costs[rng.random_range(0..costs.len())]))
+        };
+        let arrivals = std::iter::from_fn(next);
+        arrivals.take_while(|it| it.0 < seconds * 1_000).collect()
+    };
+    let process = |_| Process {
+        round_trip: 1,
+        arrivals: arrivals(),
+        ..Process::default()
+    };
+    (0..count).map(process).collect()
+}
+
+/// Three processes with half of a quota of 100 per second each.
+fn three(change: impl Fn(usize, &mut Process)) -> Vec<Process> {
+    let mut processes = random(3, 50.0, 20, &[1]);
+    let each = processes.iter_mut().enumerate();
+    each.for_each(|(nth, process)| change(nth, process));
+    processes
+}
+
+/// Runs until all requests of processes that are not killed have ended.
+async fn run(quotas: &[Quota], processes: &[Process]) -> Outcome {
+    let (memory, start) = (MemoryStore::new(), Instant::now());
+    let parts = PolicyParts {
+        quotas: quotas.iter().copied().collect(),
+        ..PolicyParts::default()
+    };
+    let plan = parts.plan().expect("a policy");
+    let (mut tasks, mut handles) = (Vec::new(), Vec::new());
+    for (process, it) in processes.iter().enumerate() {
+        let store = Remote::on(memory.clone(), millis(it.round_trip));
+        store.set(Fault::Loses(it.lost_percent));
+        let dispatcher = Dispatcher::new(store.clone(), None, "".into());
+        let handle = Handle::new(&dispatcher, plan.clone(), Settings::default(), 100);
+        for (nth, &(arrival, cost)) in it.arrivals.iter().enumerate() {
+            let cancelled = it.cancelled.filter(|(_, kept)| nth >= *kept);
+            let ends = cancelled.map(|(at, _)| at).or(it.killed);
+            let (handle, arrival) = (handle.clone(), millis(arrival));
+            tasks.push(tokio::spawn(async move {
+                tokio::time::sleep_until(start + arrival).await;
+                let departs = depart(&handle, cost);
+                let departed = match ends {
+                    Some(at) => timeout(millis(at).saturating_sub(arrival), departs).await,
+                    None => Ok(departs.await),
+                };
+                let at = departed.ok()?.unwrap() - start;
+                Some(Departed {
+                    process,
+                    arrival,
+                    at,
+                    cost,
+                })
+            }));
+        }
+        let faults = it.stopped.or(it.killed.map(|at| (at, 1 << 30)));
+        if let Some((from, until)) = faults {
+            let (store, lost) = (store.clone(), it.lost_percent);
+            tokio::spawn(async move {
+                // Just before the requests of a killed process end.
+                tokio::time::sleep_until(start + millis(from) - millis(1)).await;
+                store.set(Fault::Silent);
+                tokio::time::sleep_until(start + millis(until)).await;
+                store.set(Fault::Loses(lost));
+            });
+        }
+        handles.push((handle, store));
+    }
+    let mut out = Outcome::default();
+    for task in tasks {
+        out.departed.extend(task.await.unwrap());
+    }
+    out.departed.sort_by_key(|it| it.at);
+    out.calls = handles.iter().map(|(_, store)| store.calls()).sum();
+    let guards = handles.iter().map(|(handle, _)| handle.guard.current());
+    out.guard = guards.min().unwrap();
+    out
+}
+
+/// Asserts the bound of a quota.
+#[track_caller]
+fn assert_safe(quota: Quota, out: &Outcome) {
+    let events = out.departed.iter().map(|it| (it.at, it.cost.into()));
+    let (history, limit): (History, _) = (events.collect(), quota.limit().into());
+    let (window, interval) = (quota.window(), quota.window() / quota.limit());
+    let is_safe = match quota.counted_by() {
+        Algorithm::Spacing | Algorithm::LeakyBucket { .. } => history.too_close(interval).is_none(),
+        Algorithm::Gcra { burst } => history.burst(interval) <= burst.into(),
+        Algorithm::FixedWindow { .. } => history.fits_windows(limit, window),
+        _ => history.most_in_any(window) <= limit,
+    };
+    assert!(is_safe, "{quota}: {history:?}");
+}
+
+impl Outcome {
+    /// The units per second, of N / (W + guard), that depart between two seconds.
+    fn rate(&self, quotas: &[Quota], from: f64, until: f64) -> f64 {
+        let ideal = quotas.iter().map(|quota| {
+            let hold = match quota.counted_by() {
+                Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } => self.guard,
+                Algorithm::Spacing => self.guard * quota.limit(),
+                _ => Duration::ZERO,
+            };
+            f64::from(quota.limit()) / (quota.window() + hold).as_secs_f64()
+        });
+        let is_inside = |it: &&Departed| (from..until).contains(&it.at.as_secs_f64());
+        let inside = self.departed.iter().filter(is_inside);
+        let units: u32 = inside.map(|it| it.cost).sum();
+        f64::from(units) / (until - from) / ideal.fold(f64::MAX, f64::min)
+    }
+
+    /// The share of requests that overtake one that arrived more than 250 ms, and a tenth of its wait, earlier.
+    fn unfair(&self, excused: Option<usize>) -> f64 {
+        let overtakes = |(nth, it): &(usize, &Departed)| {
+            self.departed[nth + 1..].iter().any(|other| {
+                let is_earlier = other.arrival + millis(250) < it.arrival;
+                is_earlier
+                    && Some(other.process) != excused
+                    && other.at > it.at + millis(20)
+                    && it.arrival - other.arrival > (other.at - other.arrival) / 10
+            })
+        };
+        let unfair = self.departed.iter().enumerate().filter(overtakes).count();
+        unfair as f64 / self.departed.len() as f64
+    }
+}
+
+/// The bounds of a scenario.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Seconds between which the rate is measured.
+    span: (f64, f64),
+    rate: f64,
+    unfair: f64,
+    /// The most calls for each request.
+    calls: f64,
+    /// A process whose requests do not count as overtaken.
+    excused: Option<usize>,
+}
+
+const USUAL: Bounds = Bounds {
+    span: (3.0, 19.0),
+    rate: 0.97,
+    unfair: 0.001,
+    calls: 0.6,
+    excused: None,
+};
+
+#[track_caller]
+fn assert_within(name: &str, quotas: &str, processes: &[Process], bounds: Bounds) {
+    let quotas: Vec<Quota> = quotas.split(" + ").map(|it| it.parse().unwrap()).collect();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let out = runtime.block_on(run(&quotas, processes));
+    quotas.iter().for_each(|quota| assert_safe(*quota, &out));
+    let rate = out.rate(&quotas, bounds.span.0, bounds.span.1);
+    let unfair = out.unfair(bounds.excused);
+    let calls = out.calls as f64 / out.departed.len() as f64;
+    let measured = format!("{name}: rate {rate:.3}, unfair {unfair:.4}, calls {calls:.3}");
+    println!("{measured}");
+    assert!(rate >= bounds.rate && unfair <= bounds.unfair, "{measured}");
+    assert!(calls <= bounds.calls, "{measured}");
+}
+
+#[test]
+fn the_rate_and_the_order_hold_at_any_round_trip() {
+    for (round_trips, rate, unfair) in [
+        ([1, 1, 1], 0.97, 0.001),
+        ([50, 50, 50], 0.97, 0.001),
+        ([150, 150, 150], 0.95, 0.01),
+        ([1, 1, 150], 0.9, 0.03),
+    ] {
+        let processes = three(|nth, it| it.round_trip = round_trips[nth]);
+        let bounds = Bounds {
+            rate,
+            unfair,
+            ..USUAL
+        };
+        assert_within(&format!("{round_trips:?} ms"), "100/s", &processes, bounds);
+    }
+}
+
+#[test]
+fn lost_calls_and_answers_cost_little() {
+    let bounds = Bounds {
+        unfair: 0.03,
+        ..USUAL
+    };
+    assert_within("lost", "100/s", &three(|_, it| it.lost_percent = 5), bounds);
+}
+
+#[test]
+fn a_stopped_or_killed_process_does_not_hold_back_the_others() {
+    let bounds = Bounds {
+        span: (7.0, 11.0),
+        excused: Some(1),
+        ..USUAL
+    };
+    let stopped = three(|nth, it| it.stopped = (nth == 1).then_some((6_000, 11_000)));
+    assert_within("stopped", "100/s", &stopped, bounds);
+    let killed = three(|nth, it| it.killed = (nth == 1).then_some(6_000));
+    assert_within("killed", "100/s", &killed, bounds);
+    let mut oldest = three(|_, it| it.arrivals = burst(100, 1_000));
+    oldest[0].arrivals = burst(0, 1_000);
+    oldest[0].killed = Some(2_000);
+    // The processes behind it do not poll until it no longer counts.
+    let bounds = Bounds {
+        span: (3.0, 19.0),
+        calls: 0.06,
+        excused: Some(0),
+        ..USUAL
+    };
+    assert_within("oldest 1,000 killed", "100/s", &oldest, bounds);
+}
+
+#[test]
+fn cancelled_requests_leave_no_gap() {
+    let mut processes = three(|_, it| it.arrivals = burst(100, 500));
+    processes[0].arrivals = burst(0, 2_000);
+    processes[0].cancelled = Some((2_000, 100));
+    let bounds = Bounds {
+        span: (0.5, 5.5),
+        ..USUAL
+    };
+    assert_within("cancelled", "200/s", &processes, bounds);
+}
+
+#[test]
+fn a_thousand_processes_reach_the_rate() {
+    let bounds = Bounds {
+        span: (3.0, 8.0),
+        calls: 8.0,
+        ..USUAL
+    };
+    let processes = random(1_000, 0.3, 8, &[1]);
+    assert_within("1,000 processes", "100/s", &processes, bounds);
+}
+
+#[test]
+fn every_policy_reaches_its_rate() {
+    for (quotas, rate, unfair) in [
+        ("2/10ms", 120.0, 0.001),
+        ("50/s gcra burst=5", 20.0, 0.001),
+        ("50/s spacing", 20.0, 0.001),
+        // All units of a fixed window depart at its start, and are divided by what was announced before.
+        ("50/s fixed-window start=first-request", 20.0, 0.1),
+        ("50/s sliding-buckets buckets=100", 20.0, 0.001),
+        ("2000/40s", 20.0, 0.001),
+        ("10/s + 100/10s", 5.0, 0.001),
+        ("10/s spacing + 100/10s + 150/15s", 5.0, 0.001),
+    ] {
+        let bounds = Bounds {
+            rate: 0.95,
+            unfair,
+            calls: 5.0,
+            ..USUAL
+        };
+        assert_within(quotas, quotas, &random(3, rate, 20, &[1]), bounds);
+    }
+}
+
+#[test]
+fn mixed_costs_keep_the_rate() {
+    let bounds = Bounds {
+        rate: 0.92,
+        unfair: 0.03,
+        calls: 2.0,
+        ..USUAL
+    };
+    let mixed = random(3, 8.0, 20, &[1, 1, 1, 5, 20]);
+    assert_within("costs of 1 to 20", "100/s", &mixed, bounds);
+    let mut costly = random(3, 45.0, 60, &[1]);
+    costly[0] = random(1, 0.6, 60, &[50]).remove(0);
+    let bounds = Bounds {
+        span: (3.0, 59.0),
+        ..bounds
+    };
+    assert_within("a cost of 50", "100/s", &costly, bounds);
+}
+
+#[test]
+fn replicas_whose_requests_arrive_at_once_make_few_calls() {
+    for (quota, requests, until, calls) in [
+        ("200/s", 2_000, 29.0, 0.1),
+        ("50/s", 1_000, 59.0, 0.1),
+        ("100/5s", 500, 70.0, 0.1),
+        ("1/s", 10, 29.0, 3.0),
+    ] {
+        let bounds = Bounds {
+            span: (0.0, until),
+            calls,
+            ..USUAL
+        };
+        let replicas = three(|_, it| it.arrivals = burst(1, requests));
+        assert_within(quota, quota, &replicas, bounds);
+    }
+}
+
+fn process() -> impl Strategy<Value = Process> {
+    let costs = prop_oneof![4 => Just(1_u32), 1 => 1..4_u32];
+    let arrivals = prop::collection::vec((0..2_000_u64, costs), 0..25);
+    let round_trip = prop::sample::select(vec![1, 20, 150]);
+    let time = || prop::option::weighted(0.2, 1..2_000_u64);
+    let lost = prop::sample::select(vec![0, 0, 10]);
+    (arrivals, round_trip, lost, time(), time(), time()).prop_map(
+        |(arrivals, round_trip, lost_percent, stopped, killed, cancelled)| Process {
+            arrivals,
+            round_trip,
+            lost_percent,
+            stopped: stopped.map(|at| (at, at + 1_000)),
+            killed,
+            cancelled: cancelled.map(|at| (at, 2)),
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_requests_depart_within_the_quotas_whatever_fails(
+        quotas in prop::sample::subsequence(vec![
+            "4/10ms", "9/200ms", "20/s", "7/s sliding-buckets buckets=3", "10/s gcra burst=4",
+            "50/s spacing", "9/s fixed-window start=first-request", "30/2s",
+        ], 1..3),
+        processes in prop::collection::vec(process(), 1..5),
+    ) {
+        let quotas: Vec<Quota> = quotas.iter().map(|it| it.parse().unwrap()).collect();
+        let mut processes = processes;
+        let most = quotas.iter().map(Quota::largest_cost).min().unwrap_or(1);
+        let arrivals = processes.iter_mut().flat_map(|it| &mut it.arrivals);
+        arrivals.for_each(|it| it.1 = it.1.min(most));
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        let out = runtime.block_on(async { timeout(600 * SECOND, run(&quotas, &processes)).await });
+        let out = out.expect("no request waits for ever");
+        quotas.iter().for_each(|quota| assert_safe(*quota, &out));
+        for (nth, process) in processes.iter().enumerate() {
+            let departed = out.departed.iter().filter(|it| it.process == nth).count();
+            let is_excused = process.killed.is_some() || process.cancelled.is_some();
+            prop_assert!(is_excused || departed == process.arrivals.len());
+        }
+    }
+}
