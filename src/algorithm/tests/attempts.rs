@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::{Command, Mode, State, Take};
 use super::histories::quota;
-use super::simulation::{MILLI, START};
+use super::{MILLI, START};
 
 proptest! {
     #![proptest_config(super::config(256))]

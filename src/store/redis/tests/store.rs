@@ -54,11 +54,7 @@ async fn keys_that_share_a_script_have_answers_of_their_own() {
     for (number, expected) in [(1, 2), (2, 1), (3, 0)] {
         let calls = (0..40).map(|nth| {
             let take = take(1, number, 2 - usize::from(nth % 7 == 0));
-            Call::new(
-                &Key::new(format!("key-{nth}")),
-                &policy,
-                &Operation::Take(take),
-            )
+            Call::new(&Key::new(format!("key-{nth}")), &policy, &take)
         });
         let answers = store.call(calls.collect()).await.unwrap().answers;
         assert_eq!(answers.len(), 40);
