@@ -110,11 +110,9 @@ mod quota;
 mod reqwest;
 pub mod rules;
 pub mod store;
-#[cfg(all(test, feature = "redis"))]
-#[path = "../tests/support/mod.rs"]
-mod support;
 #[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/telemetry.md")]
+// The tests package compiles its examples.
+#[cfg_attr(not(doctest), doc = include_str!("docs/telemetry.md"))]
 pub mod telemetry;
 #[cfg(feature = "test-util")]
 pub mod test_util;

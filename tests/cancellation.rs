@@ -2,8 +2,6 @@
 //!
 //! Redis runs on this host, so the system's clock is the store's.
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -104,7 +102,8 @@ async fn restless_process() {
 #[test]
 fn cancelled_requests_cost_no_rate_in_three_processes() {
     let server = RedisServer::start();
-    let processes = [0; 3].map(|_| child::spawn("restless_process", &server.url(), &[]));
+    let processes =
+        [0; 3].map(|_| child::spawn("cancellation::restless_process", &server.url(), &[]));
     let said = processes
         .map(|process| process.finish(Duration::from_secs(60)))
         .concat();
@@ -169,7 +168,7 @@ async fn doomed_process() {
 #[tokio::test]
 async fn a_killed_process_costs_the_others_no_rate() {
     let server = RedisServer::start();
-    let doomed = child::spawn("doomed_process", &server.url(), &[]);
+    let doomed = child::spawn("cancellation::doomed_process", &server.url(), &[]);
     let departed = Arc::new(Mutex::new(Vec::new()));
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..2 {

@@ -1,7 +1,5 @@
 //! How long Redis keeps a key: as long as it has influence, and a bounded time longer.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

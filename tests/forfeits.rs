@@ -1,7 +1,5 @@
 //! A permit that is given back serves the requests that wait, and shows in the next look.
 
-mod support;
-
 use std::time::Duration;
 
 use futures_util::future::join_all;

@@ -3,7 +3,7 @@
 #[test]
 fn the_code_of_peers_is_compiled() {
     const GUIDE: &str = include_str!("../src/docs/migrating.md");
-    const COMPILED: &str = include_str!("../benches/peers/src/migrating.rs");
+    const COMPILED: &str = include_str!("../benches/lib/migrating.rs");
     let lines = |text: &str| {
         let lines = text.lines().map(|line| line.trim().to_owned());
         lines.collect::<Vec<_>>().join("\n")

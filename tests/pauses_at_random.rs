@@ -1,8 +1,6 @@
 //! Processes with restless callers, while somebody pauses and resumes at random: the limit holds, and so
 //! does every pause.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -107,7 +105,7 @@ async fn holds(name: &str) {
     let mut processes: Vec<_> = (1..=3)
         .map(|seed| {
             let role = format!("{} {seed} {name}", server.url());
-            child::spawn("restless_process", &role, &[])
+            child::spawn("pauses_at_random::restless_process", &role, &[])
         })
         .collect();
     let limiter = limiter(&server.url(), algorithm(name)).await;

@@ -1,7 +1,5 @@
 //! A look records nothing, and a reset forgets one key only.
 
-mod support;
-
 use std::time::Duration;
 
 use support::redis_server::RedisServer;

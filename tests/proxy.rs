@@ -1,7 +1,5 @@
 //! The proxy that other tests break connections with: it fails as it says, and otherwise does nothing.
 
-mod support;
-
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

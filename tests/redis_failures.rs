@@ -1,8 +1,6 @@
 //! A Redis server that is down, does not answer, or refuses: calls fail within the store's timeout, and no request
 //! departs uncounted.
 
-mod support;
-
 use std::error::Error as StdError;
 use std::future::Future;
 use std::net::TcpListener;

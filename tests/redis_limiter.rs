@@ -8,8 +8,6 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, LimiterBuilder, Quota, Recovery};
 
-mod support;
-
 use support::redis_server::RedisServer;
 
 const SECOND: Duration = Duration::from_secs(1);

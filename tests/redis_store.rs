@@ -1,7 +1,5 @@
 //! The calls that a limiter makes, and the keys that it leaves.
 
-mod support;
-
 use std::time::Duration;
 
 use futures_util::future::join_all;

@@ -2,8 +2,6 @@
 //! how a request departed. Most limits are per hour, so that nothing departs because a test is
 //! slow.
 
-mod support;
-
 use std::error::Error as _;
 use std::time::Duration;
 

@@ -4,8 +4,6 @@
 //! Arrivals are judged here, and on a busy machine one request is under way much longer than
 //! another. Hence a buffer that is long even where the window is short.
 
-mod support;
-
 use futures_util::future::{join, join_all};
 use reqwest_middleware::ClientWithMiddleware;
 use support::case::{Case, at_most, spaced};
@@ -119,7 +117,8 @@ async fn three_processes_on_one_redis_keep_the_bound_together() {
         at_most(5, 1_000, 18),
         at_most(50, 100, 153),
     ] {
-        case.assert_kept_by_three_processes(&redis).await;
+        case.assert_kept_by_three_processes("reqwest_middleware::replica", &redis)
+            .await;
     }
 }
 
@@ -137,6 +136,6 @@ async fn spacing_keeps_every_two_requests_of_one_client_apart() {
 async fn spacing_keeps_every_two_requests_of_three_processes_apart() {
     let redis = RedisServer::start();
     spaced(5, 1_000, 12)
-        .assert_kept_by_three_processes(&redis)
+        .assert_kept_by_three_processes("reqwest_middleware::replica", &redis)
         .await;
 }

@@ -1,7 +1,5 @@
 //! Servers that do not tell the time: the hosts' clocks take its place.
 
-mod support;
-
 use std::time::Duration;
 
 use futures_util::future::join_all;

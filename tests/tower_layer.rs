@@ -4,8 +4,6 @@
 //! Arrivals are judged here, and on a busy machine one request is under way much longer than
 //! another. Hence a buffer that is long even where the window is short.
 
-mod support;
-
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -181,7 +179,8 @@ async fn three_processes_on_one_redis_keep_the_bound_together() {
         at_most(50, 100, 153),
     ];
     for case in cases {
-        case.assert_kept_by_three_processes(&redis).await;
+        case.assert_kept_by_three_processes("tower_layer::replica", &redis)
+            .await;
     }
 }
 
@@ -195,7 +194,7 @@ async fn spacing_keeps_every_two_requests_of_one_service_apart() {
 async fn spacing_keeps_every_two_requests_of_three_processes_apart() {
     let redis = RedisServer::start();
     spaced(5, 1_000, 12)
-        .assert_kept_by_three_processes(&redis)
+        .assert_kept_by_three_processes("tower_layer::replica", &redis)
         .await;
 }
 

@@ -1,7 +1,5 @@
 //! Servers that allow no scripts: transactions share quotas as exactly.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -74,7 +72,7 @@ async fn three_processes_of_fifty_callers_never_exceed_the_limit() {
     let upstream = Upstream::start().await;
     let role = format!("{} {}", without_scripting(&server), upstream.uri());
     let replicas = tokio::task::spawn_blocking(move || {
-        let mut replicas = [(); 3].map(|()| child::spawn("replica", &role, &[]));
+        let mut replicas = [(); 3].map(|()| child::spawn("transactions::replica", &role, &[]));
         for replica in &mut replicas {
             assert_eq!(replica.next_line(PATIENCE), "is ready");
         }

@@ -1,8 +1,8 @@
 //! Compares the cost of a permit with the minimum cost of a call to Redis.
 //!
 //! ```sh
-//! cargo bench --bench floor                    # a table
-//! cargo bench --bench floor -- --json --check  # lines of JSON; fails if a bound is not met
+//! cargo bench -p tower-throttle-benches --bench floor                    # a table
+//! cargo bench -p tower-throttle-benches --bench floor -- --json --check  # lines of JSON; fails if a bound is not met
 //! ```
 //!
 //! | call | content |
@@ -29,8 +29,6 @@
 //! 64 requests in one call, the command takes at most a tenth of the time for one request.
 
 mod case;
-#[path = "../support/mod.rs"]
-mod support;
 #[allow(dead_code, reason = "it also counts calls")]
 #[path = "../growth/usage.rs"]
 mod usage;
@@ -43,10 +41,10 @@ use redis::aio::MultiplexedConnection;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 
 use self::case::Case;
-use self::support::{
+use self::usage::Usage;
+use tower_throttle_benches::support::{
     Cell, Options, Output, Progress, RedisServer, Table, median, until_asked_to_end,
 };
-use self::usage::Usage;
 
 const TIME: Duration = Duration::from_secs(15);
 /// Number of calls in a block.

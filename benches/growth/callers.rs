@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::hot::Level;
-use crate::support::{Cell, Output, Progress, Table};
+use tower_throttle_benches::support::{Cell, Output, Progress, Table};
 
 pub(crate) const CALLERS: [u32; 4] = [1, 8, 64, 512];
 const TIME: Duration = Duration::from_secs(3);

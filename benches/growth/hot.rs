@@ -6,8 +6,8 @@ use anyhow::ensure;
 use tower_throttle::test_util::history::History;
 
 use crate::replica::{Parent, Replica, WINDOW};
-use crate::support::RedisServer;
 use crate::usage::Usage;
+use tower_throttle_benches::support::RedisServer;
 
 /// The result of several processes: their rate, and figures per permit. Times are in microseconds.
 pub(crate) struct Level {

@@ -8,8 +8,8 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tower_throttle::{Limiter, Quota};
 
-use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
 use crate::usage::Usage;
+use tower_throttle_benches::support::{Cell, Output, Progress, RedisServer, Table, median};
 
 pub(crate) const KEYS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
 const CALLERS: u32 = 64;

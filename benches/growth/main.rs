@@ -1,10 +1,10 @@
 //! Measures how the cost of a permit grows with callers, processes, keys and waiters.
 //!
 //! ```sh
-//! cargo bench --bench growth                        # tables, in about 90 s
-//! cargo bench --bench growth -- waiters             # one curve
-//! cargo bench --bench growth -- --quick             # a tenth of the time
-//! cargo bench --bench growth -- --check             # fails if a bound is not met
+//! cargo bench -p tower-throttle-benches --bench growth                        # tables, in about 90 s
+//! cargo bench -p tower-throttle-benches --bench growth -- waiters             # one curve
+//! cargo bench -p tower-throttle-benches --bench growth -- --quick             # a tenth of the time
+//! cargo bench -p tower-throttle-benches --bench growth -- --check             # fails if a bound is not met
 //! ```
 //!
 //! Each curve uses a separate `redis-server`. A permit is one [`Limiter::acquire`]. Its CPU time in Redis is that of
@@ -33,15 +33,13 @@ mod hot;
 mod keys;
 mod processes;
 mod replica;
-#[path = "../support/mod.rs"]
-mod support;
 mod usage;
 mod waiters;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 use self::replica::Replica;
-use self::support::{Options, Output, Progress, until_asked_to_end};
+use tower_throttle_benches::support::{Options, Output, Progress, until_asked_to_end};
 
 /// Measures how the cost of a permit grows.
 #[derive(Parser)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::hot::Level;
 use crate::replica::{LIMIT, WINDOW};
-use crate::support::{Cell, Output, Progress, Table};
+use tower_throttle_benches::support::{Cell, Output, Progress, Table};
 
 pub(crate) const PROCESSES: [u32; 4] = [1, 2, 4, 8];
 const CALLERS: u32 = 64;

@@ -7,7 +7,7 @@ use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 
-use crate::support::{Cell, Output, Progress, RedisServer, Table, median};
+use tower_throttle_benches::support::{Cell, Output, Progress, RedisServer, Table, median};
 
 const WAITERS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
 const TIME: Duration = Duration::from_secs(12);

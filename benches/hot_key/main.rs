@@ -1,8 +1,8 @@
 //! Checks that the cost of a call on a hot key does not depend on the limit, from 10 to 1,000.
 //!
 //! ```sh
-//! cargo bench --bench hot_key                    # a table
-//! cargo bench --bench hot_key -- --json --check  # lines of JSON; fails if a bound is not met
+//! cargo bench -p tower-throttle-benches --bench hot_key                    # a table
+//! cargo bench -p tower-throttle-benches --bench hot_key -- --json --check  # lines of JSON; fails if a bound is not met
 //! ```
 //!
 //! One caller calls a limiter on a separate `redis-server`. Each algorithm is measured on four paths:
@@ -29,8 +29,6 @@
 
 mod hot;
 mod round;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::Duration;
 
@@ -38,7 +36,7 @@ use clap::Parser;
 
 use self::hot::{Hot, Path, is_spaced};
 use self::round::{Series, measure};
-use self::support::{
+use tower_throttle_benches::support::{
     Cell, Options, Output, Progress, RedisServer, Table, algorithms, until_asked_to_end,
 };
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 
 use crate::hot::Hot;
-use crate::support::{Info, median};
+use tower_throttle_benches::support::{Info, median};
 
 /// Warm-up rounds, which are not counted.
 const WARM_UP: usize = 3;

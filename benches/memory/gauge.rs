@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, Pipeline};
 
-use crate::support::Info;
+use tower_throttle_benches::support::Info;
 
 /// Number of commands per pipeline.
 const BATCH: usize = 1_000;

@@ -9,7 +9,7 @@ use tower_throttle::{Limiter, Quota};
 
 use crate::gauge::{Gauge, growth};
 use crate::schemes::{LOG_SCHEMES, LogScheme};
-use crate::support::{Cell, Output, Progress, Table, limiter};
+use tower_throttle_benches::support::{Cell, Output, Progress, Table, limiter};
 
 /// The limit, and the number of keys.
 const LIMITS: [(u32, u64); 2] = [(1_000, 80), (10_000, 8)];

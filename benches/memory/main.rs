@@ -1,9 +1,9 @@
 //! Measures the memory of state in Redis, in comparison with common handwritten schemes.
 //!
 //! ```sh
-//! cargo bench --bench memory                    # tables
-//! cargo bench --bench memory -- users logs      # only some of users, logs and million
-//! cargo bench --bench memory -- --json --check  # lines of JSON; fails if a bound is not met
+//! cargo bench -p tower-throttle-benches --bench memory                    # tables
+//! cargo bench -p tower-throttle-benches --bench memory -- users logs      # only some of users, logs and million
+//! cargo bench -p tower-throttle-benches --bench memory -- --json --check  # lines of JSON; fails if a bound is not met
 //! ```
 //!
 //! [`Store::reserve`](tower_throttle::store::Store::reserve) of a `RedisStore` creates the state on a separate
@@ -23,14 +23,12 @@ mod gauge;
 mod logs;
 mod million;
 mod schemes;
-#[path = "../support/mod.rs"]
-mod support;
 mod users;
 
 use clap::{Parser, ValueEnum};
 
 use self::gauge::Gauge;
-use self::support::{Options, Output, RedisServer, until_asked_to_end};
+use tower_throttle_benches::support::{Options, Output, RedisServer, until_asked_to_end};
 
 /// Measures the memory of state in Redis.
 #[derive(Parser)]

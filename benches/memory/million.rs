@@ -6,8 +6,8 @@ use tower_throttle::Quota;
 use tower_throttle::store::RedisStore;
 
 use crate::gauge::{Gauge, growth};
-use crate::support::{Cell, Output, Progress, Table, limiter};
 use crate::users::load;
+use tower_throttle_benches::support::{Cell, Output, Progress, Table, limiter};
 
 const USERS: u64 = 1_000_000;
 /// Users per batch; a batch has one window.

@@ -10,7 +10,7 @@ use tower_throttle::{Limiter, Quota};
 
 use crate::gauge::{Gauge, growth};
 use crate::schemes::{HASH, NUMBER, SCHEMES, Scheme, expire};
-use crate::support::{Cell, Output, Progress, Table, algorithms, limiter};
+use tower_throttle_benches::support::{Cell, Output, Progress, Table, algorithms, limiter};
 
 const USERS: u64 = 100_000;
 /// User numbers have six digits, which occur only once in a name.

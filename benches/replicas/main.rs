@@ -1,9 +1,9 @@
 //! Runs the example `replicas` with four setups, and checks bounds on the arrivals at the upstream.
 //!
 //! ```sh
-//! cargo bench --bench replicas                    # a table, in two and a half minutes
-//! cargo bench --bench replicas -- --json --check  # lines of JSON; fails if a bound is not met
-//! cargo bench --bench replicas -- --quick         # a tenth of the requests
+//! cargo bench -p tower-throttle-benches --bench replicas                    # a table, in two and a half minutes
+//! cargo bench -p tower-throttle-benches --bench replicas -- --json --check  # lines of JSON; fails if a bound is not met
+//! cargo bench -p tower-throttle-benches --bench replicas -- --quick         # a tenth of the requests
 //! ```
 //!
 //! Each row has three processes with a limiter and a reqwest client, a `redis-server`, and an upstream that responds
@@ -28,8 +28,6 @@
 //! - a request costs at most one call to the store, and with 500 callers or more at most a tenth of a Redis command. Not
 //!   checked with `--quick`, where too few requests share the cost of the start.
 
-#[path = "../support/mod.rs"]
-mod support;
 #[allow(dead_code, reason = "only the example uses the rest")]
 #[path = "../../examples/replicas/trial/mod.rs"]
 mod trial;
@@ -39,8 +37,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use futures_util::future::try_join_all;
 
-use self::support::{Cell, Options, Output, Progress, Table, until_asked_to_end};
 use self::trial::{Limit, Replica, Report, Setup};
+use tower_throttle_benches::support::{Cell, Options, Output, Progress, Table, until_asked_to_end};
 
 /// Measures the arrivals at an upstream from replicas that share a limit.
 #[derive(Parser)]
@@ -170,7 +168,6 @@ impl Row {
                 window: self.window,
                 limit: self.limit,
                 buffer: self.buffer,
-                quota: None,
             },
             processes: PROCESSES,
             callers: self.callers,
@@ -178,8 +175,7 @@ impl Row {
             redis: None,
         };
         let number = self.number;
-        let (report, _) =
-            trial::run(&setup, |message| eprintln!("row {number}: {message}")).await?;
+        let report = trial::run(&setup, |message| eprintln!("row {number}: {message}")).await?;
         Ok(report)
     }
 

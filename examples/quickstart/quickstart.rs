@@ -2,7 +2,7 @@
 //! under a token bucket of 10 per second.
 //!
 //! ```sh
-//! cargo run --example quickstart
+//! cargo run -p quickstart
 //! ```
 
 use std::net::SocketAddr;

@@ -8,17 +8,14 @@
 //! arrival, so the result shows what an upstream sees. Connections are opened on demand, which delays the first
 //! arrivals; the buffer has to allow for that.
 
-mod plot;
 mod trial;
 
 use std::io;
-use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Parser, Subcommand};
-use tower_throttle::Quota;
 
-use self::trial::{Arrival, Replica, Report, Setup};
+use self::trial::{Replica, Setup};
 
 /// Starts replicas that share one limit, and shows the most requests that arrived in any window.
 ///
@@ -46,12 +43,6 @@ struct Options {
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
-    /// Draw the arrivals and their number per window, as SVG
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
-    /// Also draw the arrivals under this quota for comparison, such as "50/s gcra burst=50"
-    #[arg(long, value_name = "QUOTA", requires = "plot")]
-    beside: Option<Quota>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -66,7 +57,7 @@ fn main() -> anyhow::Result<()> {
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: &Options) -> anyhow::Result<()> {
     let report = tokio::select! {
-        report = measure(options) => report?,
+        measured = trial::run(&options.setup, |message| eprintln!("{message}")) => measured?,
         signal = tokio::signal::ctrl_c() => { signal?; bail!("interrupted") }
         signal = terminated() => { signal?; bail!("terminated") }
     };
@@ -76,31 +67,6 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         println!("{report}");
     }
     report.verdict()
-}
-
-async fn measure(options: &Options) -> anyhow::Result<Report> {
-    let log = |message: &str| eprintln!("{message}");
-    let (report, arrivals) = trial::run(&options.setup, log).await?;
-    if let Some(file) = &options.plot {
-        let other = match &options.beside {
-            Some(quota) => Some((quota.to_string(), beside(&options.setup, quota).await?)),
-            None => None,
-        };
-        let other = other.as_ref().map(|(by, arrivals)| (&**by, &**arrivals));
-        plot::draw(file, &options.setup.limit, &arrivals, other)
-            .with_context(|| format!("cannot draw {}", file.display()))?;
-        eprintln!("drew {}", file.display());
-    }
-    Ok(report)
-}
-
-/// The arrivals under another quota, which the report does not check.
-async fn beside(setup: &Setup, quota: &Quota) -> anyhow::Result<Vec<Arrival>> {
-    let mut setup = setup.clone();
-    setup.limit.quota = Some(*quota);
-    eprintln!("for comparison, {quota}:");
-    let (_, arrivals) = trial::run(&setup, |message| eprintln!("{message}")).await?;
-    Ok(arrivals)
 }
 
 /// Resolves when this process receives SIGTERM.

@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep_until};
 use tower_throttle::tower::inbound::Refused;
 use tower_throttle::{Limiter, Quota, ThrottleLayer};
 
-use crate::client::Client;
-use crate::server::{Server, build, by_client, limiter, store};
-use crate::support::redis_server::RedisServer;
+use crate::axum_inbound::client::Client;
+use crate::axum_inbound::server::{Server, build, by_client, limiter, store};
+use support::redis_server::RedisServer;
 
 const FIELDS: [&str; 6] = [
     "ratelimit-policy",

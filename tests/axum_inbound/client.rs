@@ -7,8 +7,8 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use sfv::{BareItem, List, ListEntry, Parser};
 
-use crate::server::Server;
-use crate::support::errors::bounded;
+use crate::axum_inbound::server::Server;
+use support::errors::bounded;
 
 /// A client of the name that it tells the server.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@ use tower_throttle::tower::BoxError;
 use tower_throttle::tower::inbound::InboundLayer;
 use tower_throttle::{Departure, Limiter, Quota, Throttle, ThrottleLayer};
 
-use crate::server::build;
+use crate::axum_inbound::server::build;
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);

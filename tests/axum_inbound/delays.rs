@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota};
 
-use crate::client::Client;
-use crate::server::{Server, build, by_client, limiter};
-use crate::support::errors::PATIENCE;
+use crate::axum_inbound::client::Client;
+use crate::axum_inbound::server::{Server, build, by_client, limiter};
+use support::errors::PATIENCE;
 
 const LIMIT: u32 = 5;
 const WINDOW: Duration = Duration::from_millis(500);

@@ -13,10 +13,10 @@ use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::{Limiter, Quota, ThrottleLayer};
 
-use crate::server::{build, store};
-use crate::support::command_stats::CommandStats;
-use crate::support::keyspace;
-use crate::support::redis_server::RedisServer;
+use crate::axum_inbound::server::{build, store};
+use support::command_stats::CommandStats;
+use support::keyspace;
+use support::redis_server::RedisServer;
 
 /// The client is the number in the path.
 fn protected(

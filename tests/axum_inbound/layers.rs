@@ -7,8 +7,8 @@ use axum::routing::{get, post};
 use http::{Request, StatusCode};
 use tower_throttle::{Limiter, Quota, ThrottleLayer};
 
-use crate::client::Client;
-use crate::server::{Server, build, by_client, limiter};
+use crate::axum_inbound::client::Client;
+use crate::axum_inbound::server::{Server, build, by_client, limiter};
 
 /// The route that the request matches.
 fn matched_path(request: &Request<Body>) -> Option<String> {
@@ -80,7 +80,7 @@ async fn of_two_layers_each_tells_of_its_own_limit() {
         .layer(by_client(&all).x_rate_limit_headers(true));
     let server = Server::start(app).await;
     let client = Client::new(&server, "a");
-    let remaining = |answer: &crate::client::Answer| -> Vec<_> {
+    let remaining = |answer: &crate::axum_inbound::client::Answer| -> Vec<_> {
         let items = answer.items("ratelimit").into_iter();
         items.map(|(name, item)| (name, item["r"])).collect()
     };

@@ -12,10 +12,10 @@ use http::StatusCode;
 use tower_throttle::tower::inbound::Refused;
 use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer};
 
-use crate::client::Client;
-use crate::server::{Server, build, by_client, limiter, store};
-use crate::support::errors::bounded;
-use crate::support::redis_server::RedisServer;
+use crate::axum_inbound::client::Client;
+use crate::axum_inbound::server::{Server, build, by_client, limiter, store};
+use support::errors::bounded;
+use support::redis_server::RedisServer;
 
 /// Tells whether the request that reached it would have been refused.
 async fn verdict(refused: Option<Extension<Refused>>) -> String {

@@ -14,9 +14,9 @@ use tokio::sync::Semaphore;
 use tower_throttle::tower::inbound::InboundLayer;
 use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota};
 
-use crate::client::Client;
-use crate::server::{Server, build, by_client, store};
-use crate::support::redis_server::RedisServer;
+use crate::axum_inbound::client::Client;
+use crate::axum_inbound::server::{Server, build, by_client, store};
+use support::redis_server::RedisServer;
 
 const FAILURES: u32 = 3;
 

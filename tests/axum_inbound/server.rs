@@ -11,7 +11,7 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::tower::inbound::InboundLayer;
 use tower_throttle::{Limiter, LimiterBuilder, Quota, ThrottleLayer};
 
-use crate::support::redis_server::RedisServer;
+use support::redis_server::RedisServer;
 
 /// Serves until it is dropped.
 #[derive(Debug)]

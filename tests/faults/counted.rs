@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use tower_throttle::key::Key;
 use tower_throttle::store::{Answered, Call, Nudged, Reply, Store, StoreError};
 
-use crate::support::tally::{Count, Tally};
+use support::tally::{Count, Tally};
 
 /// Counts, and leaves the rest to the store inside.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use tower_throttle::{Error, Limiter, Quota};
 use crate::counted::Counted;
 use crate::fault::Fault;
 use crate::stage::{PATIENCE, Part};
-use crate::support::child;
-use crate::support::tally::{Count, Tally};
 use crate::table;
 use crate::upstream::{Way, now};
+use support::child;
+use support::tally::{Count, Tally};
 
 /// At most so many of a key in any window, by all processes together.
 pub(crate) const LIMIT: u64 = 10;

@@ -2,19 +2,17 @@
 //! load: no window holds more than is promised, every request gets an answer, and the limiter recovers.
 //!
 //! ```sh
-//! cargo test --test faults -- --nocapture                      # prints the table
-//! FAULTS_SEED=7 cargo test --test faults                       # the order of that run
-//! FAULTS_ONLY="cut" cargo test --test faults -- --nocapture    # those with this in their name
-//! FAULTS_MD=write cargo test --test faults                     # writes the rows into src/docs/faults.md
+//! cargo test -p tower-throttle-tests --test faults -- --nocapture                      # prints the table
+//! FAULTS_SEED=7 cargo test -p tower-throttle-tests --test faults                       # the order of that run
+//! FAULTS_ONLY="cut" cargo test -p tower-throttle-tests --test faults -- --nocapture    # those with this in their name
+//! FAULTS_MD=write cargo test -p tower-throttle-tests --test faults                     # writes the rows into src/docs/faults.md
 //! ```
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod counted;
 mod fault;
 mod load;
 mod report;
+mod soak;
 mod stage;
 mod table;
 mod trial;

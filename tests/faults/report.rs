@@ -5,9 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::support::tally::Count;
 use crate::table;
 use crate::trial::Row;
+use support::tally::Count;
 
 /// What stands around the rows in the page.
 const BEGIN: &str = "<!-- measured -->\n";
@@ -114,7 +114,7 @@ fn page() -> String {
 }
 
 fn path() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "src", "docs", "faults.md"]
+    [env!("CARGO_MANIFEST_DIR"), "..", "src", "docs", "faults.md"]
         .iter()
         .collect()
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::support::child::{self, Child};
-use crate::support::cluster::Cluster;
-use crate::support::proxy::Proxy;
-use crate::support::redis_server::RedisServer;
-use crate::support::sentinel::Sentinels;
-use crate::support::tally::Tally;
 use crate::upstream::{Arrival, Upstream};
+use support::child::{self, Child};
+use support::cluster::Cluster;
+use support::proxy::Proxy;
+use support::redis_server::RedisServer;
+use support::sentinel::Sentinels;
+use support::tally::Tally;
 
 /// How many processes share the quota.
 pub(crate) const PROCESSES: usize = 3;
@@ -39,6 +39,7 @@ pub(crate) struct Stage {
     /// How often the state of the key that lost it most was lost, as far as a fault counts that.
     pub(crate) losses: Arc<AtomicUsize>,
     upstream: Upstream,
+    test: &'static str,
     script: String,
     /// How many processes there have ever been.
     numbers: usize,
@@ -103,6 +104,7 @@ impl Stage {
             beside: Vec::new(),
             losses: Arc::default(),
             upstream: Upstream::start(),
+            test: "",
             script: String::new(),
             numbers: 0,
         }
@@ -135,8 +137,9 @@ impl Stage {
         &self.upstream
     }
 
-    /// Starts the load, which is told what it is to do.
-    pub(crate) fn play(&mut self, script: &str) {
+    /// Starts the load: a test in each process, with a script.
+    pub(crate) fn play(&mut self, test: &'static str, script: &str) {
+        self.test = test;
         script.clone_into(&mut self.script);
         for place in 0..PROCESSES {
             let process = self.spawn(place);
@@ -158,7 +161,7 @@ impl Stage {
             redis: self.urls[place].clone(),
             script: self.script.clone(),
         };
-        let child = child::spawn("process", &part.text(), &[]);
+        let child = child::spawn(self.test, &part.text(), &[]);
         Process { child, number }
     }
 

@@ -9,10 +9,10 @@ use tower_throttle::test_util::history::History;
 use crate::fault::{Fault, Lasts};
 use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, WINDOW};
 use crate::stage::{PATIENCE, PROCESSES};
-use crate::support::errors::panic_text;
-use crate::support::proxy::Proxy;
-use crate::support::tally::{Count, Tally};
 use crate::upstream::{Arrival, now};
+use support::errors::panic_text;
+use support::proxy::Proxy;
+use support::tally::{Count, Tally};
 
 /// The most connections that a process may make because of a fault, and for each second of it: not one for
 /// each request that fails.
@@ -48,7 +48,7 @@ pub(crate) struct Row {
 /// far longer than it should is something wrong.
 pub(crate) fn run(fault: &'static Fault) -> Row {
     let mut stage = (fault.stage)();
-    stage.play(fault.name);
+    stage.play("process", fault.name);
     let warm = |arrivals: &[Arrival]| least_of_keys(arrivals) >= 2 * LIMIT as usize;
     assert!(stage.upstream().wait_for(PATIENCE, warm), "no load");
 

@@ -7,8 +7,8 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 
 use super::provider::{Answer, Provider};
-use super::support::child;
-use super::support::redis_server::RedisServer;
+use support::child;
+use support::redis_server::RedisServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -60,7 +60,7 @@ async fn both_stop_within_a_second_and_go_on_together_after_the_pause() {
     })
     .await;
     let role = format!("{} {}", server.url(), provider.uri());
-    let mut replicas = [(); 2].map(|()| child::spawn("replicas::replica", &role, &[]));
+    let mut replicas = [(); 2].map(|()| child::spawn("feedback::replicas::replica", &role, &[]));
     replicas.iter_mut().for_each(|replica| replica.tell("go"));
     let refused = replicas.map(|replica| {
         let said = replica.finish(SECOND * 60);

@@ -12,8 +12,8 @@ use reqwest_retry::policies::ExponentialBackoff;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 
-use super::support::upstream::Upstream;
 use super::{Arrivals, KEY, MS, SECOND, build, per_second, spent};
+use support::upstream::Upstream;
 
 /// Stands in for the network: the first so many requests fail.
 struct Provider {

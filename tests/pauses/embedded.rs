@@ -4,8 +4,8 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 
-use crate::support::errors::bounded;
-use crate::{MS, SECOND, build, departures, history, line, per_second};
+use crate::pauses::{MS, SECOND, build, departures, history, line, per_second};
+use support::errors::bounded;
 
 async fn is_granted(limiter: &Limiter, key: &str) -> bool {
     let decision = limiter.try_acquire(key).await;

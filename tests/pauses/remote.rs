@@ -9,7 +9,7 @@ use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Limiter, Quota};
 
-use crate::{MS, SECOND, build, line, per_second};
+use crate::pauses::{MS, SECOND, build, line, per_second};
 
 /// A grant lies at most so far ahead.
 const HORIZON: Duration = Duration::from_millis(100);

@@ -6,9 +6,9 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Permit, Quota, WindowStart};
 
-use crate::support::errors::bounded;
-use crate::support::redis_server::RedisServer;
-use crate::{MS, SECOND, build, departures, history, line, per_second};
+use crate::pauses::{MS, SECOND, build, departures, history, line, per_second};
+use support::errors::bounded;
+use support::redis_server::RedisServer;
 
 /// How a replica uses the server.
 #[derive(Debug, Clone, Copy, PartialEq)]

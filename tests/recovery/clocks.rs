@@ -12,8 +12,8 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, Recovery};
 
 use super::load::Load;
-use super::support::redis_server::{RedisServer, redis_6_2};
 use super::{LIMIT, REST, WINDOW, rested, strict};
+use support::redis_server::{RedisServer, redis_6_2};
 
 /// A server whose clock is `libfaketime`'s, which needs a server without jemalloc.
 struct Settable {
@@ -64,7 +64,7 @@ impl Settable {
 
 /// `$LIBFAKETIME`, Debian's, or that of `scripts/redis`.
 fn libfaketime() -> PathBuf {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/faketime/usr/lib");
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/faketime/usr/lib");
     let directories = [Path::new("/usr/lib").to_owned(), target];
     let machines = directories.iter().filter_map(|it| fs::read_dir(it).ok());
     let machines = machines.flatten().flatten().map(|machine| machine.path());

@@ -7,8 +7,8 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, Recovery};
 
 use super::load::Load;
-use super::support::proxy::Proxy;
-use super::support::redis_server::RedisServer;
+use support::proxy::Proxy;
+use support::redis_server::RedisServer;
 
 const LIMIT: u32 = 2;
 const WINDOW: Duration = Duration::from_secs(1);

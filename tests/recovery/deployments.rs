@@ -7,9 +7,9 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, Recovery};
 
 use super::load::Load;
-use super::support::cluster::Cluster;
-use super::support::sentinel::{NAME, Sentinels};
 use super::{LIMIT, MAX_WAIT, WINDOW};
+use support::cluster::Cluster;
+use support::sentinel::{NAME, Sentinels};
 
 fn strict(store: RedisStore) -> Limiter {
     let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));

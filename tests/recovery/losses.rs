@@ -10,9 +10,9 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Limiter, Quota, Recovery, WindowStart};
 
 use super::load::Load;
-use super::support::proxy::Proxy;
-use super::support::redis_server::RedisServer;
 use super::{LIMIT, WINDOW, limiter, rested, strict};
+use support::proxy::Proxy;
+use support::redis_server::RedisServer;
 
 /// Under load from three processes, something is lost three times. Afterwards, all go on.
 async fn survives(server: &mut RedisServer, mut lose: impl FnMut(&mut RedisServer)) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::load::Load;
-use super::support::redis_server::RedisServer;
 use super::{LIMIT, MAX_WAIT, REST, WINDOW, rested, strict};
+use support::redis_server::RedisServer;
 
 /// A new server rests once, as long as a key would.
 #[tokio::test]

@@ -12,12 +12,12 @@ use tower_throttle::key::Key;
 use tower_throttle::store::{RedisStore, Store as _};
 use tower_throttle::test_util::history::History;
 
-use crate::promises::{self, LIMIT, LONG, WINDOW};
-use crate::support::cluster::Cluster;
-use crate::support::errors::{assert_readable, bounded, everything};
-use crate::support::proxy::Proxy;
-use crate::support::redis_server::RedisServer;
-use crate::support::spend::{spend_by, under};
+use crate::redis_deployments::promises::{self, LIMIT, LONG, WINDOW};
+use support::cluster::Cluster;
+use support::errors::{assert_readable, bounded, everything};
+use support::proxy::Proxy;
+use support::redis_server::RedisServer;
+use support::spend::{spend_by, under};
 
 async fn connect(cluster: &Cluster) -> RedisStore {
     let store = bounded(RedisStore::connect_cluster(cluster.urls())).await;

@@ -9,12 +9,12 @@ use tower_throttle::key::Key;
 use tower_throttle::store::{KeyState, Keys, RedisStore, StoreError, StoredKey};
 
 use super::rights::{additional, set_user, url_of};
-use crate::promises::LONG;
-use crate::support::cluster::Cluster;
-use crate::support::command_stats::CommandStats;
-use crate::support::errors::{bounded, everything};
-use crate::support::redis_server::RedisServer;
-use crate::support::spend::{spend, spend_by, under};
+use crate::redis_deployments::promises::LONG;
+use support::cluster::Cluster;
+use support::command_stats::CommandStats;
+use support::errors::{bounded, everything};
+use support::redis_server::RedisServer;
+use support::spend::{spend, spend_by, under};
 
 async fn connect(server: &RedisServer) -> RedisStore {
     let store = bounded(RedisStore::connect(&server.url())).await;

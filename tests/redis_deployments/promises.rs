@@ -9,8 +9,8 @@ use tower_throttle::Quota;
 use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 
-use crate::support::errors::bounded;
-use crate::support::spend::{spend_by, under};
+use support::errors::bounded;
+use support::spend::{spend_by, under};
 
 /// Only a defect takes longer.
 pub(crate) const LONG: Duration = Duration::from_secs(20);

@@ -8,10 +8,10 @@ use tokio::time::{Duration, Instant, sleep};
 use tower_throttle::LimiterBuilder;
 use tower_throttle::store::{RedisStore, Store as _, StoreError};
 
-use crate::promises::LONG;
-use crate::support::errors::{assert_readable, bounded, everything, store_error};
-use crate::support::redis_server::{RedisServer, redis_6_2, valkey};
-use crate::support::spend::under;
+use crate::redis_deployments::promises::LONG;
+use support::errors::{assert_readable, bounded, everything, store_error};
+use support::redis_server::{RedisServer, redis_6_2, valkey};
+use support::spend::under;
 
 /// All kinds of servers, each with and without scripts.
 fn all() -> [(PathBuf, bool); 6] {

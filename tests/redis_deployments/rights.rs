@@ -3,12 +3,12 @@
 use redis::RedisResult;
 use tower_throttle::store::RedisStore;
 
-use crate::promises::{self, LONG};
-use crate::support::cluster::Cluster;
-use crate::support::errors::bounded;
-use crate::support::redis_server::{RedisServer, redis_6_2, valkey};
-use crate::support::rights::{assert_nothing_refused, do_everything};
-use crate::support::sentinel::{NAME, Sentinels};
+use crate::redis_deployments::promises::{self, LONG};
+use support::cluster::Cluster;
+use support::errors::bounded;
+use support::redis_server::{RedisServer, redis_6_2, valkey};
+use support::rights::{assert_nothing_refused, do_everything};
+use support::sentinel::{NAME, Sentinels};
 
 const GUIDE: &str = include_str!("../../src/docs/redis.md");
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tower_throttle::store::RedisStore;
 
-use crate::promises::{self, LONG};
-use crate::support::errors::{assert_readable, bounded, everything};
-use crate::support::sentinel::{NAME, Sentinels};
+use crate::redis_deployments::promises::{self, LONG};
+use support::errors::{assert_readable, bounded, everything};
+use support::sentinel::{NAME, Sentinels};
 
 async fn connect(sentinels: &Sentinels) -> RedisStore {
     let store = bounded(RedisStore::connect_sentinel(sentinels.urls(), NAME)).await;

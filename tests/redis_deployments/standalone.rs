@@ -7,12 +7,12 @@ use redis::Client;
 use redis::aio::ConnectionManager;
 use tower_throttle::store::RedisStore;
 
-use crate::promises::{self, LONG};
-use crate::support::errors::{assert_readable, bounded, everything};
-use crate::support::proxy::Proxy;
-use crate::support::redis_server::RedisServer;
-use crate::support::spend::under;
-use crate::support::tls::TlsServer;
+use crate::redis_deployments::promises::{self, LONG};
+use support::errors::{assert_readable, bounded, everything};
+use support::proxy::Proxy;
+use support::redis_server::RedisServer;
+use support::spend::under;
+use support::tls::TlsServer;
 
 async fn connect(url: &str) -> RedisStore {
     let store = bounded(RedisStore::connect(url)).await;

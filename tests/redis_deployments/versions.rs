@@ -2,9 +2,9 @@
 
 use tower_throttle::store::RedisStore;
 
-use crate::promises;
-use crate::support::errors::bounded;
-use crate::support::redis_server::{RedisServer, redis_6_2, valkey};
+use crate::redis_deployments::promises;
+use support::errors::bounded;
+use support::redis_server::{RedisServer, redis_6_2, valkey};
 
 async fn serves(server: RedisServer, version: &str) {
     let info = server.command::<String>(&["INFO", "server"]);

@@ -9,8 +9,8 @@ use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::BoxError;
 use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
 
-use crate::support::upstream::Upstream;
-use crate::{get, limiter, per_hour, request, rules};
+use crate::rules::{get, limiter, per_hour, request, rules};
+use support::upstream::Upstream;
 
 /// Nobody waits, so that the next request over a limit is refused by it.
 fn at_once(rule: Rule) -> Rule {

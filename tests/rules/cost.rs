@@ -5,7 +5,7 @@ use http::{HeaderValue, Method, Request};
 use tower_throttle::key::{self, Extracted, KeyExtractor as _};
 use tower_throttle::rules::{KeyPart, Rule};
 
-use crate::{get, limiter, per_hour, request};
+use crate::rules::{get, limiter, per_hour, request};
 
 /// How much is allocated for that, once it has been asked before.
 fn allocations(extract: impl Fn() -> Extracted) -> u64 {

@@ -6,7 +6,7 @@ use http::Method;
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::{Algorithm, Outage, Quota, Recovery};
 
-use crate::{json, rules, toml, yaml};
+use crate::rules::{json, rules, toml, yaml};
 
 pub(crate) const TOML: &str = include_str!("files/every.toml");
 pub(crate) const YAML: &str = include_str!("files/every.yaml");

@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 use tower_throttle::tower::inbound::Refused;
 use tower_throttle::{Limiter, Quota, ThrottleLayer};
 
-use crate::toml;
+use crate::rules::toml;
 
 fn app() -> Router {
     let rules = toml(
@@ -143,10 +143,11 @@ async fn who_waits_in_a_server_keeps_the_cost_of_its_rule() {
     let rule = tower_throttle::rules::Rule::named("all")
         .quota(quota)
         .cost(3);
-    let limiter = crate::limiter([rule.key(tower_throttle::rules::KeyPart::Constant("a".into()))]);
+    let limiter =
+        crate::rules::limiter([rule.key(tower_throttle::rules::KeyPart::Constant("a".into()))]);
     let layer = ThrottleLayer::new(limiter.clone())
         .inbound()
-        .max_wait(crate::PATIENCE);
+        .max_wait(crate::rules::PATIENCE);
     let app = Router::new()
         .route("/{*path}", any(|| async { "done" }))
         .layer(layer);

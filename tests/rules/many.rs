@@ -3,7 +3,7 @@
 use tower_throttle::key::{Extracted, KeyExtractor as _};
 use tower_throttle::rules::{KeyPart, Rule};
 
-use crate::{get, limiter, per_hour, rules};
+use crate::rules::{get, limiter, per_hour, rules};
 
 fn thousand() -> Vec<Rule> {
     let rule = |number: u32| {

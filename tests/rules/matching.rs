@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tower_throttle::key::RequestHead as _;
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 
-use crate::{get, per_hour, request, rules, templates};
+use crate::rules::{get, per_hour, request, rules, templates};
 
 fn table() -> Rules {
     rules([

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tower_throttle::rules::{KeyPart, Rule, Rules, RulesError};
 use tower_throttle::{Limiter, Outage, Quota};
 
-use crate::{per_hour, rules, toml};
+use crate::rules::{per_hour, rules, toml};
 
 fn mistakes(error: &RulesError) -> Vec<(&str, &str)> {
     error

@@ -4,8 +4,8 @@ use http::Method;
 use proptest::prelude::*;
 use tower_throttle::rules::{Rule, RuleRef, Rules};
 
-use crate::matching::{any_request, naive};
-use crate::{get, per_hour, rules};
+use crate::rules::matching::{any_request, naive};
+use crate::rules::{get, per_hour, rules};
 
 /// The rules that are never reached, and by which.
 fn unreached(rules: &Rules) -> Vec<(usize, Vec<usize>)> {

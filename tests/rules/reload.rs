@@ -13,7 +13,7 @@ use tower_throttle::rules::{Reloaded, Rule, RuleRef};
 use tower_throttle::{Acquire, Limiter, Quota};
 
 pub(crate) use self::load::on;
-use crate::{PATIENCE, limiter, per_hour, rules};
+use crate::rules::{PATIENCE, limiter, per_hour, rules};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);

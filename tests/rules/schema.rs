@@ -3,8 +3,8 @@
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use crate::files;
-use crate::json as read;
+use crate::rules::files;
+use crate::rules::json as read;
 
 fn schema() -> Validator {
     let schema: Value =

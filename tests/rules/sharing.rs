@@ -9,9 +9,9 @@ use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, Fault, ManualClock};
 use tower_throttle::{Limiter, Outage, Recovery};
 
-use crate::reload::on;
-use crate::support::redis_server::RedisServer;
-use crate::{PATIENCE, per_hour, rules};
+use crate::rules::reload::on;
+use crate::rules::{PATIENCE, per_hour, rules};
+use support::redis_server::RedisServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tower_throttle::rules::{Rule, Rules};
 
-use crate::{get, per_hour, rules};
+use crate::rules::{get, per_hour, rules};
 
 /// Of random rules.
 pub(crate) const ALL: [&str; 17] = [

@@ -9,8 +9,8 @@ use tower_throttle::key::{Extracted, KeyExtractor as _};
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Decision, key};
 
-use crate::support::redis_server::RedisServer;
-use crate::{LONG, MS, PATIENCE, SECOND, depart, limiter, quota, since_epoch, store};
+use crate::schemes::{LONG, MS, PATIENCE, SECOND, depart, limiter, quota, since_epoch, store};
+use support::redis_server::RedisServer;
 
 #[tokio::test]
 async fn refusals_name_the_exact_delay() {

@@ -5,8 +5,8 @@ use futures_util::poll;
 use tower_throttle::Algorithm;
 use tower_throttle::test_util::history::History;
 
-use crate::support::redis_server::RedisServer;
-use crate::{LONG, MS, PATIENCE, SECOND, depart, limiter, quota};
+use crate::schemes::{LONG, MS, PATIENCE, SECOND, depart, limiter, quota};
+use support::redis_server::RedisServer;
 
 #[tokio::test]
 async fn spacing_keeps_the_requests_of_all_replicas_one_interval_apart() {

@@ -10,11 +10,11 @@ use tower_throttle::Algorithm;
 use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 
-use crate::support::child;
-use crate::support::keyspace::{assert_all_expire, wait_until_empty};
-use crate::support::monitor::Monitor;
-use crate::support::redis_server::RedisServer;
-use crate::{LONG, MS, PATIENCE, depart, limiter, quota};
+use crate::schemes::{LONG, MS, PATIENCE, depart, limiter, quota};
+use support::child;
+use support::keyspace::{assert_all_expire, wait_until_empty};
+use support::monitor::Monitor;
+use support::redis_server::RedisServer;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_scripts_the_limit_holds_and_waiting_requests_send_nothing() {
@@ -54,7 +54,7 @@ fn three_processes_share_one_quota_under_one_prefix_and_leave_nothing() {
     let server = RedisServer::start();
     let url = server.url();
     let monitor = Monitor::start(&server);
-    let mut replicas = [(); 3].map(|()| child::spawn("sharing::replica", &url, &[]));
+    let mut replicas = [(); 3].map(|()| child::spawn("schemes::sharing::replica", &url, &[]));
     replicas.iter_mut().for_each(|replica| replica.tell("go"));
     let departed = replicas.map(|replica| replica.finish(PATIENCE)).concat();
     let micros = departed.iter().map(|at| at.parse().expect("a number"));

@@ -7,10 +7,10 @@ use tokio::time::sleep;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, WindowStart};
 
-use crate::support::child;
-use crate::support::keyspace::{assert_all_expire, names, wait_until_empty};
-use crate::support::redis_server::RedisServer;
-use crate::{LONG, MS, PATIENCE, SECOND, depart, limiter, quota, since_epoch};
+use crate::schemes::{LONG, MS, PATIENCE, SECOND, depart, limiter, quota, since_epoch};
+use support::child;
+use support::keyspace::{assert_all_expire, names, wait_until_empty};
+use support::redis_server::RedisServer;
 
 const FIRST_REQUEST: Algorithm = Algorithm::FixedWindow {
     start: WindowStart::FirstRequest,
@@ -54,7 +54,7 @@ async fn a_window_from_the_first_request_ends_after_its_length() {
 async fn a_killed_process_leaves_no_key_without_an_expiry() {
     let server = RedisServer::start();
     for _ in 0..3 {
-        let spender = child::spawn("windows::spends_without_end", &server.url(), &[]);
+        let spender = child::spawn("schemes::windows::spends_without_end", &server.url(), &[]);
         for _ in 0..3 {
             spender.next_line(PATIENCE);
         }

@@ -6,11 +6,11 @@ use tokio::time::Instant;
 use tower_throttle::Limiter;
 use tower_throttle::key::{self, Extracted, Key, KeyExtractor};
 
-use crate::support::errors::everything;
-use crate::support::keyspace::names;
-use crate::support::monitor::Monitor;
-use crate::support::redis_server::RedisServer;
-use crate::{LONG, connect, quotas};
+use crate::security::{LONG, connect, quotas};
+use support::errors::everything;
+use support::keyspace::names;
+use support::monitor::Monitor;
+use support::redis_server::RedisServer;
 
 const SECRET: &str = "sk-live-4eC39HqLyjWDarjtT1zdp7dc";
 

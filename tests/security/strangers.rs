@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use tower_throttle::Quota;
 use tower_throttle::test_util::history::History;
 
-use crate::connect;
-use crate::support::errors::bounded;
-use crate::support::redis_server::RedisServer;
-use crate::support::spend::under;
+use crate::security::connect;
+use support::errors::bounded;
+use support::redis_server::RedisServer;
+use support::spend::under;
 
 const CHANNEL: &str = "throttle:nudges";
 

@@ -9,11 +9,11 @@ use tower_throttle::Limiter;
 use tower_throttle::key::Key;
 use tower_throttle::store::{RedisStore, StoredKey};
 
-use crate::support::keyspace::{names, start_cluster};
-use crate::support::monitor::{Monitor, Seen};
-use crate::support::redis_server::RedisServer;
-use crate::support::spend::spend_by;
-use crate::{LONG, connect, quotas};
+use crate::security::{LONG, connect, quotas};
+use support::keyspace::{names, start_cluster};
+use support::monitor::{Monitor, Seen};
+use support::redis_server::RedisServer;
+use support::spend::spend_by;
 
 /// The documented commands of clients and scripts, without those that set up a connection.
 const CALLS: [&str; 7] = [

@@ -10,9 +10,9 @@ use tower_throttle::Error;
 use tower_throttle::Limiter;
 use tower_throttle::store::{RedisStore, StoreError};
 
-use crate::quotas;
-use crate::support::errors::{assert_readable, bounded, everything};
-use crate::support::redis_server::RedisServer;
+use crate::security::quotas;
+use support::errors::{assert_readable, bounded, everything};
+use support::redis_server::RedisServer;
 
 /// What stands in the URL, and what it means.
 const PASSWORDS: [(&str, &str); 5] = [

@@ -10,9 +10,9 @@ use tower_throttle::store::{MemoryStore, RedisStore, Store};
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Permit, Quota};
 
-use crate::support::proxy::Proxy;
-use crate::support::redis_server::RedisServer;
-use crate::{GUARD, PATIENCE, build, redis_store, set, settle};
+use crate::set_quota::{GUARD, PATIENCE, build, redis_store, set, settle};
+use support::proxy::Proxy;
+use support::redis_server::RedisServer;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn quotas_that_change_all_the_time_keep_the_bound_and_lose_no_request() {

@@ -10,8 +10,10 @@ use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
 use tower_throttle::{Algorithm, Decision, ErrorKind, Limiter, Quota, ThrottleLayer, key};
 
-use crate::support::redis_server::RedisServer;
-use crate::{GUARD, SECOND, STEP, build, granted, limited, per_second, redis_store, set, waiter};
+use crate::set_quota::{
+    GUARD, SECOND, STEP, build, granted, limited, per_second, redis_store, set, waiter,
+};
+use support::redis_server::RedisServer;
 
 #[tokio::test(start_paused = true)]
 async fn all_clones_see_the_change() {

@@ -5,11 +5,11 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, ErrorKind, Limiter, Quota};
 
-use crate::support::redis_server::RedisServer;
-use crate::{
+use crate::set_quota::{
     GUARD, LONG, PATIENCE, SECOND, STEP, build, granted, limited, per_second, redis_store, set,
     settle, waiter,
 };
+use support::redis_server::RedisServer;
 
 #[tokio::test(start_paused = true)]
 async fn recorded_departures_count_under_other_quotas() {

@@ -5,28 +5,28 @@ use std::time::Duration;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota};
 
-use super::child;
-use super::redis_server::RedisServer;
-use super::upstream::Upstream;
+use crate::child;
+use crate::redis_server::RedisServer;
+use crate::upstream::Upstream;
 
 /// Arrivals are judged, and on a busy machine one request is under way much longer than another.
 const BUFFER: Duration = Duration::from_millis(300);
 
 /// A quota, and how many requests make more than three windows' worth of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Case {
-    pub(crate) quota: Quota,
-    pub(crate) requests: usize,
+pub struct Case {
+    pub quota: Quota,
+    pub requests: usize,
 }
 
 /// At most so many requests in any window.
-pub(crate) fn at_most(limit: u32, window_ms: u64, requests: usize) -> Case {
+pub fn at_most(limit: u32, window_ms: u64, requests: usize) -> Case {
     let quota = Quota::new(limit, Duration::from_millis(window_ms));
     Case { quota, requests }
 }
 
 /// Every two requests a `limit`th of the window apart.
-pub(crate) fn spaced(limit: u32, window_ms: u64, requests: usize) -> Case {
+pub fn spaced(limit: u32, window_ms: u64, requests: usize) -> Case {
     let case = at_most(limit, window_ms, requests);
     Case {
         quota: case.quota.algorithm(Algorithm::Spacing),
@@ -35,18 +35,18 @@ pub(crate) fn spaced(limit: u32, window_ms: u64, requests: usize) -> Case {
 }
 
 impl Case {
-    pub(crate) fn limiter(self) -> LimiterBuilder {
+    pub fn limiter(self) -> LimiterBuilder {
         Limiter::builder().quota(self.quota).buffer(BUFFER)
     }
 
-    pub(crate) async fn limiter_on(self, redis: &str) -> Limiter {
+    pub async fn limiter_on(self, redis: &str) -> Limiter {
         let store = RedisStore::connect(redis).await.expect("a connection");
         // A busy machine answers late; what happens then is another test's matter.
         let store = store.timeout(Duration::from_secs(20));
         self.limiter().store(store).build().expect("a valid policy")
     }
 
-    pub(crate) fn assert_kept(self, upstream: &Upstream) {
+    pub fn assert_kept(self, upstream: &Upstream) {
         let history = upstream.history();
         assert_eq!(
             history.len(),
@@ -60,13 +60,13 @@ impl Case {
         }
     }
 
-    /// Three processes keep to it together, each a `replica` of the test that runs: it is told the case, and in
+    /// Three processes keep to it together, each the test `replica`, which gets the case, and in
     /// `REDIS` and `UPSTREAM` where to ask and to send.
-    pub(crate) async fn assert_kept_by_three_processes(self, redis: &RedisServer) {
+    pub async fn assert_kept_by_three_processes(self, replica: &str, redis: &RedisServer) {
         let upstream = Upstream::start().await;
         let (redis, url) = (redis.url(), upstream.uri());
         let environment = [("REDIS", redis.as_str()), ("UPSTREAM", url.as_str())];
-        let mut replicas = [0; 3].map(|_| child::spawn("replica", &self.text(), &environment));
+        let mut replicas = [0; 3].map(|_| child::spawn(replica, &self.text(), &environment));
         for replica in &replicas {
             assert_eq!(replica.next_line(Duration::from_secs(60)), "ready");
         }
@@ -78,7 +78,7 @@ impl Case {
     }
 
     /// For a child: what `parse` reads.
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         let spaced = self.quota.counted_by() == Algorithm::Spacing;
         let window_ms = self.quota.window().as_millis();
         format!(
@@ -88,7 +88,7 @@ impl Case {
         )
     }
 
-    pub(crate) fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let mut words = text.split(' ');
         let make = if words.next() == Some("true") {
             spaced

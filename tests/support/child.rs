@@ -31,7 +31,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::signal;
+use crate::signal;
 
 const ROLE: &str = "TEST_CHILD_ROLE";
 
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that [`spawn`] started. Dropping it kills and reaps it.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub struct Child {
     name: String,
     process: process::Child,
     stdin: ChildStdin,
@@ -57,7 +57,7 @@ pub(crate) struct Child {
 ///
 /// `test` is the full name, with modules: `"sharing::replica"`. What the child prints otherwise
 /// goes nowhere; what it writes to stderr, such as a panic, is shown.
-pub(crate) fn spawn(test: &str, role: &str, environment: &[(&str, &str)]) -> Child {
+pub fn spawn(test: &str, role: &str, environment: &[(&str, &str)]) -> Child {
     let binary = env::current_exe().expect("the path of the running binary");
     let mut process = Command::new(binary)
         .args([test, "--exact", "--ignored", "--nocapture"])
@@ -90,17 +90,17 @@ pub(crate) fn spawn(test: &str, role: &str, environment: &[(&str, &str)]) -> Chi
 }
 
 impl Child {
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// Sends a line for the child to [`hear`].
-    pub(crate) fn tell(&mut self, line: impl Display) {
+    pub fn tell(&mut self, line: impl Display) {
         writeln!(self.stdin, "{line}").expect("a child that still runs");
     }
 
     /// The next line that the child says; panics if it takes longer or ends without one.
-    pub(crate) fn next_line(&self, within: Duration) -> String {
+    pub fn next_line(&self, within: Duration) -> String {
         self.lines.recv_timeout(within).unwrap_or_else(|error| {
             panic!("no line from {}: {error}", self.name);
         })
@@ -108,7 +108,7 @@ impl Child {
 
     /// Waits for the child to end and returns what it said meanwhile; panics if it takes longer or
     /// fails.
-    pub(crate) fn finish(mut self, within: Duration) -> Vec<String> {
+    pub fn finish(mut self, within: Duration) -> Vec<String> {
         let deadline = Instant::now() + within;
         let mut said = Vec::new();
         let ended = loop {
@@ -128,19 +128,19 @@ impl Child {
     }
 
     /// Ends the child as a power failure would and returns what it said and nobody read.
-    pub(crate) fn kill9(mut self) -> Vec<String> {
+    pub fn kill9(mut self) -> Vec<String> {
         self.process.kill().expect("our own child");
         self.process.wait().expect("our own child");
         self.lines.iter().collect()
     }
 
     /// Freezes the child: it keeps its connections and does nothing.
-    pub(crate) fn sigstop(&self) {
+    pub fn sigstop(&self) {
         signal::freeze(self.pid());
     }
 
     /// Lets a frozen child run on.
-    pub(crate) fn sigcont(&self) {
+    pub fn sigcont(&self) {
         signal::thaw(self.pid());
     }
 }
@@ -155,21 +155,21 @@ impl Drop for Child {
 /// In a process that [`spawn`] started: the role it was given. Elsewhere `None`.
 ///
 /// Call it first. From then on the process ends when the one that started it does.
-pub(crate) fn role() -> Option<String> {
+pub fn role() -> Option<String> {
     let role = env::var(ROLE).ok()?;
     heard();
     Some(role)
 }
 
 /// In a child: one line to the process that started it.
-pub(crate) fn say(line: impl Display) {
+pub fn say(line: impl Display) {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{MARK}{line}").expect("a parent that still runs");
     stdout.flush().expect("a parent that still runs");
 }
 
 /// In a child: the next line from the process that started it. Blocks the thread.
-pub(crate) fn hear() -> String {
+pub fn hear() -> String {
     let lines = heard().lock().expect("no panic while listening");
     lines.recv_timeout(PATIENCE).expect("a line in time")
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::ports::spare_port;
-use super::redis_server::RedisServer;
+use crate::ports::spare_port;
+use crate::redis_server::RedisServer;
 
 /// How long it may take until all servers agree.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,13 +20,13 @@ const NODE_TIMEOUT: &str = "1500";
 ///
 /// Dropping it ends them all. All methods block the thread.
 #[derive(Debug)]
-pub(crate) struct Cluster {
-    pub(crate) servers: Vec<RedisServer>,
+pub struct Cluster {
+    pub servers: Vec<RedisServer>,
 }
 
 impl Cluster {
     /// Starts the servers and returns once they all know who holds what.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let mut buses = Vec::new();
         let servers: Vec<_> = (0..6)
             .map(|_| {
@@ -61,7 +61,7 @@ impl Cluster {
 
     /// Waits until all servers that run agree that all slots are served, and until each replica has what its
     /// primary has.
-    pub(crate) fn settles(&self) {
+    pub fn settles(&self) {
         let deadline = Instant::now() + PATIENCE;
         while !self.is_settled() {
             assert!(Instant::now() < deadline, "the cluster does not settle");
@@ -69,12 +69,12 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn urls(&self) -> Vec<String> {
+    pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(RedisServer::url).collect()
     }
 
     /// The server that holds this name, as those that run have it.
-    pub(crate) fn primary_of(&self, name: &str) -> usize {
+    pub fn primary_of(&self, name: &str) -> usize {
         let asked = self.running().next().expect("a server that runs");
         let slot: i64 = asked.command(&["CLUSTER", "KEYSLOT", name]);
         let ranges: Vec<(i64, i64, Vec<Value>)> = ranges(asked.command(&["CLUSTER", "SLOTS"]));
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     /// Waits until another server than this one holds a name.
-    pub(crate) fn fails_over(&self, name: &str, from: usize) {
+    pub fn fails_over(&self, name: &str, from: usize) {
         let deadline = Instant::now() + PATIENCE;
         while self.primary_of(name) == from {
             assert!(Instant::now() < deadline, "there is no failover");
@@ -97,7 +97,7 @@ impl Cluster {
     }
 
     /// Names of keys, each of another primary.
-    pub(crate) fn keys_of_each(&self) -> [String; 3] {
+    pub fn keys_of_each(&self) -> [String; 3] {
         let mut keys: Vec<(usize, String)> = Vec::new();
         for number in 0.. {
             let key = format!("key-{number}");
@@ -114,7 +114,7 @@ impl Cluster {
     }
 
     /// Those that run.
-    pub(crate) fn running(&self) -> impl Iterator<Item = &RedisServer> {
+    pub fn running(&self) -> impl Iterator<Item = &RedisServer> {
         self.servers.iter().filter(|it| it.is_running())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::redis_server::RedisServer;
+use crate::redis_server::RedisServer;
 
 /// Commands that only clients send, never a script of this crate. With their subcommands.
 ///
@@ -42,19 +42,19 @@ const FROM_CLIENTS: [&str; 19] = [
 /// Calls that failed (`NOSCRIPT`) or were refused before they ran (out of memory) are counted as
 /// well: each was a round trip.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct CommandStats {
+pub struct CommandStats {
     /// Names as Redis writes them, such as `evalsha` and, from Redis 7 on, `script|load`.
     calls: BTreeMap<String, u64>,
 }
 
 impl CommandStats {
     /// What `server` has counted so far.
-    pub(crate) fn of(server: &RedisServer) -> Self {
+    pub fn of(server: &RedisServer) -> Self {
         Self::parse(&server.command::<String>(&["INFO", "commandstats"]))
     }
 
     /// What was counted after `earlier`.
-    pub(crate) fn since(&self, earlier: &Self) -> Self {
+    pub fn since(&self, earlier: &Self) -> Self {
         let calls = self.calls.iter().filter_map(|(name, calls)| {
             let before = earlier.calls.get(name).copied().unwrap_or(0);
             let after = calls.checked_sub(before);
@@ -67,18 +67,18 @@ impl CommandStats {
     }
 
     /// Calls of one command, `script` standing for `script|load` and all its other subcommands.
-    pub(crate) fn calls(&self, command: &str) -> u64 {
+    pub fn calls(&self, command: &str) -> u64 {
         self.sum(|name| name == command || family(name) == command)
     }
 
     /// Calls that ran a script, or would have.
-    pub(crate) fn script_calls(&self) -> u64 {
+    pub fn script_calls(&self) -> u64 {
         self.calls("evalsha") + self.calls("eval")
     }
 
     /// Commands that clients sent, except data commands outside a script and what these helpers
     /// send.
-    pub(crate) fn client_calls(&self) -> u64 {
+    pub fn client_calls(&self) -> u64 {
         self.sum(|name| FROM_CLIENTS.contains(&family(name)))
     }
 

@@ -12,16 +12,16 @@ use tower_throttle::Error;
 use tower_throttle::store::StoreError;
 
 /// Within which all must be over that is bounded at all, on a machine that does many other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(15);
 
-pub(crate) async fn bounded<T>(future: impl Future<Output = T>) -> T {
+pub async fn bounded<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future)
         .await
         .expect("an end to it, as it is bounded")
 }
 
 /// The store's error in one of the limiter's, which says nothing else.
-pub(crate) fn store_error(error: &Error) -> &StoreError {
+pub fn store_error(error: &Error) -> &StoreError {
     assert!(error.is_store(), "{error:?}");
     let others = [
         error.is_limited(),
@@ -37,7 +37,7 @@ pub(crate) fn store_error(error: &Error) -> &StoreError {
 }
 
 /// All that an error and its sources say in any way.
-pub(crate) fn everything(error: &(dyn StdError + 'static)) -> String {
+pub fn everything(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
@@ -48,7 +48,7 @@ pub(crate) fn everything(error: &(dyn StdError + 'static)) -> String {
 }
 
 /// Each message of the chain says something, and ours do not repeat what the one below says.
-pub(crate) fn assert_readable(error: &(dyn StdError + 'static)) {
+pub fn assert_readable(error: &(dyn StdError + 'static)) {
     let mut next = Some(error);
     while let Some(error) = next {
         next = error.source();
@@ -64,7 +64,7 @@ pub(crate) fn assert_readable(error: &(dyn StdError + 'static)) {
 }
 
 /// What somebody said who panicked.
-pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(panic) => panic

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::redis_server::RedisServer;
+use crate::redis_server::RedisServer;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The names of all keys.
-pub(crate) fn names(server: &RedisServer) -> BTreeSet<String> {
+pub fn names(server: &RedisServer) -> BTreeSet<String> {
     let names: Vec<String> = server.command(&["KEYS", "*"]);
     names.into_iter().collect()
 }
 
 /// Looks in one step, so that no key expires in between.
 #[track_caller]
-pub(crate) fn assert_all_expire(server: &RedisServer) {
+pub fn assert_all_expire(server: &RedisServer) {
     const EVERLASTING: &str = "local found = {}
         for _, key in ipairs(redis.call('KEYS', '*')) do
           local left = redis.call('PTTL', key)
@@ -28,7 +28,7 @@ pub(crate) fn assert_all_expire(server: &RedisServer) {
     assert!(found.is_empty(), "without an expiry: {found:?}");
 }
 
-pub(crate) async fn wait_until_empty(server: &RedisServer) {
+pub async fn wait_until_empty(server: &RedisServer) {
     let deadline = Instant::now() + PATIENCE;
     while server.command::<u64>(&["DBSIZE"]) > 0 {
         let late = Instant::now() > deadline;
@@ -38,7 +38,7 @@ pub(crate) async fn wait_until_empty(server: &RedisServer) {
 }
 
 /// A cluster of one server, which refuses a command whose keys lie in several hash slots.
-pub(crate) async fn start_cluster() -> RedisServer {
+pub async fn start_cluster() -> RedisServer {
     let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let slots: Vec<_> = (0..16_384).map(|slot: u16| slot.to_string()).collect();
     let mut add = vec!["CLUSTER", "ADDSLOTS"];

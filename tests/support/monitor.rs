@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::redis_server::RedisServer;
+use crate::redis_server::RedisServer;
 
 /// The command whose appearance says that everything before it has been seen.
 const END: &str = "the monitor ends here";
@@ -15,30 +15,30 @@ const END: &str = "the monitor ends here";
 /// Redis shows neither administrative commands (`CONFIG`) nor some that set up a connection
 /// (`AUTH`, `HELLO`). While watched, the server is slower by half: count here, do not measure.
 #[derive(Debug)]
-pub(crate) struct Monitor {
+pub struct Monitor {
     stream: BufReader<TcpStream>,
 }
 
 /// What a [`Monitor`] saw.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
-    pub(crate) commands: Vec<Sent>,
+pub struct Seen {
+    pub commands: Vec<Sent>,
 }
 
 /// One command and its sender.
 #[derive(Debug, Clone)]
-pub(crate) struct Sent {
+pub struct Sent {
     /// In lower case, such as `evalsha`.
-    pub(crate) name: String,
+    pub name: String,
     /// The sender's address, or `lua` when it was a script.
-    pub(crate) sender: String,
+    pub sender: String,
     /// The command with its arguments, as Redis shows it.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl Monitor {
     /// Watches `server` from now on. Whatever it sees waits in the server until `finish`.
-    pub(crate) fn start(server: &RedisServer) -> Self {
+    pub fn start(server: &RedisServer) -> Self {
         let mut stream =
             TcpStream::connect(("127.0.0.1", server.port())).expect("the server to listen");
         stream
@@ -53,7 +53,7 @@ impl Monitor {
     }
 
     /// Everything that `server` has executed since the start.
-    pub(crate) fn finish(mut self, server: &RedisServer) -> Seen {
+    pub fn finish(mut self, server: &RedisServer) -> Seen {
         server.command::<String>(&["ECHO", END]);
         let mut seen = Seen::default();
         loop {
@@ -76,14 +76,14 @@ impl Monitor {
 
 impl Seen {
     /// The same, but for what the test itself has sent by these commands.
-    pub(crate) fn without(mut self, names: &[&str]) -> Self {
+    pub fn without(mut self, names: &[&str]) -> Self {
         self.commands
             .retain(|sent| sent.by_script() || !names.contains(&sent.name.as_str()));
         self
     }
 
     /// How many commands clients sent, those of [`RedisServer::command`] included.
-    pub(crate) fn client_commands(&self) -> usize {
+    pub fn client_commands(&self) -> usize {
         self.commands
             .iter()
             .filter(|sent| !sent.by_script())
@@ -91,12 +91,12 @@ impl Seen {
     }
 
     /// How many commands scripts ran.
-    pub(crate) fn script_commands(&self) -> usize {
+    pub fn script_commands(&self) -> usize {
         self.commands.len() - self.client_commands()
     }
 
     /// How often clients sent this command, named in lower case.
-    pub(crate) fn calls(&self, name: &str) -> usize {
+    pub fn calls(&self, name: &str) -> usize {
         let of_clients = self.commands.iter().filter(|sent| !sent.by_script());
         of_clients.filter(|sent| sent.name == name).count()
     }

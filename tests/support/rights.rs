@@ -7,8 +7,8 @@ use tower_throttle::Recovery;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, LimiterBuilder};
 
-use super::redis_server::RedisServer;
-use super::spend::under;
+use crate::redis_server::RedisServer;
+use crate::spend::under;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -33,7 +33,7 @@ fn policies() -> Vec<LimiterBuilder> {
 }
 
 /// Calls everything. Panics if the server refuses a command, which `server` knows.
-pub(crate) async fn do_everything(store: &RedisStore, server: &RedisServer) {
+pub async fn do_everything(store: &RedisStore, server: &RedisServer) {
     server.command::<()>(&["ACL", "LOG", "RESET"]);
     for recovery in [Recovery::Immediate, Recovery::Strict] {
         for (number, builder) in policies().into_iter().enumerate() {
@@ -95,7 +95,7 @@ async fn use_key(limiter: &Limiter, key: &str) {
 
 /// The server logs what it refuses, but for what a client sends to set up a connection.
 #[track_caller]
-pub(crate) fn assert_nothing_refused(server: &RedisServer) {
+pub fn assert_nothing_refused(server: &RedisServer) {
     let log =
         server.command::<Vec<std::collections::HashMap<String, redis::Value>>>(&["ACL", "LOG"]);
     let refused = log.iter().filter_map(|entry| match entry.get("object") {

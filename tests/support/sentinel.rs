@@ -4,26 +4,26 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::redis_server::RedisServer;
+use crate::redis_server::RedisServer;
 
 /// How long it may take until the sentinels know of each other and of all servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the sentinels call the primary.
-pub(crate) const NAME: &str = "the-primary";
+pub const NAME: &str = "the-primary";
 
 /// Three servers, of which the first is the primary to begin with, and three sentinels.
 ///
 /// Dropping it ends them all. All methods block the thread.
 #[derive(Debug)]
-pub(crate) struct Sentinels {
-    pub(crate) servers: Vec<RedisServer>,
-    pub(crate) sentinels: Vec<RedisServer>,
+pub struct Sentinels {
+    pub servers: Vec<RedisServer>,
+    pub sentinels: Vec<RedisServer>,
 }
 
 impl Sentinels {
     /// Starts all, and returns once each sentinel knows of all the others.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let primary = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
         let port = primary.port().to_string();
         let replica = |_| {
@@ -52,12 +52,12 @@ impl Sentinels {
         all
     }
 
-    pub(crate) fn urls(&self) -> Vec<String> {
+    pub fn urls(&self) -> Vec<String> {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
     /// The server that most sentinels take for the primary.
-    pub(crate) fn primary(&self) -> usize {
+    pub fn primary(&self) -> usize {
         let named = self.sentinels.iter().map(|sentinel| {
             let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
             let (_, port) = sentinel.command::<(String, u16)>(&words);
@@ -70,7 +70,7 @@ impl Sentinels {
     }
 
     /// Makes a replica the primary, as an operator would; the old one stays, as its replica.
-    pub(crate) fn fail_over(&self) {
+    pub fn fail_over(&self) {
         let old = &self.servers[self.primary()];
         let deadline = Instant::now() + PATIENCE;
         let words = ["SENTINEL", "FAILOVER", NAME];
@@ -88,7 +88,7 @@ impl Sentinels {
     }
 
     /// Waits until the sentinels name another primary than this one.
-    pub(crate) fn fails_over(&self, from: usize) {
+    pub fn fails_over(&self, from: usize) {
         let deadline = Instant::now() + PATIENCE;
         while self.primary() == from {
             assert!(Instant::now() < deadline, "there is no failover");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Stops a process in its tracks; returns once it no longer runs.
 ///
 /// Its connections stay open and unanswered, which is what a hung host looks like.
-pub(crate) fn freeze(pid: u32) {
+pub fn freeze(pid: u32) {
     send("STOP", pid);
     // The signal is sent but not yet obeyed; only Linux lets us see when it is.
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -19,17 +19,17 @@ pub(crate) fn freeze(pid: u32) {
 }
 
 /// Lets a frozen process run on.
-pub(crate) fn thaw(pid: u32) {
+pub fn thaw(pid: u32) {
     send("CONT", pid);
 }
 
 /// Asks a process to end.
-pub(crate) fn terminate(pid: u32) {
+pub fn terminate(pid: u32) {
     send("TERM", pid);
 }
 
 /// Sends a signal by its name, such as `HUP`.
-pub(crate) fn send(signal: &str, pid: u32) {
+pub fn send(signal: &str, pid: u32) {
     let command = format!("kill -{signal} {pid}");
     let status = Command::new("sh").args(["-c", &command]).status();
     assert!(

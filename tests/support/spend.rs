@@ -5,7 +5,7 @@ use tower_throttle::store::Store;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 /// A builder with these quotas.
-pub(crate) fn under(quotas: &[&str]) -> LimiterBuilder {
+pub fn under(quotas: &[&str]) -> LimiterBuilder {
     let quotas = quotas
         .iter()
         .map(|quota| quota.parse::<Quota>().expect("a quota"));
@@ -13,17 +13,12 @@ pub(crate) fn under(quotas: &[&str]) -> LimiterBuilder {
 }
 
 /// Lets one request of this cost depart.
-pub(crate) async fn spend(
-    store: &(impl Store + Clone),
-    builder: LimiterBuilder,
-    key: &str,
-    cost: u32,
-) {
+pub async fn spend(store: &(impl Store + Clone), builder: LimiterBuilder, key: &str, cost: u32) {
     let limiter = builder.store(store.clone()).build().expect("a limiter");
     spend_by(&limiter, key, cost).await;
 }
 
-pub(crate) async fn spend_by(limiter: &Limiter, key: &str, cost: u32) {
+pub async fn spend_by(limiter: &Limiter, key: &str, cost: u32) {
     let decision = limiter.try_acquire(key).cost(cost).await;
     assert!(decision.expect("a decision").is_granted(), "{key}");
 }

@@ -9,7 +9,7 @@ use tower_throttle::store::StoreError;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Count {
+pub enum Count {
     /// Requests.
     Asked,
     /// Those that got a permit and departed with it.
@@ -44,7 +44,7 @@ const COUNTS: usize = Count::LostCalls as usize + 1;
 
 impl Count {
     /// What a request is counted as that got this error.
-    pub(crate) fn of_error(error: &Error) -> Self {
+    pub fn of_error(error: &Error) -> Self {
         let store: Option<&StoreError> = error.source().and_then(|it| it.downcast_ref());
         match store {
             Some(store) if error.is_store() && store.is_outcome_unknown() => Self::Unknown,
@@ -57,19 +57,19 @@ impl Count {
 
 /// Counts that grow, from whatever thread.
 #[derive(Debug, Default)]
-pub(crate) struct Tally([AtomicU64; COUNTS]);
+pub struct Tally([AtomicU64; COUNTS]);
 
 impl Tally {
-    pub(crate) fn of(&self, count: Count) -> u64 {
+    pub fn of(&self, count: Count) -> u64 {
         self.0[count as usize].load(Ordering::SeqCst)
     }
 
-    pub(crate) fn one(&self, count: Count) {
+    pub fn one(&self, count: Count) {
         self.add(count, 1);
     }
 
     /// Adds to a count, or to the longest so far if it is of that kind.
-    pub(crate) fn add(&self, count: Count, number: u64) {
+    pub fn add(&self, count: Count, number: u64) {
         let counter = &self.0[count as usize];
         if count == Count::Longest {
             counter.fetch_max(number, Ordering::SeqCst);
@@ -79,7 +79,7 @@ impl Tally {
     }
 
     /// Of both together.
-    pub(crate) fn join(self, other: &Self) -> Self {
+    pub fn join(self, other: &Self) -> Self {
         for (place, number) in other.0.iter().enumerate() {
             let number = number.load(Ordering::SeqCst);
             if place == Count::Longest as usize {
@@ -92,7 +92,7 @@ impl Tally {
     }
 
     /// Requests that got an answer.
-    pub(crate) fn answered(&self) -> u64 {
+    pub fn answered(&self) -> u64 {
         let answers = [
             Count::Departed,
             Count::Limited,
@@ -104,7 +104,7 @@ impl Tally {
     }
 
     /// Reads what another process has [shown](fmt::Display).
-    pub(crate) fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let numbers = text.split(' ').map(|word| word.parse().expect("a number"));
         let counts: Vec<AtomicU64> = numbers.map(AtomicU64::new).collect();
         Self(counts.try_into().expect("all counts"))

@@ -6,14 +6,14 @@ use std::fs;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 
-use super::ports::spare_port;
-use super::redis_server::RedisServer;
+use crate::ports::spare_port;
+use crate::redis_server::RedisServer;
 
 /// A server that speaks TLS on one port, and for the tests themselves nothing else on another. It asks its
 /// clients for certificates, too.
 #[derive(Debug)]
-pub(crate) struct TlsServer {
-    pub(crate) server: RedisServer,
+pub struct TlsServer {
+    pub server: RedisServer,
     tls_port: u16,
     authority: String,
     certificate: String,
@@ -21,7 +21,7 @@ pub(crate) struct TlsServer {
 }
 
 impl TlsServer {
-    pub(crate) fn start(extra: &[&str]) -> Self {
+    pub fn start(extra: &[&str]) -> Self {
         let mut params = CertificateParams::new([]).expect("no names");
         let name = "an authority of these tests";
         params.distinguished_name.push(DnType::CommonName, name);
@@ -61,12 +61,12 @@ impl TlsServer {
         }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("rediss://localhost:{}/", self.tls_port)
     }
 
     /// A client that trusts who has signed the server's certificate, and shows the same one.
-    pub(crate) fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         let client_tls = ClientTlsConfig {
             client_cert: self.certificate.clone().into_bytes(),
             client_key: self.key.clone().into_bytes(),

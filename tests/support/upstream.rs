@@ -13,7 +13,7 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 /// delay it. Do not pause the clock in a test that talks to it: tokio would take the wait for a
 /// real socket for idleness and jump ahead.
 #[derive(Debug)]
-pub(crate) struct Upstream {
+pub struct Upstream {
     server: MockServer,
     recorder: Recorder,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Upstream {
 /// released, and each connection is a task. Only a further request on the same HTTP/1 connection
 /// waits, as it would anywhere.
 #[derive(Debug, Clone)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     origin: Instant,
     header: Option<String>,
     answer: ResponseTemplate,
@@ -40,21 +40,21 @@ pub(crate) struct Recorder {
 
 /// One request as it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Arrival {
+pub struct Arrival {
     /// Since the recorder's origin.
-    pub(crate) at: Duration,
-    pub(crate) path: String,
+    pub at: Duration,
+    pub path: String,
     /// The header that [`Recorder::header`] names, if the request has it.
-    pub(crate) header: Option<String>,
+    pub header: Option<String>,
 }
 
 impl Upstream {
     /// Answers everything with 200 at once.
-    pub(crate) async fn start() -> Self {
-        Self::start_with(Recorder::new()).await
+    pub async fn start() -> Self {
+        Self::start_with(Recorder::default()).await
     }
 
-    pub(crate) async fn start_with(recorder: Recorder) -> Self {
+    pub async fn start_with(recorder: Recorder) -> Self {
         // The server's own record would keep every request in full.
         let builder = MockServer::builder().disable_request_recording();
         let server = builder.start().await;
@@ -64,27 +64,27 @@ impl Upstream {
     }
 
     /// `http://127.0.0.1:PORT`, without a slash at the end.
-    pub(crate) fn uri(&self) -> String {
+    pub fn uri(&self) -> String {
         self.server.uri()
     }
 
     /// Everything that has arrived.
-    pub(crate) fn history(&self) -> History {
+    pub fn history(&self) -> History {
         self.recorder.history()
     }
 
     /// Everything that has arrived, in the order in which it was handled.
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
+    pub fn arrivals(&self) -> Vec<Arrival> {
         self.recorder.arrivals()
     }
 
-    pub(crate) fn recorder(&self) -> &Recorder {
+    pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 }
 
-impl Recorder {
-    pub(crate) fn new() -> Self {
+impl Default for Recorder {
+    fn default() -> Self {
         Self {
             origin: Instant::now(),
             header: None,
@@ -92,44 +92,46 @@ impl Recorder {
             arrivals: Arc::default(),
         }
     }
+}
 
+impl Recorder {
     /// Measures from `origin`, so that departures can be compared with arrivals. An arrival before
     /// it is recorded as at it.
-    pub(crate) fn origin(mut self, origin: Instant) -> Self {
+    pub fn origin(mut self, origin: Instant) -> Self {
         self.origin = origin;
         self
     }
 
     /// Records this header of each request, too.
-    pub(crate) fn header(mut self, name: &str) -> Self {
+    pub fn header(mut self, name: &str) -> Self {
         self.header = Some(name.to_owned());
         self
     }
 
     /// Answers so much later.
-    pub(crate) fn delay(mut self, delay: Duration) -> Self {
+    pub fn delay(mut self, delay: Duration) -> Self {
         self.answer = self.answer.set_delay(delay);
         self
     }
 
     /// Answers with this instead, delay included.
-    pub(crate) fn answer(mut self, answer: ResponseTemplate) -> Self {
+    pub fn answer(mut self, answer: ResponseTemplate) -> Self {
         self.answer = answer;
         self
     }
 
-    pub(crate) fn history(&self) -> History {
+    pub fn history(&self) -> History {
         self.lock().iter().map(|arrival| arrival.at).collect()
     }
 
     /// The arrivals of which `which` is true, such as those of one path.
-    pub(crate) fn history_where(&self, which: impl Fn(&Arrival) -> bool) -> History {
+    pub fn history_where(&self, which: impl Fn(&Arrival) -> bool) -> History {
         let arrivals = self.lock();
         let wanted = arrivals.iter().filter(|arrival| which(arrival));
         wanted.map(|arrival| arrival.at).collect()
     }
 
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
+    pub fn arrivals(&self) -> Vec<Arrival> {
         self.lock().clone()
     }
 

@@ -9,7 +9,7 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, Recovery};
 
 use super::prometheus::{self, Prometheus};
-use super::support::redis_server::RedisServer;
+use support::redis_server::RedisServer;
 
 /// The longest time for everything that a dashboard shows to happen, and to be scraped.
 const LONGEST: Duration = Duration::from_secs(120);

@@ -9,8 +9,8 @@ use tower_throttle::{Limiter, Quota};
 
 use super::page::{code, rows};
 use super::seen::Seen;
-use super::support::redis_server::RedisServer;
 use super::{events, prometheus, redis_events};
+use support::redis_server::RedisServer;
 
 #[test]
 fn each_documented_event_happens_and_no_others_do() {

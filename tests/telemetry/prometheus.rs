@@ -183,7 +183,7 @@ fn binary() -> PathBuf {
     let on_path = env::var_os("PATH").unwrap_or_default();
     let on_path = env::split_paths(&on_path).map(|it| it.join("prometheus"));
     let brought =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/prometheus/usr/bin/prometheus");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/prometheus/usr/bin/prometheus");
     let missing = "there is no prometheus: install it, set PROMETHEUS, or let `source scripts/redis && find_others` bring it";
     on_path
         .chain([brought])

@@ -8,8 +8,8 @@ use tower_throttle::{Limiter, LimiterBuilder, Quota, Recovery};
 use tracing::Level;
 
 use super::seen::Seen;
-use super::support::redis_server::RedisServer;
 use super::until;
+use support::redis_server::RedisServer;
 
 /// No event contains it.
 const PASSWORD: &str = "hunter2hunter2";

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::keys::{connect, on};
-use super::support::redis_server::RedisServer;
-use super::support::spend::{spend, under};
 use super::{Ended, assert_harmless, throttle};
+use support::redis_server::RedisServer;
+use support::spend::{spend, under};
 
 #[test]
 fn a_missing_key_is_not_created() {

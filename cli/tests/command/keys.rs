@@ -8,11 +8,11 @@ use tower_throttle::Recovery;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, LimiterBuilder};
 
-use super::support::cluster::Cluster;
-use super::support::redis_server::RedisServer;
-use super::support::spend::{spend, under};
 use super::terminal::{Screen, ends};
 use super::{Ended, throttle};
+use support::cluster::Cluster;
+use support::redis_server::RedisServer;
+use support::spend::{spend, under};
 
 /// Far longer than any operation takes.
 const LONG: Duration = Duration::from_secs(60);

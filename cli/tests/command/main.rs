@@ -6,7 +6,6 @@ mod failures;
 mod general;
 mod keys;
 mod simulate;
-mod support;
 mod terminal;
 mod top;
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::Value;
 use tower_throttle::store::RedisStore;
 
-use super::support::cluster::Cluster;
-use super::support::command_stats::CommandStats;
-use super::support::redis_server::RedisServer;
-use super::support::signal;
-use super::support::spend::{spend_by, under};
 use super::terminal::{Screen, ends};
 use super::{Ended, throttle};
+use support::cluster::Cluster;
+use support::command_stats::CommandStats;
+use support::redis_server::RedisServer;
+use support::signal;
+use support::spend::{spend_by, under};
 
 /// Far longer than any operation takes.
 const LONG: Duration = Duration::from_secs(60);

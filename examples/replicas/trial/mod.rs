@@ -13,13 +13,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
-use tower_throttle::Quota;
 
 use self::command_stats::CommandStats;
 use self::fleet::Fleet;
 use self::redis_server::RedisServer;
 use self::upstream::Upstream;
-pub(crate) use self::{replica::Replica, report::Report, upstream::Arrival};
+pub(crate) use self::{replica::Replica, report::Report};
 
 /// The setup of a run.
 #[derive(Args, Clone)]
@@ -53,16 +52,10 @@ pub(crate) struct Limit {
     /// Margin added to the window, for jitter between departure and arrival
     #[arg(long, value_name = "DURATION", default_value = "60ms", value_parser = duration)]
     pub(crate) buffer: Duration,
-    /// The quota of the replicas, if it differs from the limit to check
-    #[arg(long, hide = true)]
-    pub(crate) quota: Option<Quota>,
 }
 
-/// Starts Redis, an upstream and the replicas, and reports progress with `log`. Returns the report and the arrivals.
-pub(crate) async fn run(
-    setup: &Setup,
-    log: impl Fn(&str),
-) -> anyhow::Result<(Report, Vec<Arrival>)> {
+/// Starts Redis, an upstream and the replicas, and reports progress with `log`.
+pub(crate) async fn run(setup: &Setup, log: impl Fn(&str)) -> anyhow::Result<Report> {
     // Declared first, so that it ends last.
     let (_own_server, url) = match &setup.redis {
         Some(url) => (None, url.clone()),
@@ -93,8 +86,7 @@ pub(crate) async fn run(
         }
     };
     let calls = stats.read().await?.since(&before);
-    let arrivals = upstream.arrivals();
-    Ok((Report::new(setup, &arrivals, calls, failed), arrivals))
+    Ok(Report::new(setup, &upstream.arrivals(), calls, failed))
 }
 
 fn count(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {

@@ -57,10 +57,7 @@ impl Replica {
         let flags = flags
             .into_iter()
             .flat_map(|(flag, value)| [flag.to_owned(), value]);
-        let quota = self.limit.quota.as_ref();
-        let quota = quota.map(|quota| [String::from("--quota"), quota.to_string()]);
-        let all = [String::from("replica")].into_iter().chain(flags);
-        all.chain(quota.into_iter().flatten()).collect()
+        [String::from("replica")].into_iter().chain(flags).collect()
     }
 
     #[tokio::main]
@@ -89,8 +86,7 @@ impl Replica {
 
     async fn client(&self) -> anyhow::Result<ClientWithMiddleware> {
         let store = RedisStore::connect(&self.redis).await?;
-        let quota = self.limit.quota;
-        let quota = quota.unwrap_or_else(|| Quota::new(self.limit.limit, self.limit.window));
+        let quota = Quota::new(self.limit.limit, self.limit.window);
         let limiter = Limiter::builder()
             .store(store)
             .quota(quota)

@@ -6,7 +6,6 @@ use anyhow::ensure;
 use tower_throttle::test_util::history::History;
 
 use super::command_stats::Calls;
-use super::upstream::Arrival;
 use super::{Limit, Setup};
 
 pub(crate) struct Report {
@@ -21,8 +20,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(setup: &Setup, arrivals: &[Arrival], calls: Calls, failed: u64) -> Self {
-        let history: History = arrivals.iter().map(|arrival| arrival.at).collect();
+    pub(crate) fn new(setup: &Setup, history: &History, calls: Calls, failed: u64) -> Self {
         Self {
             limit: setup.limit.clone(),
             processes: setup.processes,

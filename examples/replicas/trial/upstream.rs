@@ -12,14 +12,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-
-/// The arrival of a request at the upstream.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
-    pub(crate) at: Duration,
-    /// The number of the sending process, from the path.
-    pub(crate) replica: usize,
-}
+use tower_throttle::test_util::history::History;
 
 /// An HTTP server that records each arrival and responds after 10 to 30 ms.
 pub(crate) struct Upstream {
@@ -29,7 +22,7 @@ pub(crate) struct Upstream {
 
 struct Record {
     origin: Instant,
-    arrivals: Mutex<Vec<Arrival>>,
+    arrivals: Mutex<Vec<Duration>>,
 }
 
 impl Upstream {
@@ -44,14 +37,12 @@ impl Upstream {
         Ok(Self { address, record })
     }
 
-    /// The URL up to the slash; the number of the replica follows.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
-    /// The arrivals in order of time.
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
-        self.record.lock().clone()
+    pub(crate) fn arrivals(&self) -> History {
+        self.record.lock().iter().copied().collect()
     }
 
     /// Reports the number of arrivals every two seconds.
@@ -67,20 +58,13 @@ impl Upstream {
 }
 
 impl Record {
-    fn stamp(&self, request: &Request<Incoming>) {
-        let replica = request
-            .uri()
-            .path()
-            .trim_start_matches('/')
-            .parse()
-            .unwrap_or(0);
+    fn stamp(&self) {
         // Reads the clock under the lock, so that the times are in order.
         let mut arrivals = self.lock();
-        let at = self.origin.elapsed();
-        arrivals.push(Arrival { at, replica });
+        arrivals.push(self.origin.elapsed());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arrival>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Duration>> {
         self.arrivals.lock().expect("no panic while recording")
     }
 }
@@ -100,8 +84,8 @@ async fn accept(listener: TcpListener, record: Arc<Record>) {
 
 async fn serve(stream: TcpStream, record: Arc<Record>) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
-    let answer = service_fn(move |request| {
-        record.stamp(&request);
+    let answer = service_fn(move |_: Request<Incoming>| {
+        record.stamp();
         async {
             let work = Duration::from_millis(rand::random_range(10..=30));
             tokio::time::sleep(work).await;

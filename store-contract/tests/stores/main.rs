@@ -1,7 +1,5 @@
 //! Every store of `tower-throttle` keeps the contract for stores.
 
-mod support;
-
 use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;

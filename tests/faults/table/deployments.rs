@@ -6,7 +6,7 @@ use super::recovery::be_strict;
 use crate::fault::Fault;
 use crate::load::LIMIT;
 use crate::stage::Stage;
-use crate::support::sentinel::NAME;
+use support::sentinel::NAME;
 
 pub(super) const FAULTS: &[Fault] = &[
     SENTINELS,

@@ -8,7 +8,7 @@ use std::thread;
 use crate::fault::{Fault, Lasts};
 use crate::load::{KEYS, LIMIT};
 use crate::stage::{Stage, refusal, wait_until};
-use crate::support::redis_server::RedisServer;
+use support::redis_server::RedisServer;
 
 /// The values of those that fill the memory, a megabyte each.
 const LARGE: [&str; 5] = ["filler:a", "filler:b", "filler:c", "filler:d", "filler:e"];

@@ -7,7 +7,7 @@ use tower_throttle::store::RedisStore;
 use crate::fault::{Fault, Lasts};
 use crate::load::LIMIT;
 use crate::stage::{Stage, wait_until};
-use crate::support::proxy::Proxy;
+use support::proxy::Proxy;
 
 /// Each way.
 const SLOW: Duration = Duration::from_millis(200);

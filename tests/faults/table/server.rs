@@ -8,7 +8,7 @@ use redis::RedisResult;
 use crate::fault::{Fault, Lasts};
 use crate::load::LIMIT;
 use crate::stage::{Stage, refusal, wait_until};
-use crate::support::redis_server::RedisServer;
+use support::redis_server::RedisServer;
 
 /// Keeps what it has said, whatever happens.
 const APPEND_ONLY: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];

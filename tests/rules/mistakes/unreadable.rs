@@ -4,7 +4,7 @@ use serde::de::Error as _;
 use tower_throttle::rules::Rules;
 
 use super::mistakes;
-use crate::{json, toml, yaml};
+use crate::rules::{json, toml, yaml};
 
 #[test]
 fn what_is_no_field_or_of_another_type_is_named_by_path_line_and_column() {

@@ -7,7 +7,7 @@ use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Limiter, Outage};
 
 use super::{SECOND, reload};
-use crate::{limiter, per_hour, rules};
+use crate::rules::{limiter, per_hour, rules};
 
 fn local() -> Rule {
     per_hour("all", 4).outage(Outage::Local { share: 1.0 })

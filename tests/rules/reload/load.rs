@@ -12,8 +12,8 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Outage, Quota, Recovery};
 
 use super::settle;
-use crate::support::redis_server::RedisServer;
-use crate::{PATIENCE, limiter, per_hour, rules};
+use crate::rules::{PATIENCE, limiter, per_hour, rules};
+use support::redis_server::RedisServer;
 
 const WINDOW: Duration = Duration::from_millis(200);
 const LIMIT: u32 = 20;

@@ -7,7 +7,7 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{ErrorKind, Outage, Quota};
 
 use super::{GUARD, SECOND, STEP, per_second, reload, settle, waiter};
-use crate::{limiter, per_hour};
+use crate::rules::{limiter, per_hour};
 
 #[tokio::test(start_paused = true)]
 async fn other_bounds_are_for_new_requests_in_the_same_queue() {

@@ -23,7 +23,7 @@ enum End {
 type Chunk = (Instant, Vec<u8>);
 
 /// Serves a connection, which was made after so many cuts, until it is over.
-pub(super) async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &State) {
+pub async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &State) {
     let mut weather = state.weather.subscribe();
     let target = weather.borrow().target;
     let is_cut = async {

@@ -11,8 +11,6 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{CommandAnswer, Servers, refused};
 use crate::store::StoreError;
 
-use crate::support;
-
 use support::errors::everything;
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;

@@ -10,8 +10,6 @@ use crate::policy::{Policy, PolicyParts};
 use crate::store::StoreError;
 use crate::store::{Call, Operation};
 
-use crate::support;
-
 use support::redis_server::RedisServer;
 
 mod differential;

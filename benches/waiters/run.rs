@@ -1,0 +1,149 @@
+//! Runs tasks that wait and depart: [`run`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use futures_util::{FutureExt as _, future};
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tower_throttle::test_util::history::History;
+use tower_throttle_benches::support::RedisServer;
+
+use crate::waiting::{Kind, Target};
+
+/// The cost of a waiter: bytes including its task, and nanoseconds between departures.
+pub(crate) struct Run {
+    pub(crate) bytes: f64,
+    pub(crate) wake: f64,
+}
+
+/// Progress of the tasks.
+struct TaskProgress {
+    /// Number of tasks that have started to wait.
+    started: AtomicUsize,
+    departures: Mutex<Vec<Instant>>,
+}
+
+type Tasks = Vec<JoinHandle<anyhow::Result<()>>>;
+
+/// Runs this many waiters on a runtime on this thread.
+pub(crate) fn run(
+    kind: Kind,
+    waiters: usize,
+    span: Duration,
+    server: &RedisServer,
+) -> anyhow::Result<Run> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let target = Target::new(kind, waiters as u32, span, server);
+    let target = runtime.block_on(target)?;
+    let progress = Arc::new(TaskProgress {
+        started: AtomicUsize::new(0),
+        departures: Mutex::new(Vec::with_capacity(waiters)),
+    });
+    let mut tasks = Ok(Vec::new());
+    let allocated = allocation_counter::measure(|| {
+        tasks = runtime.block_on(enqueue(&target, waiters, &progress));
+    });
+    let bytes = allocated.bytes_current as f64 / waiters as f64;
+    let wake = depart(&runtime, &target, tasks?, &progress, span)?;
+    Ok(Run { bytes, wake })
+}
+
+/// Spawns the tasks, and returns when all of them wait.
+async fn enqueue(
+    target: &Target,
+    waiters: usize,
+    progress: &Arc<TaskProgress>,
+) -> anyhow::Result<Tasks> {
+    let mut tasks = Tasks::with_capacity(waiters);
+    // Combinators, because an async block would reserve space for the awaited future twice.
+    for _ in 0..waiters {
+        let (starting, departing) = (progress.clone(), progress.clone());
+        let started = future::lazy(move |_| starting.started());
+        tasks.push(match target {
+            Target::Pending => {
+                let wait = future::pending::<()>();
+                tokio::spawn(started.then(|()| wait).map(move |()| {
+                    departing.depart();
+                    Ok(())
+                }))
+            }
+            Target::Limiter { limiter, key, .. } => {
+                let wait = limiter.acquire(key.clone());
+                tokio::spawn(started.then(|()| wait).map(move |permit| {
+                    departing.depart();
+                    ensure!(permit?.is_valid(), "the guard was too short");
+                    Ok(())
+                }))
+            }
+            Target::Semaphore(semaphore) => {
+                let wait = semaphore.clone().acquire_owned();
+                tokio::spawn(started.then(|()| wait).map(move |permit| {
+                    departing.depart();
+                    permit?.forget();
+                    Ok(())
+                }))
+            }
+        });
+    }
+    while progress.started.load(Ordering::Relaxed) < waiters {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    ensure!(
+        progress.departures.lock().is_empty(),
+        "the window ended before all tasks waited"
+    );
+    Ok(tasks)
+}
+
+/// Nanoseconds between departures. Fails if more requests departed than the limit allows.
+fn depart(
+    runtime: &Runtime,
+    target: &Target,
+    tasks: Tasks,
+    progress: &TaskProgress,
+    window: Duration,
+) -> anyhow::Result<f64> {
+    let waiters = tasks.len();
+    match target {
+        Target::Pending => return Ok(f64::NAN),
+        Target::Semaphore(semaphore) => semaphore.add_permits(waiters),
+        Target::Limiter { .. } => {}
+    }
+    runtime.block_on(async {
+        for task in tasks {
+            task.await??;
+        }
+        anyhow::Ok(())
+    })?;
+    let departures = progress.departures.lock();
+    let (Some(first), Some(last)) = (departures.iter().min(), departures.iter().max()) else {
+        bail!("no request departed");
+    };
+    if let Some(spent) = target.spent() {
+        let all = departures.iter().map(|at| (*at - spent, 1));
+        // The initial request departed at the latest when `acquire` returned.
+        let all = all.chain([(Duration::ZERO, waiters as u64)]);
+        let most = all.collect::<History>().most_in_any(window);
+        ensure!(
+            most <= waiters as u64,
+            "{most} requests departed within {window:?}"
+        );
+    }
+    Ok((*last - *first).as_secs_f64() * 1e9 / waiters as f64)
+}
+
+impl TaskProgress {
+    fn started(&self) {
+        self.started.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn depart(&self) {
+        self.departures.lock().push(Instant::now());
+    }
+}

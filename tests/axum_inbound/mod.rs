@@ -1,0 +1,12 @@
+//! `ThrottleLayer::inbound` protects axum servers: what they answer over real connections, and what they
+//! do not let through.
+
+mod answers;
+mod client;
+mod contract;
+mod delays;
+mod floods;
+mod layers;
+mod observing;
+mod outcomes;
+mod server;

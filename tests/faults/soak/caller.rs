@@ -1,0 +1,230 @@
+//! [`Caller`]: asks for permits, and uses them or not.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use tokio::time::{Instant, sleep, timeout};
+use tower_throttle::{Acquire, Decision, Error, Permit};
+
+use super::load::{ALL, KEYS, Load};
+use super::mischief::Mischief;
+use super::subject::Subject;
+use crate::upstream::now;
+use support::tally::Count;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// How long a request takes that has departed, as far as a patient caller can tell.
+const TAKES: Duration = Duration::from_millis(20);
+
+/// One of many in a process, each with chances of its own.
+pub(crate) struct Caller {
+    load: Arc<Load>,
+    random: StdRng,
+    /// What mischief leaves behind.
+    hoard: Vec<Vec<u8>>,
+    abandoned: Vec<Acquire>,
+}
+
+impl Caller {
+    pub(crate) fn new(load: Arc<Load>, seed: u64) -> Self {
+        Self {
+            load,
+            random: StdRng::seed_from_u64(seed),
+            hoard: Vec::new(),
+            abandoned: Vec::new(),
+        }
+    }
+
+    /// Sees to it that there is a line.
+    pub(crate) async fn ask_patiently(self, key: usize) {
+        while self.load.goes_on() {
+            self.count(Count::Asked);
+            let asked = self.load.limiter.acquire(name(key));
+            let (answer, set) = self.known(asked).await;
+            match answer {
+                Ok(permit) => self.depart(permit, key, set),
+                Err(error) => self.count(Count::of_error(&error)),
+            }
+            sleep(TAKES).await;
+        }
+    }
+
+    /// Asks for keys at random, in all ways that there are.
+    pub(crate) async fn ask_restlessly(mut self) {
+        while self.load.goes_on() {
+            let key = self.key();
+            self.count(Count::Asked);
+            if self.random.random_bool(0.3) {
+                self.try_once(key).await;
+            } else {
+                self.wait_for(key).await;
+            }
+            let rests = MS * self.random.random_range(0..60);
+            sleep(rests).await;
+            self.make_mischief();
+        }
+        // As whatever is leaked is.
+        self.abandoned.drain(..).for_each(std::mem::forget);
+        self.hoard.drain(..).for_each(std::mem::forget);
+    }
+
+    /// Lets nothing depart for a key at times.
+    pub(crate) async fn pause_and_resume(mut self) {
+        while self.load.goes_on() {
+            let key = match self.random.random_bool(0.5) {
+                true => name(self.random.random_range(0..KEYS)),
+                false => name(self.key()),
+            };
+            let span = MS * self.random.random_range(50..1_200);
+            let until = Instant::now() + span;
+            // While the store is out, it cannot be told.
+            let _ = self.load.limiter.pause(&*key, until).await;
+            if self.random.random_bool(0.5) {
+                sleep(span.mul_f64(self.random.random())).await;
+                let _ = self.load.limiter.resume(&*key).await;
+            }
+            let rests = MS * self.random.random_range(200..1_500);
+            sleep(rests).await;
+        }
+    }
+
+    async fn try_once(&mut self, key: usize) {
+        let asked = self.load.limiter.try_acquire(name(key)).cost(self.cost());
+        match self.known(asked).await {
+            (Ok(Decision::Granted(permit)), set) => self.use_or_not(permit, key, set),
+            (Ok(Decision::Limited(_)), set) => {
+                self.count(Count::Refused);
+                if self.load.mischief.contains(&Mischief::Jumps) && key < KEYS {
+                    let subject = self.subject(key, set);
+                    self.load.way.send(subject.pack(1), now());
+                }
+            }
+            (Err(error), _) => self.count(Count::of_error(&error)),
+        }
+    }
+
+    async fn wait_for(&mut self, key: usize) {
+        let mut asked = self.load.limiter.acquire(name(key)).cost(self.cost());
+        let patience = MS * self.random.random_range(0..3_000);
+        asked = match self.random.random_range(0..4) {
+            0 => asked,
+            1 => asked.deadline(Instant::now() + patience),
+            _ => asked.max_wait(patience),
+        };
+        if self.random.random_bool(0.3) {
+            // From before it is polled to long after.
+            let until_dropped = match self.random.random_range(0..4) {
+                0 => Duration::ZERO,
+                1 => MS * self.random.random_range(0..5),
+                _ => MS * self.random.random_range(0..800),
+            };
+            if until_dropped.is_zero() && self.random.random_bool(0.3) {
+                return self.count(Count::Dropped);
+            }
+            match timeout(until_dropped, self.known(asked)).await {
+                Ok((answer, set)) => self.answered(answer, key, set),
+                Err(_) => self.count(Count::Dropped),
+            }
+        } else {
+            let (answer, set) = self.known(asked).await;
+            self.answered(answer, key, set);
+        }
+    }
+
+    fn answered(&mut self, answer: Result<Permit, Error>, key: usize, set: usize) {
+        match answer {
+            Ok(permit) => self.use_or_not(permit, key, set),
+            Err(error) => self.count(Count::of_error(&error)),
+        }
+    }
+
+    fn use_or_not(&mut self, permit: Permit, key: usize, set: usize) {
+        if self.random.random_bool(0.1) {
+            permit.forfeit();
+            self.count(Count::Forfeited);
+        } else {
+            self.depart(permit, key, set);
+        }
+    }
+
+    fn depart(&self, permit: Permit, key: usize, set: usize) {
+        let at = now();
+        // It is certain now that it was valid then, however long this process was held up in between.
+        if permit.is_valid() {
+            let packed = self.subject(key, set).pack(permit.cost());
+            self.load.way.send(packed, at);
+            self.count(Count::Departed);
+        } else {
+            permit.forfeit();
+            self.count(Count::Expired);
+        }
+    }
+
+    /// The answer, and the quotas that were set when it arrived.
+    async fn known<F: Future + Unpin>(&self, mut asked: F) -> (F::Output, usize) {
+        poll_fn(|cx| {
+            let quotas = self.load.quotas.read().expect("no panic");
+            let polled = Pin::new(&mut asked).poll(cx);
+            polled.map(|answer| (answer, *quotas))
+        })
+        .await
+    }
+
+    fn subject(&self, key: usize, set: usize) -> Subject {
+        Subject {
+            key,
+            set,
+            is_strict: self.load.is_strict,
+        }
+    }
+
+    /// A hot one at times, and of the others those more often that come first.
+    fn key(&mut self) -> usize {
+        if self.random.random_bool(0.03) {
+            return self.random.random_range(0..KEYS);
+        }
+        let place: f64 = self.random.random();
+        KEYS + (place * place * (ALL - KEYS) as f64) as usize
+    }
+
+    fn cost(&mut self) -> u32 {
+        match self.random.random_bool(0.8) {
+            true => 1,
+            false => self.random.random_range(2..=4),
+        }
+    }
+
+    fn count(&self, count: Count) {
+        self.load.tally.one(count);
+    }
+
+    fn make_mischief(&mut self) {
+        if self.load.mischief.is_empty() || !self.random.random_bool(0.005) {
+            return;
+        }
+        for mischief in self.load.mischief.clone().iter() {
+            match mischief {
+                Mischief::Abandons => {
+                    let mut asked = self.load.limiter.acquire(name(0));
+                    let waker = std::task::Waker::noop();
+                    let mut cx = std::task::Context::from_waker(waker);
+                    if Pin::new(&mut asked).poll(&mut cx).is_pending() {
+                        self.abandoned.push(asked);
+                    }
+                }
+                Mischief::Dawdles => drop(tokio::spawn(std::future::pending::<()>())),
+                Mischief::Hoards => self.hoard.push(vec![1; 50_000]),
+                Mischief::Jumps | Mischief::Litters | Mischief::Forgets => {}
+            }
+        }
+    }
+}
+
+fn name(key: usize) -> String {
+    format!("key-{key}")
+}

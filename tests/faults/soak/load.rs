@@ -1,0 +1,252 @@
+//! The load: a process with two limiters, one of each recovery, that does as it is told by lines.
+//!
+//! | line | what it does |
+//! | --- | --- |
+//! | `quotas NUMBER` | sets these quotas |
+//! | `load strict`, `load immediate` | starts callers of the limiter with this recovery |
+//! | `rest` | stops them; says, once all is at rest, what is left |
+//! | `stop` | says what came of all requests, and ends |
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use tokio::runtime::{Handle, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Recovery};
+
+use super::caller::Caller;
+use super::mischief::{self, Mischief};
+use super::quotas;
+use crate::stage::{PATIENCE, Part};
+use crate::upstream::Way;
+use support::child;
+use support::tally::{Count, Tally};
+
+/// The tasks of a subscription: one that reads messages, and one of its connection.
+const SUBSCRIPTION: usize = 2;
+
+/// All keys.
+pub(crate) const ALL: usize = 10_000;
+
+/// The first of them are hot: there always is a line for each, in each process.
+pub(crate) const KEYS: usize = 4;
+
+/// Who asks for one hot key again and again, and waits as long as it takes; for each, in each process.
+const PATIENT: usize = 5;
+
+/// Who asks for keys at random, with bounds of chance.
+const RESTLESS: usize = 20;
+
+/// More than it takes to answer over a slow network, and less than a caller would wait.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a process may take until nothing is left of requests that have ended.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// What the callers of a process have in common.
+pub(crate) struct Load {
+    pub(crate) limiter: Limiter,
+    pub(crate) is_strict: bool,
+    /// The number of the quotas that are set. Whoever reads it knows that no others are set meanwhile.
+    pub(crate) quotas: Arc<RwLock<usize>>,
+    pub(crate) way: Arc<Way>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) mischief: Arc<[Mischief]>,
+    stops: AtomicBool,
+}
+
+impl Load {
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.stops.load(Ordering::SeqCst)
+    }
+}
+
+/// What a process says when it is at rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rest {
+    pub(crate) lines: usize,
+    pub(crate) is_out: bool,
+    pub(crate) tasks: usize,
+    /// How many there were before the first request.
+    pub(crate) tasks_at_first: usize,
+}
+
+/// Plays a part until it is told to stop.
+pub(crate) fn play(part: &Part) {
+    let (seed, mischief) = part.script.split_once(' ').expect("a seed, and mischief");
+    let seed: u64 = seed.parse().expect("a number");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let mut process = Process::new(part, runtime, seed, mischief::parse(mischief).into());
+    loop {
+        let line = child::hear();
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("quotas", number) => process.set_quotas(number.parse().expect("a number")),
+            ("load", recovery) => process.start(recovery == "strict"),
+            ("rest", _) => {
+                let rest = process.rest();
+                child::say(format!("{rest} {}", process.tally));
+            }
+            ("stop", _) => return child::say(&process.tally),
+            _ => panic!("what is {line:?}"),
+        }
+    }
+}
+
+struct Process {
+    runtime: Runtime,
+    /// Of immediate and of strict recovery.
+    limiters: [Limiter; 2],
+    quotas: Arc<RwLock<usize>>,
+    way: Arc<Way>,
+    tally: Arc<Tally>,
+    mischief: Arc<[Mischief]>,
+    random: StdRng,
+    load: Option<Arc<Load>>,
+    callers: JoinSet<()>,
+    tasks_at_first: usize,
+}
+
+impl Process {
+    fn new(part: &Part, runtime: Runtime, seed: u64, mischief: Arc<[Mischief]>) -> Self {
+        let store = runtime.block_on(connect(&part.redis));
+        // The limiters subscribe with their first call.
+        let tasks_at_first = runtime.metrics().num_alive_tasks() + SUBSCRIPTION;
+        let limiters = [Recovery::Immediate, Recovery::Strict].map(|recovery| {
+            let name = format!("{recovery:?}").to_lowercase();
+            let first = quotas::set(0).into_iter();
+            // Each has a state of its own.
+            let builder = Limiter::builder().store(store.clone()).name(name);
+            let builder = first.fold(builder.recovery(recovery), |it, quota| it.quota(quota));
+            builder.build().expect("a valid policy")
+        });
+        Self {
+            runtime,
+            limiters,
+            quotas: Arc::default(),
+            way: Arc::new(Way::new(part.upstream, part.number)),
+            tally: Arc::default(),
+            mischief,
+            random: StdRng::seed_from_u64(seed + part.number as u64),
+            load: None,
+            callers: JoinSet::new(),
+            tasks_at_first,
+        }
+    }
+
+    fn set_quotas(&self, number: usize) {
+        let mut set = self.quotas.write().expect("no panic");
+        for limiter in &self.limiters {
+            let quotas = quotas::set(number);
+            limiter.set_quotas(quotas).expect("valid quotas");
+        }
+        *set = number;
+    }
+
+    fn start(&mut self, is_strict: bool) {
+        let load = Arc::new(Load {
+            limiter: self.limiters[usize::from(is_strict)].clone(),
+            is_strict,
+            quotas: self.quotas.clone(),
+            way: self.way.clone(),
+            tally: self.tally.clone(),
+            mischief: self.mischief.clone(),
+            stops: AtomicBool::new(false),
+        });
+        let mut caller = || Caller::new(load.clone(), self.random.random());
+        let on = self.runtime.handle();
+        for key in 0..KEYS {
+            for _ in 0..PATIENT {
+                self.callers.spawn_on(caller().ask_patiently(key), on);
+            }
+        }
+        for _ in 0..RESTLESS {
+            self.callers.spawn_on(caller().ask_restlessly(), on);
+        }
+        self.callers.spawn_on(caller().pause_and_resume(), on);
+        self.load = Some(load);
+    }
+
+    fn rest(&mut self) -> Rest {
+        if let Some(load) = self.load.take() {
+            load.stops.store(true, Ordering::SeqCst);
+        }
+        let ended = async {
+            while let Some(ended) = self.callers.join_next().await {
+                ended.expect("no panic");
+            }
+        };
+        let handle = self.runtime.handle().clone();
+        if handle.block_on(async { timeout(PATIENCE, ended).await.is_err() }) {
+            self.tally.add(Count::Lost, self.callers.len() as u64);
+            handle.block_on(self.callers.shutdown());
+        }
+        let deadline = Instant::now() + SETTLING;
+        loop {
+            let rest = self.look(&handle);
+            if rest.is_at_rest() || Instant::now() > deadline {
+                return rest;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn look(&self, handle: &Handle) -> Rest {
+        Rest {
+            lines: self.limiters.iter().map(Limiter::queues).sum(),
+            is_out: self.limiters.iter().any(|it| it.health().is_out()),
+            tasks: handle.metrics().num_alive_tasks(),
+            tasks_at_first: self.tasks_at_first,
+        }
+    }
+}
+
+async fn connect(redis: &str) -> RedisStore {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match RedisStore::connect(redis).await {
+            Ok(store) => return store.timeout(TIMEOUT),
+            // A second may be little on a machine that does many other things.
+            Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
+        }
+    }
+}
+
+impl Rest {
+    pub(crate) fn is_at_rest(self) -> bool {
+        self.lines == 0 && self.tasks <= self.tasks_at_first
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut numbers = text.split(' ').map(|it| it.parse().expect("a number"));
+        let mut number = || -> usize { numbers.next().expect("a number") };
+        Self {
+            lines: number(),
+            is_out: number() > 0,
+            tasks: number(),
+            tasks_at_first: number(),
+        }
+    }
+}
+
+impl fmt::Display for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            lines,
+            is_out,
+            tasks,
+            tasks_at_first,
+        } = self;
+        let is_out = u8::from(*is_out);
+        write!(f, "{lines} {is_out} {tasks} {tasks_at_first}")
+    }
+}

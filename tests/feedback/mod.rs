@@ -1,0 +1,8 @@
+//! The limits of an upstream win over the configuration, in every replica.
+
+mod provider;
+mod redirects;
+mod replicas;
+mod retries;
+mod services;
+mod words;

@@ -1,0 +1,43 @@
+//! Strict recovery: a real server loses the state of keys, and no window holds more than the quota allows.
+
+mod clocks;
+mod cut_off;
+mod deployments;
+mod load;
+mod losses;
+mod quiet;
+
+use std::time::Duration;
+
+use support::redis_server::RedisServer;
+use tokio::time::sleep;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota, Recovery};
+
+const LIMIT: u32 = 10;
+const WINDOW: Duration = Duration::from_millis(400);
+
+/// The longest wait of a request.
+const MAX_WAIT: Duration = Duration::from_millis(800);
+
+/// The time that a key rests: a window and a second.
+const REST: Duration = Duration::from_millis(400 + 1_000);
+
+async fn strict(server: &RedisServer) -> Limiter {
+    limiter(server, Recovery::Strict).await
+}
+
+async fn limiter(server: &RedisServer, recovery: Recovery) -> Limiter {
+    let store = RedisStore::connect(&server.url()).await;
+    let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+    let builder = builder.store(store.expect("a connection"));
+    let builder = builder.recovery(recovery).max_wait(MAX_WAIT);
+    builder.build().expect("a valid policy")
+}
+
+/// Waits until a key of a new server has rested, and departs once.
+async fn rested(limiter: &Limiter) {
+    while limiter.acquire("a").await.is_err() {
+        sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,66 @@
+//! Rules from code and from files: which request falls under which, what is wrong with those that cannot hold, and
+//! what the adapters and a reload make of them.
+
+mod clients;
+mod cost;
+mod files;
+mod inbound;
+mod many;
+mod matching;
+mod mistakes;
+mod reach;
+mod reload;
+mod schema;
+mod sharing;
+mod templates;
+
+use std::time::Duration;
+
+use http::{Method, Request};
+use tower_throttle::rules::{Rule, Rules, RulesError};
+use tower_throttle::{Limiter, Quota};
+
+/// More than any step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn rules(rules: impl IntoIterator<Item = Rule>) -> Rules {
+    Rules::new(rules).expect("rules that hold")
+}
+
+fn limiter(all: impl IntoIterator<Item = Rule>) -> Limiter {
+    let builder = Limiter::builder().rules(rules(all));
+    builder.build().expect("a limiter")
+}
+
+fn per_hour(name: &str, limit: u32) -> Rule {
+    Rule::named(name).quota(Quota::per_hour(limit))
+}
+
+fn request(method: Method, uri: &str) -> Request<()> {
+    let request = Request::builder().method(method).uri(uri);
+    request.body(()).expect("a request")
+}
+
+fn get(uri: &str) -> Request<()> {
+    request(Method::GET, uri)
+}
+
+fn toml(text: &str) -> Result<Rules, RulesError> {
+    Rules::read(toml::Deserializer::parse(text).expect("toml"))
+}
+
+fn json(text: &str) -> Result<Rules, RulesError> {
+    Rules::read(&mut serde_json::Deserializer::from_str(text))
+}
+
+fn yaml(text: &str) -> Result<Rules, RulesError> {
+    let mut read = None;
+    let end = serde_saphyr::with_deserializer_from_str(text, |document| {
+        read = Some(Rules::read(document));
+        Ok(())
+    });
+    let read = read.expect("a document");
+    // The rest of a value that was not read to its end looks like another document.
+    assert!(read.is_err() || end.is_ok(), "{end:?}");
+    read
+}

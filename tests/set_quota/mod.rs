@@ -1,0 +1,78 @@
+//! Quotas that change at runtime: recorded departures count, and requests that wait depart under the new quotas.
+
+mod change;
+mod policy;
+mod waiting;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::poll;
+use support::redis_server::RedisServer;
+use tokio::time::{sleep, timeout};
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Acquire, Decision, Limiter, LimiterBuilder, Permit, Quota, Snapshot};
+
+const SECOND: Duration = Duration::from_secs(1);
+const GUARD: Duration = Duration::from_millis(10);
+
+/// The time between two departures with a limit of 1.
+const STEP: Duration = Duration::from_millis(1_010);
+
+/// Longer than a test waits on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// So long that a test ends within one window.
+const LONG: Duration = Duration::from_secs(600);
+
+fn per_second(limit: u32) -> LimiterBuilder {
+    Limiter::builder()
+        .quota(Quota::per_second(limit))
+        .guard(GUARD)
+}
+
+fn build(builder: LimiterBuilder) -> Limiter {
+    builder.build().expect("a valid policy")
+}
+
+fn set(limiter: &Limiter, quota: Quota) {
+    limiter.set_quota(quota).expect("a valid quota");
+}
+
+/// A request that waits.
+async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
+    let mut waiter = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut waiter).is_pending());
+    waiter
+}
+
+async fn granted(limiter: &Limiter) -> Permit {
+    match limiter.try_acquire("a").await.expect("a decision") {
+        Decision::Granted(permit) => permit,
+        Decision::Limited(limited) => panic!("{limited:?}"),
+    }
+}
+
+async fn limited(limiter: &Limiter) -> Snapshot {
+    match limiter.try_acquire("a").await.expect("a decision") {
+        Decision::Granted(permit) => panic!("{permit:?}"),
+        Decision::Limited(limited) => limited,
+    }
+}
+
+/// Waits until no queue is left, so that nothing changes any more.
+async fn settle(limiter: &Limiter) {
+    let no_queue = async {
+        while limiter.queues() > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, no_queue).await.expect("no queue is left");
+}
+
+async fn redis_store(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::connect(&server.url())
+        .await
+        .expect("a connection");
+    store.timeout(PATIENCE)
+}

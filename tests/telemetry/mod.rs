@@ -1,0 +1,32 @@
+//! Spans, events and metrics, and that the documentation lists the same.
+
+mod cost;
+mod dashboard;
+mod documented;
+mod events;
+mod figures;
+mod metered;
+#[path = "../../src/telemetry/tests/page.rs"]
+mod page;
+mod prometheus;
+mod redis_events;
+mod ruled;
+mod seen;
+mod spans;
+mod stores;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// More than any step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until a condition holds.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
