@@ -10,8 +10,7 @@ use rand::Rng;
 use support::child;
 use support::redis_server::RedisServer;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::store::{MemoryStore, RedisStore};
-use tower_throttle::test_util::FailingStore;
+use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
@@ -82,14 +81,6 @@ fn crowd_quota() -> LimiterBuilder {
 }
 
 #[tokio::test]
-async fn cancelled_requests_cost_no_rate_in_one_process() {
-    let server = RedisServer::start();
-    let limiter = on_redis(&server.url(), crowd_quota()).await;
-    let departed = restless_requests(&limiter, 600).await;
-    assert_bounded_and_busy(departed);
-}
-
-#[tokio::test]
 #[ignore = "started by another test as a process of its own"]
 async fn restless_process() {
     let Some(url) = child::role() else { return };
@@ -109,40 +100,6 @@ fn cancelled_requests_cost_no_rate_in_three_processes() {
         .concat();
     let at = |said: &String| Duration::from_micros(said.parse().expect("microseconds"));
     assert_bounded_and_busy(said.iter().map(at));
-}
-
-/// On a paused clock, as this is about the rate.
-#[tokio::test(start_paused = true)]
-async fn cancelling_most_requests_of_one_process_costs_no_rate() {
-    const SECOND: Duration = Duration::from_secs(1);
-    let store = FailingStore::new(MemoryStore::new()).latency(Duration::from_millis(2));
-    let processes = [(); 3].map(|()| {
-        let builder = Limiter::builder().quota(Quota::per_second(100));
-        builder.store(store.clone()).build().expect("a policy")
-    });
-    let start = Instant::now();
-    let departs = |limiter: &Limiter| {
-        let acquire = limiter.acquire("a");
-        tokio::spawn(async move {
-            acquire.await.expect("a permit");
-            start.elapsed()
-        })
-    };
-    let mut waiting: Vec<_> = (0..2_000).map(|_| departs(&processes[0])).collect();
-    for process in &processes[1..] {
-        waiting.extend((0..400).map(|_| departs(process)));
-    }
-    sleep(3 * SECOND).await;
-    // The last ones, so that those ahead of them still wait.
-    let cancelled = waiting.drain(500..2_000);
-    cancelled.for_each(|task| task.abort());
-    let departed = join_all(waiting).await.into_iter();
-    let history: History = departed.map(|it| it.expect("no panic")).collect();
-    assert_eq!(history.len(), 1_300);
-    history.assert_at_most(100, SECOND);
-    let windows = (history.len() / 100 - 1) as u32;
-    let each = history.span().expect("departures") / windows;
-    assert!(each <= SECOND.mul_f64(1.1), "{each:?} for each window");
 }
 
 fn steady_quota() -> LimiterBuilder {
@@ -226,17 +183,6 @@ async fn depart_late(limiter: Limiter, limit: u32, window: Duration) {
         "only {} departed",
         history.len()
     );
-}
-
-#[tokio::test]
-async fn late_wake_ups_never_bring_departures_closer_together_in_memory() {
-    let quota = Quota::new(5, Duration::from_millis(300));
-    let limiter = Limiter::builder()
-        .quota(quota)
-        .buffer(BUFFER)
-        .build()
-        .expect("a policy");
-    depart_late(limiter, quota.limit(), quota.window()).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,6 @@ use futures_util::future::join_all;
 use support::redis_server::RedisServer;
 use tokio::time::{Instant, sleep};
 use tower_throttle::store::{MemoryStore, RedisStore, Store};
-use tower_throttle::test_util::FailingStore;
 use tower_throttle::{Limiter, Quota};
 
 const WINDOW: Duration = Duration::from_secs(5);
@@ -58,12 +57,6 @@ async fn wakes_the_queue(store: impl Store + Clone, longest: Duration) {
 #[tokio::test(start_paused = true)]
 async fn a_forfeited_permit_wakes_the_queue() {
     wakes_the_queue(MemoryStore::new(), Duration::from_millis(2)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_forfeited_permit_wakes_the_queue_on_a_remote_store() {
-    let store = FailingStore::new(MemoryStore::new()).latency(Duration::from_millis(4));
-    wakes_the_queue(store, Duration::from_millis(20)).await;
 }
 
 #[tokio::test]

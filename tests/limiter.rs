@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, poll};
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Algorithm, Decision, ErrorKind, Limiter, LimiterBuilder, Quota};
+use tower_throttle::{Decision, ErrorKind, Limiter, LimiterBuilder, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
@@ -51,80 +51,6 @@ async fn never_lets_more_than_the_limit_go_in_any_window() {
             span >= least && span <= least + Duration::from_millis(20),
             "took {span:?}"
         );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_thousand_requests_depart_in_their_order() {
-    let limiter = build(per_second(30));
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
-    for number in 0..1_000 {
-        let (limiter, order) = (limiter.clone(), order.clone());
-        tasks.push(tokio::spawn(async move {
-            limiter.acquire("a").await.expect("a permit");
-            order.lock().expect("no panic").push(number);
-        }));
-        tokio::task::yield_now().await;
-    }
-    join_all(tasks).await;
-    assert_eq!(
-        *order.lock().expect("no panic"),
-        (0..1_000).collect::<Vec<_>>()
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_threads_keep_the_order() {
-    let quota = Quota::new(100, Duration::from_millis(50));
-    // No thread of a busy machine is late for its turn.
-    let guard = Duration::from_millis(200);
-    let limiter = build(Limiter::builder().quota(quota).guard(guard));
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut acquires = Vec::new();
-    for number in 0..1_000 {
-        let mut acquire = Box::pin(limiter.acquire("a"));
-        if poll!(&mut acquire).is_ready() {
-            order.lock().expect("no panic").push(number);
-        } else {
-            acquires.push((number, acquire));
-        }
-    }
-    // Each has its place in the queue before any of the tasks starts.
-    let tasks = acquires.into_iter().map(|(number, acquire)| {
-        let order = order.clone();
-        tokio::spawn(async move {
-            let permit = acquire.await.expect("a permit");
-            order.lock().expect("no panic").push(number);
-            drop(permit);
-        })
-    });
-    join_all(tasks.collect::<Vec<_>>()).await;
-    // Between its permit and its entry, a thread may be held up for a while; hence neighbours swap.
-    let order = order.lock().expect("no panic");
-    assert_eq!(order.len(), 1_000);
-    let places = order.iter().enumerate();
-    let far = places
-        .filter(|&(place, &number)| place.abs_diff(number) > 16)
-        .count();
-    assert!(far < 100, "{far} of 1,000 departed far from their place");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_new_request_never_overtakes_the_queue() {
-    let limiter = build(per_second(2));
-    let waiting = (0..6).map(|_| limiter.acquire("a")).collect::<Vec<_>>();
-    let queue = tokio::spawn(join_all(waiting));
-    for _ in 0..2_500 {
-        sleep(Duration::from_millis(1)).await;
-        if queue.is_finished() {
-            break;
-        }
-        let Decision::Limited(limited) = limiter.try_acquire("a").await.expect("a decision") else {
-            panic!("overtook the queue");
-        };
-        assert!(limited.delay() > Duration::ZERO);
-        assert_eq!(limited.remaining(), 0);
     }
 }
 
@@ -279,118 +205,6 @@ async fn a_request_that_can_never_depart_is_refused_at_once_and_is_not_limited()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cost_departs_at_once_and_never_starves() {
-    let limiter = build(per_second(4));
-    let start = Instant::now();
-    let costs = [1, 1, 4, 1, 3, 2, 2, 1, 4, 1];
-    let departs = costs.map(|cost| {
-        let limiter = &limiter;
-        async move {
-            limiter.acquire("a").cost(cost).await.expect("a permit");
-            (start.elapsed(), u64::from(cost))
-        }
-    });
-    let departed = join_all(departs).await;
-    assert!(
-        departed.is_sorted_by_key(|departed| departed.0),
-        "{departed:?}"
-    );
-    departed
-        .into_iter()
-        .collect::<History>()
-        .assert_at_most(4, SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn quotas_hold_jointly() {
-    let limiter = build(per_second(2).quota(Quota::new(3, SECOND * 10)));
-    let start = Instant::now();
-    let departs = (0..6).map(|_| async {
-        limiter.acquire("a").await.expect("a permit");
-        start.elapsed()
-    });
-    let history: History = join_all(departs).await.into_iter().collect();
-    history.assert_at_most(2, SECOND);
-    history.assert_at_most(3, SECOND * 10);
-    assert!(history.span() < Some(SECOND * 12));
-}
-
-#[tokio::test(start_paused = true)]
-async fn spacing_and_gcra_keep_their_bounds() {
-    let tenth = SECOND / 10;
-    let spaced = build(per_second(10).quota(Quota::per_second(10).algorithm(Algorithm::Spacing)));
-    let bursty = Quota::per_second(10).algorithm(Algorithm::Gcra { burst: 4 });
-    let bursty = build(Limiter::builder().quota(bursty).guard(GUARD));
-    for (limiter, burst) in [(spaced, 1), (bursty, 4)] {
-        let start = Instant::now();
-        let departs = (0..20).map(|_| async {
-            limiter.acquire("a").await.expect("a permit");
-            start.elapsed()
-        });
-        let history: History = join_all(departs).await.into_iter().collect();
-        for windows in 1..10 {
-            history.assert_at_most(burst + u64::from(windows) - 1, tenth * windows);
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cancelled_request_moves_the_others_up() {
-    let limiter = build(per_second(1));
-    limiter.acquire("a").await.expect("a permit");
-    let mut waiters: Vec<_> = (0..4).map(|_| Box::pin(limiter.acquire("a"))).collect();
-    for waiter in &mut waiters {
-        assert!(poll!(waiter).is_pending());
-    }
-    sleep(SECOND / 2).await;
-    waiters.drain(..2);
-    let waits = join_all(waiters).await;
-    for (place, permit) in (1..).zip(&waits) {
-        let waited = permit.as_ref().expect("a permit").waited();
-        let due = (SECOND + GUARD) * place;
-        assert!(waited >= due && waited < due + GUARD, "{waited:?}");
-    }
-    settle(&limiter).await;
-    let waited = limiter.acquire("a").await.expect("a permit").waited();
-    assert!(waited <= SECOND + GUARD + GUARD, "{waited:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn cancelling_all_requests_leaves_nothing_behind() {
-    let limiter = build(per_second(1));
-    limiter.acquire("a").await.expect("a permit");
-    let mut waiters: Vec<_> = (0..500).map(|_| Box::pin(limiter.acquire("a"))).collect();
-    for waiter in &mut waiters {
-        assert!(poll!(waiter).is_pending());
-    }
-    sleep(SECOND / 10).await;
-    // First those in the middle, then the others.
-    waiters.drain(100..300);
-    waiters.clear();
-    settle(&limiter).await;
-    let Decision::Limited(limited) = limiter.try_acquire("a").await.expect("a decision") else {
-        panic!("granted");
-    };
-    assert!(limited.delay() <= SECOND, "{limited:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_forfeited_permit_costs_nothing() {
-    let limiter = build(per_second(2));
-    for _ in 0..10 {
-        limiter.acquire("a").await.expect("a permit").forfeit();
-    }
-    limiter.acquire("a").await.expect("a permit");
-    let second = limiter.acquire("a").await.expect("a permit");
-    assert_eq!(second.waited(), Duration::ZERO);
-    let mut waiter = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut waiter).is_pending());
-    second.forfeit();
-    let waited = waiter.await.expect("the forfeited permit").waited();
-    assert_eq!(waited, Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_permit_is_not_valid_for_ever() {
     let limiter = build(per_second(1));
     let permit = limiter.acquire("a").await.expect("a permit");
@@ -428,22 +242,6 @@ async fn a_late_request_gets_another_grant_and_keeps_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_not_polled_delays_no_other() {
-    let limiter = build(per_second(3));
-    join_all((0..3).map(|_| limiter.acquire("a"))).await;
-    let mut stuck = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut stuck).is_pending());
-    let others = join_all((0..2).map(|_| limiter.acquire("a"))).await;
-    for permit in others {
-        let waited = permit.expect("a permit").waited();
-        assert!(waited < SECOND + GUARD * 2, "{waited:?}");
-    }
-    sleep(SECOND / 2).await;
-    let waited = stuck.await.expect("another grant").waited();
-    assert!(waited < SECOND * 3, "{waited:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn nothing_is_left_when_a_key_falls_idle() {
     let limiter = build(per_second(1));
     for _ in 0..3 {
@@ -463,49 +261,6 @@ async fn nothing_is_left_when_a_key_falls_idle() {
         }
     };
     timeout(SECOND, no_task).await.expect("no task is left");
-}
-
-#[test]
-fn a_queue_outlives_the_runtime_that_served_it() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().expect("a runtime")
-    };
-    let quota = Quota::new(1, Duration::from_millis(100));
-    let limiter = build(Limiter::builder().quota(quota));
-    let first = runtime();
-    let mut waiter = Box::pin(limiter.acquire("a"));
-    let mut gone = Box::pin(limiter.acquire("a"));
-    first.block_on(async {
-        limiter.acquire("a").await.expect("a permit");
-        assert!(poll!(&mut waiter).is_pending());
-        assert!(poll!(&mut gone).is_pending());
-    });
-    drop(first);
-    let second = runtime();
-    second.block_on(async {
-        (&mut waiter).await.expect("another task");
-        assert!(poll!(&mut gone).is_pending());
-    });
-    drop(second);
-    drop((waiter, gone));
-    assert_eq!(limiter.queues(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_function_runs_once_it_may_depart() {
-    let limiter = build(per_second(1));
-    let start = Instant::now();
-    let double = async |number: u32| {
-        limiter
-            .run("a", || async move { (number * 2, Instant::now()) })
-            .await
-            .expect("a permit")
-    };
-    assert_eq!(double(1).await.0, 2);
-    let (four, at) = double(2).await;
-    assert_eq!(four, 4);
-    assert!(at - start >= SECOND);
 }
 
 /// Each call returns a decision or an error, and no call waits.
@@ -576,16 +331,4 @@ async fn requests_depart_in_their_order_behind_one_that_is_late() {
             .filter(|place| (**place % 3 == 2) == is_other);
         assert!(places.is_sorted(), "{departed:?}");
     }
-}
-
-#[tokio::test]
-async fn a_guard_of_a_microsecond_grows_until_requests_depart() {
-    let window = SECOND / 10;
-    let builder = Limiter::builder().quota(Quota::new(10, window));
-    let limiter = build(builder.guard(Duration::from_micros(1)));
-    let start = Instant::now();
-    let departures = (0..50).map(|_| limiter.run("a", async || start.elapsed()));
-    let departures = join_all(departures).await.into_iter();
-    let history: History = departures.map(|at| at.expect("a permit")).collect();
-    history.assert_at_most(10, window);
 }

@@ -1,31 +1,27 @@
 //! The promises of the documentation, on real servers and processes.
 
+mod algorithms;
 mod axum_inbound;
 mod cancellation;
 mod denials;
 mod expiry;
 mod feedback;
-mod foreign_values;
 mod forfeits;
 mod guides;
-mod key_client_ip;
 mod limiter;
 mod ordering;
 mod outage;
 mod pauses;
-mod pauses_at_random;
 mod peek;
-mod proxy;
 mod recovery;
 mod redis_deployments;
 mod redis_failures;
-mod redis_limiter;
 mod redis_store;
 mod reqwest_errors;
 mod reqwest_middleware;
 mod rules;
 mod run;
-mod schemes;
+
 mod security;
 mod server_time;
 mod set_quota;

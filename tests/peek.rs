@@ -122,27 +122,6 @@ async fn remaining_units_can_depart_at_any_time_of_a_window() {
     assert!(none > 20 && all > 50, "{none}, {all}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_look_respects_the_cost() {
-    let limiter = limiter("5/10m", MemoryStore::new());
-    limiter.acquire("a").cost(3).await.expect("a permit");
-    let look = |cost| limiter.peek("a").cost(cost);
-    assert!(look(2).await.expect("a look").delay().is_zero());
-    assert!(look(3).await.expect("a look").delay() > LONG / 2);
-    assert_eq!(
-        look(6).await.expect_err("never").kind(),
-        ErrorKind::InvalidCost
-    );
-    assert_eq!(
-        look(0).await.expect_err("never").kind(),
-        ErrorKind::InvalidCost
-    );
-    assert_eq!(
-        limiter.peek("").await.expect_err("no key").kind(),
-        ErrorKind::EmptyKey
-    );
-}
-
 async fn forgets_one_key_only(store: impl Store + Clone) {
     for text in TEXTS {
         let limiter = limiter(text, store.clone());

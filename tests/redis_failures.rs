@@ -1,12 +1,10 @@
 //! A Redis server that is down, does not answer, or refuses: calls fail within the store's timeout, and no request
 //! departs uncounted.
 
-use std::error::Error as StdError;
 use std::future::Future;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use support::errors::{PATIENCE, assert_readable, bounded, everything, store_error};
 use support::redis_server::RedisServer;
 use support::spend::under;
@@ -14,9 +12,6 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::Error;
 use tower_throttle::store::{RedisStore, Store as _, StoreError};
 use tower_throttle::{Limiter, Outage};
-
-/// The timeout of stores whose server does not answer.
-const SHORT: Duration = Duration::from_millis(200);
 
 async fn connect(server: &RedisServer) -> RedisStore {
     RedisStore::connect(&server.url())
@@ -69,16 +64,6 @@ async fn cannot_connect(url: &str) -> StoreError {
 }
 
 #[tokio::test]
-async fn connecting_to_a_closed_port_fails_at_once() {
-    let mut server = RedisServer::start();
-    let url = server.url();
-    server.kill9();
-    let error = cannot_connect(&url).await;
-    assert_eq!(error.to_string(), "redis cannot be reached");
-    assert!(error.source().is_some() && error.is_outage(), "{error:?}");
-}
-
-#[tokio::test]
 async fn connecting_to_a_server_that_never_answers_fails_after_two_seconds() {
     // The system accepts connections, and no process reads from them.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -90,71 +75,6 @@ async fn connecting_to_a_server_that_never_answers_fails_after_two_seconds() {
         "{:?}",
         start.elapsed()
     );
-}
-
-#[tokio::test]
-async fn connecting_to_an_invalid_url_fails() {
-    for url in [
-        "",
-        "nonsense",
-        "http://127.0.0.1/",
-        "redis://127.0.0.1:notaport/",
-        "redis://",
-    ] {
-        let error = cannot_connect(url).await;
-        assert!(
-            error.is_invalid_url() && !error.is_outage(),
-            "{url}: {error:?}"
-        );
-    }
-}
-
-#[test]
-fn connecting_takes_a_runtime() {
-    let mut connecting = Box::pin(RedisStore::connect("redis://127.0.0.1:1/"));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let std::task::Poll::Ready(outcome) = connecting.as_mut().poll(&mut context) else {
-        panic!("it waits");
-    };
-    let error = outcome.expect_err("no runtime");
-    assert!(!error.is_outage(), "{error:?}");
-}
-
-#[tokio::test]
-async fn a_server_that_is_killed_grants_nothing_until_it_is_back() {
-    let mut server = RedisServer::start();
-    for scripting in [true, false] {
-        let store = connect(&server).await.scripting(scripting);
-        let limiter = limiter(&store.expect("its own connections"), "1000/h");
-        limiter.acquire("a").await.expect("a permit");
-        for _ in 0..3 {
-            server.kill9();
-            let error = fails(&limiter).await;
-            assert!(error.is_outage(), "{error:?}");
-            server.restart();
-            recovers(|| limiter.acquire("a")).await;
-            limiter.acquire("b").await.expect("a permit");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_call_without_an_answer_has_an_unknown_outcome() {
-    let server = RedisServer::start();
-    let store = connect(&server).await.timeout(SHORT);
-    let limiter = limiter(&store, "100/h");
-    limiter.acquire("a").await.expect("a permit");
-    server.sigstop();
-    let start = Instant::now();
-    let error = bounded(limiter.try_acquire("a")).await;
-    let error = error.expect_err("no answer in time");
-    assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
-    let error = store_error(&error);
-    assert!(error.is_outcome_unknown() && error.is_outage(), "{error:?}");
-    assert_eq!(error.to_string(), "redis did not answer in time");
-    server.sigcont();
-    let permit = recovers(|| limiter.acquire("a")).await;
-    assert!(permit.remaining() >= 97, "{permit:?}");
 }
 
 /// The store's timeout applies, and not one that the connection has.
@@ -200,20 +120,6 @@ async fn a_broken_multiplexed_connection_fails_at_once_and_for_good() {
     for _ in 0..3 {
         fails(&limiter).await;
     }
-}
-
-#[tokio::test]
-async fn the_timeout_bounds_a_connection_manager_that_never_gives_up() {
-    let mut server = RedisServer::start();
-    let config = ConnectionManagerConfig::new().set_number_of_retries(1_000);
-    let manager = ConnectionManager::new_with_config(server.client(), config).await;
-    let store = RedisStore::from(manager.expect("a connection")).timeout(SHORT);
-    let limiter = limiter(&store, "1000/h");
-    limiter.acquire("a").await.expect("a permit");
-    server.kill9();
-    fails(&limiter).await;
-    server.restart();
-    recovers(|| limiter.acquire("a")).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use support::command_stats::CommandStats;
 use support::errors::{PATIENCE, bounded};
-use support::keyspace::{assert_all_expire, names, wait_until_empty};
 use support::monitor::Monitor;
 use support::redis_server::RedisServer;
 use support::spend::under;
@@ -106,28 +105,4 @@ async fn a_request_that_waits_long_costs_few_calls() {
     bounded(limiter.acquire("a")).await.expect("a permit");
     let calls = CommandStats::of(&server).since(&before).script_calls();
     assert!((2..=12).contains(&calls), "{calls} calls in three seconds");
-}
-
-#[tokio::test]
-async fn keys_disappear_once_they_are_of_no_use() {
-    let server = RedisServer::start();
-    let short = |text: &str| text.replace("window", "150ms");
-    let quotas = [
-        "2/window",
-        "90/window",
-        "3/window spacing",
-        "3/window gcra burst=3",
-    ]
-    .map(short);
-    let quotas: Vec<_> = quotas.iter().map(String::as_str).collect();
-    let limiter = limiter(&server, under(&quotas)).await;
-    for number in 0..50 {
-        limiter
-            .acquire(format!("key {number}"))
-            .await
-            .expect("a permit");
-        assert_all_expire(&server);
-    }
-    assert_eq!(names(&server).len(), 50);
-    wait_until_empty(&server).await;
 }

@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use futures_util::poll;
 use reqwest_middleware::ClientWithMiddleware;
-use support::redis_server::RedisServer;
 use support::upstream::Upstream;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::key::{self, KeyExtractor};
-use tower_throttle::store::{RedisStore, StoreError};
 use tower_throttle::{
     Decision, Departure, Error, ErrorKind, Limiter, LimiterBuilder, Quota, ThrottleMiddleware,
 };
@@ -102,58 +100,6 @@ async fn a_request_without_a_key_is_refused_and_never_sent() {
     let error = refusal(&client, &upstream).await;
     assert_eq!(error.kind(), ErrorKind::NoKey);
     assert!(error.to_string().contains("x-tenant"), "{error}");
-    assert!(upstream.arrivals().is_empty());
-}
-
-#[tokio::test]
-async fn a_redis_that_is_gone_refuses_until_it_is_back() {
-    let upstream = Upstream::start().await;
-    let mut redis = RedisServer::start();
-    let store = RedisStore::connect(&redis.url())
-        .await
-        .expect("a connection");
-    let limiter = build(per_hour(10).store(store));
-    let client = client(&limiter);
-    send(&client, &upstream).await;
-
-    redis.kill9();
-    let error = timeout(MINUTE, refusal(&client, &upstream)).await;
-    let error = error.expect("an answer in time");
-    assert!(error.is_store() && !error.is_limited() && error.wait().is_none());
-    let cause = error.source().and_then(|cause| cause.downcast_ref());
-    let cause: &StoreError = cause.expect("the store's own error");
-    assert!(cause.source().is_some(), "{cause} without a cause");
-    assert_eq!(upstream.arrivals().len(), 1);
-
-    redis.restart();
-    let deadline = Instant::now() + MINUTE;
-    while let Err(error) = client.get(upstream.uri()).send().await {
-        assert!(Instant::now() < deadline, "{error}");
-        sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(upstream.arrivals().len(), 2);
-}
-
-#[tokio::test]
-async fn a_redis_that_hangs_refuses_once_its_time_is_up() {
-    let upstream = Upstream::start().await;
-    let redis = RedisServer::start();
-    let store = RedisStore::connect(&redis.url())
-        .await
-        .expect("a connection");
-    let time = Duration::from_millis(200);
-    let client = client(&build(per_hour(10).store(store.timeout(time))));
-
-    redis.sigstop();
-    let begun = Instant::now();
-    let error = timeout(MINUTE, refusal(&client, &upstream)).await;
-    redis.sigcont();
-    let error = error.expect("an answer in time");
-    assert!(begun.elapsed() >= time);
-    assert!(error.is_store());
-    let cause = error.source().and_then(|cause| cause.downcast_ref());
-    let cause: &StoreError = cause.expect("the store's own error");
-    assert!(cause.is_outcome_unknown(), "{cause}");
     assert!(upstream.arrivals().is_empty());
 }
 
@@ -260,15 +206,4 @@ async fn assert_dropped_requests_consume_nothing(limiter: &Limiter) {
 #[tokio::test]
 async fn a_request_that_is_dropped_while_it_waits_spends_nothing_in_memory() {
     assert_dropped_requests_consume_nothing(&build(per_hour(1))).await;
-}
-
-#[tokio::test]
-async fn a_request_that_is_dropped_while_it_waits_spends_nothing_on_redis() {
-    let redis = RedisServer::start();
-    let store = RedisStore::connect(&redis.url())
-        .await
-        .expect("a connection");
-    // A busy machine answers late; what happens then is another test's matter.
-    let store = store.timeout(Duration::from_secs(20));
-    assert_dropped_requests_consume_nothing(&build(per_hour(1).store(store))).await;
 }

@@ -6,7 +6,7 @@
 
 use futures_util::future::{join, join_all};
 use reqwest_middleware::ClientWithMiddleware;
-use support::case::{Case, at_most, spaced};
+use support::case::{Case, at_most};
 use support::child;
 use support::redis_server::RedisServer;
 use support::upstream::Upstream;
@@ -45,18 +45,6 @@ async fn a_single_client_keeps_the_bound_with_all_requests_at_once() {
         send(&limiter, &upstream.uri(), case.requests).await;
         case.assert_kept(&upstream);
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_client_keeps_the_bound_with_one_request_after_another() {
-    let case = at_most(5, 1_000, 16);
-    let upstream = Upstream::start().await;
-    let client = client(&case.limiter().build().expect("a valid policy"));
-    for _ in 0..case.requests {
-        let answer = client.get(upstream.uri()).send().await;
-        assert_eq!(answer.expect("an answer").status(), 200);
-    }
-    case.assert_kept(&upstream);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,22 +108,4 @@ async fn three_processes_on_one_redis_keep_the_bound_together() {
         case.assert_kept_by_three_processes("reqwest_middleware::replica", &redis)
             .await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spacing_keeps_every_two_requests_of_one_client_apart() {
-    for case in [spaced(5, 100, 16), spaced(50, 1_000, 16)] {
-        let upstream = Upstream::start().await;
-        let limiter = case.limiter().build().expect("a valid policy");
-        send(&limiter, &upstream.uri(), case.requests).await;
-        case.assert_kept(&upstream);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spacing_keeps_every_two_requests_of_three_processes_apart() {
-    let redis = RedisServer::start();
-    spaced(5, 1_000, 12)
-        .assert_kept_by_three_processes("reqwest_middleware::replica", &redis)
-        .await;
 }

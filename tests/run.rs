@@ -3,13 +3,10 @@
 use std::cell::Cell;
 use std::future::{self, Ready};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::test_util::history::History;
-use tower_throttle::{Algorithm, ErrorKind, Limiter, LimiterBuilder, Quota};
+use tower_throttle::{ErrorKind, Limiter, LimiterBuilder, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -19,35 +16,6 @@ fn build(builder: LimiterBuilder) -> Limiter {
 
 fn limited(quota: Quota) -> Limiter {
     build(Limiter::builder().quota(quota))
-}
-
-#[tokio::test(start_paused = true)]
-async fn functions_are_never_called_more_often_than_the_limit_in_any_window() {
-    for (limit, window) in [(1, SECOND), (5, SECOND), (50, SECOND / 10)] {
-        let limiter = limited(Quota::new(limit, window));
-        let start = Instant::now();
-        let calls = limit * 4;
-        let call = || async { start.elapsed() };
-        let called = join_all((0..calls).map(|_| limiter.run("a", call))).await;
-        let history: History = called.into_iter().map(|at| at.expect("a call")).collect();
-        assert_eq!(history.len(), calls as usize);
-        history.assert_at_most(limit.into(), window);
-        assert!(history.span() < Some(window * 4), "{:?}", history.span());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn spaced_functions_are_called_one_interval_apart() {
-    let limiter = limited(Quota::per_second(10).algorithm(Algorithm::Spacing));
-    let start = Instant::now();
-    let call = || async { start.elapsed() };
-    let called = join_all((0..40).map(|_| limiter.run("a", call))).await;
-    let history: History = called.into_iter().map(|at| at.expect("a call")).collect();
-    assert!(
-        history.smallest_gap() >= Some(SECOND / 10),
-        "{:?}",
-        history.smallest_gap()
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,51 +31,6 @@ async fn a_function_may_cost_more_and_wait_no_longer_than_it_says() {
         .unwrap_err();
     assert!(error.is_limited() && !called.get(), "{error}");
     assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 1);
-}
-
-/// The bound is on calls, so a long one keeps nobody waiting.
-#[tokio::test(start_paused = true)]
-async fn how_long_a_function_takes_is_no_matter() {
-    let limiter = limited(Quota::per_second(2));
-    let start = Instant::now();
-    let called = Arc::new(Mutex::new(History::new()));
-    let calls = (0..10).map(|_| {
-        limiter.run("a", || {
-            // Before the first await: this is when the function departs.
-            called.lock().expect("no panic").push(start.elapsed());
-            sleep(SECOND * 30)
-        })
-    });
-    for call in join_all(calls).await {
-        call.expect("a call");
-    }
-    let called = called.lock().expect("no panic");
-    called.assert_at_most(2, SECOND);
-    assert!(called.span() < Some(SECOND * 5), "{:?}", called.span());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn functions_on_many_threads_keep_the_bound() {
-    let (limit, window) = (10, Duration::from_millis(200));
-    // What may come between the permit and the reading of the clock when the machine is busy.
-    let buffer = Duration::from_millis(200);
-    let limiter = build(
-        Limiter::builder()
-            .quota(Quota::new(limit, window))
-            .buffer(buffer),
-    );
-    let start = Instant::now();
-    let calls = (0..40).map(|_| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move { limiter.run("a", || future::ready(start.elapsed())).await })
-    });
-    let called = join_all(calls.collect::<Vec<_>>()).await;
-    let at = called
-        .into_iter()
-        .map(|call| call.expect("no panic").expect("a call"));
-    let history: History = at.collect();
-    assert_eq!(history.len(), 40);
-    history.assert_at_most(limit.into(), window);
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,17 +110,4 @@ async fn whatever_a_function_returns_is_handed_through() {
     // Any future will do.
     let ready: Ready<[u8; 2]> = future::ready([1, 2]);
     assert_eq!(limiter.run("a", || ready).await.expect("a call"), [1, 2]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn functions_of_different_keys_do_not_wait_for_each_other() {
-    let limiter = limited(Quota::per_second(1));
-    let start = Instant::now();
-    for key in ["a", "b", "c"] {
-        limiter
-            .run(key, || future::ready(()))
-            .await
-            .expect("a call");
-    }
-    assert_eq!(start.elapsed(), Duration::ZERO);
 }

@@ -13,10 +13,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::poll;
 use http::{Request, Response};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use tower::limit::ConcurrencyLimit;
 use tower::{Layer as _, Service, ServiceExt as _};
 use tower_test::mock;
 use tower_throttle::key::{self, KeyExtractor};
@@ -76,13 +74,6 @@ where
         return tokio::spawn(ready(answer));
     }
     tokio::spawn(response)
-}
-
-/// Lets everyone do what can be done at this moment.
-async fn settle() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
 }
 
 /// All clones of a [`Strict`] service share this.
@@ -244,54 +235,6 @@ async fn is_ready_however_many_wait_and_though_the_service_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_wait_hold_no_concurrency_permit() {
-    let (mock, mut handle) = mock::pair();
-    let permits = Arc::new(Semaphore::new(2));
-    let limited = ConcurrencyLimit::with_semaphore(mock, permits.clone());
-    let service = layer(per_second(1)).layer(limited.clone());
-
-    let _under_way = start(&service, "/under-way").await;
-    let _waiting = start(&service, "/b").await;
-    let _waiting_too = start(&service, "/c").await;
-    let (_, _unanswered) = handle.next_request().await.expect("a call");
-    for _ in 0..10 {
-        sleep(100 * MS).await;
-        assert_eq!(permits.available_permits(), 1);
-    }
-    // So requests that bypass the throttle are served.
-    let passing = tokio::spawn(limited.oneshot(get("/passing")));
-    assert_eq!(answer(&mut handle).await, "/passing");
-    passing.await.expect("no panic").expect("an answer");
-
-    assert_eq!(answer(&mut handle).await, "/b");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it_waits_again() {
-    let (mock, mut handle) = mock::pair();
-    handle.allow(0);
-    let permits = Arc::new(Semaphore::new(1));
-    let limited = ConcurrencyLimit::with_semaphore(mock, permits.clone());
-    let limiter = per_second(1).build().expect("a valid policy");
-    let service = ThrottleLayer::new(limiter.clone()).layer(limited);
-
-    let late = start(&service, "/late").await;
-    settle().await;
-    assert_eq!(permits.available_permits(), 0, "it is getting ready");
-    // Another request takes the next departure.
-    let other = tokio::spawn(limiter.acquire("upstream").into_future());
-    sleep(GUARD * 5).await;
-    handle.allow(1);
-    for _ in 0..9 {
-        sleep(100 * MS).await;
-        assert_eq!(permits.available_permits(), 1);
-    }
-    assert_eq!(answer(&mut handle).await, "/late");
-    late.await.expect("no panic").expect("an answer");
-    other.await.expect("no panic").expect("a permit");
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_service_is_made_ready_only_when_the_request_may_depart() {
     let strict = Strict::open();
     let service = layer(per_second(1)).layer(strict.clone());
@@ -353,69 +296,6 @@ async fn a_service_that_gets_ready_too_late_is_called_with_another_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_whose_permits_expired_depart_later_within_the_bound() {
-    let strict = Strict::closed();
-    let service = layer(per_second(3)).layer(strict.clone());
-    let mut sent = Vec::new();
-    for number in 0..9 {
-        sent.push(start(&service, &format!("/{number}")).await);
-    }
-    // The permits of three expire; the others wait.
-    sleep(STEP / 2).await;
-    strict.set_open(true);
-    for answer in timeout(60 * SECOND, join_all(sent)).await.expect("an end") {
-        answer.expect("no panic").expect("an answer");
-    }
-    assert_eq!(strict.calls().len(), 9);
-    strict.history().assert_at_most(3, SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_waited_departs_first_after_its_permit_expired() {
-    let strict = Strict::open();
-    let service = layer(per_second(1)).layer(strict.clone());
-    let first = start(&service, "/first").await;
-    let late = start(&service, "/late").await;
-    let behind = start(&service, "/behind").await;
-    first.await.expect("no panic").expect("an answer");
-    strict.set_open(false);
-    sleep(STEP + GUARD * 5).await;
-    strict.set_open(true);
-    late.await.expect("no panic").expect("an answer");
-    behind.await.expect("no panic").expect("an answer");
-    assert_eq!(strict.paths(), ["/first", "/late", "/behind"]);
-    strict.history().assert_at_most(1, SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_with_a_permit_at_once_departs_first_after_it_expired() {
-    let strict = Strict::closed();
-    let service = layer(per_second(1)).layer(strict.clone());
-    let late = start(&service, "/late").await;
-    let behind = start(&service, "/behind").await;
-    let last = start(&service, "/last").await;
-    sleep(GUARD * 5).await;
-    strict.set_open(true);
-    for sent in [late, behind, last] {
-        sent.await.expect("no panic").expect("an answer");
-    }
-    assert_eq!(strict.paths(), ["/late", "/behind", "/last"]);
-    strict.history().assert_at_most(1, SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_whose_permit_expired_is_not_refused_for_later_requests() {
-    let strict = Strict::closed();
-    let service = layer(per_second(1).max_waiting(1)).layer(strict.clone());
-    let late = start(&service, "/late").await;
-    let behind = start(&service, "/behind").await;
-    sleep(GUARD * 5).await;
-    strict.set_open(true);
-    late.await.expect("no panic").expect("an answer");
-    behind.await.expect("no panic").expect("an answer");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_service_that_takes_longer_to_get_ready_than_permits_are_valid_is_called_at_last() {
     let mut strict = Strict::open();
     strict.warm_up = GUARD * 5;
@@ -424,48 +304,6 @@ async fn a_service_that_takes_longer_to_get_ready_than_permits_are_valid_is_call
     let polled = strict.gate().polled;
     let answer = answer.unwrap_or_else(|_| panic!("not called, but polled {polled} times"));
     answer.expect("an answer");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_is_not_starved_by_others_that_keep_the_service_busy() {
-    // Each call takes longer than a permit is valid, and another request always waits for the next.
-    let slow = tower::service_fn(|_: Request<()>| async {
-        sleep(GUARD * 2).await;
-        Ok::<_, Infallible>(Response::new(()))
-    });
-    let limited = ConcurrencyLimit::new(slow, 1);
-    let service = layer(per_second(10)).layer(limited.clone());
-    let busy = tokio::spawn(async move {
-        loop {
-            let served = limited.clone().oneshot(get("/other")).await;
-            served.expect("an answer");
-        }
-    });
-    settle().await;
-    let answer = timeout(60 * SECOND, service.oneshot(get("/starved"))).await;
-    busy.abort();
-    answer.expect("a call within a minute").expect("an answer");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_whose_permit_expired_keeps_its_bound() {
-    let strict = Strict::closed();
-    let limiter = per_second(1).max_wait(STEP / 2).build();
-    let limiter = limiter.expect("a valid policy");
-    let service = ThrottleLayer::new(limiter.clone()).layer(strict.clone());
-    let late = start(&service, "/late").await;
-    sleep(GUARD * 5).await;
-    late.abort();
-    assert!(late.await.expect_err("aborted").is_cancelled());
-
-    let late = start(&service, "/late").await;
-    sleep(STEP).await;
-    let taken = limiter.acquire("upstream").await.expect("a permit");
-    strict.set_open(true);
-    let error = limiter_error(late.await.expect("no panic"));
-    assert!(error.is_limited(), "{error}");
-    assert!(strict.calls().is_empty());
-    drop(taken);
 }
 
 #[tokio::test(start_paused = true)]
@@ -487,23 +325,6 @@ async fn a_service_that_fails_to_get_ready_fails_the_request_and_costs_nothing()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_fails_after_the_permit_has_expired_costs_nothing() {
-    let (service, mut handle) = throttled(per_second(1));
-    handle.allow(0);
-    let failing = start(&service, "/a").await;
-    sleep(GUARD * 5).await;
-    handle.send_error(Broken(1));
-    let error = failing.await.expect("no panic").expect_err("broken");
-    assert_eq!(error.downcast_ref(), Some(&Broken(1)));
-
-    handle.allow(1);
-    let begun = Instant::now();
-    let _next = start(&service, "/next").await;
-    assert_eq!(answer(&mut handle).await, "/next");
-    assert_eq!(begun.elapsed(), Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_while_it_waits_lets_the_next_move_up() {
     let (service, mut handle) = throttled(per_second(1));
     let _first = start(&service, "/first").await;
@@ -517,16 +338,6 @@ async fn a_request_that_is_dropped_while_it_waits_lets_the_next_move_up() {
     assert_eq!(answer(&mut handle).await, "/next");
     let took = begun.elapsed();
     assert!(took >= SECOND && took <= STEP + 2 * MS, "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn dropped_before_it_was_polled_a_request_has_taken_nothing() {
-    let (mut service, mut handle) = throttled(per_second(1));
-    drop(service.call(get("/dropped")));
-    let begun = Instant::now();
-    let _next = start(&service, "/next").await;
-    assert_eq!(answer(&mut handle).await, "/next");
-    assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use futures_util::future::{join, join_all};
 use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use support::case::{Case, at_most, spaced};
+use support::case::{Case, at_most};
 use support::child;
 use support::redis_server::RedisServer;
 use support::upstream::Upstream;
@@ -82,47 +82,6 @@ async fn send_through_eight(limiter: &Limiter, url: &str, requests: usize) {
     }
 }
 
-async fn through_a_single_service(over: fn(&Limiter) -> Sender, cases: &[Case]) {
-    for case in cases {
-        let upstream = Upstream::start().await;
-        let limiter = case.limiter().build().expect("a valid policy");
-        send(&over(&limiter), &upstream.uri(), case.requests).await;
-        case.assert_kept(&upstream);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_hyper_client_keeps_the_bound() {
-    let cases = [
-        at_most(1, 100, 4),
-        at_most(5, 1_000, 16),
-        at_most(50, 100, 151),
-    ];
-    through_a_single_service(over_hyper, &cases).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_reqwest_client_keeps_the_bound() {
-    let cases = [
-        at_most(1, 1_000, 4),
-        at_most(5, 100, 16),
-        at_most(50, 100, 151),
-    ];
-    through_a_single_service(over_reqwest, &cases).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_service_keeps_the_bound_with_one_request_after_another() {
-    let case = at_most(5, 1_000, 16);
-    let upstream = Upstream::start().await;
-    let limiter = case.limiter().build().expect("a valid policy");
-    let sender = over_hyper(&limiter);
-    for _ in 0..case.requests {
-        send(&sender, &upstream.uri(), 1).await;
-    }
-    case.assert_kept(&upstream);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_services_that_share_a_limiter_keep_the_bound_together() {
     let cases = [
@@ -182,20 +141,6 @@ async fn three_processes_on_one_redis_keep_the_bound_together() {
         case.assert_kept_by_three_processes("tower_layer::replica", &redis)
             .await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spacing_keeps_every_two_requests_of_one_service_apart() {
-    through_a_single_service(over_hyper, &[spaced(50, 1_000, 16)]).await;
-    through_a_single_service(over_reqwest, &[spaced(5, 100, 16)]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spacing_keeps_every_two_requests_of_three_processes_apart() {
-    let redis = RedisServer::start();
-    spaced(5, 1_000, 12)
-        .assert_kept_by_three_processes("tower_layer::replica", &redis)
-        .await;
 }
 
 /// Neither the request nor the response has anything of HTTP; each printer has a quota of its own.

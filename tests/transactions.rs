@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use support::child;
 use support::errors::{PATIENCE, store_error};
-use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 use support::spend::under;
 use support::upstream::Upstream;
@@ -15,7 +14,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tower_throttle::Quota;
 use tower_throttle::store::RedisStore;
-use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 /// Creates a user with all rights but that to run scripts.
@@ -90,78 +88,6 @@ async fn three_processes_of_fifty_callers_never_exceed_the_limit() {
         stats.contains("cmdstat_exec:") && !stats.contains("cmdstat_eval"),
         "{stats}"
     );
-}
-
-/// The departures of so many requests, which arrive one after the other, of these limiters in turn.
-async fn departures(limiters: &[Limiter], count: u32, apart: Duration) -> History {
-    let start = Instant::now();
-    let departures = limiters.iter().cycle().zip(0..count).map(|(limiter, nth)| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(apart * nth).await;
-            let at = limiter.run("a", async || start.elapsed()).await;
-            at.expect("a permit")
-        })
-    });
-    let departures = join_all(departures).await.into_iter();
-    departures.map(|it| it.expect("no panic")).collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_with_scripts_and_without_share_their_quotas() {
-    let server = RedisServer::start();
-    let url = without_scripting(&server);
-    let window = Duration::from_millis(200);
-    let builder = || {
-        let quota = |limit, window| Quota::new(limit, window);
-        under(&[])
-            .quota(quota(5, window))
-            .quota(quota(12, window * 3))
-    };
-    let scripts = RedisStore::connect(&server.url()).await;
-    let scripts = builder().store(scripts.expect("a connection").timeout(PATIENCE));
-    let limiters = [
-        limiter(&url, builder()).await,
-        limiter(&url, builder()).await,
-        scripts.build().expect("a valid policy"),
-    ];
-    let history = departures(&limiters, 60, Duration::ZERO).await;
-    assert_eq!(history.len(), 60);
-    history.assert_at_most(5, window);
-    history.assert_at_most(12, window * 3);
-    assert_eq!(server.command::<usize>(&["DBSIZE"]), 1);
-}
-
-#[tokio::test]
-async fn keys_do_not_wait_for_each_other() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.port());
-    let limiter = limiter(&proxy.url(), under(&["2/h"])).await;
-    limiter.acquire("first").await.expect("a permit");
-    // One after the other, the round trips alone would take longer than a call may.
-    proxy.delay(PATIENCE / 1_000);
-    let permits = (0..300).map(|nth| limiter.acquire(format!("key {nth}")));
-    for permit in join_all(permits).await {
-        permit.expect("a permit");
-    }
-}
-
-#[tokio::test]
-async fn a_log_grows_while_several_processes_write_it() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.port());
-    let window = Duration::from_secs(2);
-    let mut limiters = Vec::new();
-    for _ in 0..3 {
-        let store = RedisStore::connect(&proxy.url()).await;
-        let builder = Limiter::builder().quota(Quota::new(400, window));
-        let builder = builder.store(store.expect("a connection"));
-        limiters.push(builder.build().expect("a valid policy"));
-    }
-    proxy.delay(Duration::from_millis(25));
-    let history = departures(&limiters, 300, Duration::from_millis(5)).await;
-    assert_eq!(history.len(), 300);
-    history.assert_at_most(400, window);
 }
 
 /// Passes everything on to a server, and changes the watched value before each of the first `spoiled` transactions.
@@ -244,14 +170,4 @@ async fn a_call_that_is_overtaken_too_often_fails_and_consumes_nothing() {
     );
     assert_eq!(spoiler.transactions(), 50);
     assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 2);
-}
-
-#[tokio::test]
-async fn a_request_that_waits_is_asked_for_again_after_too_many_conflicts() {
-    let server = RedisServer::start();
-    let spoiler = Spoiler::start(&server, 120).await;
-    let limiter = limiter(&spoiler.url, under(&["2/h"])).await;
-    limiter.acquire("a").await.expect("a permit");
-    assert!(spoiler.transactions() > 120);
-    assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 1);
 }

@@ -2,19 +2,17 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::poll;
 use http::{Request, Response, StatusCode};
-use tokio::time::{Instant, advance, sleep};
+use tokio::time::{Instant, advance};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
 use tower_throttle::key::{self, Constant};
 use tower_throttle::test_util::history::History;
-use tower_throttle::tower::BoxError;
 use tower_throttle::tower::inbound::InboundLayer;
 use tower_throttle::{Departure, Limiter, Quota, Throttle, ThrottleLayer};
 
@@ -50,15 +48,6 @@ async fn remaining(limiter: &Limiter) -> u32 {
     limiter.peek("all").await.expect("an answer").remaining()
 }
 
-/// Waits for the service for longer than a permit is valid.
-async fn overdue<F: Future>(response: F) -> Pin<Box<F>> {
-    let mut response = Box::pin(response);
-    assert!(poll!(&mut response).is_pending());
-    sleep(GUARD * 2).await;
-    assert!(poll!(&mut response).is_pending());
-    response
-}
-
 #[tokio::test(start_paused = true)]
 async fn it_is_ready_though_the_service_is_not() {
     let (service, mut handle) = protected(&per_second(1));
@@ -90,68 +79,6 @@ async fn a_request_that_is_refused_reaches_nothing_inside() {
     assert_eq!(departure.expect("a departure").remaining(), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_permit_that_expires_while_the_service_gets_ready_is_given_back() {
-    let limiter = per_second(1);
-    let (mut service, mut handle) = protected(&limiter);
-    handle.allow(0);
-    let mut response = Box::pin(service.call(Request::new(1)));
-    assert!(poll!(&mut response).is_pending());
-    assert_eq!(remaining(&limiter).await, 0);
-    sleep(GUARD * 2).await;
-    assert!(poll!(&mut response).is_pending());
-    assert_eq!(remaining(&limiter).await, 1);
-
-    handle.allow(1);
-    assert!(poll!(&mut response).is_pending());
-    let (_, respond) = handle.next_request().await.expect("a call");
-    assert_eq!(remaining(&limiter).await, 0);
-    respond.send_response(Response::default());
-    assert_eq!(response.await.expect("no error").status(), StatusCode::OK);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_whose_departure_is_taken_once_the_service_is_ready_is_refused() {
-    let limiter = per_second(1);
-    let (mut service, mut handle) = protected(&limiter);
-    handle.allow(0);
-    let response = overdue(service.call(Request::new(1))).await;
-    let other = limiter.try_acquire("all").await.expect("a decision");
-    assert!(other.is_granted());
-    handle.allow(1);
-    let refused = response.await.expect("no error");
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert!(poll!(Box::pin(handle.next_request())).is_pending());
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_only_would_be_refused_then_passes() {
-    let limiter = per_second(1);
-    let (mock, mut handle) = mock::pair::<Request<u32>, Response<String>>();
-    let mut service = inbound(&limiter).observe_only().layer(mock);
-    handle.allow(0);
-    let mut response = overdue(service.call(Request::new(1))).await;
-    let other = limiter.try_acquire("all").await.expect("a decision");
-    assert!(other.is_granted());
-    handle.allow(1);
-    assert!(poll!(&mut response).is_pending());
-    let (_, respond) = handle.next_request().await.expect("a call");
-    respond.send_response(Response::default());
-    assert_eq!(response.await.expect("no error").status(), StatusCode::OK);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_before_the_call_spends_nothing() {
-    let limiter = per_second(1);
-    let (mut service, mut handle) = protected(&limiter);
-    handle.allow(0);
-    let mut response = Box::pin(service.call(Request::new(1)));
-    assert!(poll!(&mut response).is_pending());
-    assert_eq!(remaining(&limiter).await, 0);
-    drop(response);
-    assert_eq!(remaining(&limiter).await, 1);
-}
-
 #[derive(Debug, PartialEq, Eq)]
 struct Broken;
 
@@ -173,16 +100,6 @@ async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
     let answer: Result<_, Broken> = service.oneshot(Request::new(1)).await;
     assert_eq!(answer.expect_err("an error"), Broken);
     assert_eq!(remaining(&limiter).await, 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_error_while_the_service_gets_ready_is_the_answer_and_costs_nothing() {
-    let limiter = per_second(3);
-    let (mut service, mut handle) = protected(&limiter);
-    handle.send_error(Broken);
-    let answer: Result<_, BoxError> = service.call(Request::new(1)).await;
-    assert!(answer.expect_err("an error").to_string().contains("broken"));
-    assert_eq!(remaining(&limiter).await, 3);
 }
 
 #[tokio::test(start_paused = true)]

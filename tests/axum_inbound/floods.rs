@@ -6,16 +6,14 @@ use std::convert::Infallible;
 use std::fs;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
 use tokio::time::Instant;
-use tower::{Layer as _, Service, ServiceExt as _, service_fn};
+use tower::{Layer as _, Service, service_fn};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::{Limiter, Quota, ThrottleLayer};
 
 use crate::axum_inbound::server::{build, store};
 use support::command_stats::CommandStats;
-use support::keyspace;
 use support::redis_server::RedisServer;
 
 /// The client is the number in the path.
@@ -109,39 +107,4 @@ async fn addresses(count: u64) {
 #[tokio::test(start_paused = true)]
 async fn memory_is_bounded_under_a_flood_of_addresses() {
     addresses(200_000).await;
-}
-
-/// ```sh
-/// cargo test --release --all-features --test axum_inbound ten_million -- --ignored
-/// ```
-#[tokio::test(start_paused = true)]
-#[ignore = "takes minutes without optimization"]
-async fn memory_is_bounded_under_ten_million_addresses() {
-    addresses(10_000_000).await;
-}
-
-#[tokio::test]
-async fn redis_forgets_the_addresses_of_a_flood() {
-    const ADDRESSES: u64 = 20_000;
-    let redis = RedisServer::start();
-    let store = store(&redis).await;
-    let quota = Quota::per_second(1);
-    let limiter = build(Limiter::builder().quota(quota).store(store));
-    let service = protected(&limiter);
-    let before = resident();
-    let mut most = 0;
-    for batch in 0..ADDRESSES / 500 {
-        let requests = (batch * 500..(batch + 1) * 500).flat_map(|address| [address; 2]);
-        let sent = requests.map(|address| service.clone().oneshot(from(address)));
-        for response in join_all(sent).await {
-            response.expect("infallible");
-        }
-        most = most.max(redis.command::<u64>(&["DBSIZE"]));
-    }
-    assert!(most > 0, "it was asked for them");
-    keyspace::assert_all_expire(&redis);
-    keyspace::wait_until_empty(&redis).await;
-    assert_eq!(limiter.queues(), 0);
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 160 << 20, "{grown} bytes more");
 }

@@ -15,8 +15,7 @@ use tower_throttle::tower::inbound::InboundLayer;
 use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota};
 
 use crate::axum_inbound::client::Client;
-use crate::axum_inbound::server::{Server, build, by_client, store};
-use support::redis_server::RedisServer;
+use crate::axum_inbound::server::{Server, build, by_client};
 
 const FAILURES: u32 = 3;
 
@@ -100,13 +99,6 @@ async fn only_failed_logins_count() {
 }
 
 #[tokio::test]
-async fn only_failed_logins_count_also_with_redis() {
-    let redis = RedisServer::start();
-    let store = store(&redis).await;
-    only_failures_count(&build(per_hour().store(store))).await;
-}
-
-#[tokio::test]
 async fn attempts_at_the_same_time_are_no_more_than_the_limit() {
     let limiter = build(per_hour());
     let (server, login) = serve(&limiter, 0, |layer| layer.charge_when(failed)).await;
@@ -125,24 +117,6 @@ async fn attempts_at_the_same_time_are_no_more_than_the_limit() {
     assert_eq!(login.attempts.load(Ordering::SeqCst), failures);
     let answer = client.get("/login/right").await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
-}
-
-#[tokio::test]
-async fn logins_under_way_count_until_they_succeed() {
-    let limiter = build(per_hour());
-    let (server, login) = serve(&limiter, 0, |layer| layer.charge_when(failed)).await;
-    let client = Client::new(&server, "a");
-    let mut attempts: FuturesUnordered<_> =
-        (0..=FAILURES).map(|_| client.get("/login/right")).collect();
-    let answer = attempts.next().await.expect("an attempt");
-    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
-    login.open.add_permits(1);
-    while let Some(answer) = attempts.next().await {
-        assert_eq!(answer.status, StatusCode::OK);
-    }
-    assert_eq!(client.get("/login/right").await.status, StatusCode::OK);
-    let snapshot = limiter.peek("a").await.expect("an answer");
-    assert_eq!(snapshot.remaining(), FAILURES);
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! The limits of an upstream win over the configuration, in every replica.
 
-mod provider;
 mod redirects;
 mod replicas;
 mod retries;

@@ -7,13 +7,13 @@ use reqwest::redirect::Policy;
 use reqwest_middleware::ClientWithMiddleware;
 use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 
-use super::provider::{Answer, Provider};
+use support::upstream::{Answer, Upstream};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Two redirects, then an answer.
-async fn provider() -> Provider {
-    Provider::start(|number, _| match number {
+async fn provider() -> Upstream {
+    Upstream::answering(|number| match number {
         0 | 1 => Answer::new(307).header("Location", format!("/{number}")),
         _ => Answer::new(200),
     })
@@ -33,7 +33,7 @@ fn limiter(limit: u32, window: Duration) -> Limiter {
     builder.build().expect("a valid policy")
 }
 
-async fn spent(limiter: &Limiter, provider: &Provider, limit: u32) -> u32 {
+async fn spent(limiter: &Limiter, provider: &Upstream, limit: u32) -> u32 {
     let host = provider.uri();
     let host = host.trim_start_matches("http://");
     limit - limiter.peek(host).await.expect("an answer").remaining()

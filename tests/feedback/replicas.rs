@@ -6,9 +6,9 @@ use futures_util::future::join_all;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 
-use super::provider::{Answer, Provider};
 use support::child;
 use support::redis_server::RedisServer;
+use support::upstream::{Answer, Upstream};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -54,7 +54,7 @@ fn replica() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_stop_within_a_second_and_go_on_together_after_the_pause() {
     let server = RedisServer::start();
-    let provider = Provider::start(|number, _| match number {
+    let provider = Upstream::answering(|number| match number {
         ENOUGH => Answer::new(429).header("Retry-After", 2),
         _ => Answer::new(200),
     })

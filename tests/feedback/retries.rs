@@ -6,13 +6,13 @@ use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
 use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 
-use super::provider::{Answer, Provider};
+use support::upstream::{Answer, Upstream};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
 /// Gets the provider's answer with as many attempts as it takes.
-async fn insist(provider: &Provider, quota: Quota) -> u16 {
+async fn insist(provider: &Upstream, quota: Quota) -> u16 {
     let limiter = Limiter::builder().quota(quota).buffer(MS * 300).build();
     let plain = reqwest::Client::builder()
         .no_proxy()
@@ -31,7 +31,7 @@ async fn insist(provider: &Provider, quota: Quota) -> u16 {
 
 #[tokio::test]
 async fn each_attempt_takes_a_permit() {
-    let provider = Provider::start(|number, _| match number {
+    let provider = Upstream::answering(|number| match number {
         0..3 => Answer::new(500),
         _ => Answer::new(200),
     })
@@ -44,7 +44,7 @@ async fn each_attempt_takes_a_permit() {
 
 #[tokio::test]
 async fn an_attempt_waits_until_the_pause_is_over_that_the_one_before_was_told() {
-    let provider = Provider::start(|number, _| match number {
+    let provider = Upstream::answering(|number| match number {
         0 => Answer::new(429).header("Retry-After", 2),
         _ => Answer::new(200),
     })

@@ -7,7 +7,7 @@ use reqwest_middleware::ClientWithMiddleware;
 use tower_throttle::feedback::{Advice, Headers};
 use tower_throttle::{Limiter, LimiterBuilder, Quota, ThrottleMiddleware};
 
-use super::provider::{Answer, Provider};
+use support::upstream::{Answer, Upstream};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -30,18 +30,18 @@ fn client(throttle: ThrottleMiddleware) -> ClientWithMiddleware {
 }
 
 /// The key of the provider.
-fn host(provider: &Provider) -> String {
+fn host(provider: &Upstream) -> String {
     provider.uri().trim_start_matches("http://").to_owned()
 }
 
-async fn get(client: &ClientWithMiddleware, provider: &Provider) -> u16 {
+async fn get(client: &ClientWithMiddleware, provider: &Upstream) -> u16 {
     let answer = client.get(provider.uri()).send().await.expect("an answer");
     answer.status().into()
 }
 
 /// How long the next request would have to wait, after one that is answered so.
 async fn wait_after(answer: Answer, make: impl Fn(Limiter) -> ThrottleMiddleware) -> Duration {
-    let provider = Provider::start(move |_, _| answer.clone()).await;
+    let provider = Upstream::answering(move |_| answer.clone()).await;
     let limiter = build(per_second(100));
     let client = client(make(limiter.clone()));
     get(&client, &provider).await;
@@ -53,96 +53,6 @@ fn assert_about(wait: Duration, expected: Duration, what: &str) {
     // The answer was read a while ago, longer on a busy machine.
     let range = expected.saturating_sub(SECOND * 5)..=expected;
     assert!(range.contains(&wait), "{what}: {wait:?}, not {expected:?}");
-}
-
-fn unix_time(ahead: u64) -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.expect("later than 1970").as_secs() + ahead
-}
-
-#[tokio::test]
-async fn some_headers_pause_and_others_do_not() {
-    let date = |ahead| {
-        let at = std::time::SystemTime::now() + Duration::from_secs(ahead);
-        httpdate::fmt_http_date(at)
-    };
-    let pausing = [
-        (
-            "429 with seconds",
-            Answer::new(429).header("Retry-After", 60),
-            60,
-        ),
-        (
-            "429 with a date",
-            Answer::new(429).header("Retry-After", date(61)),
-            61,
-        ),
-        ("503", Answer::new(503).header("Retry-After", 60), 60),
-        (
-            "draft 11",
-            Answer::new(200).header("RateLimit", "\"burst\";r=0;t=60"),
-            60,
-        ),
-        (
-            "draft 7",
-            Answer::new(200).header("RateLimit", "limit=10, remaining=0, reset=60"),
-            60,
-        ),
-        (
-            "the triple",
-            Answer::new(200)
-                .header("RateLimit-Limit", 10)
-                .header("RateLimit-Remaining", 0)
-                .header("RateLimit-Reset", 60),
-            60,
-        ),
-        (
-            "GitHub's 403",
-            Answer::new(403)
-                .header("X-RateLimit-Limit", 5_000)
-                .header("X-RateLimit-Remaining", 0)
-                .header("X-RateLimit-Reset", unix_time(61)),
-            61,
-        ),
-        (
-            "GitHub's secondary 403",
-            Answer::new(403).header("Retry-After", 60),
-            60,
-        ),
-        (
-            "what is absurd",
-            Answer::new(429).header("Retry-After", "99999999999999"),
-            3_600,
-        ),
-    ];
-    for (what, answer, seconds) in pausing {
-        let wait = wait_after(answer, ThrottleMiddleware::new).await;
-        assert_about(wait, SECOND * seconds, what);
-    }
-    for (what, answer) in [
-        ("success", Answer::new(200)),
-        (
-            "success with Retry-After",
-            Answer::new(200).header("Retry-After", 60),
-        ),
-        ("a plain 403", Answer::new(403)),
-        ("a plain 503", Answer::new(503)),
-        (
-            "what is malformed",
-            Answer::new(503).header("Retry-After", "soon"),
-        ),
-        (
-            "what is malformed, too",
-            Answer::new(200).header("RateLimit", "\"a\";r=;t=60"),
-        ),
-        (
-            "plenty",
-            Answer::new(200).header("RateLimit", "\"hour\";r=4000;t=60"),
-        ),
-    ] {
-        let wait = wait_after(answer, ThrottleMiddleware::new).await;
-        assert_eq!(wait, Duration::ZERO, "{what}");
-    }
 }
 
 #[tokio::test]
@@ -175,7 +85,7 @@ async fn feedback_can_be_switched_off_or_replaced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_depart_than_are_said_to_remain() {
     // Five are left after the first request.
-    let provider = Provider::start(|number, _| {
+    let provider = Upstream::answering(|number| {
         let left = 5_usize.saturating_sub(number);
         Answer::new(200).header("RateLimit", format!("\"hour\";r={left};t=4"))
     })

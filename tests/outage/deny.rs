@@ -103,20 +103,6 @@ async fn when_the_store_is_back_all_go_on_in_their_order() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn granted_requests_depart_during_an_outage_and_the_others_wait() {
-    let store = store();
-    let limiter = denying(&store);
-    let waiting = (0..2 * LIMIT).map(|_| tokio::spawn(limiter.acquire("a")));
-    let waiting: Vec<_> = waiting.collect();
-    sleep(Duration::from_millis(990)).await;
-    fail(&store, Fault::Unreachable);
-    assert_out(limiter.try_acquire("b").await);
-    sleep(Duration::from_millis(200)).await;
-    let departed = waiting.iter().filter(|it| it.is_finished()).count();
-    assert_eq!(departed, 2 * LIMIT as usize);
-}
-
 /// A store of two shards. The second holds the keys that begin with `other`.
 #[derive(Debug, Clone)]
 struct Sharded([FailingStore; 2]);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use tower_throttle::Outage;
 use tower_throttle::test_util::Fault;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, Outage, Quota};
 
 use super::{FAULTS, LIMIT, WINDOW, assert_out, fail, limiter, recover, store};
 
@@ -110,49 +110,12 @@ async fn requests_that_wait_go_back_to_the_store_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_panics_is_rarely_called() {
-    let quota = Quota::new(3, Duration::from_secs(60));
-    let store = store();
-    let limiter = Limiter::builder().quota(quota).outage(LOCAL);
-    let limiter = limiter.store(store.clone()).build();
-    let limiter = limiter.expect("a valid policy");
-    fail(&store, Fault::Unreachable);
-    limiter.acquire("a").await.expect("its share");
-    fail(&store, Fault::Panic);
-    while limiter.health().is_out() {
-        sleep(Duration::from_millis(10)).await;
-    }
-    let before = store.calls();
-    limiter.acquire("a").await.expect("its share");
-    let calls = store.calls() - before;
-    assert!(calls < 150, "{calls} calls");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_that_costs_more_than_the_share_fails() {
     let store = store();
     let limiter = limiter(&store, LOCAL);
     fail(&store, Fault::Unreachable);
     limiter.acquire("a").cost(SHARE).await.expect("its share");
     assert_out(limiter.acquire("a").cost(SHARE + 1).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn quotas_that_change_meanwhile_change_the_share() {
-    let store = store();
-    let limiter = limiter(&store, LOCAL);
-    fail(&store, Fault::Unreachable);
-    limiter.acquire("a").await.expect("its share");
-    limiter
-        .set_quota(Quota::new(100, WINDOW))
-        .expect("a valid quota");
-    let start = Instant::now();
-    for _ in 1..30 {
-        limiter.acquire("a").await.expect("its share");
-    }
-    assert!(start.elapsed() < WINDOW / 2);
-    limiter.acquire("a").await.expect("its share");
-    assert!(start.elapsed() >= WINDOW);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,73 +143,4 @@ async fn peek_and_pause_use_the_fallback_store() {
             .delay()
             .is_zero()
     );
-}
-
-#[test]
-fn a_share_that_is_none_is_refused() {
-    let build = |limiter: tower_throttle::LimiterBuilder| {
-        let quota = Quota::per_second(1);
-        limiter
-            .quota(quota)
-            .outage(Outage::Local { share: 0.0 })
-            .build()
-    };
-    let error = build(Limiter::builder()).expect_err("no share");
-    assert_eq!(
-        error.to_string(),
-        "outage: a share of 0 is not above 0 and up to 1"
-    );
-}
-
-/// A share of less than one request keeps the rate.
-#[tokio::test(start_paused = true)]
-async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
-    for (quota, replicas, together) in [
-        ("10/s", 3, 10),
-        ("2/s", 3, 3),
-        ("10/s", 20, 20),
-        ("10/s sliding-buckets buckets=10", 20, 20),
-        ("10/s fixed-window start=first-request", 20, 20),
-        ("10/s spacing", 3, 3),
-        ("10/s gcra burst=6", 3, 6),
-        ("10/s gcra burst=2", 5, 5),
-        ("10/s leaky-bucket capacity=6", 3, 6),
-        ("10/s leaky-bucket capacity=2", 5, 5),
-    ] {
-        const SECONDS: u32 = 10;
-        let quota: Quota = quota.parse().expect("a quota");
-        let store = store();
-        fail(&store, Fault::Unreachable);
-        let share = 1.0 / f64::from(replicas);
-        let limiters = (0..replicas).map(|_| {
-            let limiter = Limiter::builder().quota(quota).store(store.clone());
-            let limiter = limiter.outage(Outage::Local { share }).build();
-            limiter.expect("a valid policy")
-        });
-        let limiters: Vec<_> = limiters.collect();
-        let start = Instant::now();
-        let mut departed = 0;
-        while start.elapsed() < WINDOW * SECONDS {
-            let mut now = 0;
-            for limiter in &limiters {
-                while limiter
-                    .try_acquire("a")
-                    .await
-                    .expect("its share")
-                    .is_granted()
-                {
-                    now += 1;
-                }
-            }
-            departed += now;
-            assert!(now <= together, "{quota} by {replicas}: {now} at once");
-            sleep(WINDOW / 100).await;
-        }
-        let most = together + quota.limit() * SECONDS;
-        assert!(
-            departed <= most,
-            "{quota} by {replicas}: {departed} of {most}"
-        );
-        assert!(departed >= most / 2, "{quota} by {replicas}: {departed}");
-    }
 }

@@ -5,7 +5,6 @@ use tower_throttle::store::MemoryStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 
 use crate::pauses::{MS, SECOND, build, departures, history, line, per_second};
-use support::errors::bounded;
 
 async fn is_granted(limiter: &Limiter, key: &str) -> bool {
     let decision = limiter.try_acquire(key).await;
@@ -92,95 +91,6 @@ async fn a_shorter_pause_does_not_shorten_a_longer_one_and_resuming_ends_it() {
         departures[0] - now
     );
     history(&departures, now).assert_at_most(5, SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fresh_start_ends_a_pause() {
-    let limiter = build(per_second(5));
-    limiter
-        .pause("a", Instant::now() + SECOND * 60)
-        .await
-        .expect("a pause");
-    limiter.reset("a").await.expect("a fresh start");
-    assert!(is_granted(&limiter, "a").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn limiters_on_one_embedded_store_pause_together() {
-    let store = MemoryStore::new();
-    let [one, other] = [(); 2].map(|()| build(per_second(5).store(store.clone())));
-    let start = Instant::now();
-    let line = line(&one, 10).await;
-    sleep(SECOND / 2).await;
-    other.pause("a", start + SECOND * 7).await.expect("a pause");
-    let departures = departures(line).await;
-    assert_eq!(
-        departures
-            .iter()
-            .filter(|&&at| at >= start + SECOND * 7)
-            .count(),
-        5
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pause_outlives_a_change_of_quotas() {
-    let limiter = build(per_second(5));
-    let start = Instant::now();
-    limiter
-        .pause("a", start + SECOND * 5)
-        .await
-        .expect("a pause");
-    limiter.set_quota(Quota::per_second(7)).expect("a quota");
-    assert!(!is_granted(&limiter, "a").await);
-    let departures = departures(line(&limiter, 7).await).await;
-    assert!(departures.iter().all(|&at| at >= start + SECOND * 5));
-    assert!(is_granted(&limiter, "b").await);
-    limiter
-        .pause("a", start + SECOND * 20)
-        .await
-        .expect("a pause");
-    limiter.set_quota(Quota::per_second(5)).expect("a quota");
-    limiter.resume("a").await.expect("no pause");
-    // Seven have departed already.
-    limiter.acquire("a").await.expect("a permit");
-    assert!(start.elapsed() < SECOND * 7, "{:?}", start.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn commands_at_the_same_time_apply_in_their_order() {
-    let limiter = build(per_second(1));
-    let start = Instant::now();
-    let line = line(&limiter, 4).await;
-    limiter
-        .pause("a", start + SECOND * 9)
-        .await
-        .expect("a pause");
-    limiter.resume("a").await.expect("no pause");
-    limiter
-        .pause("a", start + SECOND * 5)
-        .await
-        .expect("a pause");
-    let departures = departures(line).await;
-    assert!(
-        departures[0] < start + MS,
-        "its departure was granted before"
-    );
-    let behind: Vec<_> = departures[1..].iter().map(|&at| at - start).collect();
-    assert!(
-        behind[0] >= SECOND * 5 && behind[0] < SECOND * 6,
-        "{behind:?}"
-    );
-    limiter
-        .pause("a", Instant::now() + SECOND * 60)
-        .await
-        .expect("a pause");
-    let again = Instant::now();
-    let waiter = tokio::spawn(limiter.acquire("a"));
-    tokio::task::yield_now().await;
-    limiter.resume("a").await.expect("no pause");
-    bounded(waiter).await.expect("no panic").expect("a permit");
-    assert!(again.elapsed() < SECOND * 2, "{:?}", again.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

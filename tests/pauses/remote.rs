@@ -64,28 +64,6 @@ async fn the_end_of_a_pause_is_noticed_within_a_quarter_of_the_expected_wait() {
     }
 }
 
-/// The process that pauses keeps to the pause even if the store never gets it.
-#[tokio::test(start_paused = true)]
-async fn requests_of_the_process_that_pauses_stop_at_once() {
-    let store = FailingStore::new(MemoryStore::new()).latency(ROUND_TRIP);
-    for fault in [None, Some(Fault::LostRequest)] {
-        let limiter = build(per_second(20).store(store.clone()).guard(GUARD));
-        let line = line(&limiter, 100).await;
-        sleep(SECOND * 3 / 2).await;
-        if let Some(fault) = fault {
-            store.fail_with(fault);
-        }
-        let (paused, until) = (Instant::now(), Instant::now() + 3 * SECOND);
-        let answer = limiter.pause("a", until).await;
-        assert_eq!(answer.is_ok(), fault.is_none());
-        store.recover();
-        let departures = departures(line).await;
-        let stopped = departures.iter().filter(|&&at| at > paused && at < until);
-        assert_eq!(stopped.count(), 0, "{fault:?}");
-        limiter.reset("a").await.expect("a fresh start");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_pause_whose_answer_is_lost_is_sent_again() {
     let store = FailingStore::new(MemoryStore::new()).latency(ROUND_TRIP);

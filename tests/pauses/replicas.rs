@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use redis::aio::ConnectionManager;
 use tokio::time::{Instant, sleep};
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Algorithm, Limiter, Permit, Quota, WindowStart};
+use tower_throttle::{Limiter, Permit, Quota};
 
 use crate::pauses::{MS, SECOND, build, departures, history, line, per_second};
 use support::errors::bounded;
@@ -172,46 +172,4 @@ async fn is_granted_again(way: Way) {
 #[tokio::test]
 async fn a_remembered_refusal_does_not_outlive_a_pause() {
     join_all([Way::Scripts, Way::Manager].map(is_granted_again)).await;
-}
-
-async fn goes_on_in_all(algorithm: Algorithm) {
-    let server = RedisServer::start();
-    let quota = Quota::per_second(10).algorithm(algorithm);
-    let limiters = [
-        limiter(&server, Way::Scripts, quota).await,
-        limiter(&server, Way::Scripts, quota).await,
-    ];
-    let start = Instant::now();
-    let until = start + SECOND * 600;
-    limiters[0].pause("a", until).await.expect("a pause");
-    let callers = limiters.iter().cycle().take(6).map(|limiter| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move {
-            for _ in 0..2 {
-                limiter.acquire("a").await.expect("a permit");
-            }
-        })
-    });
-    let callers: Vec<_> = callers.collect();
-    sleep(SECOND).await;
-    limiters[1].resume("a").await.expect("no pause");
-    for caller in bounded(join_all(callers)).await {
-        caller.expect("no panic");
-    }
-    let took = start.elapsed();
-    assert!(took < SECOND * 20, "{algorithm:?}: {took:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_each_algorithm_all_processes_go_on_when_a_pause_ends_early() {
-    let all = [
-        Algorithm::SlidingLog,
-        Algorithm::SlidingBuckets { buckets: 10 },
-        Algorithm::Spacing,
-        Algorithm::Gcra { burst: 5 },
-        Algorithm::FixedWindow {
-            start: WindowStart::Clock,
-        },
-    ];
-    join_all(all.map(goes_on_in_all)).await;
 }

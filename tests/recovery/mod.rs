@@ -2,7 +2,6 @@
 
 mod clocks;
 mod cut_off;
-mod deployments;
 mod load;
 mod losses;
 mod quiet;

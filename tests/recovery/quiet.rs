@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::load::Load;
-use super::{LIMIT, MAX_WAIT, REST, WINDOW, rested, strict};
+use super::{LIMIT, REST, WINDOW, rested, strict};
 use support::redis_server::RedisServer;
 
 /// A new server rests once, as long as a key would.
@@ -53,56 +53,6 @@ async fn traffic_that_comes_and_goes_is_never_held_up() {
         if round.is_multiple_of(3) {
             // Until no departure counts any more.
             sleep(WINDOW * 3).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_pause_is_no_loss() {
-    let server = RedisServer::start();
-    let limiters = [strict(&server).await, strict(&server).await];
-    rested(&limiters[0]).await;
-    let mut load = Load::new();
-    limiters.iter().for_each(|limiter| load.add(limiter));
-    load.goes_on(LIMIT as usize).await;
-    for _ in 0..2 {
-        let until = Instant::now() + WINDOW;
-        limiters[0].pause("a", until).await.expect("a pause");
-        sleep(WINDOW).await;
-        let waited = load.goes_on(LIMIT as usize).await;
-        assert!(waited < MAX_WAIT + WINDOW, "{waited:?}");
-    }
-    limiters[1]
-        .pause("a", Instant::now() + WINDOW * 100)
-        .await
-        .expect("a pause");
-    sleep(WINDOW).await;
-    limiters[0].resume("a").await.expect("no pause");
-    let waited = load.goes_on(LIMIT as usize).await;
-    assert!(waited < MAX_WAIT + WINDOW, "{waited:?}");
-    load.history().await.assert_at_most(LIMIT.into(), WINDOW);
-}
-
-/// Without departures, the state would expire earlier than the processes expect.
-#[tokio::test]
-async fn returned_departures_are_no_loss() {
-    let server = RedisServer::start();
-    let limiters = [strict(&server).await, strict(&server).await];
-    rested(&limiters[0]).await;
-    for _ in 0..5 {
-        // Until no departure counts any more.
-        sleep(WINDOW * 2).await;
-        let mut permits = Vec::new();
-        for limiter in &limiters {
-            permits.push(limiter.acquire("a").await.expect("a permit"));
-        }
-        for permit in permits {
-            permit.forfeit();
-        }
-        sleep(WINDOW / 10).await;
-        for limiter in &limiters {
-            let decision = limiter.try_acquire("a").await.expect("an answer");
-            decision.permit().expect("no rest").forfeit();
         }
     }
 }

@@ -1,14 +1,11 @@
 //! A cluster: keys of all its servers, moving slots, and servers that fail.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
-use tower_throttle::key::Key;
 use tower_throttle::store::{RedisStore, Store as _};
 use tower_throttle::test_util::history::History;
 
@@ -34,26 +31,6 @@ async fn a_cluster_keeps_all_promises() {
             .command::<String>(&["INFO", "replication"])
             .contains("role:master");
         assert_eq!(info.contains("cmdstat_evalsha:"), is_primary, "{info}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_keys_of_all_servers_are_served_at_once() {
-    let cluster = Cluster::start();
-    let store = connect(&cluster).await;
-    let limiter = promises::limiter(&store);
-    let keys = (0..600).map(|key| format!("key {key}"));
-    let keys: Vec<_> = keys.chain(["}{".to_owned()]).collect();
-    let shards: HashSet<_> = keys
-        .iter()
-        .map(|key| store.shard(&Key::from(&**key)))
-        .collect();
-    assert_eq!(shards.len(), 3, "each server is a shard");
-    for _ in 0..2 {
-        let permits = join_all(keys.iter().map(|key| bounded(limiter.acquire(&**key)))).await;
-        for permit in permits {
-            permit.expect("a permit");
-        }
     }
 }
 
@@ -194,11 +171,6 @@ async fn fails_over(how: impl Fn(&mut RedisServer)) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_is_replaced_by_its_replica() {
     fails_over(RedisServer::kill9).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_is_replaced_by_its_replica() {
-    fails_over(|server| server.sigstop()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

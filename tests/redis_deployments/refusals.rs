@@ -1,6 +1,5 @@
 //! Servers that refuse a call, and whether that is an outage.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -97,35 +96,6 @@ async fn a_server_that_takes_no_writes_for_now_is_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_cannot_save_is_out() {
-    for (binary, scripting) in all() {
-        let server = RedisServer::start_as(binary, |dir| {
-            let gone = dir.join("gone");
-            fs::create_dir(&gone).expect("a new directory");
-            let save = ["--save", "3600", "1000000", "--dir"].map(ToString::to_string);
-            let gone = gone.display().to_string();
-            save.into_iter().chain([gone]).collect()
-        });
-        let store = connect(&server.url(), scripting).await;
-        recovers(&store).await;
-        fs::remove_dir(server.dir().join("gone")).expect("our directory");
-        server.command::<()>(&["BGSAVE"]);
-        let deadline = Instant::now() + LONG;
-        let failed = "rdb_last_bgsave_status:err";
-        while !server
-            .command::<String>(&["INFO", "persistence"])
-            .contains(failed)
-        {
-            assert!(Instant::now() < deadline, "it saves");
-            sleep(Duration::from_millis(20)).await;
-        }
-        is_refused(&store, "MISCONF", true).await;
-        server.command::<()>(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
-        recovers(&store).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_busy_with_a_script_is_out() {
     for (binary, scripting) in all() {
         let server = RedisServer::start_as(binary, |_| {
@@ -190,43 +160,6 @@ async fn a_server_that_loads_its_data_is_out() {
             sleep(Duration::from_millis(10)).await;
         }
         recovers(&store).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_whose_slots_no_server_holds_is_out() {
-    for (binary, scripting) in all() {
-        let server = RedisServer::start_as(binary, |_| {
-            ["--cluster-enabled", "yes"]
-                .map(ToString::to_string)
-                .to_vec()
-        });
-        let store = connect(&server.url(), scripting).await;
-        is_refused(&store, "CLUSTERDOWN", true).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_has_enough_clients_is_out() {
-    for (binary, _) in all() {
-        let server = RedisServer::start_as(binary, |_| {
-            ["--maxclients", "1"].map(ToString::to_string).to_vec()
-        });
-        let deadline = Instant::now() + LONG;
-        // Until the server has noticed that those who started it have left.
-        let occupied = loop {
-            let connection = server.client().get_connection();
-            let is_served = |mut it| redis::cmd("PING").exec(&mut it).is_ok().then_some(it);
-            if let Some(connection) = connection.ok().and_then(is_served) {
-                break connection;
-            }
-            assert!(Instant::now() < deadline, "there is no room");
-            sleep(Duration::from_millis(10)).await;
-        };
-        let error = bounded(RedisStore::connect(&server.url())).await;
-        let error = error.expect_err("no room");
-        assert!(error.is_outage(), "{}", everything(&error));
-        drop(occupied);
     }
 }
 

@@ -1,6 +1,5 @@
 //! The rights in the guide are those that a user needs, no more and no less.
 
-use redis::RedisResult;
 use tower_throttle::store::RedisStore;
 
 use crate::redis_deployments::promises::{self, LONG};
@@ -76,25 +75,6 @@ async fn the_rights_in_the_guide_are_enough_and_no_more_than_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_keys_and_channels_are_out_of_reach() {
-    let server = RedisServer::start();
-    set_user(&server, "throttle", &[]);
-    let client = redis::Client::open(url_of(&server, "throttle")).expect("a valid url");
-    let mut connection = client.get_connection().expect("a connection");
-    for (words, is_allowed) in [
-        (["SET", "throttle:a", "1"], true),
-        (["SET", "others:a", "1"], false),
-        (["PUBLISH", "throttle:nudges", "1"], true),
-        (["PUBLISH", "others", "1"], false),
-        (["CONFIG", "GET", "*"], false),
-    ] {
-        let answer: RedisResult<redis::Value> =
-            redis::cmd(words[0]).arg(&words[1..]).query(&mut connection);
-        assert_eq!(answer.is_ok(), is_allowed, "{words:?}: {answer:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_without_the_right_to_publish_or_subscribe() {
     let server = RedisServer::start();
     let without = ["-publish", "-subscribe", "resetchannels"].map(str::to_owned);
@@ -105,20 +85,6 @@ async fn limits_hold_without_the_right_to_publish_or_subscribe() {
     ];
     promises::never_exceeds(&stores, &["a"]).await;
     promises::pauses_reach_all(&stores, "b").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_number_takes_the_right_to_select_it() {
-    let server = RedisServer::start();
-    set_user(&server, "throttle", &[]);
-    let url = url_of(&server, "throttle") + "7";
-    let error = bounded(RedisStore::connect(&url))
-        .await
-        .expect_err("no right to it");
-    assert!(!error.is_outage(), "{error:?}");
-    set_user(&server, "throttle", &additional("a database number"));
-    let store = bounded(RedisStore::connect(&url)).await;
-    do_everything(&store.expect("a connection").timeout(LONG), &server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

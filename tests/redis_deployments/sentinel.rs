@@ -103,25 +103,3 @@ async fn a_primary_that_is_killed_is_replaced() {
     })
     .await;
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_hangs_is_replaced() {
-    fails_over(true, |sentinels, primary| {
-        sentinels.servers[primary].sigstop()
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_without_scripts_finds_the_new_primary() {
-    fails_over(false, |sentinels, primary| {
-        sentinels.servers[primary].kill9()
-    })
-    .await;
-}
-
-/// It stays reachable, so that only its answers show it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_becomes_a_replica_is_left() {
-    fails_over(true, |sentinels, _| sentinels.fail_over()).await;
-}

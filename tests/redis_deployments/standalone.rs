@@ -1,15 +1,10 @@
 //! One server: by TCP, by TLS, by a unix socket, with a database number and a password, and by a user's connection.
 
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use redis::Client;
 use redis::aio::ConnectionManager;
 use tower_throttle::store::RedisStore;
 
 use crate::redis_deployments::promises::{self, LONG};
 use support::errors::{assert_readable, bounded, everything};
-use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 use support::spend::under;
 use support::tls::TlsServer;
@@ -45,14 +40,6 @@ async fn a_tls_server_of_an_unknown_authority_is_not_trusted() {
     assert_readable(&error);
 }
 
-#[tokio::test]
-async fn a_tls_server_refuses_a_client_without_a_certificate() {
-    let server = TlsServer::start(&[]);
-    let client = Client::open(server.url()).expect("a valid url");
-    let error = bounded(RedisStore::connect_with(client)).await;
-    assert_readable(&error.expect_err("no certificate"));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unix_socket_keeps_all_promises() {
     let server = RedisServer::start_as(
@@ -74,26 +61,6 @@ async fn a_unix_socket_keeps_all_promises() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_url_sets_the_database_and_the_password() {
-    let server = RedisServer::start();
-    server.command::<()>(&["CONFIG", "SET", "requirepass", "secret"]);
-    let url = format!("redis://:secret@127.0.0.1:{}/5", server.port());
-    let stores = [connect(&url).await, connect(&url).await];
-    promises::never_exceeds(&stores, &["a"]).await;
-    promises::pauses_reach_all(&stores, "b").await;
-    let client = Client::open(&*url).expect("a valid url");
-    let mut connection = client.get_connection().expect("a connection");
-    let info: String = redis::cmd("INFO")
-        .arg("keyspace")
-        .query(&mut connection)
-        .expect("an answer");
-    assert!(
-        info.contains("db5:keys=") && !info.contains("db0:"),
-        "{info}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_of_the_user_serves_scripts_only() {
     let server = RedisServer::start();
     let manager = ConnectionManager::new(server.client()).await;
@@ -111,21 +78,5 @@ async fn a_connection_of_the_user_serves_scripts_only() {
         decision.expect("a decision");
         let error = store.scripting(false).expect_err("no further connections");
         assert!(error.to_string().starts_with("scripting: "), "{error}");
-    }
-}
-
-/// The round trip takes 400 ms.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_far_away_serves() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.port());
-    proxy.delay(Duration::from_millis(200));
-    let store = connect(&proxy.url()).await;
-    let limiter = under(&["5/s"])
-        .store(store)
-        .build()
-        .expect("a valid policy");
-    for permit in join_all((0..12).map(|_| bounded(limiter.acquire("a")))).await {
-        permit.expect("a permit");
     }
 }

@@ -7,7 +7,7 @@ use reqwest_middleware::ClientWithMiddleware;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::BoxError;
-use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
+use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, ThrottleMiddleware};
 
 use crate::rules::{get, limiter, per_hour, request, rules};
 use support::upstream::Upstream;
@@ -200,65 +200,6 @@ async fn what_an_upstream_says_of_one_rule_is_no_matter_of_another() {
 }
 
 #[tokio::test]
-async fn another_key_goes_by_the_last_rule_and_takes_any_request() {
-    struct Job(&'static str);
-    let limiter = limiter(table());
-    let mut service = ThrottleLayer::new(limiter.clone())
-        .key(|job: &Job| job.0)
-        .unreported()
-        .layer(service_fn(|_: Job| async { Ok::<_, Infallible>(()) }));
-    for _ in 0..3 {
-        service
-            .ready()
-            .await
-            .expect("ready")
-            .call(Job("print"))
-            .await
-            .expect("a permit");
-    }
-    let error = service
-        .ready()
-        .await
-        .expect("ready")
-        .call(Job("print"))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        refused_by(error.downcast_ref().expect("the limiter's")).as_deref(),
-        Some("others")
-    );
-    let snapshot = limiter.peek("print").await.expect("a snapshot");
-    assert_eq!(snapshot.remaining(), 0);
-    assert_eq!(limiter.policy().name(), Some("others"));
-}
-
-#[tokio::test]
-async fn rules_may_be_a_part_of_a_key() {
-    let limiter = limiter([at_once(per_hour("all", 1).cost(1))]);
-    let extractor = (limiter.by_rules(), key::header("x-user"));
-    let service =
-        ThrottleLayer::new(limiter)
-            .key(extractor)
-            .layer(service_fn(|_: Request<()>| async {
-                Ok::<_, Infallible>(Response::new(()))
-            }));
-    let send = async |user: &'static str| {
-        let mut request = get("https://a.example/");
-        request
-            .headers_mut()
-            .insert("x-user", user.parse().expect("a value"));
-        service.clone().oneshot(request).await
-    };
-    send("a").await.expect("a permit");
-    send("b").await.expect("a permit of another key");
-    let error = send("a").await.unwrap_err();
-    assert_eq!(
-        refused_by(error.downcast_ref().expect("the limiter's")).as_deref(),
-        Some("all")
-    );
-}
-
-#[tokio::test]
 async fn who_has_no_request_passes_if_the_last_rule_is_exempt() {
     let limiter = limiter([per_hour("search", 1).path("/search"), Rule::exempt()]);
     for _ in 0..100 {
@@ -268,24 +209,4 @@ async fn who_has_no_request_passes_if_the_last_rule_is_exempt() {
     let search = limiter.rule("search").expect("a rule");
     assert!(search.acquire("a").await.expect("a permit").is_counted());
     assert!(limiter.rule("others").is_none());
-}
-
-#[tokio::test]
-async fn a_rule_that_an_explanation_names_is_that_of_the_limiter() {
-    let table = rules(table());
-    let limiter = Limiter::builder().rules(table.clone()).build();
-    let limiter = limiter.expect("a limiter");
-    let by_explanation = move |request: &Request<()>| match table.explain(request).ruled {
-        Some(ruled) => key::Extracted::Ruled(ruled),
-        None => key::Extracted::Exempt,
-    };
-    let layer = ThrottleLayer::new(limiter.clone()).key(by_explanation);
-    let service = layer.layer(service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(()))
-    }));
-    let search = || get("http://127.0.0.1/search/a");
-    service.oneshot(search()).await.expect("a permit");
-    let rule = limiter.rule("search").expect("a rule");
-    let peeked = rule.peek("127.0.0.1").await.expect("a snapshot");
-    assert_eq!(peeked.remaining(), 1);
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tower_throttle::key::RequestHead as _;
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 
-use crate::rules::{get, per_hour, request, rules, templates};
+use crate::rules::{get, per_hour, rules, templates};
 
 fn table() -> Rules {
     rules([
@@ -262,11 +262,4 @@ proptest! {
             prop_assert_eq!(explanation.rule.place(), expected.unwrap_or(naive.len()));
         }
     }
-}
-
-#[test]
-fn methods_of_ones_own_are_methods() {
-    let purge = Method::from_bytes(b"PURGE").expect("a method");
-    let table = rules([per_hour("purge", 1).method(purge.clone()), Rule::exempt()]);
-    assert_eq!(falls_under(&table, &request(purge, "/")), "purge");
 }

@@ -2,10 +2,8 @@
 //! what the adapters and a reload make of them.
 
 mod clients;
-mod cost;
 mod files;
 mod inbound;
-mod many;
 mod matching;
 mod mistakes;
 mod reach;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tower_throttle::rules::{Rule, RuleRef, Rules};
 
 use crate::rules::matching::{any_request, naive};
-use crate::rules::{get, per_hour, rules};
+use crate::rules::{per_hour, rules};
 
 /// The rules that are never reached, and by which.
 fn unreached(rules: &Rules) -> Vec<(usize, Vec<usize>)> {
@@ -78,27 +78,6 @@ fn several_rules_may_be_in_the_way_of_one() {
         "rules[3] `both` is never reached: rules[0] `a` and rules[1] `get` and rules[2] `put` take all of its \
          requests"
     );
-}
-
-#[test]
-fn a_rule_of_very_many_combinations_is_not_looked_at() {
-    let many = (0..200).fold(per_hour("many", 1), |rule, number| {
-        rule.host(format!("{number}.example"))
-    });
-    let many = (0..200).fold(many, |rule, number| rule.path(format!("/{number}")));
-    let table = rules([per_hour("all", 1), many, Rule::exempt()]);
-    assert_eq!(unreached(&table), [(2, vec![0])]);
-}
-
-#[test]
-fn a_rule_takes_all_that_it_is_said_to_take_from_another() {
-    let wide = per_hour("wide", 1).path("/{p}b/a{*r}").path("/{p}/{*r}");
-    let narrow = per_hour("narrow", 1).path("/ab/{*r}");
-    let table = rules([wide, narrow, Rule::exempt()]);
-    assert_eq!(unreached(&table), [(1, vec![0])]);
-    for path in ["/ab//a", "/ab/a", "/ab/b/a"] {
-        assert_eq!(table.explain(&get(path)).rule.place(), 0, "{path}");
-    }
 }
 
 proptest! {

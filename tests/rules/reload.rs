@@ -12,7 +12,6 @@ use tokio::time::{sleep, timeout};
 use tower_throttle::rules::{Reloaded, Rule, RuleRef};
 use tower_throttle::{Acquire, Limiter, Quota};
 
-pub(crate) use self::load::on;
 use crate::rules::{PATIENCE, limiter, per_hour, rules};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -83,78 +82,6 @@ fn a_reload_tells_what_has_changed() {
         "1 added (e), 1 removed (a), 2 changed (b, d), 1 as before, in another order"
     );
     assert_eq!(limiter.rules().expect("rules").len(), 4);
-}
-
-#[test]
-fn a_reload_tells_of_exempt_rules_without_a_name() {
-    let exempt = |path: &str| Rule::exempt().path(path);
-    let limiter = limiter([per_hour("all", 1)]);
-    let reloaded = reload(
-        &limiter,
-        [
-            exempt("/a"),
-            exempt("/admin/{*rest}"),
-            exempt("/a"),
-            per_hour("all", 1),
-        ],
-    );
-    assert_eq!(called(&reloaded.added), ["0", "1", "2"]);
-    assert!(!reloaded.is_reordered);
-    assert_eq!(
-        reloaded.to_string(),
-        "3 added (rules[0], rules[1], rules[2]), 1 as before"
-    );
-    let reloaded = reload(
-        &limiter,
-        [
-            exempt("/a"),
-            exempt("/b"),
-            per_hour("all", 1),
-            exempt("/").name("root"),
-            Rule::exempt(),
-        ],
-    );
-    assert_eq!(called(&reloaded.added), ["1", "root", "4"]);
-    assert_eq!(called(&reloaded.removed), ["1", "2"]);
-    assert_eq!(called(&reloaded.unchanged), ["0", "all"]);
-    assert_eq!(
-        reloaded.to_string(),
-        "3 added (rules[1], root, rules[4]), 2 removed (was rules[1], was rules[2]), 2 as before"
-    );
-}
-
-#[test]
-fn a_reload_tells_of_another_order() {
-    let wide = || per_hour("wide", 1).path("/{*rest}");
-    let narrow = || per_hour("narrow", 1).path("/a");
-    let exempt = || Rule::exempt().path("/a/b");
-    let limiter = limiter([narrow(), wide(), exempt(), Rule::exempt()]);
-    let other = [wide(), narrow(), exempt(), Rule::exempt()];
-    let reloaded = reload(&limiter, other);
-    assert!(reloaded.is_reordered);
-    assert_eq!(reloaded.to_string(), "4 as before, in another order");
-
-    let other = [exempt(), wide(), narrow().max_waiting(9), Rule::exempt()];
-    let reloaded = reload(&limiter, other);
-    assert!(reloaded.is_reordered);
-    assert_eq!(called(&reloaded.changed), ["narrow"]);
-    assert_eq!(
-        reloaded.to_string(),
-        "1 changed (narrow), 3 as before, in another order"
-    );
-
-    let others = [
-        exempt(),
-        per_hour("new", 1).path("/new"),
-        wide(),
-        Rule::exempt(),
-    ];
-    let reloaded = reload(&limiter, others);
-    assert!(!reloaded.is_reordered, "{reloaded}");
-    assert_eq!(
-        reloaded.to_string(),
-        "1 added (new), 1 removed (narrow), 3 as before"
-    );
 }
 
 #[test]

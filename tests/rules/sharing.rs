@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use futures_util::poll;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
+use tower_throttle::Limiter;
 use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::{FailingStore, Fault, ManualClock};
-use tower_throttle::{Limiter, Outage, Recovery};
+use tower_throttle::test_util::{FailingStore, Fault};
 
-use crate::rules::reload::on;
 use crate::rules::{PATIENCE, per_hour, rules};
-use support::redis_server::RedisServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -40,115 +38,4 @@ async fn an_outage_and_its_end_are_known_to_all_rules() {
         .expect("both go on");
     assert!(first.is_ok() && second.is_ok());
     assert!(!limiter.health().is_out());
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_that_wait_in_an_outage_follow_the_policy_that_is_reloaded() {
-    let store = FailingStore::new(MemoryStore::new());
-    let table = |outage| rules([per_hour("all", 4).outage(outage)]);
-    let builder = Limiter::builder()
-        .store(store.clone())
-        .rules(table(Outage::Deny));
-    let limiter = builder.build().expect("a limiter");
-    store.fail_with(Fault::Unreachable);
-    let wait = |_| tokio::spawn(limiter.acquire("a"));
-    let waiting: Vec<_> = (0..4).map(wait).collect();
-    let departed = async || {
-        sleep(SECOND).await;
-        waiting.iter().filter(|it| it.is_finished()).count()
-    };
-    assert_eq!(departed().await, 0);
-    let half = Outage::Local { share: 0.5 };
-    for (outage, count) in [(half, 2), (Outage::Deny, 2)] {
-        limiter.reload(table(outage)).expect("rules");
-        assert_eq!(departed().await, count, "{outage:?}");
-    }
-    limiter.reload(table(Outage::Allow)).expect("rules");
-    assert_eq!(departed().await, 4);
-    let permit = limiter.acquire("a").await.expect("a permit");
-    assert!(!permit.is_counted());
-    limiter.reload(table(Outage::Deny)).expect("rules");
-    let waiting = tokio::spawn(limiter.acquire("a"));
-    store.recover();
-    let permit = timeout(PATIENCE, waiting).await.expect("it departs");
-    let permit = permit.expect("no panic").expect("a permit");
-    assert!(permit.is_counted());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_set_clock_that_one_rule_reads_puts_the_keys_of_all_in_quarantine() {
-    const HOUR: Duration = Duration::from_secs(3_600);
-    for by in [-2, 2] {
-        let clock = ManualClock::running();
-        let store = FailingStore::new(MemoryStore::with_clock(clock.clone()));
-        let strict = |name| {
-            per_hour(name, 1)
-                .recovery(Recovery::Strict)
-                .max_wait(SECOND)
-        };
-        let table = || rules([strict("one").path("/a"), strict("other")]);
-        let limiters = [(); 2].map(|()| {
-            let builder = Limiter::builder().store(store.clone()).rules(table());
-            builder.build().expect("a limiter")
-        });
-        let rule = |place: usize, name| limiters[place].rule(name).expect("a rule");
-        let is_granted = async |place, name, key: &str| {
-            let decision = rule(place, name).try_acquire(key).await;
-            decision.expect("a decision").is_granted()
-        };
-        assert!(is_granted(0, "other", "a").await);
-        assert!(is_granted(0, "one", "a").await);
-        let start = Instant::now();
-        match by {
-            ..0 => clock.set_back(HOUR * 2),
-            _ => clock.advance(HOUR * 2),
-        }
-        // Granted or not, this call reads the clock.
-        is_granted(0, "one", "b").await;
-        assert!(!is_granted(0, "other", "a").await);
-        // The other process finds the quarantine in the store.
-        assert!(!is_granted(1, "other", "a").await);
-        while !is_granted(1, "other", "a").await {
-            sleep(SECOND * 10).await;
-        }
-        let rested = start.elapsed();
-        assert!((HOUR..HOUR + SECOND * 60).contains(&rested), "{rested:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_rules_share_one_subscription_for_nudges() {
-    let redis = RedisServer::start();
-    let table = || rules((0..20).map(|place| per_hour(&format!("rule-{place}"), 1)));
-    let limiters = [on(&redis, &table()).await, on(&redis, &table()).await];
-    let [one, other] = limiters
-        .each_ref()
-        .map(|it| it.rule("rule-7").expect("a rule"));
-    let until = Instant::now() + Duration::from_secs(600);
-    one.pause("a", until).await.expect("a store");
-    let is_granted = async || {
-        other
-            .try_acquire("a")
-            .await
-            .expect("a decision")
-            .is_granted()
-    };
-    assert!(!is_granted().await);
-    for limiter in &limiters {
-        limiter.reload(table()).expect("a limiter with rules");
-    }
-    let channels: Vec<String> = redis.command(&["PUBSUB", "CHANNELS"]);
-    let [channel] = &channels[..] else {
-        panic!("{channels:?}")
-    };
-    let (_, subscribed): (String, usize) = redis.command(&["PUBSUB", "NUMSUB", channel]);
-    assert_eq!(subscribed, limiters.len());
-    // A nudge ends the denial that the other process remembers.
-    one.resume("a").await.expect("a store");
-    let granted = async {
-        while !is_granted().await {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, granted).await.expect("it is resumed");
 }

@@ -153,21 +153,6 @@ fn own_names(server: &RedisServer) -> BTreeSet<String> {
     names
 }
 
-#[tokio::test]
-async fn a_key_of_a_megabyte_has_a_name_of_usual_length() {
-    let server = RedisServer::start();
-    let limiter = quotas().store(connect(&server).await).build();
-    let limiter = limiter.expect("a valid policy");
-    let monitor = Monitor::start(&server);
-    let long = "{\r\nFLUSHALL}".repeat(100_000);
-    let longer = format!("{long}!");
-    for key in [&long, &longer] {
-        spend_by(&limiter, key, 3).await;
-    }
-    assert_eq!(own_names(&server).len(), 2);
-    assert_only_ours(&monitor.finish(&server).without(&["keys"]));
-}
-
 /// Names and prefixes are a part of the names of Redis keys as they are.
 #[test]
 fn a_name_or_prefix_is_refused_unless_it_leaves_the_tag_alone() {

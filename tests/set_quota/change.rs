@@ -6,18 +6,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::store::{MemoryStore, RedisStore, Store};
+use tower_throttle::store::Store;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, Permit, Quota};
+use tower_throttle::{Limiter, Quota};
 
 use crate::set_quota::{GUARD, PATIENCE, build, redis_store, set, settle};
-use support::proxy::Proxy;
 use support::redis_server::RedisServer;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn quotas_that_change_all_the_time_keep_the_bound_and_lose_no_request() {
-    change_all_the_time(MemoryStore::new()).await;
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn quotas_that_change_all_the_time_on_redis_keep_the_bound_and_lose_no_request() {
@@ -139,80 +133,4 @@ async fn a_quota_that_replicas_lower_one_after_the_other_holds_under_load() {
         .collect();
     after.assert_at_most(60, WINDOW);
     assert!(after.len() >= 120, "{} departures", after.len());
-}
-
-/// How many requests depart until one has to wait.
-async fn departures_at_once(limiter: &Limiter) -> u32 {
-    let mut count = 0;
-    while limiter
-        .try_acquire("a")
-        .await
-        .expect("an answer")
-        .is_granted()
-    {
-        count += 1;
-    }
-    count
-}
-
-/// The present counters have not recorded the departures that are given back.
-#[tokio::test]
-async fn permits_of_another_algorithm_are_not_returned_to_the_new_counter() {
-    for quota in ["10/h fixed-window start=first-request", "1/h gcra burst=10"] {
-        let limiter = build(Limiter::builder().quota(Quota::per_second(10)));
-        let mut permits = Vec::new();
-        for _ in 0..10 {
-            permits.push(limiter.acquire("a").await.expect("a permit"));
-        }
-        set(&limiter, quota.parse().expect("a quota"));
-        let mut departed = departures_at_once(&limiter).await;
-        permits.into_iter().for_each(Permit::forfeit);
-        settle(&limiter).await;
-        departed += departures_at_once(&limiter).await;
-        // A bucket holds one less, until the guard of the first ones has passed.
-        assert!((9..=10).contains(&departed), "{departed} under {quota}");
-    }
-}
-
-/// Requests of a process with another quota, which is far from the server, while others depart all the time.
-async fn depart_far_away(near: &str, far: &str, lasts: Duration) {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.port());
-    proxy.delay(Duration::from_millis(20));
-    let quota = |text: &str| Limiter::builder().quota(text.parse().expect("a quota"));
-    let store = RedisStore::connect(&proxy.url())
-        .await
-        .expect("a connection");
-    let far = build(quota(far).store(store));
-    let mut traffic = JoinSet::new();
-    for _ in 0..5 {
-        let near = build(quota(near).store(redis_store(&server).await));
-        traffic.spawn(async move {
-            let end = Instant::now() + lasts;
-            while Instant::now() < end {
-                near.acquire("a").await.expect("a permit");
-                sleep(Duration::from_millis(15)).await;
-            }
-        });
-    }
-    sleep(Duration::from_millis(300)).await;
-    let requests = join_all((0..50).map(|_| far.acquire("a")));
-    let permits = timeout(PATIENCE, requests)
-        .await
-        .expect("none waits forever");
-    for permit in permits {
-        permit.expect("a permit");
-    }
-    assert!(!far.health().is_out());
-    traffic.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_of_other_shapes_do_not_keep_a_process_from_departing() {
-    depart_far_away("60/100ms", "50/100ms", 10 * PATIENCE).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn traffic_of_another_algorithm_fails_no_request() {
-    depart_far_away("2_000/s", "2_000/s gcra burst=100", Duration::from_secs(3)).await;
 }

@@ -1,19 +1,14 @@
 //! The parts of the policy that change, and those that stay.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::{Algorithm, Decision, ErrorKind, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{Algorithm, Quota, ThrottleLayer, key};
 
-use crate::set_quota::{
-    GUARD, SECOND, STEP, build, granted, limited, per_second, redis_store, set, waiter,
-};
-use support::redis_server::RedisServer;
+use crate::set_quota::{GUARD, STEP, build, granted, limited, per_second, waiter};
 
 #[tokio::test(start_paused = true)]
 async fn all_clones_see_the_change() {
@@ -71,101 +66,4 @@ async fn invalid_quotas_change_nothing_and_are_named() {
     assert!(limited(&limiter).await.delay() >= STEP);
     let waited = waiter.await.expect("a permit").waited();
     assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_rest_of_the_policy_stays() {
-    let builder = per_second(1).name("search").buffer(GUARD * 3);
-    let limiter = build(builder.max_wait(SECOND * 2).max_waiting(1));
-    let short = Quota::new(1, SECOND / 2);
-    limiter
-        .set_quotas([short, Quota::per_hour(9)])
-        .expect("valid");
-    let policy = limiter.policy();
-    assert_eq!(policy.name(), Some("search"));
-    assert_eq!(policy.label(), "search");
-    assert_eq!(policy.buffer(), GUARD * 3);
-    assert_eq!(policy.guard(), GUARD);
-    assert_eq!(policy.max_wait(), Some(SECOND * 2));
-    assert_eq!(policy.max_waiting(), Some(1));
-
-    granted(&limiter).await;
-    let step = SECOND / 2 + GUARD * 4;
-    assert_eq!(limited(&limiter).await.delay(), step);
-    let waits = waiter(&limiter).await;
-    let error = limiter.acquire("a").await.expect_err("one waits already");
-    assert_eq!(error.kind(), ErrorKind::QueueFull);
-    drop(waits);
-    set(&limiter, Quota::per_hour(1));
-    let error = limiter.acquire("a").await.expect_err("an hour is too long");
-    assert!(error.is_limited() && error.wait() > Some(SECOND * 2));
-}
-
-#[test]
-fn a_guard_by_default_follows_the_quotas() {
-    let guard = |quota: Quota| {
-        let limiter = build(Limiter::builder().quota(quota));
-        limiter.policy().guard()
-    };
-    let (short, long) = (Quota::new(5, SECOND / 10), Quota::per_hour(5));
-    assert_ne!(guard(short), guard(long));
-    let limiter = build(Limiter::builder().quota(long));
-    for quota in [short, long, short] {
-        set(&limiter, quota);
-        assert_eq!(limiter.policy().guard(), guard(quota));
-    }
-}
-
-#[test]
-fn quotas_that_several_threads_set_are_never_torn() {
-    let sets = [
-        [Quota::per_second(1), Quota::per_minute(1)],
-        [Quota::per_second(2), Quota::per_minute(2)],
-    ];
-    let limiter = build(per_second(1).quota(Quota::per_minute(1)));
-    let (limiter, ended) = (&limiter, &AtomicBool::new(false));
-    thread::scope(|scope| {
-        let setters = sets.map(|quotas| {
-            scope.spawn(move || {
-                for _ in 0..2_000 {
-                    limiter.set_quotas(quotas).expect("valid quotas");
-                }
-            })
-        });
-        scope.spawn(move || {
-            while !ended.load(Ordering::Relaxed) {
-                let policy = limiter.policy();
-                assert!(sets.iter().any(|quotas| policy.quotas() == quotas));
-            }
-        });
-        for setter in setters {
-            setter.join().expect("no panic");
-        }
-        ended.store(true, Ordering::Relaxed);
-    });
-    limiter.set_quotas(sets[1]).expect("valid quotas");
-    assert_eq!(limiter.policy().quotas(), sets[1]);
-}
-
-/// As during a rolling deployment: each call would otherwise begin with an empty counter.
-#[tokio::test]
-async fn processes_with_different_algorithms_on_one_key_each_keep_to_their_quota() {
-    let server = RedisServer::start();
-    let mut limiters = Vec::new();
-    let quotas = [
-        "5/h",
-        "5/h gcra burst=3",
-        "5/h fixed-window start=first-request",
-    ];
-    for quota in quotas {
-        let builder = Limiter::builder().quota(quota.parse().expect("a quota"));
-        limiters.push(build(builder.store(redis_store(&server).await)));
-    }
-    let mut departed = [0; 3];
-    for turn in 0..60 {
-        let which = turn % limiters.len();
-        let answer = limiters[which].try_acquire("a").await.expect("an answer");
-        departed[which] += u32::from(matches!(answer, Decision::Granted(_)));
-    }
-    assert_eq!(departed, [5, 3, 5]);
 }

@@ -33,18 +33,6 @@ async fn recorded_departures_count_under_other_quotas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_remembers_the_second_before_the_change() {
-    let limiter = build(per_second(5));
-    for _ in 0..5 {
-        granted(&limiter).await;
-    }
-    set(&limiter, Quota::per_hour(7));
-    granted(&limiter).await;
-    granted(&limiter).await;
-    assert!(limited(&limiter).await.delay() > 3_000 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
 async fn another_algorithm_starts_from_zero_and_the_former_one_continues() {
     let limiter = build(per_second(2));
     granted(&limiter).await;
@@ -108,19 +96,6 @@ async fn a_request_that_costs_more_than_the_new_quota_holds_fails() {
     let error = costly.await.expect("no panic").expect_err("too costly");
     assert_eq!(error.kind(), ErrorKind::InvalidCost, "{error}");
     granted(&limiter).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_permit_forfeited_after_a_change_is_available() {
-    let limiter = build(per_second(1));
-    let permit = granted(&limiter).await;
-    set(&limiter, Quota::per_second(2));
-    assert_eq!(granted(&limiter).await.remaining(), 0);
-    limited(&limiter).await;
-    permit.forfeit();
-    settle(&limiter).await;
-    granted(&limiter).await;
-    limited(&limiter).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Algorithm, Limiter, LimiterBuilder, Quota};
+use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
 use crate::child;
 use crate::redis_server::RedisServer;
@@ -25,15 +25,6 @@ pub fn at_most(limit: u32, window_ms: u64, requests: usize) -> Case {
     Case { quota, requests }
 }
 
-/// Every two requests a `limit`th of the window apart.
-pub fn spaced(limit: u32, window_ms: u64, requests: usize) -> Case {
-    let case = at_most(limit, window_ms, requests);
-    Case {
-        quota: case.quota.algorithm(Algorithm::Spacing),
-        ..case
-    }
-}
-
 impl Case {
     pub fn limiter(self) -> LimiterBuilder {
         Limiter::builder().quota(self.quota).buffer(BUFFER)
@@ -53,11 +44,7 @@ impl Case {
             self.requests,
             "{self:?}: not all arrived, each once"
         );
-        let (limit, window) = (self.quota.limit(), self.quota.window());
-        match self.quota.counted_by() {
-            Algorithm::Spacing => history.assert_at_most(1, window / limit),
-            _ => history.assert_at_most(limit.into(), window),
-        }
+        history.assert_at_most(self.quota.limit().into(), self.quota.window());
     }
 
     /// Three processes keep to it together, each the test `replica`, which gets the case, and in
@@ -79,34 +66,14 @@ impl Case {
 
     /// For a child: what `parse` reads.
     pub fn text(self) -> String {
-        let spaced = self.quota.counted_by() == Algorithm::Spacing;
-        let window_ms = self.quota.window().as_millis();
-        format!(
-            "{spaced} {} {window_ms} {}",
-            self.quota.limit(),
-            self.requests
-        )
+        format!("{}, {}", self.quota, self.requests)
     }
 
     pub fn parse(text: &str) -> Self {
-        let mut words = text.split(' ');
-        let make = if words.next() == Some("true") {
-            spaced
-        } else {
-            at_most
-        };
-        let mut number = || {
-            words
-                .next()
-                .expect("a number")
-                .parse::<u64>()
-                .expect("a number")
-        };
-        let (limit, window_ms, requests) = (number(), number(), number());
-        make(
-            limit.try_into().expect("a limit"),
-            window_ms,
-            requests.try_into().expect("a count"),
-        )
+        let (quota, requests) = text.split_once(", ").expect("two parts");
+        Self {
+            quota: quota.parse().expect("a quota"),
+            requests: requests.parse().expect("a number"),
+        }
     }
 }

@@ -90,11 +90,6 @@ impl Seen {
             .count()
     }
 
-    /// How many commands scripts ran.
-    pub fn script_commands(&self) -> usize {
-        self.commands.len() - self.client_commands()
-    }
-
     /// How often clients sent this command, named in lower case.
     pub fn calls(&self, name: &str) -> usize {
         let of_clients = self.commands.iter().filter(|sent| !sent.by_script());

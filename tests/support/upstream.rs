@@ -1,4 +1,4 @@
-//! [`Upstream`]: an HTTP server that remembers when each request arrived.
+//! [`Upstream`]: an HTTP server that records when requests arrive.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -7,60 +7,71 @@ use tower_throttle::test_util::history::History;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-/// A `wiremock` server on a loopback port with a [`Recorder`] that takes every request.
+/// A `wiremock` server on a loopback port.
 ///
-/// It runs on a thread and a tokio runtime of its own, so a busy or paused test runtime does not
-/// delay it. Do not pause the clock in a test that talks to it: tokio would take the wait for a
-/// real socket for idleness and jump ahead.
+/// `wiremock` has one thread of its own, so a busy test runtime does not delay the record. It records a request after it
+/// has read all of it, one after another. On a loaded machine, requests are recorded closer together than they came: a
+/// limit that is exact for departures needs a buffer to be exact here.
+///
+/// Do not pause the clock in a test that uses it: tokio would take the wait for a socket for idleness.
 #[derive(Debug)]
 pub struct Upstream {
     server: MockServer,
-    recorder: Recorder,
+    seen: Arc<Mutex<Seen>>,
 }
 
-/// Records each arrival and answers with a template, 200 and empty unless told otherwise.
-///
-/// **What is recorded.** `wiremock` calls `respond` after it has read the whole request, with a
-/// lock held over all mocks and on its one thread, so arrivals are recorded one after another, in
-/// the order in which they were handled. A time is when the request was handled, a little after it
-/// came in; where requests had to queue for the thread, on a loaded machine, they are recorded
-/// closer together than they came. So a limit that is exact for departures needs the policy's
-/// buffer to be exact here.
-///
-/// **A delay holds up nobody else.** `wiremock` sleeps off the template's delay after the lock is
-/// released, and each connection is a task. Only a further request on the same HTTP/1 connection
-/// waits, as it would anywhere.
+#[derive(Debug, Default)]
+struct Seen {
+    first: Option<Instant>,
+    arrivals: Vec<(Duration, u16)>,
+}
+
+/// A status, and headers.
 #[derive(Debug, Clone)]
-pub struct Recorder {
-    origin: Instant,
-    header: Option<String>,
-    answer: ResponseTemplate,
-    arrivals: Arc<Mutex<Vec<Arrival>>>,
+pub struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
 }
 
-/// One request as it was recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arrival {
-    /// Since the recorder's origin.
-    pub at: Duration,
-    pub path: String,
-    /// The header that [`Recorder::header`] names, if the request has it.
-    pub header: Option<String>,
+impl Answer {
+    pub fn new(status: u16) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.headers.push((name, value.to_string()));
+        self
+    }
+}
+
+struct Answers<F> {
+    answer: F,
+    seen: Arc<Mutex<Seen>>,
 }
 
 impl Upstream {
     /// Answers everything with 200 at once.
     pub async fn start() -> Self {
-        Self::start_with(Recorder::default()).await
+        Self::answering(|_| Answer::new(200)).await
     }
 
-    pub async fn start_with(recorder: Recorder) -> Self {
+    /// Answers each request by its number, from 0.
+    pub async fn answering(answer: impl Fn(usize) -> Answer + Send + Sync + 'static) -> Self {
+        let seen = Arc::new(Mutex::default());
         // The server's own record would keep every request in full.
         let builder = MockServer::builder().disable_request_recording();
         let server = builder.start().await;
-        let mock = Mock::given(any()).respond_with(recorder.clone());
+        let answers = Answers {
+            answer,
+            seen: seen.clone(),
+        };
+        let mock = Mock::given(any()).respond_with(answers);
         mock.mount(&server).await;
-        Self { server, recorder }
+        Self { server, seen }
     }
 
     /// `http://127.0.0.1:PORT`, without a slash at the end.
@@ -68,88 +79,36 @@ impl Upstream {
         self.server.uri()
     }
 
-    /// Everything that has arrived.
-    pub fn history(&self) -> History {
-        self.recorder.history()
+    /// When each request arrived, since the first.
+    pub fn arrivals(&self) -> Vec<Duration> {
+        lock(&self.seen).arrivals.iter().map(|it| it.0).collect()
     }
 
-    /// Everything that has arrived, in the order in which it was handled.
-    pub fn arrivals(&self) -> Vec<Arrival> {
-        self.recorder.arrivals()
-    }
-
-    pub fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-}
-
-impl Default for Recorder {
-    fn default() -> Self {
-        Self {
-            origin: Instant::now(),
-            header: None,
-            answer: ResponseTemplate::new(200),
-            arrivals: Arc::default(),
-        }
-    }
-}
-
-impl Recorder {
-    /// Measures from `origin`, so that departures can be compared with arrivals. An arrival before
-    /// it is recorded as at it.
-    pub fn origin(mut self, origin: Instant) -> Self {
-        self.origin = origin;
-        self
-    }
-
-    /// Records this header of each request, too.
-    pub fn header(mut self, name: &str) -> Self {
-        self.header = Some(name.to_owned());
-        self
-    }
-
-    /// Answers so much later.
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.answer = self.answer.set_delay(delay);
-        self
-    }
-
-    /// Answers with this instead, delay included.
-    pub fn answer(mut self, answer: ResponseTemplate) -> Self {
-        self.answer = answer;
-        self
+    /// When requests arrived that were answered with this status.
+    pub fn answered(&self, status: u16) -> Vec<Duration> {
+        let seen = lock(&self.seen);
+        let answered = seen.arrivals.iter().filter(|it| it.1 == status);
+        answered.map(|it| it.0).collect()
     }
 
     pub fn history(&self) -> History {
-        self.lock().iter().map(|arrival| arrival.at).collect()
-    }
-
-    /// The arrivals of which `which` is true, such as those of one path.
-    pub fn history_where(&self, which: impl Fn(&Arrival) -> bool) -> History {
-        let arrivals = self.lock();
-        let wanted = arrivals.iter().filter(|arrival| which(arrival));
-        wanted.map(|arrival| arrival.at).collect()
-    }
-
-    pub fn arrivals(&self) -> Vec<Arrival> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arrival>> {
-        self.arrivals.lock().expect("no panic while recording")
+        self.arrivals().into_iter().collect()
     }
 }
 
-impl Respond for Recorder {
-    fn respond(&self, request: &Request) -> ResponseTemplate {
-        let at = self.origin.elapsed();
-        let name = self.header.as_deref();
-        let header = name.and_then(|name| request.headers.get(name));
-        self.lock().push(Arrival {
-            at,
-            path: request.url.path().to_owned(),
-            header: header.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
-        });
-        self.answer.clone()
+impl<F: Fn(usize) -> Answer + Send + Sync> Respond for Answers<F> {
+    fn respond(&self, _: &Request) -> ResponseTemplate {
+        let mut seen = lock(&self.seen);
+        let at = seen.first.get_or_insert_with(Instant::now).elapsed();
+        let Answer { status, headers } = (self.answer)(seen.arrivals.len());
+        seen.arrivals.push((at, status));
+        let answer = ResponseTemplate::new(status);
+        headers.into_iter().fold(answer, |answer, (name, value)| {
+            answer.insert_header(name, value)
+        })
     }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().expect("no panic while answering")
 }

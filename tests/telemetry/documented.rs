@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::runtime::Builder;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 
 use super::page::{code, rows};
 use super::seen::Seen;
-use super::{events, prometheus, redis_events};
+use super::{events, redis_events};
 use support::redis_server::RedisServer;
 
 #[test]
@@ -58,7 +59,10 @@ fn each_documented_event_happens_and_no_others_do() {
 async fn a_scrape_holds_what_the_documentation_says_and_nothing_else() {
     let server = RedisServer::start();
     for recommended in [false, true] {
-        let builder = prometheus::exporter().with_recommended_naming(recommended);
+        let builder = PrometheusBuilder::new()
+            .set_buckets(&[1.0])
+            .expect("buckets")
+            .with_recommended_naming(recommended);
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
         let _here = metrics::set_default_local_recorder(&recorder);

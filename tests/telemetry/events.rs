@@ -22,12 +22,6 @@ fn ten(store: &Sharded) -> LimiterBuilder {
         .store(store.clone())
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_outage_of_a_thousand_requests_is_two_events() {
-    let (seen, _guard) = Seen::begin();
-    outage(&seen).await;
-}
-
 pub(super) async fn outage(seen: &Seen) {
     let store = Sharded::default();
     let limiter = ten(&store).build().expect("a valid policy");
@@ -51,34 +45,6 @@ pub(super) async fn outage(seen: &Seen) {
     assert_eq!(seen.messages().len(), 2, "{:?}", seen.messages());
 }
 
-/// As a server that is out of memory, or became a replica.
-#[tokio::test(start_paused = true)]
-async fn a_store_that_answers_only_pings_is_an_outage_per_second() {
-    let (seen, _guard) = Seen::begin();
-    let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
-    store.out(&["a"]);
-    store.answer_pings(&["a"]);
-    let start = Instant::now();
-    while start.elapsed() < SECOND * 60 {
-        drop(limiter.acquire("a").await);
-    }
-    let outages = seen.told("the store is out").len();
-    assert!((1..=130).contains(&outages), "{outages}");
-    store.out(&[]);
-    limiter.acquire("a").await.expect("a permit");
-    assert_eq!(
-        seen.told("the store is back").len(),
-        seen.told("the store is out").len()
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_shards_that_are_out_are_one_outage() {
-    let (seen, _guard) = Seen::begin();
-    shards(&seen).await;
-}
-
 pub(super) async fn shards(seen: &Seen) {
     let store = Sharded::default();
     let limiter = ten(&store).build().expect("a valid policy");
@@ -100,12 +66,6 @@ pub(super) async fn shards(seen: &Seen) {
     let back = seen.told("a shard of the store is back, and others are out");
     assert_eq!((back.len(), back[0].level), (all.len() - 1, Level::DEBUG));
     assert_eq!(seen.told("the store is back").len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn commands_are_events_of_the_limiter_that_sends_them() {
-    let (seen, _guard) = Seen::begin();
-    commands(&seen).await;
 }
 
 pub(super) async fn commands(seen: &Seen) {
@@ -133,12 +93,6 @@ pub(super) async fn commands(seen: &Seen) {
     assert!((9.5..=10.0).contains(&lasts), "{lasts}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_grant_that_a_stopped_process_misses_is_an_event() {
-    let (seen, _guard) = Seen::begin();
-    misses(&seen).await;
-}
-
 pub(super) async fn misses(seen: &Seen) {
     let limiter = ten(&Sharded::default()).build().expect("a valid policy");
     for _ in 0..10 {
@@ -156,12 +110,6 @@ pub(super) async fn misses(seen: &Seen) {
     assert_eq!((fields.text("policy"), fields.text("key")), ("ten", "a"));
     assert!((1.8..2.0).contains(&fields.number("late")), "{fields:?}");
     assert!(fields.number("guard") > 0.02, "{fields:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_is_an_event_with_its_direction() {
-    let (seen, _guard) = Seen::begin();
-    clock(&seen).await;
 }
 
 pub(super) async fn clock(seen: &Seen) {

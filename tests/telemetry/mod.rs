@@ -8,7 +8,6 @@ mod figures;
 mod metered;
 #[path = "../../src/telemetry/tests/page.rs"]
 mod page;
-mod prometheus;
 mod redis_events;
 mod ruled;
 mod seen;

@@ -31,12 +31,6 @@ fn assert_discreet(seen: &Seen, server: &RedisServer) {
     assert!(!text.contains(&format!(":{}", server.port())), "{text}");
 }
 
-#[tokio::test]
-async fn a_restart_of_the_server_is_an_event_without_its_password() {
-    let (seen, _guard) = Seen::begin();
-    restart(&seen).await;
-}
-
 pub(super) async fn restart(seen: &Seen) {
     let password = format!(">{PASSWORD}");
     let user = ["--user", "throttle", "on", &password, "~*", "&*", "+@all"];
@@ -77,12 +71,6 @@ pub(super) async fn restart(seen: &Seen) {
     once("nudges arrive", Level::INFO);
     once("a connection to redis was replaced", Level::INFO);
     assert_discreet(seen, &server);
-}
-
-#[tokio::test]
-async fn a_lost_state_is_an_event_of_each_process_that_finds_the_quarantine() {
-    let (seen, _guard) = Seen::begin();
-    loss(&seen).await;
 }
 
 pub(super) async fn loss(seen: &Seen) {

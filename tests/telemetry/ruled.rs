@@ -1,10 +1,8 @@
 //! A limiter with rules: each is a policy, and they share the store.
 
 use futures_util::future::join_all;
-use tokio::time::Instant;
 use tower_throttle::rules::{Rule, Rules};
 use tower_throttle::{Limiter, LimiterBuilder, Outage, Quota};
-use tracing::Level;
 
 use super::figures::Figures;
 use super::seen::Seen;
@@ -38,39 +36,6 @@ async fn each_rule_is_a_policy_that_is_counted_by_its_name() {
     assert_eq!(reloaded.unwrap().changed.len(), 1);
     search.acquire("b").await.unwrap();
     assert_eq!(figures.read().number(&granted("search")), 5.0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_outage_is_one_for_all_rules() {
-    let figures = Figures::new();
-    let (seen, _guard) = Seen::begin();
-    let store = Sharded::default();
-    let limiter = figures.build(far(&store));
-    let search = limiter.rule("search").unwrap();
-    store.out(&["a"]);
-    limiter.try_acquire("a").await.unwrap_err();
-    for _ in 0..5 {
-        search.acquire("a").await.unwrap();
-    }
-    let read = figures.read();
-    assert_eq!(read.number("outages_total{policy=rules}"), 1.0);
-    assert_eq!(read.number("store_out{policy=rules}"), 1.0);
-    let fallback = "requests_total{outcome=fallback,policy=search}";
-    assert_eq!(read.number(fallback), 5.0);
-    let out = seen.told("the store is out");
-    assert_eq!(out.len(), 1, "{:?}", seen.messages());
-    assert_eq!(out[0].fields.text("policy"), "rules");
-
-    store.out(&[]);
-    let start = Instant::now();
-    while limiter.health().is_out() {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        assert!(start.elapsed() < super::PATIENCE);
-    }
-    limiter.acquire("a").await.unwrap();
-    assert_eq!(figures.read().number("store_out{policy=rules}"), 0.0);
-    let back = seen.told("the store is back");
-    assert_eq!((back.len(), back[0].level), (1, Level::INFO));
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,20 +50,6 @@ async fn a_span_has_the_key_the_policy_and_the_outcome() {
     assert!(is_closed, "it ends before its permit");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_policy_without_a_name_is_called_by_its_quotas() {
-    let (seen, _guard) = Seen::begin();
-    let limiter = Limiter::builder()
-        .quota(Quota::per_second(7))
-        .build()
-        .unwrap();
-    limiter.acquire("a").await.unwrap();
-    assert_eq!(seen.span().fields.text("policy"), "7/s");
-    limiter.set_quota(Quota::per_second(8)).unwrap();
-    limiter.acquire("a").await.unwrap();
-    assert_eq!(seen.spans()[1].fields.text("policy"), "8/s");
-}
-
 /// The span is open while the request waits, and entered while it is polled.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_has_a_span_until_it_departs() {
@@ -163,16 +149,6 @@ async fn every_refusal_has_a_name() {
     let limiter = one().store(store).build().unwrap();
     assert!(limiter.acquire("a").await.unwrap_err().is_store());
     assert_eq!(outcome(), "store_error");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_subscriber_of_other_levels_gets_no_spans() {
-    let (seen, _guard) = Seen::begin_at(Level::INFO);
-    let limiter = one().build().unwrap();
-    for _ in 0..2 {
-        limiter.acquire("a").await.unwrap();
-    }
-    assert!(seen.spans().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use tower_throttle::test_util::ManualClock;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
-use super::{MS, SECOND, delay, granted, quota};
+use super::{SECOND, delay, granted, quota};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const TICK: Duration = Duration::from_micros(1);
@@ -48,33 +48,6 @@ async fn a_request_is_refused_until_the_tick_at_which_its_delay_ends() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bound_that_is_too_short_is_refused_without_waiting() {
-    let clock = ManualClock::new();
-    let limiter = build(by(&clock, Quota::per_hour(1)).max_wait(HOUR / 2));
-    limiter.acquire("a").await.expect("the first");
-    clock.advance(HOUR / 4);
-    let error = limiter.acquire("a").await.expect_err("too long");
-    assert!(error.is_limited(), "{error}");
-    clock.advance(HOUR);
-    limiter.acquire("a").await.expect("the second");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_departs_until_a_clock_that_was_set_back_has_caught_up() {
-    let clock = ManualClock::new();
-    let limiter = build(by(&clock, Quota::per_second(1)));
-    assert!(granted(&limiter).await);
-    let promised = delay(&limiter).await;
-    clock.set_back(HOUR);
-    assert_eq!(delay(&limiter).await, promised + HOUR);
-    clock.advance(HOUR);
-    assert_eq!(delay(&limiter).await, promised);
-    // Forward, and what departed a moment ago is long past.
-    clock.advance(HOUR);
-    assert!(granted(&limiter).await);
-}
-
 #[tokio::test]
 async fn days_begin_at_midnight_of_the_clock() {
     let clock = ManualClock::new();
@@ -90,28 +63,6 @@ async fn days_begin_at_midnight_of_the_clock() {
     clock.advance(TICK);
     assert!(granted(&limiter).await);
     assert_eq!(delay(&limiter).await, 24 * HOUR);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn threads_share_the_quota_of_a_clock_that_stands_still() {
-    let clock = ManualClock::new();
-    let limiter = build(by(&clock, Quota::per_hour(10)));
-    for _ in 0..20 {
-        let tasks = (0..4).map(|_| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move {
-                let mut count = 0;
-                for _ in 0..25 {
-                    count += u32::from(granted(&limiter).await);
-                }
-                count
-            })
-        });
-        let counts = join_all(tasks.collect::<Vec<_>>()).await;
-        let count: u32 = counts.into_iter().map(|it| it.expect("no panic")).sum();
-        assert_eq!(count, 10);
-        clock.advance(HOUR + SECOND);
-    }
 }
 
 /// Lets so many requests depart at once.
@@ -130,20 +81,4 @@ async fn waiting_requests_depart_by_a_clock_that_runs() {
     let history: History = depart(&limiter, 20).await.into_iter().collect();
     history.assert_at_most(5, SECOND);
     assert!(history.span() < Some(4 * SECOND), "{history:?}");
-}
-
-/// So it is with any store. Strict recovery is for that.
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_forward_lets_more_requests_depart() {
-    let clock = ManualClock::running();
-    let limiter = build(by(&clock, Quota::per_second(5)));
-    let set = async {
-        tokio::time::sleep(100 * MS).await;
-        clock.advance(HOUR);
-        depart(&limiter, 10).await
-    };
-    let (before, after) = tokio::join!(depart(&limiter, 10), set);
-    let history: History = before.into_iter().chain(after).collect();
-    let most = history.most_in_any(SECOND);
-    assert!((6..=10).contains(&most), "{most}");
 }

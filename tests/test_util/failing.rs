@@ -1,12 +1,11 @@
 //! A failing store fails as its test says, and otherwise does what the store inside does.
 
-use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, Fault, RecordingStore};
 use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
-use super::{MS, SECOND};
+use super::MS;
 
 fn per_hour(limit: u32) -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_hour(limit))
@@ -60,18 +59,6 @@ async fn each_fault_fails_calls_as_its_table_says() {
     }
 }
 
-/// The limiter makes a call again whose outcome is unknown. So the request departs.
-#[tokio::test(start_paused = true)]
-async fn a_panic_of_the_store_is_survived() {
-    let store = FailingStore::new(MemoryStore::new());
-    let limiter = per_hour(10).store(store.clone()).build();
-    let limiter = limiter.expect("a valid policy");
-    limiter.acquire("a").await.expect("a permit");
-    store.fail_next(1, Fault::Panic);
-    limiter.acquire("a").await.expect("a permit");
-    assert_eq!(store.failures(), 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn as_many_calls_fail_as_the_test_says() {
     let store = FailingStore::new(MemoryStore::new());
@@ -87,58 +74,4 @@ async fn as_many_calls_fail_as_the_test_says() {
     store.fail_next(0, Fault::Refusal);
     assert!(limiter.acquire("a").await.is_ok());
     assert_eq!((store.calls(), store.pings(), store.failures()), (6, 1, 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn answers_and_failures_take_the_latency() {
-    let store = FailingStore::new(MemoryStore::new()).latency(300 * MS);
-    let limiter = per_hour(10).store(store.clone()).build();
-    let limiter = limiter.expect("a valid policy");
-    let start = Instant::now();
-    limiter.peek("a").await.expect("an answer");
-    assert_eq!(start.elapsed(), 300 * MS);
-    store.set_latency(700 * MS);
-    store.fail_with(Fault::Refusal);
-    let start = Instant::now();
-    limiter.peek("a").await.expect_err("it is refused");
-    assert_eq!(start.elapsed(), 700 * MS);
-}
-
-#[tokio::test(start_paused = true)]
-async fn clones_share_faults_and_counts() {
-    let store = FailingStore::<MemoryStore>::default();
-    store.clone().fail_with(Fault::Refusal);
-    let limiter = per_hour(10).store(store.clone()).build();
-    let refused = limiter.expect("a valid policy").acquire("a").await;
-    assert!(refused.expect_err("it is refused").is_store());
-    assert_eq!((store.calls(), store.failures()), (1, 1));
-    assert!(format!("{store:?}").contains("Refusal"), "{store:?}");
-}
-
-/// Another process, which reaches the store, pauses the key.
-#[tokio::test(start_paused = true)]
-async fn a_pause_during_an_outage_holds_afterwards() {
-    let inside = MemoryStore::new();
-    let store = FailingStore::new(inside.clone());
-    let build = |builder: LimiterBuilder| {
-        let builder = builder.quota(Quota::new(1, 10 * SECOND));
-        builder.build().expect("a valid policy")
-    };
-    let cut_off = build(Limiter::builder().store(store.clone()));
-    let other = build(Limiter::builder().store(inside));
-    cut_off.acquire("a").await.expect("the first");
-    let start = Instant::now();
-    let waiting = join_all([tokio::spawn(cut_off.acquire("a"))]);
-    sleep(100 * MS).await;
-    store.fail_with(Fault::Unreachable);
-    other
-        .pause("a", start + 60 * SECOND)
-        .await
-        .expect("the other reaches it");
-    sleep(3 * SECOND).await;
-    store.recover();
-    for result in waiting.await {
-        result.expect("no panic").expect("a permit");
-    }
-    assert!(start.elapsed() >= 60 * SECOND, "{:?}", start.elapsed());
 }

@@ -2,9 +2,7 @@
 
 mod clock;
 mod failing;
-mod outages;
 mod recording;
-mod recovery;
 
 use std::time::Duration;
 

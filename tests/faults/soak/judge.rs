@@ -22,55 +22,33 @@ pub(crate) struct Gap {
 /// When, and how much it counts.
 pub(crate) type Event = (Duration, u64);
 
-/// What was seen of a key.
-#[derive(Debug, Default)]
-pub(crate) struct Verdict {
-    /// The most in any window that no gap has to do with, and in the others.
-    pub(crate) most: u64,
-    pub(crate) most_around: u64,
-    pub(crate) excess: Option<String>,
-}
-
-/// `events` are sorted by time, `gaps` too.
+/// A window that holds too much, if there is one. `events` are sorted by time, `gaps` too.
 ///
 /// A window that begins before a gap is over, and its [reach](REACH), and does not end before it begins, may
 /// hold more for each loss.
-pub(crate) fn judge(events: &[Event], bound: &Bound, gaps: &[Gap]) -> Verdict {
-    let mut verdict = Verdict::default();
+pub(crate) fn judge(events: &[Event], bound: &Bound, gaps: &[Gap]) -> Option<String> {
+    let mut excess = None;
     let mut calm_from = Duration::ZERO;
     for gap in joined(gaps, bound.window) {
         let calm = between(events, calm_from, gap.from);
-        verdict.see(calm, bound, 0);
         let begins = gap.from.saturating_sub(bound.window);
         let around = between(events, begins, gap.to + bound.window);
-        verdict.see(around, bound, gap.extra);
+        excess = excess.or_else(|| exceeds(calm, bound, 0));
+        excess = excess.or_else(|| exceeds(around, bound, gap.extra));
         calm_from = gap.to;
     }
-    verdict.see(between(events, calm_from, Duration::MAX), bound, 0);
-    verdict
+    let calm = between(events, calm_from, Duration::MAX);
+    excess.or_else(|| exceeds(calm, bound, 0))
 }
 
-impl Verdict {
-    fn see(&mut self, events: &[Event], bound: &Bound, extra: u64) {
-        let Some(&(first, _)) = events.first() else {
-            return;
-        };
-        let events = events.iter().map(|&(at, weight)| (at - first, weight));
-        let history: History = events.collect();
-        let most = history.most_in_any(bound.window);
-        let worst = match extra {
-            0 => &mut self.most,
-            _ => &mut self.most_around,
-        };
-        *worst = most.max(*worst);
-        let allowed = bound.most + extra;
-        if most > allowed {
-            let check = || history.assert_at_most(allowed, bound.window);
-            let panic = catch_unwind(check).expect_err("it holds more");
-            let text = panic.downcast::<String>().expect("text");
-            self.excess = Some(format!("{text}\n  (since {first:?})"));
-        }
-    }
+fn exceeds(events: &[Event], bound: &Bound, extra: u64) -> Option<String> {
+    let &(first, _) = events.first()?;
+    let events = events.iter().map(|&(at, weight)| (at - first, weight));
+    let history: History = events.collect();
+    let check = || history.assert_at_most(bound.most + extra, bound.window);
+    let panic = catch_unwind(check).err()?;
+    let text = panic.downcast::<String>().expect("text");
+    Some(format!("{text}\n  (since {first:?})"))
 }
 
 /// With their reach; those become one that have a window in common.
@@ -100,8 +78,8 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    /// Two per second.
-    fn of(events: &[u64], gaps: &[(u64, u64)]) -> (u64, u64, bool) {
+    /// Whether a window holds too much, under two per second.
+    fn exceeds(events: &[u64], gaps: &[(u64, u64)]) -> bool {
         let bound = Bound::of("2/s".parse().expect("a quota"));
         let events: Vec<_> = events.iter().map(|&at| (MS(at), 1)).collect();
         let gap = |&(from, to)| Gap {
@@ -110,34 +88,27 @@ mod tests {
             extra: 2,
         };
         let gaps: Vec<_> = gaps.iter().map(gap).collect();
-        let verdict = judge(&events, &bound, &gaps);
-        (verdict.most, verdict.most_around, verdict.excess.is_some())
+        judge(&events, &bound, &gaps).is_some()
     }
 
     #[test]
     fn one_more_than_promised_is_found_wherever_it_is() {
-        assert_eq!(of(&[0, 500, 1_000, 1_500], &[]), (2, 0, false));
-        assert_eq!(of(&[0, 500, 999], &[]), (3, 0, true));
+        assert!(!exceeds(&[0, 500, 1_000, 1_500], &[]));
+        assert!(exceeds(&[0, 500, 999], &[]));
         let gap = (20_000, 20_100);
-        assert_eq!(of(&[18_000, 18_001, 18_002], &[gap]), (3, 0, true));
+        assert!(exceeds(&[18_000, 18_001, 18_002], &[gap]));
         let later = 20_100 + 3_000;
-        let after = [later, later + 1, later + 2];
-        assert_eq!(of(&after, &[gap]), (3, 3, true));
+        assert!(exceeds(&[later, later + 1, later + 2], &[gap]));
+        assert!(exceeds(&[19_000, 19_001, 19_002], &[(19_500, 19_600)]));
     }
 
     #[test]
     fn as_much_again_may_depart_for_each_loss() {
         let twice = [19_998, 19_999, 20_500, 20_501];
-        assert_eq!(of(&twice, &[(20_000, 20_100)]), (2, 4, false));
-        assert_eq!(of(&twice, &[]), (4, 0, true));
+        assert!(!exceeds(&twice, &[(20_000, 20_100)]));
+        assert!(exceeds(&twice, &[]));
         let more = [19_998, 19_999, 20_500, 20_501, 20_502];
-        assert!(of(&more, &[(20_000, 20_100)]).2);
-        assert!(!of(&more, &[(20_000, 20_100), (20_400, 20_450)]).2);
-    }
-
-    #[test]
-    fn a_window_that_ends_before_the_loss_holds_no_more() {
-        let before = [19_000, 19_001, 19_002];
-        assert_eq!(of(&before, &[(19_500, 19_600)]), (3, 3, true));
+        assert!(exceeds(&more, &[(20_000, 20_100)]));
+        assert!(!exceeds(&more, &[(20_000, 20_100), (20_400, 20_450)]));
     }
 }

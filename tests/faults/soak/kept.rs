@@ -24,20 +24,6 @@ pub(crate) struct Kept {
     latest: HashMap<(usize, Subject), Duration>,
     /// How many departed, by process.
     counts: BTreeMap<usize, u64>,
-    /// The most in any window, by the quotas' number and place there.
-    seen: BTreeMap<(usize, usize), Seen>,
-}
-
-/// The most of a quota, in any window.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
-    /// Where recovery is strict, and no loss went unknown.
-    pub(crate) strict: u64,
-    /// Where it is strict, but only those who know of a loss can tell.
-    pub(crate) strict_untold: u64,
-    /// Where it is immediate, far from any loss.
-    pub(crate) calm: u64,
-    pub(crate) after_loss: u64,
 }
 
 /// State was lost.
@@ -98,33 +84,19 @@ impl Kept {
         self.counts.get(&process).copied().unwrap_or(0)
     }
 
-    pub(crate) fn seen(&self) -> impl Iterator<Item = (Bound, Seen)> + '_ {
-        let bound = |set, place| Bound::of(quotas::set(set)[place]);
-        let seen = self.seen.iter();
-        seen.map(move |(&(set, place), &seen)| (bound(set, place), seen))
-    }
-
     /// Judges all that has departed, and forgets it: nothing is left of it in any store.
     pub(crate) fn judge(&mut self) -> Vec<String> {
         let mut excesses = Vec::new();
         for (subject, mut events) in std::mem::take(&mut self.events) {
             events.sort_unstable();
-            for (place, quota) in quotas::set(subject.set).into_iter().enumerate() {
+            for quota in quotas::set(subject.set) {
                 let bound = Bound::of(quota);
                 let losses = self.losses.iter();
                 let gaps: Vec<_> = losses.filter_map(|it| it.gap(subject, &bound)).collect();
                 let weigh = |&(at, cost)| (at, if bound.by_cost { cost } else { 1 });
                 let events: Vec<_> = events.iter().map(weigh).collect();
-                let verdict = judge(&events, &bound, &gaps);
-                let seen = self.seen.entry((subject.set, place)).or_default();
-                let (most, most_around) = match subject.is_strict {
-                    true => (&mut seen.strict, &mut seen.strict_untold),
-                    false => (&mut seen.calm, &mut seen.after_loss),
-                };
-                *most = verdict.most.max(*most);
-                *most_around = verdict.most_around.max(*most_around);
                 let of = |excess| format!("{subject:?} ({:?}): {excess}", SETS[subject.set]);
-                excesses.extend(verdict.excess.map(of));
+                excesses.extend(judge(&events, &bound, &gaps).map(of));
             }
         }
         let (more, losses) = (excesses.len().saturating_sub(TOLD), &self.losses);

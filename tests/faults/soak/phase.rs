@@ -34,8 +34,6 @@ pub(crate) struct Phases<'a> {
     /// Of each process, by its number, and of the server.
     pub(crate) memory: BTreeMap<usize, Series>,
     pub(crate) server: Series,
-    /// The most tasks at rest, and at first.
-    pub(crate) tasks: [usize; 2],
     /// The longest that keys stayed once all was at rest.
     pub(crate) stayed: Duration,
     /// What was done in this phase, and when.
@@ -58,7 +56,6 @@ impl<'a> Phases<'a> {
             changes: 0,
             memory: BTreeMap::new(),
             server: Series::default(),
-            tasks: [0; 2],
             stayed: Duration::ZERO,
             log: Vec::new(),
             sampled: [Instant::now(); 2],

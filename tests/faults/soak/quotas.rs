@@ -33,7 +33,6 @@ pub(crate) fn most(number: usize, within: Duration) -> u64 {
 /// The most in any window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {
-    pub(crate) quota: Quota,
     pub(crate) most: u64,
     pub(crate) window: Duration,
     /// Whether a request counts as much as it costs, and not as one.
@@ -52,7 +51,6 @@ impl Bound {
             other => panic!("of {other:?} something else is promised"),
         };
         Self {
-            quota,
             most: most.into(),
             window,
             by_cost: quota.counted_by() != Algorithm::Spacing,

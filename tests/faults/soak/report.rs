@@ -1,66 +1,29 @@
-//! What a run has shown, for who reads it.
+//! What a run has shown.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::memory::{LONG, Series};
 use super::phase::Phases;
-use super::run::Plan;
 use crate::stage::PROCESSES;
-use support::tally::{Count, Tally};
+use support::tally::Tally;
 
-/// Of the processes that live in the end: what came of their requests.
-const ENDS: [(&str, Count); 11] = [
-    ("asked", Count::Asked),
-    ("departed", Count::Departed),
-    ("dropped", Count::Dropped),
-    ("forfeited", Count::Forfeited),
-    ("expired", Count::Expired),
-    ("not to wait", Count::Refused),
-    ("error: limited", Count::Limited),
-    ("error: out", Count::Out),
-    ("error: outcome unknown", Count::Unknown),
-    ("error: other", Count::Other),
-    ("lost", Count::Lost),
-];
-
-pub(crate) fn table(plan: &Plan, phases: &Phases<'_>, tally: &Tally, took: Duration) -> String {
-    let mut text = String::new();
+pub(crate) fn table(phases: &Phases<'_>, tally: &Tally, took: Duration) -> String {
+    let (minutes, stayed) = (took.as_secs_f64() / 60.0, phases.stayed.as_secs_f64());
+    let mut text = format!(
+        "{minutes:.1} minutes, {} phases, {} changes of quotas\n{tally:?}\nkeys at rest are kept for {stayed:.1} s\n",
+        phases.count, phases.changes
+    );
     let mut line = |what: &str, seen: &str| {
         let _ = writeln!(text, "{what:<44} {seen}");
     };
-    line("minutes", &format!("{:.1}", took.as_secs_f64() / 60.0));
-    line("seed", &plan.seed.to_string());
-    line(
-        "phases, changes of quotas",
-        &format!("{}, {}", phases.count, phases.changes),
-    );
-    for (what, count) in ENDS {
-        line(&format!("requests {what}"), &tally.of(count).to_string());
-    }
     for (name, count) in &phases.befell {
-        line(&format!("fault: {name}"), &count.to_string());
-    }
-    for (bound, seen) in phases.kept.seen() {
-        line(
-            &format!("{}: most in any {:?}", bound.quota, bound.window),
-            &format!(
-                "strict {}, immediate {}, of {}; after losses: immediate {}, strict and untold {}",
-                seen.strict, seen.calm, bound.most, seen.after_loss, seen.strict_untold
-            ),
-        );
+        line(name, &count.to_string());
     }
     for (number, series) in &phases.memory {
         line(&format!("memory of process {number}"), &memory(series));
     }
     line("memory of the server", &memory(&phases.server));
-    let [most, at_first] = phases.tasks;
-    line(
-        "tasks at rest, at most",
-        &format!("{most}, of {at_first} at first"),
-    );
-    let stayed = phases.stayed.as_secs_f64();
-    line("keys at rest", &format!("kept for {stayed:.1} s at most"));
     text
 }
 

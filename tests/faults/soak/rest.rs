@@ -37,7 +37,6 @@ impl Phases<'_> {
             let words: Vec<_> = line.splitn(5, ' ').collect();
             let rest = Rest::parse(&words[..4].join(" "));
             let (number, tally) = (process.number, Tally::parse(words[4]));
-            self.tasks = [self.tasks[0].max(rest.tasks), rest.tasks_at_first];
             complaints.extend(left(number, rest));
             self.wait_for(number, tally.of(Count::Departed));
             complaints.extend(accounts(number, &tally, self.kept.count(number)));

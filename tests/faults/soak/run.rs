@@ -86,7 +86,7 @@ pub(crate) fn run(plan: &Plan) -> Ended {
     if !complaints.is_empty() {
         complaints.push(format!("what was done last:\n{}", phases.told()));
     }
-    println!("{}", report::table(plan, &phases, &tally, took));
+    println!("{}", report::table(&phases, &tally, took));
     Ended { seed, complaints }
 }
 

@@ -1,17 +1,11 @@
 //! Departures and pauses of a rule outlast reloads, also those that remove the rule.
 
 use tokio::time::{Instant, sleep};
+use tower_throttle::Limiter;
 use tower_throttle::rules::Rule;
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Limiter, Outage};
 
 use super::{SECOND, reload};
-use crate::rules::{limiter, per_hour, rules};
-
-fn local() -> Rule {
-    per_hour("all", 4).outage(Outage::Local { share: 1.0 })
-}
+use crate::rules::{limiter, per_hour};
 
 /// How many of ten are granted at once.
 async fn granted(limiter: &Limiter) -> usize {
@@ -22,35 +16,6 @@ async fn granted(limiter: &Limiter) -> usize {
         granted += usize::from(answer.is_ok_and(|it| it.is_granted()));
     }
     granted
-}
-
-/// A limiter whose store is out.
-fn out(rule: Rule) -> Limiter {
-    let store = FailingStore::new(MemoryStore::new());
-    store.fail_with(Fault::Unreachable);
-    let builder = Limiter::builder().store(store).rules(rules([rule]));
-    builder.build().expect("a limiter")
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_departed_by_a_share_counts_though_the_rule_was_gone_meanwhile() {
-    let limiter = out(local());
-    assert_eq!(granted(&limiter).await, 4);
-    reload(&limiter, [Rule::exempt()]);
-    reload(&limiter, [local()]);
-    assert_eq!(granted(&limiter).await, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_departed_by_a_share_counts_though_outages_were_denied_meanwhile() {
-    let limiter = out(per_hour("all", 4));
-    assert_eq!(granted(&limiter).await, 0);
-    for departs in [4, 0, 0] {
-        reload(&limiter, [local()]);
-        assert_eq!(granted(&limiter).await, departs);
-        reload(&limiter, [per_hour("all", 4)]);
-        assert_eq!(granted(&limiter).await, 0);
-    }
 }
 
 #[tokio::test(start_paused = true)]

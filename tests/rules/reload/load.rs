@@ -12,7 +12,7 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Outage, Quota, Recovery};
 
 use super::settle;
-use crate::rules::{PATIENCE, limiter, per_hour, rules};
+use crate::rules::{PATIENCE, rules};
 use support::redis_server::RedisServer;
 
 const WINDOW: Duration = Duration::from_millis(200);
@@ -114,66 +114,4 @@ async fn under_load(tables: [Rules; 4], requests: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn never_more_than_the_quota_departs_while_all_else_is_reloaded() {
     under_load(tables([Recovery::Immediate; 2]), 300).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn recovery_may_change_while_others_wait() {
-    let redis = RedisServer::start();
-    let tables = tables([Recovery::Immediate, Recovery::Strict]);
-    let limiter = on(&redis, &tables[0]).await;
-    let start = Instant::now();
-    let departing = (0..120_u64).map(|number| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move {
-            sleep(Duration::from_millis(number * 5)).await;
-            depart(&limiter, "a", start).await
-        })
-    });
-    let departing: Vec<_> = departing.collect();
-    for turn in [1, 2, 3] {
-        sleep(WINDOW).await;
-        limiter
-            .reload(tables[turn].clone())
-            .expect("a limiter with rules");
-    }
-    let all = timeout(PATIENCE * 2, join_all(departing)).await;
-    let all = all.expect("nobody is lost").into_iter();
-    let history: History = all.map(|it| it.expect("no panic")).collect();
-    assert_eq!(history.len(), 120);
-    history.assert_at_most(LIMIT.into(), WINDOW);
-    settle(&limiter).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_may_reload_at_once() {
-    let table = |limit: u32| {
-        let named =
-            |place: u32| per_hour(&format!("rule-{place}"), limit).path(format!("/{place}"));
-        rules((0..10).map(named).chain([per_hour("last", limit)]))
-    };
-    let limiter = limiter([per_hour("last", 1)]);
-    let reloading = (1..=4_u32).map(|number| {
-        let limiter = limiter.clone();
-        tokio::task::spawn_blocking(move || {
-            for turn in 0..100 {
-                limiter
-                    .reload(table(number * 1_000 + turn))
-                    .expect("a limiter with rules");
-            }
-        })
-    });
-    for reloading in join_all(reloading).await {
-        reloading.expect("no panic");
-    }
-    // The last reload has set all of them.
-    let rules = limiter.rules().expect("rules");
-    for name in rules.names().flatten() {
-        let by_itself = limiter.rule(name).expect("a rule").policy();
-        assert_eq!(
-            by_itself.quotas(),
-            rules.policy(name).expect("a policy").quotas()
-        );
-    }
-    let last = rules.policy("last").expect("a policy");
-    assert_eq!(limiter.policy().quotas(), last.quotas());
 }

@@ -2,49 +2,12 @@
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, advance};
+use tower_throttle::Outage;
 use tower_throttle::rules::Rule;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{ErrorKind, Outage, Quota};
 
 use super::{GUARD, SECOND, STEP, per_second, reload, settle, waiter};
 use crate::rules::{limiter, per_hour};
-
-#[tokio::test(start_paused = true)]
-async fn other_bounds_are_for_new_requests_in_the_same_queue() {
-    let limiter = limiter([per_second(1)]);
-    limiter.acquire("a").await.expect("a permit");
-    let waiters = [
-        waiter(&limiter).await,
-        waiter(&limiter).await,
-        waiter(&limiter).await,
-    ];
-    reload(
-        &limiter,
-        [per_second(1).max_waiting(4).max_wait(SECOND * 9 / 2)],
-    );
-    let fourth = waiter(&limiter).await;
-    let full = limiter.acquire("a").await.unwrap_err();
-    assert_eq!(
-        full.kind(),
-        ErrorKind::QueueFull,
-        "earlier requests are in the same queue: {full}"
-    );
-    reload(&limiter, [per_second(1).max_wait(SECOND)]);
-    let too_long = limiter.acquire("a").await.unwrap_err();
-    assert!(
-        too_long.is_limited() && too_long.wait() > Some(STEP * 4),
-        "{too_long}"
-    );
-    assert_eq!(limiter.queues(), 1);
-    for (place, permit) in (1..).zip(join_all(waiters.into_iter().chain([fourth])).await) {
-        let waited = permit.expect("a permit").waited();
-        assert!(
-            waited >= STEP * place && waited < STEP * place + GUARD,
-            "{waited:?}"
-        );
-    }
-    settle(&limiter).await;
-}
 
 #[tokio::test(start_paused = true)]
 async fn reloads_of_bounds_keep_the_order_and_the_quota() {
@@ -84,39 +47,6 @@ async fn reloads_of_bounds_keep_the_order_and_the_quota() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_buffer_holds_in_a_queue_that_never_empties() {
-    let limiter = limiter([per_second(1)]);
-    limiter.acquire("a").await.expect("a permit");
-    let first = waiter(&limiter).await;
-    tokio::time::sleep(SECOND / 2).await;
-    reload(&limiter, [per_second(1).buffer(SECOND)]);
-    let (second, third) = (waiter(&limiter).await, waiter(&limiter).await);
-    let permits = join_all([first, second, third]).await;
-    let waited: Vec<_> = permits
-        .into_iter()
-        .map(|it| it.expect("a permit").waited())
-        .collect();
-    assert!(waited[0] >= STEP && waited[0] < STEP + GUARD, "{waited:?}");
-    let apart = waited[2] - waited[1];
-    assert!(apart >= SECOND + STEP, "{apart:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn departures_before_a_reload_count_under_the_new_quota() {
-    let limiter = limiter([per_second(1)]);
-    limiter.acquire("a").await.expect("a permit");
-    let waiting = waiter(&limiter).await;
-    reload(&limiter, [per_second(3)]);
-    let waited = waiting.await.expect("a permit").waited();
-    assert!(waited < GUARD, "it departs under the new quota: {waited:?}");
-    for is_granted in [true, false] {
-        let decision = limiter.try_acquire("a").await.expect("a decision");
-        assert_eq!(decision.is_granted(), is_granted);
-    }
-    settle(&limiter).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_that_waits_by_a_rule_that_is_removed_departs_by_it() {
     let limiter = limiter([per_second(1)]);
     limiter.acquire("a").await.expect("a permit");
@@ -152,43 +82,4 @@ async fn a_rule_that_comes_back_finds_its_state() {
     reload(&limiter, [per_hour("search", 2), Rule::exempt()]);
     let again = limiter.rule("search").expect("a rule");
     assert_eq!(again.peek("a").await.expect("a snapshot").remaining(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_limiter_of_one_rule_follows_it() {
-    let limiter = limiter([per_hour("search", 2).path("/search"), Rule::exempt()]);
-    let search = limiter.rule("search").expect("a rule");
-    let quotas = |limit| [Quota::per_hour(limit)];
-    assert_eq!(search.policy().quotas(), quotas(2));
-    reload(&limiter, [per_hour("search", 5), Rule::exempt()]);
-    assert_eq!(search.policy().quotas(), quotas(5));
-    reload(&limiter, [Rule::exempt()]);
-    assert_eq!(
-        search.policy().quotas(),
-        quotas(5),
-        "as it was, while there is none"
-    );
-    reload(&limiter, [per_hour("search", 7).path("/s"), Rule::exempt()]);
-    assert_eq!(search.policy().quotas(), quotas(7));
-    drop(limiter);
-    search.acquire("a").await.expect("a permit");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rule_of_which_the_place_alone_has_changed_goes_on_as_it_was() {
-    let limiter = limiter([per_second(1).path("/a"), per_hour("others", 1)]);
-    let all = limiter.rule("all").expect("a rule");
-    let before = all.policy();
-    all.acquire("a").await.expect("a permit");
-    let old = waiter(&all).await;
-    reload(
-        &limiter,
-        [
-            per_hour("first", 1).path("/b"),
-            per_second(1).path("/a/{b}"),
-            per_hour("others", 1),
-        ],
-    );
-    assert!(std::sync::Arc::ptr_eq(&before, &all.policy()));
-    old.await.expect("a permit");
 }

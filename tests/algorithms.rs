@@ -1,0 +1,133 @@
+//! The algorithms on a real Redis: replicas together keep the bound of each.
+//!
+//! Redis runs on this host, so the system's clock is the store's.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::{join, join_all};
+use futures_util::poll;
+use support::keyspace::{assert_all_expire, names, wait_until_empty};
+use support::redis_server::RedisServer;
+use tokio::time::sleep;
+use tower_throttle::store::RedisStore;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{Limiter, Quota};
+
+/// Longer than a test waits on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+async fn limiter(server: &RedisServer, quota: &str) -> Limiter {
+    let store = RedisStore::connect(&server.url())
+        .await
+        .expect("a connection");
+    let store = store.prefix("fleet").expect("a prefix").timeout(PATIENCE);
+    let quota: Quota = quota.parse().expect("a quota");
+    let limiter = Limiter::builder().quota(quota).guard(MS(5)).store(store);
+    limiter.build().expect("a policy")
+}
+
+/// Departs once. Returns a time at which the permit was valid.
+async fn depart(limiter: &Limiter, cost: u32) -> Duration {
+    loop {
+        let permit = limiter.acquire("a").cost(cost).await.expect("a permit");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        if permit.is_valid() {
+            return now.expect("a clock after 1970");
+        }
+        permit.forfeit();
+    }
+}
+
+/// Windows begin with a departure, and each next one with the first departure after its end.
+fn most_in_successive(departed: &[Duration], window: Duration) -> u64 {
+    let mut most = 0;
+    let mut rest = departed;
+    while let Some(&start) = rest.first() {
+        let length = rest.partition_point(|&at| at < start + window);
+        most = most.max(length);
+        rest = &rest[length..];
+    }
+    most as u64
+}
+
+#[tokio::test]
+async fn replicas_keep_the_bound_of_each_algorithm_and_leave_nothing() {
+    type Bound = fn(&[Duration], History) -> bool;
+    let cases: [(&str, Bound); 7] = [
+        ("10/200ms", |_, it| it.most_in_any(MS(200)) <= 10),
+        ("50/s spacing", |_, it| it.most_in_any(MS(20)) <= 1),
+        ("50/s leaky-bucket capacity=100", |_, it| {
+            it.most_in_any(MS(20)) <= 1
+        }),
+        ("60/s gcra burst=5", |_, it| {
+            it.burst(MS(1_000).div_f64(60.0)) <= 5
+        }),
+        ("10/200ms sliding-buckets buckets=10", |_, it| {
+            it.most_in_any(MS(200)) <= 10
+        }),
+        ("10/200ms fixed-window", |_, it| {
+            it.most_in_aligned(MS(200)) <= 10
+        }),
+        (
+            "10/200ms fixed-window start=first-request",
+            |departed, _| most_in_successive(departed, MS(200)) <= 10,
+        ),
+    ];
+    join_all(cases.map(async |(quota, keeps)| {
+        let server = RedisServer::start();
+        let replicas = [limiter(&server, quota).await, limiter(&server, quota).await];
+        let departs = (0..30).flat_map(|_| replicas.each_ref().map(|it| depart(it, 1)));
+        let mut departed = join_all(departs).await;
+        departed.sort_unstable();
+        assert!(names(&server).iter().all(|name| name == "fleet:{a}"));
+        assert_all_expire(&server);
+        let history = departed.iter().copied().collect();
+        assert!(keeps(&departed, history), "{quota}: {departed:?}");
+        wait_until_empty(&server).await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_full_leaky_bucket_refuses_in_all_replicas() {
+    let server = RedisServer::start();
+    let quota = "4/10m leaky-bucket capacity=5";
+    let [here, there] = [limiter(&server, quota).await, limiter(&server, quota).await];
+    depart(&here, 1).await;
+    let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(here.acquire("a"))).collect();
+    for waiter in &mut waiting {
+        assert!(poll!(waiter).is_pending());
+    }
+    for limiter in [&here, &there] {
+        let error = limiter.acquire("a").await.expect_err("it is full");
+        assert!(
+            error.is_limited() && error.wait() > Some(MS(5 * 150_000)),
+            "{error}"
+        );
+    }
+}
+
+/// Each request costs more than a thousandth of the limit.
+#[tokio::test]
+async fn a_limit_of_a_million_serves_large_costs_within_12_kilobytes() {
+    const COST: u32 = 8_000;
+    let server = RedisServer::start();
+    let limiter = limiter(&server, "1_000_000/s").await;
+    let departs = join_all((0..1_000).map(|_| depart(&limiter, COST)));
+    let longest = async {
+        let mut longest = 0;
+        for _ in 0..50 {
+            sleep(MS(125)).await;
+            longest = longest.max(server.command::<usize>(&["STRLEN", "fleet:{a}"]));
+        }
+        longest
+    };
+    let (departed, longest) = join(departs, longest).await;
+    let weighed = departed.into_iter().map(|at| (at, u64::from(COST)));
+    let history: History = weighed.collect();
+    assert_eq!(history.len(), 1_000);
+    history.assert_at_most(1_000_000, MS(1_000));
+    assert!(longest > 0 && longest <= 12_000, "{longest} bytes");
+}
