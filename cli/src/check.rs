@@ -93,6 +93,9 @@ pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
     if warnings > 0 && args.deny_warnings {
         return Err(Failure::new(checked.counted(warnings, "warning")));
     }
+    if let Some(why) = checked.request.and_then(|request| request.refused) {
+        return Err(Failure::new(format!("the request is refused: {why}")));
+    }
     Ok(())
 }
 

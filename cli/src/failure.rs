@@ -23,7 +23,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A check failed, a key or a value is missing or invalid, or a change was not made: exit code 1.
+    /// A check failed, a request would be refused, a key or a value is missing or invalid, or a change was not made: exit
+    /// code 1.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             code: 1,

@@ -32,7 +32,8 @@ mod top;
 const CODES: &str = "\
 Exit codes:
   0  success
-  1  a check failed, a key or a value is missing or invalid, or a change was not made
+  1  a check failed, a request would be refused, a key or a value is missing or invalid, or a change
+     was not made
   2  the arguments are invalid or contradict each other
   3  Redis cannot be reached, or refuses the command
 

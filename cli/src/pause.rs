@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tower_throttle::Limiter;
 use tower_throttle::Quota;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, print_hint};
 use crate::key_args::{FoundKey, KeyArgs};
 use crate::outcome::{Done, Outcomes};
 use crate::output::Output;
@@ -16,8 +16,9 @@ use crate::time::brief;
 
 /// Stop departures of a key in all processes
 ///
-/// The pause applies to all policies that have state for the key, or to the one given with `--policy`. It takes effect
-/// within 100 ms and a round trip. Waiting requests keep their places. A longer pause is not shortened.
+/// The pause applies to all policies that have state for the key, or to the one given with `--policy`. Without any state,
+/// it applies to limiters without a name. It takes effect within 100 ms and a round trip. Waiting requests keep their
+/// places. A longer pause is not shortened.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -26,10 +27,6 @@ pub(crate) struct Args {
     /// Length of the pause, such as 30s or "1h 30m"
     #[arg(value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Duration,
-
-    /// Quota of the limiters, such as "10/s"; needed if the key has no state; repeat for several
-    #[arg(long = "quota", value_name = "QUOTA")]
-    quotas: Vec<Quota>,
 }
 
 #[derive(Serialize)]
@@ -58,15 +55,16 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
         outcomes.push(stored.stored.policy_name(), stored.policy(), paused);
     }
     if found.policies.is_empty() {
-        if args.quotas.is_empty() {
-            let hint = "to pause a key without state, pass `--quota`, and `--policy` if the policy has a name";
-            return Err(args.key.no_state().hint(hint));
-        }
         let name = args.key.policy();
-        let limiter = found.limiter(name, args.quotas.iter().copied())?;
-        let quotas: Vec<_> = args.quotas.iter().map(Quota::to_string).collect();
-        let shown = name.map_or_else(|| quotas.join(" + "), str::to_owned);
+        // A placeholder: the next call of a limiter replaces it by its own quotas.
+        let limiter = found.limiter(name, [Quota::per_second(1)])?;
+        let shown = name.unwrap_or("(unnamed)").to_owned();
         outcomes.push(name, shown, pause(&found, &limiter, time, None).await);
+        if name.is_none() {
+            print_hint(
+                "the key has no state; if its limiter or rule has a name, pass `--policy NAME`",
+            );
+        }
     }
     outcomes.finish(output)
 }

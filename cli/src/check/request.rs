@@ -40,7 +40,7 @@ pub(super) struct Answer {
     cost: Option<u32>,
     quotas: Vec<String>,
     /// Why the limiter would refuse the request, if it has no key.
-    refused: Option<String>,
+    pub(super) refused: Option<String>,
     /// The earlier rules, which do not match.
     misses: Vec<Missed>,
     #[serde(skip)]

@@ -287,7 +287,16 @@ fn a_request_without_a_key_is_reported_as_refused() {
         "--header",
         "x-plan: free",
     ];
-    let answer = matched(&search);
+    let ended = check("rules.toml", RULES, &[&["--json"], &search[..]].concat());
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stderr.starts_with("error: the request is refused: ")
+            && ended.stderr.contains("x-account"),
+        "{}",
+        ended.stderr
+    );
+    let checked: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let answer = &checked["request"];
     assert_eq!(
         (&answer["name"], &answer["key"]),
         (&json!("search"), &Value::Null)

@@ -12,7 +12,6 @@ fn a_missing_key_is_not_created() {
     let server = RedisServer::start();
     for args in [
         &["reset", "nope", "--yes", "--policy", "github"][..],
-        &["pause", "nope", "1h", "--policy", "github"],
         &["resume", "nope", "--policy", "github"],
     ] {
         on(&server, args).assert_failed(1, "there is no state for the key \"nope\"");

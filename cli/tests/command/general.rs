@@ -8,7 +8,7 @@ use super::{Ended, assert_harmless, run, throttle};
 const ASKING: [&[&str]; 5] = [
     &["top", "--json", "--count", "1"],
     &["show", "key"],
-    &["pause", "key", "1s", "--quota", "1/s"],
+    &["pause", "key", "1s"],
     &["resume", "key"],
     &["reset", "key", "--yes"],
 ];

@@ -162,12 +162,11 @@ async fn waiting_requests_are_shown_by_process() {
 async fn a_running_limiter_obeys_pause_and_resume() {
     let server = RedisServer::start();
     let limiter = built(under(&["1/s"]).store(connect(&server).await));
-    let none = on(&server, &["pause", "api", "1h"]);
-    none.assert_failed(1, "there is no state for the key \"api\"");
-    assert!(none.stderr.contains("`--quota`"), "{}", none.stderr);
-
-    let args = ["pause", "api", "1h", "--quota", "1/s", "--json"];
-    let paused = run_async(&server, &args).await.json();
+    // The key has no state yet.
+    let ended = run_async(&server, &["pause", "api", "1h", "--json"]).await;
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("`--policy NAME`"), "{}", ended.stderr);
+    let paused: Value = serde_json::from_str(&ended.stdout).expect("JSON");
     assert_eq!(paused["policies"][0]["longer"], false);
     assert_eq!(seconds(&paused["policies"][0]["paused_seconds"]), 3_600.0);
     let decision = limiter.try_acquire("api").await.expect("a decision");
@@ -204,6 +203,39 @@ async fn a_running_limiter_obeys_pause_and_resume() {
     assert!(twice.stdout.contains("was not paused"), "{}", twice.stdout);
     on(&server, &["pause", "api", "0s"]).assert_failed(2, "the time must be greater than zero");
     on(&server, &["pause", "api", "soon"]).assert_failed(2, "invalid value");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_key_can_be_paused_under_every_quota() {
+    let server = RedisServer::start();
+    for quotas in [
+        &["10/h", "2/s"][..],
+        &["100/m gcra burst=20"],
+        &["5/h fixed-window"],
+        &["5000/s"],
+    ] {
+        let named = under(quotas).name("github");
+        let limiter = built(named.store(connect(&server).await));
+        let key = quotas.concat();
+        let is_granted = async || {
+            let decision = limiter.try_acquire(&*key).await;
+            decision.expect("a decision").is_granted()
+        };
+        let args = ["pause", &key, "1h", "--policy", "github"];
+        let paused = run_async(&server, &args).await;
+        assert_eq!((paused.code, &*paused.stderr), (Some(0), ""));
+        assert!(!is_granted().await, "{quotas:?}");
+        let shown = run_async(&server, &["show", &key, "--json"]).await.json();
+        let shown = shown["policies"][0]["quotas"].as_array().expect("a list");
+        assert_eq!(
+            shown.len(),
+            quotas.len(),
+            "the limiter's quotas replace the placeholder"
+        );
+        let resumed = run_async(&server, &["resume", &key, "--json"]).await.json();
+        assert_eq!(resumed["policies"][0]["resumed"], true);
+        assert!(is_granted().await, "{quotas:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -324,7 +356,7 @@ async fn keys_of_all_servers_of_a_cluster_are_found() {
     for command in [
         &["top", "--json", "--count", "1"][..],
         &["show", "key"],
-        &["pause", "key", "1h", "--quota", "3/h"],
+        &["pause", "key", "1h"],
         &["resume", "key"],
         &["reset", "key", "--yes"],
     ] {
