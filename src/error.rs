@@ -25,7 +25,10 @@ impl BuildError {
 
     /// The rules of a limiter set this field.
     pub(crate) fn set_by_rules(field: &'static str) -> Self {
-        Self::new(field, "the limiter has rules, which set it: see `reload`")
+        Self::new(
+            field,
+            "the rules of the limiter set it: change them, and call `reload`",
+        )
     }
 
     /// What is wrong, with the value and without the name of the field, unless that holds the value.

@@ -166,7 +166,7 @@ async fn a_call_that_is_overtaken_too_often_fails_and_consumes_nothing() {
     );
     assert_eq!(
         error.to_string(),
-        "other processes changed the same key too often"
+        "other processes changed the same key too often: allow scripts, or raise the timeout"
     );
     assert_eq!(spoiler.transactions(), 50);
     assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 2);

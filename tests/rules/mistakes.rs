@@ -158,7 +158,7 @@ fn fields_of_rules_are_not_set_by_the_builder() {
         let error = builder.build().unwrap_err().to_string();
         assert_eq!(
             error,
-            format!("{field}: the limiter has rules, which set it: see `reload`")
+            format!("{field}: the rules of the limiter set it: change them, and call `reload`")
         );
     }
 }

@@ -179,7 +179,10 @@ impl RedisStore {
     }
 
     async fn open(servers: Servers) -> Result<Self, StoreError> {
-        let no_runtime = |_| StoreError::new("connecting takes a tokio runtime").no_outage();
+        let no_runtime = |_| {
+            StoreError::new("there is no tokio runtime: connect in one, or use `connect_lazy`")
+                .no_outage()
+        };
         Handle::try_current().map_err(no_runtime)?;
         servers.connect().await?;
         Ok(Self::on(servers, Options::default()))

@@ -144,7 +144,7 @@ impl RedisStore {
     /// Fails if the store was made from a connection, because it cannot open further ones.
     pub fn scripting(self, scripting: bool) -> Result<Self, BuildError> {
         if !scripting && !self.0.servers.makes_connections() {
-            let problem = "is false, which takes a store that makes its own connections";
+            let problem = "cannot be false with a connection that was handed in: connect by a URL or a client";
             return Err(BuildError::new("scripting", problem));
         }
         Ok(self.with(|options| options.scripting = scripting))
@@ -389,11 +389,14 @@ impl NamedCall {
 }
 
 fn strange() -> StoreError {
-    StoreError::new("redis answered with something else").no_outage()
+    let message = "redis sent an unexpected answer: check that it is version 6.2 or later, without a proxy in between";
+    StoreError::new(message).no_outage()
 }
 
 fn unrecognized(name: &str) -> StoreError {
-    let which = format!("the value of {name} was not written by this version of tower-throttle");
+    let which = format!(
+        "the value of {name} was not written by this version of tower-throttle: delete it, or use another prefix"
+    );
     let error = StoreError::new("redis holds a value that tower-throttle does not recognize");
     error.caused_by(which).unrecognized_value()
 }

@@ -118,7 +118,9 @@ fn result(
     let (answer, now) = wire::answer(&value).ok_or_else(strange)?;
     if named.is_strict() && origin.server != server {
         // The next call counts on the new server, and finds out what was lost.
-        return Err(StoreError::new("another redis server has answered").outcome_unknown());
+        return Err(
+            StoreError::new("the call was answered by a new redis server").outcome_unknown(),
+        );
     }
     match answer {
         Answer::Done(answer) => Ok(Some(Done {

@@ -72,8 +72,9 @@ impl Inner {
         let _turn = timeout_at(deadline, self.turns.of(&named.name).lock())
             .await
             .map_err(|late| StoreError::new("redis did not answer in time").caused_by(late))?;
-        let conflict =
-            || StoreError::new("other processes changed the same key too often").conflict();
+        let conflict = || {
+            StoreError::new("other processes changed the same key too often: allow scripts, or raise the timeout").conflict()
+        };
         let mut script = None;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {

@@ -69,7 +69,7 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
             }
         }
         Err(StoreError::new(
-            "the runtime that connected to redis has shut down",
+            "the tokio runtime shut down while it connected to redis",
         ))
     }
 

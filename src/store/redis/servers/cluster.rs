@@ -58,7 +58,7 @@ impl Servers {
         let seeds: Option<Vec<_>> = infos.iter().map(address).collect();
         let info = infos.into_iter().next();
         let (Some(seeds), Some(info)) = (seeds, info) else {
-            let none = "a cluster takes at least one server, each with a host and a port";
+            let none = "a cluster needs the URL of at least one server, each with a host";
             return Err(StoreError::new(none).invalid_url());
         };
         Ok(Self::on(Cluster {
@@ -215,11 +215,15 @@ async fn ask(node: Node) -> Result<Vec<Range>, StoreError> {
     let ranges = value.and_then(|it| slots::read(it, &node.target().host));
     // A server that has left the cluster knows of none.
     let ranges = ranges.filter(|it| !it.is_empty());
-    ranges.ok_or_else(|| StoreError::new("redis does not report which servers hold the slots"))
+    ranges.ok_or_else(|| {
+        StoreError::new(
+            "redis reports no cluster: check that cluster mode is on, or connect without it",
+        )
+    })
 }
 
 fn uncovered() -> StoreError {
-    StoreError::new("no server of the cluster holds the key")
+    StoreError::new("no server of the cluster holds the slot of the key: check `CLUSTER INFO`")
 }
 
 /// The places of commands that were redirected.

@@ -134,7 +134,7 @@ pub(crate) trait Topology: Send + Sync {
 
     /// The server that holds this key.
     async fn node(&self, _name: &str, _deadline: Instant) -> Result<Node, StoreError> {
-        let none = "a connection that was handed in cannot be exclusive; connect by a URL";
+        let none = "transactions need connections of their own: connect by a URL or a client";
         Err(StoreError::new(none).no_outage())
     }
 

@@ -35,7 +35,9 @@ impl Servers {
         let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);
         // The URLs are valid by now, so that the cause quotes none.
         let invalid = |error| {
-            let invalid = StoreError::new("the list of sentinels is not valid");
+            let invalid = StoreError::new(
+                "the sentinels are invalid: pass at least one URL, all of one kind",
+            );
             invalid.caused_by(error).invalid_url()
         };
         Ok(Self::by(client.map_err(invalid)?, secrets))
@@ -80,6 +82,9 @@ fn named(info: &ConnectionInfo) -> Result<(String, SentinelNodeConnectionInfo), 
             };
             Ok((host.clone(), node.set_tls_mode(mode)))
         }
-        _ => Err(StoreError::new("sentinels cannot name a unix socket").invalid_url()),
+        _ => Err(StoreError::new(
+            "the primary is not a unix socket: pass its name, or redis://NAME",
+        )
+        .invalid_url()),
     }
 }
