@@ -2,7 +2,8 @@
 
 use tower_throttle::Quota;
 use tower_throttle::key::Key;
-use tower_throttle::store::{KeyState, RedisStore, StoreError, StoredKey};
+use tower_throttle::store::inspect::{KeyState, StoredKey};
+use tower_throttle::store::{RedisStore, StoreError};
 use tower_throttle::{Limiter, LimiterBuilder};
 
 use crate::connect::Server;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tower_throttle::Limiter;
-use tower_throttle::store::KeyState;
+use tower_throttle::store::inspect::KeyState;
 
 use crate::failure::Failure;
 use crate::key_args::{FoundKey, KeyArgs};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use serde::Serialize;
-use tower_throttle::store::KeyState;
+use tower_throttle::store::inspect::KeyState;
 
 use crate::failure::Failure;
 use crate::key_args::{KeyArgs, Stored};
@@ -126,10 +126,9 @@ impl Details {
         Self {
             status: KeyStatus::new(&it.stored, state),
             processes: processes.collect(),
-            generation: state.generation().map(|it| Generation {
-                age: it.age,
-                version: it.version,
-            }),
+            generation: state
+                .generation()
+                .map(|(age, version)| Generation { age, version }),
             redis: Value {
                 name: state.name().to_owned(),
                 bytes: state.bytes(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tower_throttle::Algorithm;
-use tower_throttle::store::{KeyState, QuotaState, StoredKey};
+use tower_throttle::store::inspect::{KeyState, QuotaState, StoredKey};
 
 use crate::printable::printable;
 use crate::time::seconds;

@@ -449,7 +449,7 @@ pub struct Strict {
 
 /// The server that holds a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Origin {
+pub(crate) struct Origin {
     /// A number of the server process.
     pub server: u64,
     /// The time since which the server has seen every call. Earlier departures may be lost.

@@ -34,7 +34,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::queue::{Answer, Standing, Turn, Woken};
-use crate::store::{Answered, Call, MemoryStore, Nudged, Operation, Reply, Store};
+use crate::store::{Answered, Call, MemoryStore, Operation, Reply, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
 mod handle;
@@ -223,8 +223,11 @@ impl Dispatcher {
             changed: Notify::new(),
             telemetry: StoreTelemetry::new(label),
         });
-        let nudged: Weak<Self> = Arc::downgrade(&this);
-        this.store.subscribe(nudged);
+        let weak = Arc::downgrade(&this);
+        this.store.subscribe(Box::new(move |key| {
+            let this = weak.upgrade();
+            this.map(|this| this.nudge(key)).is_some()
+        }));
         for (clock, store) in [
             (&this.clock, &this.embedded),
             (&this.fallback.clock, &Some(this.fallback.store.clone())),
@@ -251,6 +254,12 @@ impl Dispatcher {
             .iter()
             .filter_map(Weak::upgrade)
             .collect()
+    }
+
+    fn nudge(&self, key: &Key) {
+        for handle in self.handles() {
+            handle.nudge(key);
+        }
     }
 
     /// A number that no other call, flight or queue has.
@@ -923,14 +932,6 @@ impl Drop for Landing {
             }
             Some(flight) => self.dispatcher.lost(flight),
             None => {}
-        }
-    }
-}
-
-impl Nudged for Dispatcher {
-    fn nudged(&self, key: &Key) {
-        for handle in self.handles() {
-            handle.nudge(key);
         }
     }
 }

@@ -4,11 +4,11 @@
 //! [`Call::apply`] does the rest.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::algorithm::{Command, Mode, State, Take};
+use crate::algorithm::{Command, Mode, Origin, State, Take};
 use crate::key::Key;
 use crate::policy::Policy;
 
@@ -16,11 +16,9 @@ use crate::policy::Policy;
 #[doc(hidden)]
 pub use self::manual_clock::ManualClock;
 #[cfg(feature = "redis")]
-pub use self::redis::{
-    Generation, KeyState, Keys, QuotaState, RedisStore, StoredKey, WaitingProcess,
-};
+pub use self::redis::RedisStore;
 pub use self::{memory::MemoryStore, reply::Reply};
-pub use crate::algorithm::{Origin, Taken};
+pub use crate::algorithm::Taken;
 pub use crate::error::StoreError;
 
 /// The contents of calls and answers, for the conformance tests of stores. They may change with any version.
@@ -29,6 +27,13 @@ pub mod contents {
     pub use super::Operation;
     pub use crate::algorithm::{Command, Demand, Grant, Known, Mode, Settlement, Strict, Take};
 }
+
+/// The keys that a Redis holds, and their state; see [`RedisStore::keys`].
+#[cfg(feature = "redis")]
+pub mod inspect {
+    pub use super::redis::{KeyState, Keys, QuotaState, StoredKey, WaitingProcess};
+}
+
 #[cfg(feature = "test-util")]
 mod manual_clock;
 mod memory;
@@ -49,7 +54,7 @@ mod reply;
 /// use tokio::sync::Mutex;
 /// use tokio::time::Instant;
 /// use tower_throttle::key::Key;
-/// use tower_throttle::store::{Answered, Call, Origin, Reply, Store, StoreError, Taken};
+/// use tower_throttle::store::{Answered, Call, Reply, Store, StoreError, Taken};
 /// use tower_throttle::{Limiter, Quota};
 ///
 /// /// Stands for a table of a database: values, and when they expire, by policy and key.
@@ -63,11 +68,11 @@ mod reply;
 ///     let name = (call.policy().name().map(str::to_owned), call.key().clone());
 ///     let stored = table.get(&name).filter(|(_, expires)| now < *expires);
 ///     let value = stored.map(|(value, _)| &value[..]);
-///     let applied = call.apply(value, Origin::default(), now)?;
-///     if let Some(value) = applied.value {
-///         table.insert(name, (value, applied.expires));
+///     let (answer, written) = call.apply(value, now)?;
+///     if let Some((value, expires)) = written {
+///         table.insert(name, (value, expires));
 ///     }
-///     Ok(applied.answer)
+///     Ok(answer)
 /// }
 ///
 /// impl Store for Database {
@@ -100,9 +105,8 @@ mod reply;
 /// # }
 /// ```
 ///
-/// An [`Origin`] with the server and the time since which it has lost nothing makes
-/// [strict recovery](crate::Recovery::Strict) possible. The crate `tower-throttle-store-contract` tests a
-/// store.
+/// A store that knows since when it has lost nothing makes [strict recovery](crate::Recovery::Strict) possible by
+/// [`Call::apply_strict`]. The crate `tower-throttle-store-contract` tests a store.
 pub trait Store: Debug + Send + Sync + 'static {
     /// Applies operations. Each is atomic, and they are independent of each other; all keys are of one
     /// [shard](Self::shard).
@@ -131,15 +135,9 @@ pub trait Store: Debug + Send + Sync + 'static {
         0
     }
 
-    /// Calls this subscriber, until it is dropped, for keys that may have become available early. Optional: it makes
-    /// other processes call sooner. Default: never.
-    fn subscribe(&self, _subscriber: Weak<dyn Nudged>) {}
-}
-
-/// Is called for nudges; see [`Store::subscribe`].
-pub trait Nudged: Send + Sync {
-    /// A key may have become available early.
-    fn nudged(&self, key: &Key);
+    /// Calls this subscriber with each key that may have become available early, until it returns `false`. Optional: it
+    /// makes other processes call sooner. Default: never.
+    fn subscribe(&self, _subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {}
 }
 
 /// One operation on one key.
@@ -178,17 +176,6 @@ pub struct Answered {
     pub answers: Vec<Result<Taken, StoreError>>,
 }
 
-/// The effect of a call on a value.
-#[derive(Debug)]
-pub struct Applied {
-    /// The answer of this call.
-    pub answer: Taken,
-    /// The new value; `None` if it stays as it is.
-    pub value: Option<Vec<u8>>,
-    /// When the new value expires, in microseconds on the store's clock.
-    pub expires: u64,
-}
-
 impl Call {
     #[doc(hidden)]
     #[must_use]
@@ -219,17 +206,42 @@ impl Call {
     }
 
     /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock.
+    /// Returns the answer, and the new value with the time when it expires, unless the value stays as it is.
     ///
     /// # Errors
     ///
     /// Fails, and nothing may be written, if the value was not written by this crate or by a later version of it, or
     /// if a request costs more than the quotas allow.
+    #[allow(
+        clippy::type_complexity,
+        reason = "a type of its own would have to be looked up"
+    )]
     pub fn apply(
         &self,
         value: Option<&[u8]>,
-        origin: Origin,
         now: u64,
-    ) -> Result<Applied, StoreError> {
+    ) -> Result<(Taken, Option<(Vec<u8>, u64)>), StoreError> {
+        self.apply_strict(value, now, 0, 0)
+    }
+
+    /// Like [`apply`](Self::apply), with the number of the server process, and the time since which it has seen every
+    /// call: earlier departures may be lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`apply`](Self::apply).
+    #[allow(
+        clippy::type_complexity,
+        reason = "a type of its own would have to be looked up"
+    )]
+    pub fn apply_strict(
+        &self,
+        value: Option<&[u8]>,
+        now: u64,
+        server: u64,
+        since: u64,
+    ) -> Result<(Taken, Option<(Vec<u8>, u64)>), StoreError> {
+        let origin = Origin { server, since };
         let mut state = match value {
             Some(value) => State::decode(value)?,
             None => State::default(),
@@ -238,12 +250,8 @@ impl Call {
             .operation
             .apply(&self.policy, &mut state, origin, now)?;
         let is_written = !self.operation.is_peek() && !answer.is_outdated;
-        let value = is_written.then(|| state.encode());
-        Ok(Applied {
-            answer,
-            value,
-            expires: state.expires(),
-        })
+        let written = is_written.then(|| (state.encode(), state.expires()));
+        Ok((answer, written))
     }
 }
 

@@ -1,6 +1,7 @@
 //! A store that fails when a test says so: [`FailingStore`].
 
-use std::sync::{Arc, Weak};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::algorithm::Known;
 use crate::key::Key;
-use crate::store::{Answered, Call, MemoryStore, Nudged, Operation, Store};
+use crate::store::{Answered, Call, MemoryStore, Operation, Store};
 use crate::store::{Reply, StoreError};
 
 /// A failure of a [`FailingStore`].
@@ -95,11 +96,13 @@ pub struct FailingStore<S = MemoryStore> {
     wire: Arc<Wire>,
 }
 
+type Subscriber = Box<dyn Fn(&Key) -> bool + Send + Sync>;
+
 /// The connection to the store.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Wire {
     script: Mutex<Script>,
-    subscribers: Mutex<Vec<Weak<dyn Nudged>>>,
+    subscribers: Mutex<Vec<Subscriber>>,
 }
 
 /// The faults to come, and counts of past calls.
@@ -119,9 +122,12 @@ impl<S: Store> FailingStore<S> {
     /// A store that works.
     #[must_use]
     pub fn new(store: S) -> Self {
-        let wire = Arc::new(Wire::default());
-        let subscriber: Weak<Wire> = Arc::downgrade(&wire);
-        store.subscribe(subscriber);
+        let wire = Arc::<Wire>::default();
+        let weak = Arc::downgrade(&wire);
+        store.subscribe(Box::new(move |key| {
+            let wire = weak.upgrade();
+            wire.map(|wire| wire.nudge(key)).is_some()
+        }));
         Self {
             store: Arc::new(store),
             wire,
@@ -283,23 +289,25 @@ impl<S: Store> Store for FailingStore<S> {
         self.store.shard(&key_after(losses, key))
     }
 
-    fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
-        let mut subscribers = self.wire.subscribers.lock();
-        subscribers.retain(|it| it.strong_count() > 0);
-        subscribers.push(subscriber);
+    fn subscribe(&self, subscriber: Subscriber) {
+        self.wire.subscribers.lock().push(subscriber);
     }
 }
 
-impl Nudged for Wire {
-    fn nudged(&self, key: &Key) {
+impl Wire {
+    fn nudge(&self, key: &Key) {
         if matches!(self.script.lock().fault, Some((Fault::Unreachable, _))) {
             return;
         }
         let name = key.as_str().split(LOST).next().unwrap_or_default();
         let key = Key::new(name);
-        let subscribers: Vec<_> = self.subscribers.lock().clone();
-        let subscribers = subscribers.iter().filter_map(Weak::upgrade);
-        subscribers.for_each(|it| it.nudged(&key));
+        self.subscribers.lock().retain(|it| it(&key));
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.script.fmt(f)
     }
 }
 

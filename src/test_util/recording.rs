@@ -1,14 +1,14 @@
 //! A store that remembers its calls: [`RecordingStore`].
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::algorithm::{Command, Mode, Taken};
 use crate::key::Key;
-use crate::store::{Answered, Call, MemoryStore, Nudged, Operation, Store};
+use crate::store::{Answered, Call, MemoryStore, Operation, Store};
 use crate::store::{Reply, StoreError};
 
 /// A remote store that remembers each call and its answer.
@@ -217,7 +217,7 @@ impl<S: Store> Store for RecordingStore<S> {
         self.store.shard(key)
     }
 
-    fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
+    fn subscribe(&self, subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {
         self.store.subscribe(subscriber);
     }
 }

@@ -9,7 +9,6 @@ use super::bench::{Bench, LONG, SECOND, attempt, granted, policy, policy_with};
 use super::require;
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
-use tower_throttle::store::Nudged;
 use tower_throttle::store::contents::{Command, Mode};
 
 fn pause(seconds: u64) -> Command {
@@ -153,25 +152,21 @@ pub(super) async fn a_reset_forgets_one_key(bench: &Arc<Bench>) {
 }
 
 pub(super) async fn a_reset_nudges(bench: &Arc<Bench>) {
-    #[derive(Default)]
-    struct Subscriber(Mutex<Vec<Key>>);
-    impl Nudged for Subscriber {
-        fn nudged(&self, key: &Key) {
-            self.0.lock().push(key.clone());
-        }
-    }
     let (key, policy) = (bench.key(), policy("10/365d"));
-    let subscribers = [(); 2].map(|()| Arc::new(Subscriber::default()));
-    for subscriber in &subscribers {
-        let subscriber: Arc<dyn Nudged> = subscriber.clone();
-        bench.store.subscribe(Arc::downgrade(&subscriber));
+    let keys = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
+    for keys in &keys {
+        let keys = Arc::downgrade(keys);
+        bench.store.subscribe(Box::new(move |key: &Key| {
+            let keys = keys.upgrade();
+            keys.map(|keys| keys.lock().push(key.clone())).is_some()
+        }));
     }
-    let [subscriber, dropped] = subscribers;
+    let [keys, dropped] = keys;
     drop(dropped);
     // A subscription may take a while to begin.
     for _ in 0..1_000 {
         bench.control(&key, &policy, Command::Reset).await;
-        if !bench.hooks.nudges() || subscriber.0.lock().contains(&key) {
+        if !bench.hooks.nudges() || keys.lock().contains(&key) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

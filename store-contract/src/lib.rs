@@ -31,7 +31,7 @@ pub trait StoreHooks: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns true if the store [nudges](tower_throttle::store::Nudged) its subscribers after a reset.
+    /// Returns true if the store [nudges](tower_throttle::store::Store::subscribe) its subscribers after a reset.
     fn nudges(&self) -> bool {
         false
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Weak;
 use std::time::SystemTime;
 
 use futures_util::FutureExt as _;
@@ -62,9 +61,7 @@ enum Fault {
 
 use Fault::*;
 use tower_throttle::store::contents::{Command, Demand, Mode, Operation};
-use tower_throttle::store::{
-    Answered, Call, MemoryStore, Nudged, Origin, Reply, StoreError, Taken,
-};
+use tower_throttle::store::{Answered, Call, MemoryStore, Reply, StoreError, Taken};
 
 const FAULTS: [(Fault, &str); 38] = [
     (ReadsAndWritesApart, "concurrent calls are atomic"),
@@ -127,6 +124,8 @@ const FAULTS: [(Fault, &str); 38] = [
 
 type Place = (Option<String>, String);
 
+type Subscriber = Box<dyn Fn(&Key) -> bool + Send + Sync>;
+
 /// Values in a map, as a third party would keep them.
 #[derive(Debug, Clone)]
 struct Values(Arc<Inner>);
@@ -135,7 +134,7 @@ struct Inner {
     fault: Fault,
     clock: ManualClock,
     values: Mutex<HashMap<Place, (Vec<u8>, u64)>>,
-    subscribers: Mutex<Vec<Weak<dyn Nudged>>>,
+    subscribers: Mutex<Vec<Subscriber>>,
     calls: Mutex<u64>,
 }
 
@@ -226,12 +225,12 @@ impl Inner {
             return Ok(Taken::default());
         };
         let call = Call::new(call.key(), &policy, &operation);
-        let (origin, now) = (Origin::default(), self.micros());
-        let applied = match call.apply(value.as_deref(), origin, now) {
+        let now = self.micros();
+        let applied = match call.apply(value.as_deref(), now) {
             Err(error)
                 if self.fault == OverwritesUnrecognizedValues && error.is_unrecognized_value() =>
             {
-                call.apply(None, origin, now)?
+                call.apply(None, now)?
             }
             Err(error)
                 if self.fault == ReportsUnrecognizedValuesAsOutages
@@ -241,11 +240,11 @@ impl Inner {
             }
             applied => applied?,
         };
+        let (mut answer, written) = applied;
         let place = self.place(call.key(), call.policy());
-        if let Some(value) = applied.value {
-            self.write(place, value, applied.expires);
+        if let Some((value, expires)) = written {
+            self.write(place, value, expires);
         }
-        let mut answer = applied.answer;
         if self.fault == ForgetsGuards || self.fault == ForgetsBuffers {
             // The process is granted its time, but it is not recorded.
             let more = match self.fault {
@@ -324,9 +323,7 @@ impl Inner {
 
     fn nudge(&self, key: &Key) {
         if self.fault != NudgesNobody {
-            let subscribers = self.subscribers.lock().clone();
-            let subscribers = subscribers.iter().filter_map(Weak::upgrade);
-            subscribers.for_each(|it| it.nudged(key));
+            self.subscribers.lock().retain(|it| it(key));
         }
     }
 }
@@ -372,7 +369,7 @@ impl Store for Values {
         Reply::ready(Ok(self.answered(Instant::now(), Vec::new())))
     }
 
-    fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
+    fn subscribe(&self, subscriber: Subscriber) {
         self.0.subscribers.lock().push(subscriber);
     }
 }

@@ -1,9 +1,9 @@
 //! [`Counted`]: a store that counts its calls, and those whose answers were lost.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tower_throttle::key::Key;
-use tower_throttle::store::{Answered, Call, Nudged, Reply, Store, StoreError};
+use tower_throttle::store::{Answered, Call, Reply, Store, StoreError};
 
 use support::tally::{Count, Tally};
 
@@ -42,7 +42,7 @@ impl<S: Store> Store for Counted<S> {
         self.store.shard(key)
     }
 
-    fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
+    fn subscribe(&self, subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {
         self.store.subscribe(subscriber);
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tower_throttle::Limiter;
 use tower_throttle::key::Key;
-use tower_throttle::store::{KeyState, Keys, RedisStore, StoreError, StoredKey};
+use tower_throttle::store::inspect::{KeyState, Keys, StoredKey};
+use tower_throttle::store::{RedisStore, StoreError};
 
 use super::rights::{additional, set_user, url_of};
 use crate::redis_deployments::promises::LONG;

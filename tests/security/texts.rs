@@ -7,7 +7,8 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use tokio::runtime::Runtime;
 use tower_throttle::Limiter;
 use tower_throttle::key::Key;
-use tower_throttle::store::{RedisStore, StoredKey};
+use tower_throttle::store::RedisStore;
+use tower_throttle::store::inspect::StoredKey;
 
 use crate::security::{LONG, connect, quotas};
 use support::keyspace::{names, start_cluster};

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use serde::Serialize;
-use tower_throttle::store::{KeyState, Keys, RedisStore, StoredKey};
+use tower_throttle::store::RedisStore;
+use tower_throttle::store::inspect::{KeyState, Keys, StoredKey};
 
 use super::View;
 use super::tally::Tally;

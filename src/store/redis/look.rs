@@ -148,16 +148,6 @@ pub struct WaitingProcess {
     pub is_overdue: bool,
 }
 
-/// When the state began under strict recovery, and how often it was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Generation {
-    /// How long ago it began.
-    pub age: Duration,
-    /// The number of writes.
-    pub version: u64,
-}
-
 impl KeyState {
     /// The quotas, in the policy's order.
     #[must_use]
@@ -228,14 +218,12 @@ impl KeyState {
         self.until(self.taken.quarantined_until)
     }
 
-    /// The generation of the state, under strict recovery.
+    /// How long ago the generation of the state began, and how often it was written, under strict recovery.
     #[must_use]
-    pub fn generation(&self) -> Option<Generation> {
+    pub fn generation(&self) -> Option<(Duration, u64)> {
         let life = self.state.life.as_deref()?;
-        Some(Generation {
-            age: Duration::from_micros(self.now.saturating_sub(life.generation)),
-            version: life.version,
-        })
+        let age = Duration::from_micros(self.now.saturating_sub(life.generation));
+        Some((age, life.version))
     }
 
     /// The name of the Redis key.

@@ -12,7 +12,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
 use self::transaction::Turns;
-use super::{Answered, Call, Nudged, Operation, Store};
+use super::{Answered, Call, Operation, Store};
 use crate::algorithm::{Command, Taken};
 use crate::error::BuildError;
 use crate::key::Key;
@@ -29,7 +29,7 @@ use crate::policy::check_name;
 use crate::store::{Reply, StoreError};
 
 pub use self::keys::{Keys, StoredKey};
-pub use self::look::{Generation, KeyState, QuotaState, WaitingProcess};
+pub use self::look::{KeyState, QuotaState, WaitingProcess};
 
 mod connect;
 mod keys;
@@ -212,7 +212,7 @@ impl Store for RedisStore {
         self.0.servers.shard(&name)
     }
 
-    fn subscribe(&self, subscriber: Weak<dyn Nudged>) {
+    fn subscribe(&self, subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {
         let inner = &self.0;
         if inner.servers.makes_connections() {
             let subscribe = || Subscription::new(inner.servers.clone(), inner.channel());

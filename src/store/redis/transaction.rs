@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::servers::{AnswerOrigin, CommandAnswer, Exclusive};
 use super::{Done, Inner, NamedCall, Reading, naming, strange};
-use crate::algorithm::{Counter, Origin, State};
+use crate::algorithm::{Counter, State};
 use crate::backoff;
 use crate::quota::HORIZON;
 use crate::store::StoreError;
@@ -142,18 +142,15 @@ impl Inner {
                 },
             };
         let Reading { now, origin } = at;
-        let known_origin = Origin {
-            server: origin.server,
-            since: since.unwrap_or(now),
-        };
-        let applied = call.apply(value.as_deref(), known_origin, now);
-        let applied = applied.map_err(naming(name))?;
-        let write = applied.value.map(|new| {
-            if applied.expires <= now {
+        let (server, known_since) = (origin.server, since.unwrap_or(now));
+        let applied = call.apply_strict(value.as_deref(), now, server, known_since);
+        let (answer, written) = applied.map_err(naming(name))?;
+        let write = written.map(|(new, expires)| {
+            if expires <= now {
                 return redis::Cmd::del(name);
             }
             let mut write = redis::cmd("SET");
-            let lifetime = (applied.expires - now).div_ceil(1_000) + 1;
+            let lifetime = (expires - now).div_ceil(1_000) + 1;
             write.arg(name).arg(new).arg("PX").arg(lifetime);
             write
         });
@@ -206,7 +203,7 @@ impl Inner {
         }
         let origin = AnswerOrigin { received, ..origin };
         Ok(Attempt::Done(Ok(Done {
-            answer: applied.answer,
+            answer,
             at: Reading { now, origin },
         })))
     }

@@ -1,6 +1,6 @@
 //! Messages of a channel: [`Subscription`], on a connection of its own.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -14,7 +14,6 @@ use tokio::time::{sleep, timeout};
 use super::Servers;
 use crate::backoff;
 use crate::key::Key;
-use crate::store::Nudged;
 use crate::telemetry;
 
 /// The pause before the next connection; the span doubles with each failure.
@@ -25,7 +24,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 const PING: Duration = Duration::from_secs(2);
 
-type Subscribers = Arc<Mutex<Vec<Weak<dyn Nudged>>>>;
+type Subscriber = Box<dyn Fn(&Key) -> bool + Send + Sync>;
+type Subscribers = Arc<Mutex<Vec<Subscriber>>>;
 
 /// Calls subscribers for the key in each message of a channel, until it is dropped.
 ///
@@ -49,9 +49,10 @@ impl Subscription {
         }
     }
 
-    pub(crate) fn add(&self, subscriber: Weak<dyn Nudged>) {
+    pub(crate) fn add(&self, subscriber: Subscriber) {
         let mut subscribers = self.subscribers.lock();
-        subscribers.retain(|it| it.strong_count() > 0);
+        // There is no empty key: this drops subscribers that are gone.
+        subscribers.retain(|it| it(&Key::new("")));
         subscribers.push(subscriber);
     }
 
@@ -95,12 +96,7 @@ async fn deliver(connection: PubSub, subscribers: &Subscribers) {
             Ok(Some(message)) => {
                 if let Ok(key) = str::from_utf8(message.get_payload_bytes()) {
                     let key = Key::new(key);
-                    let all: Vec<_> = subscribers
-                        .lock()
-                        .iter()
-                        .filter_map(Weak::upgrade)
-                        .collect();
-                    all.iter().for_each(|it| it.nudged(&key));
+                    subscribers.lock().retain(|it| it(&key));
                 }
             }
             Ok(None) => return,

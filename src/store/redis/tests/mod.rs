@@ -107,10 +107,10 @@ fn apply(
     now: u64,
 ) -> Result<(Taken, Option<Vec<u8>>), StoreError> {
     let call = Call::new(&Key::new("key"), policy, operation);
-    let applied = call.apply(value, origin, now)?;
-    let value = match applied.value {
-        Some(value) => Some(value).filter(|_| applied.expires > now),
+    let (answer, written) = call.apply_strict(value, now, origin.server, origin.since)?;
+    let value = match written {
+        Some((value, expires)) => Some(value).filter(|_| expires > now),
         None => value.map(<[u8]>::to_vec),
     };
-    Ok((applied.answer, value))
+    Ok((answer, value))
 }

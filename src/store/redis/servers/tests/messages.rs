@@ -1,29 +1,17 @@
 //! Subscriptions.
 
-use std::sync::Arc;
-
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::super::Subscription;
 use super::*;
 use crate::key::Key;
-use crate::store::Nudged;
 
-struct Sender(UnboundedSender<Key>);
-
-impl Nudged for Sender {
-    fn nudged(&self, key: &Key) {
-        let _ = self.0.send(key.clone());
-    }
-}
-
-fn subscribe(servers: &Servers) -> (Subscription, Arc<dyn Nudged>, UnboundedReceiver<Key>) {
+fn subscribe(servers: &Servers) -> (Subscription, UnboundedReceiver<Key>) {
     let (sender, messages) = unbounded_channel();
-    let subscriber: Arc<dyn Nudged> = Arc::new(Sender(sender));
     let subscription = Subscription::new(servers.clone(), "channel".to_owned());
-    subscription.add(Arc::downgrade(&subscriber));
+    subscription.add(Box::new(move |key| sender.send(key.clone()).is_ok()));
     subscription.resume();
-    (subscription, subscriber, messages)
+    (subscription, messages)
 }
 
 /// Publishes until a message arrives.
@@ -62,7 +50,7 @@ fn a_subscription_is_resumed_on_another_runtime() {
     let server = RedisServer::start();
     let servers = Servers::at(&server.url()).unwrap();
     // There is no runtime yet.
-    let (subscription, _subscriber, mut messages) = subscribe(&servers);
+    let (subscription, mut messages) = subscribe(&servers);
     for runtime in [start_runtime(), start_runtime()] {
         runtime.block_on(async {
             subscription.resume();
