@@ -69,6 +69,7 @@
 //! | `axum` | keys of axum servers: [`key::client_ip`] by the peer, [`key::matched_path`] | |
 //! | `reqwest` | [`ThrottleMiddleware`], keys of `reqwest::Request` | |
 //! | `redis` | [`store::RedisStore`] | |
+//! | `redis-1` | [`store::RedisStore`] from a client or connection of the crate `redis`, version 1 | |
 //! | `redis-cluster` | [`store::RedisStore::connect_cluster`] | |
 //! | `redis-sentinel` | [`store::RedisStore::connect_sentinel`] | |
 //! | `redis-tls` | `rediss://`, by rustls | |
@@ -78,7 +79,7 @@
 //! | `test-util` | [`test_util`]: a clock, stores that fail and record, the history checker | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "metrics", feature = "redis", feature = "tower")),
+    not(all(feature = "metrics", feature = "redis-1", feature = "tower")),
     allow(
         dead_code,
         unused_imports,

@@ -80,6 +80,13 @@ fn connect_info(_: &Extensions) -> Option<IpAddr> {
     None
 }
 
+/// Reads a network such as `10.0.0.0/8`, or a single address.
+pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
+    let address = || text.parse().map(|address: IpAddr| address.into());
+    let problem = "is not a network, such as `10.0.0.0/8`";
+    (text.parse().or_else(|_| address())).map_err(|_| format!("{text:?} {problem}"))
+}
+
 /// The one spelling of the network with this prefix; of the address itself if all of its bits count.
 pub(super) fn network(address: IpAddr, bits: u8) -> SmolStr {
     match IpNet::new(address, bits) {

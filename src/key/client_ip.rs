@@ -6,6 +6,7 @@ use ipnet::{IpNet, Ipv4Net};
 use super::forwarded::{forwarded, x_forwarded_for};
 use super::header::header_name;
 use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, address};
+use crate::error::BuildError;
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +46,7 @@ mod tests;
 /// use std::net::SocketAddr;
 /// use tower_throttle::key::{self, Extracted, KeyExtractor};
 ///
-/// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8".parse()?]);
+/// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8"])?;
 ///
 /// let key = |peer: &str, chain: &str| {
 ///     let peer: SocketAddr = peer.parse().unwrap();
@@ -116,9 +117,24 @@ enum Source {
 impl ClientIp {
     /// Sets the networks of your proxies, whose headers are trusted. Default: none.
     ///
-    /// See [Behind proxies](client_ip#behind-proxies). A network of IPv4-mapped addresses counts as the
-    /// IPv4 network.
-    pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
+    /// See [Behind proxies](client_ip#behind-proxies). A network is written as `10.0.0.0/8`, or as a single address. One
+    /// of IPv4-mapped addresses counts as the IPv4 network.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a text is not a network.
+    pub fn trusted_proxies(
+        self,
+        networks: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, BuildError> {
+        let networks = networks.into_iter();
+        let networks = networks.map(|network| address::parse_network(network.as_ref()));
+        let networks: Result<Vec<_>, _> = networks.collect();
+        let networks = networks.map_err(|problem| BuildError::new("trusted_proxies", problem))?;
+        Ok(self.trusting(networks))
+    }
+
+    pub(crate) fn trusting(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
         self.trusted = networks.into_iter().map(unmapped).collect();
         self
     }
@@ -131,7 +147,7 @@ impl ClientIp {
     /// use std::net::IpAddr;
     /// use tower_throttle::key::{self, Extracted, KeyExtractor};
     ///
-    /// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8".parse()?]).forwarded();
+    /// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8"])?.forwarded();
     ///
     /// let request = http::Request::get("/")
     ///     .extension(IpAddr::from([10, 0, 0, 1]))

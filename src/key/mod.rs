@@ -44,10 +44,8 @@ mod route;
 mod ruled;
 mod template;
 
-#[doc(no_inline)]
-pub use ipnet::IpNet;
-
 pub(crate) use self::{
+    address::parse_network,
     combine::join,
     host::Authority,
     template::{Template, Templates, falls_under, parse_method},
@@ -166,6 +164,7 @@ impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
 
 /// The result of a [`KeyExtractor`].
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Extracted {
     /// The request spends the quota of this key.
     Key(Key),

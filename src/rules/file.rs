@@ -1,7 +1,6 @@
 //! Rules in a file: [`Rules::read`].
 
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -14,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 use super::error::RulesError;
 use super::rule::{Given, Headers, Parsed, Rule, Values};
 use super::table::Rules;
+use crate::key::parse_network;
 use crate::quota::{ParseQuotaError, Quota};
 
 impl Rules {
@@ -165,9 +165,7 @@ impl Written for IpNet {
     type Form = String;
 
     fn parse(text: String) -> Result<Self, String> {
-        let address = || text.parse().map(|address: IpAddr| address.into());
-        let problem = "is not a network, such as `10.0.0.0/8`";
-        (text.parse().or_else(|_| address())).map_err(|_| format!("{text:?} {problem}"))
+        parse_network(&text)
     }
 }
 

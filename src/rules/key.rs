@@ -104,7 +104,7 @@ impl Part {
                     .trusted_proxies
                     .iter()
                     .flat_map(|Parsed(network)| network);
-                Self::ClientIp(key::client_ip().trusted_proxies(proxies.copied()))
+                Self::ClientIp(key::client_ip().trusting(proxies.copied()))
             }
             KeyPart::BearerToken => Self::Header(key::bearer_token()),
             KeyPart::Header(name) => Self::Header(key::header(parse_header_name(name)?)),
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(of(KeyPart::Method), "PUT");
         assert_eq!(of(KeyPart::Constant("all".into())), "all");
         let proxied = Rule::named("a").key(KeyPart::ClientIp);
-        let proxied = proxied.trusted_proxies(["10.0.0.0/8".parse().unwrap()]);
+        let proxied = proxied.trusted_proxies(["10.0.0.0/8"]);
         assert_eq!(extract(&proxied, &request).unwrap(), "203.0.113.7");
         let text = KeyPart::Constant("a|b".into());
         let joined = Rule::named("a").key(KeyPart::Method).key(text);

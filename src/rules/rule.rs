@@ -6,6 +6,7 @@ use http::Method;
 use ipnet::IpNet;
 
 use super::key::KeyPart;
+use crate::key::parse_network;
 use crate::policy::{Outage, Recovery};
 use crate::quota::Quota;
 
@@ -187,10 +188,11 @@ impl Rule {
 
     /// Sets the proxies whose headers are trusted for the client's address; see
     /// [`ClientIp::trusted_proxies`](crate::key::ClientIp::trusted_proxies). Default: none.
-    pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
+    pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.trusted_proxies = Given(None);
         for network in networks {
-            self.trusted_proxies.push(Parsed(Ok(network)));
+            let network = parse_network(network.as_ref());
+            self.trusted_proxies.push(Parsed(network));
         }
         self
     }

@@ -31,7 +31,7 @@ fn in_code() -> Rules {
         .key(KeyPart::Header("x-tenant".into()))
         .key(KeyPart::HashedHeader("x-key".into()))
         .key(KeyPart::Constant("a".into()))
-        .trusted_proxies(["10.0.0.0/8", "192.0.2.1/32"].map(|it| it.parse().expect("a network")))
+        .trusted_proxies(["10.0.0.0/8", "192.0.2.1/32"])
         .cost(2)
         .max_wait(Duration::from_secs(90))
         .max_waiting(100)

@@ -7,8 +7,8 @@ const CHAIN: &str = "x-forwarded-for";
 
 /// The client that is found by an extractor that trusts `10.0.0.0/8` and `2001:db8:ffff::/48`.
 fn client(extractor: ClientIp, peer: &str, name: &str, lines: &[impl AsRef<[u8]>]) -> String {
-    let trusted = ["10.0.0.0/8", "2001:db8:ffff::/48"].map(|network| network.parse().unwrap());
-    let extractor = extractor.trusted_proxies(trusted).ipv6_prefix(128);
+    let trusted = ["10.0.0.0/8", "2001:db8:ffff::/48"];
+    let extractor = extractor.trusted_proxies(trusted).unwrap().ipv6_prefix(128);
     key(&extractor, &request(peer, name, lines))
 }
 
@@ -84,7 +84,7 @@ fn networks_and_peers_may_be_ipv4_mapped() {
         ("::ffff:10.0.0.1/128", "10.0.0.1", true),
         ("::ffff:10.0.0.1/128", "10.0.0.2", false),
     ] {
-        let extractor = client_ip().trusted_proxies([network.parse().unwrap()]);
+        let extractor = client_ip().trusted_proxies([network]).unwrap();
         let found = key(&extractor, &request(peer, CHAIN, &["203.0.113.7"]));
         assert_eq!(
             found == "203.0.113.7",
@@ -96,7 +96,7 @@ fn networks_and_peers_may_be_ipv4_mapped() {
 
 #[test]
 fn the_addresses_of_one_network_share_a_quota_but_not_trust() {
-    let one = || client_ip().trusted_proxies(["10.0.0.1/32".parse().unwrap()]);
+    let one = || client_ip().trusted_proxies(["10.0.0.1/32"]).unwrap();
     for (extractor, chain, expected) in [
         (
             one(),
@@ -124,7 +124,7 @@ fn the_addresses_of_one_network_share_a_quota_but_not_trust() {
 fn without_a_peer_the_request_is_refused_unless_configured_otherwise() {
     let mut request = request("10.0.0.1", CHAIN, &["203.0.113.7"]);
     request.extensions_mut().clear();
-    let trusting = || client_ip().trusted_proxies(["0.0.0.0/0".parse().unwrap()]);
+    let trusting = || client_ip().trusted_proxies(["0.0.0.0/0"]).unwrap();
     let Extracted::Refused(reason) = trusting().extract(&request) else {
         panic!("not refused");
     };
@@ -144,6 +144,15 @@ fn more_bits_than_an_ipv4_address_has_panic() {
 #[should_panic(expected = "an IPv6 address has 128 bits, not 129")]
 fn more_bits_than_an_ipv6_address_has_panic() {
     let _ = client_ip().ipv6_prefix(129);
+}
+
+#[test]
+fn a_text_that_is_no_network_is_an_error() {
+    let error = client_ip()
+        .trusted_proxies(["10.0.0.1", "10/8"])
+        .unwrap_err();
+    let text = "trusted_proxies: \"10/8\" is not a network, such as `10.0.0.0/8`";
+    assert_eq!(error.to_string(), text);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `connect` | ways to connect |
+//! | `connect`, `handed_in` | ways to connect |
 //! | `keys`, `look` | lists stored keys, and shows their state |
 //! | `names` | names of values |
 //! | `script` | assembles the scripts for a policy |
@@ -32,6 +32,8 @@ pub use self::keys::{Keys, StoredKey};
 pub use self::look::{KeyState, QuotaState, WaitingProcess};
 
 mod connect;
+#[cfg(feature = "redis-1")]
+mod handed_in;
 mod keys;
 mod look;
 mod names;

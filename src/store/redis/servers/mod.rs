@@ -43,6 +43,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tls;
+#[cfg(feature = "redis-1")]
 mod user_connection;
 
 /// The servers behind one store: one server, the primary that sentinels name, or a cluster. Clones are cheap.
