@@ -47,6 +47,7 @@ mod template;
 pub(crate) use self::{
     address::parse_network,
     combine::join,
+    header::sha256,
     host::Authority,
     template::{Template, Templates, falls_under, parse_method},
 };

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use sha2::{Digest, Sha256};
-
-use crate::key::Key;
+use crate::key::{Key, sha256};
 use crate::policy::check_name;
 
 /// Longer keys are hashed.
@@ -83,7 +81,8 @@ pub(super) fn tag(key: &str) -> Cow<'_, str> {
             let _ = write!(tag, "%{byte:02X}");
         }
         if tag.len() > LONGEST {
-            return Cow::Owned(format!("%sha256:{:X}", Sha256::digest(key)));
+            let [first, second] = sha256(key.as_bytes());
+            return Cow::Owned(format!("%sha256:{first:032X}{second:032X}"));
         }
     }
     Cow::Owned(tag)

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, Value};
-use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::errors::{Failure, of_attempt, too_late, unreachable};
 use super::target::Target;
 use super::{AnswerOrigin, CommandAnswer};
+use crate::key::sha256;
 use crate::store::StoreError;
 
 /// A connection that many calls share, or that one caller has to itself.
@@ -123,7 +123,5 @@ fn identity(info: Value, address: Option<String>) -> u64 {
     let info = String::from_redis_value(info).unwrap_or_default();
     let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
     let text = run_id.map(str::trim).or(address.as_deref());
-    let digest = text.map(Sha256::digest);
-    let first = digest.as_ref().and_then(|it| it.first_chunk());
-    first.map_or(0, |first| u64::from_be_bytes(*first))
+    text.map_or(0, |text| (sha256(text.as_bytes())[0] >> 64) as u64)
 }
