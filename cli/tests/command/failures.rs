@@ -1,43 +1,40 @@
 //! Missing keys, unrecognized values, and users without permissions.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::keys::{connect, on};
-use super::{Ended, assert_harmless, throttle};
+use super::{Ended, assert_harmless, assert_has, assert_includes, connect, on, throttle, words};
 use support::redis_server::RedisServer;
 use support::spend::{spend, under};
 
 #[test]
 fn a_missing_key_is_not_created() {
     let server = RedisServer::start();
-    for args in [
-        &["reset", "nope", "--yes", "--policy", "github"][..],
-        &["resume", "nope", "--policy", "github"],
-    ] {
-        on(&server, args).assert_failed(1, "there is no state for the key \"nope\"");
-        assert_eq!(server.command::<u8>(&["DBSIZE"]), 0, "{args:?}");
+    for line in ["reset nope --yes", "resume nope", "show nope", "reset nope"] {
+        let parts = [
+            "there is no state for the key \"nope\"",
+            "hint: state expires",
+        ];
+        for policy in ["", "--policy github"] {
+            let ended = on(&server, &format!("{line} {policy}"));
+            match line {
+                "reset nope" => ended.failed(2, &["pass `--yes` to confirm"]),
+                _ => ended.failed(1, &parts),
+            }
+        }
+        assert_eq!(server.command::<u8>(&["DBSIZE"]), 0, "{line}");
     }
 }
 
 #[test]
 fn refused_commands_fail_without_printing_the_password() {
     let server = RedisServer::start();
-    let user = [
-        "ACL", "SETUSER", "user", "on", ">hunter2", "~*", "&*", "+@all", "-scan",
-    ];
-    server.command::<()>(&user);
-    let url = format!("redis://user:hunter2@127.0.0.1:{}/", server.port());
-    let ended = Ended::of(throttle(&["show", "api"]).env("REDIS_URL", &url));
-    ended.assert_failed(3, "redis refused the call");
-    assert!(
-        ended.stderr.contains("'scan'") && !ended.stderr.contains("hunter2"),
-        "{}",
-        ended.stderr
-    );
-    let wrong = url.replace("hunter2", "hunter3");
-    let ended = Ended::of(throttle(&["show", "api"]).env("REDIS_URL", wrong));
-    ended.assert_failed(3, "redis refused the connection");
-    assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+    server.command::<()>(&words("ACL SETUSER user on >hunter2 ~* &* +@all -scan"));
+    let show = |password| {
+        let url = format!("redis://user:{password}@127.0.0.1:{}/", server.port());
+        Ended::of(throttle(&["show", "api"]).env("REDIS_URL", url))
+    };
+    show("hunter2").failed(3, &["redis refused the call", "'scan'"]);
+    show("hunter3").failed(3, &["redis refused the connection"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,14 +50,11 @@ async fn control_characters_in_keys_are_escaped() {
         &["show", KEY],
         &["reset", KEY],
     ] {
-        let ended = on(&server, args);
+        let ended = Ended::of(throttle(args).args(["--redis", &server.url()]));
         assert_harmless(&ended.stdout);
         assert_harmless(&ended.stderr);
-        assert!(
-            ended.stdout.lines().all(|line| !line.starts_with('b')),
-            "{}",
-            ended.stdout
-        );
+        let is_safe = |line: &str| !line.starts_with('b');
+        assert!(ended.stdout.lines().all(is_safe), "{}", ended.stdout);
     }
 }
 
@@ -69,61 +63,41 @@ async fn an_unrecognized_value_does_not_affect_other_policies() {
     const WHY: &str = "not written by this version of tower-throttle";
     const BROKEN: &str = "throttle:{a}:z";
     let server = RedisServer::start();
-    let writes: [&[&str]; 2] = [&["SET", BROKEN, "hello"], &["LPUSH", BROKEN, "x"]];
-    for write in writes {
+    for write in [["SET", BROKEN, "hello"], ["LPUSH", BROKEN, "x"]] {
         spend(&connect(&server).await, under(&["10/h"]), "a", 3).await;
-        server.command::<()>(write);
-        for (args, done) in [
-            (&["pause", "a", "1h"][..], "paused"),
-            (&["show", "a"], ""),
-            (&["resume", "a"], "resumed"),
+        server.command::<()>(&write);
+        for (line, done) in [
+            ("pause a 1h", "paused"),
+            ("show a", "cannot be read"),
+            ("resume a", "resumed"),
         ] {
-            let ended = on(&server, &[args, &["--json"]].concat());
-            assert_eq!(ended.code, Some(1), "{args:?}: {}", ended.stderr);
-            assert!(
-                ended.stderr.starts_with("error: 1 of 2 policies "),
-                "{}",
-                ended.stderr
-            );
-            let printed: Value = serde_json::from_str(&ended.stdout).expect("JSON");
-            let [valid, broken] = &printed["policies"].as_array().expect("a list")[..] else {
-                panic!("{printed}");
-            };
+            let json = on(&server, &format!("{line} --json"));
+            let printed = json.failed_json(1, "error: 1 of 2 policies ");
+            let policies = json!([{ "policy": null }, { "policy": "z" }]);
+            assert_includes(&printed["policies"], &policies);
             assert_eq!(
-                (&valid["policy"], &broken["policy"]),
-                (&Value::Null, &"z".into())
+                printed["policies"][0].get("error").unwrap_or(&Value::Null),
+                &Value::Null
             );
-            assert_eq!(valid["error"], Value::Null, "{printed}");
-            let error = broken["error"].as_str().expect("text");
-            assert!(
-                error.contains(WHY) && error.contains(BROKEN),
-                "{args:?}: {error}"
-            );
-            let ended = on(&server, args);
-            assert_eq!(ended.code, Some(1), "{args:?}: {}", ended.stderr);
-            assert!(
-                ended.stdout.contains("a  10/h") && ended.stdout.contains(WHY),
-                "{}",
-                ended.stdout
-            );
-            assert!(ended.stderr.contains(done), "{}", ended.stderr);
+            let error = printed["policies"][1]["error"].to_string();
+            let text = on(&server, line);
+            assert_eq!(text.code, Some(1), "{line}: {}", text.stderr);
+            assert_has(&text.stderr, done);
+            assert_has(&text.stdout, "a  10/h");
+            for shown in [&error, &text.stdout] {
+                assert_has(shown, WHY);
+                assert_has(shown, BROKEN);
+            }
         }
-        let alone = on(&server, &["show", "a", "--policy", "z"]);
+        let alone = on(&server, "show a --policy z");
         assert_eq!(alone.code, Some(1), "{}", alone.stderr);
-        assert!(
-            alone.stderr.contains("the state of \"a\" "),
-            "{}",
-            alone.stderr
-        );
-        assert_eq!(
-            server.command::<String>(&["TYPE", BROKEN]) == "list",
-            write[0] == "LPUSH"
-        );
+        assert_has(&alone.stderr, "the state of \"a\" ");
+        let is_list = server.command::<String>(&["TYPE", BROKEN]) == "list";
+        assert_eq!(is_list, write[0] == "LPUSH");
 
-        let reset = on(&server, &["reset", "a", "--yes", "--json"]).json();
-        let all = reset["policies"].as_array().expect("a list");
-        let foreign: Vec<_> = all.iter().map(|it| it["foreign"].as_bool()).collect();
-        assert_eq!(foreign, [Some(false), Some(true)], "{reset}");
+        let reset = on(&server, "reset a --yes --json").json();
+        let policies = json!([{ "foreign": false }, { "foreign": true }]);
+        assert_includes(&reset["policies"], &policies);
         assert_eq!(server.command::<u8>(&["EXISTS", BROKEN]), 0);
     }
 }

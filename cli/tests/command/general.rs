@@ -2,15 +2,17 @@
 
 use std::process::Stdio;
 
-use super::{Ended, assert_harmless, run, throttle};
+use serde_json::json;
+
+use super::{Ended, assert_harmless, assert_has, run, throttle, words};
 
 /// The commands that use Redis, with their required arguments.
-const ASKING: [&[&str]; 5] = [
-    &["top", "--json", "--count", "1"],
-    &["show", "key"],
-    &["pause", "key", "1s"],
-    &["resume", "key"],
-    &["reset", "key", "--yes"],
+const ASKING: [&str; 5] = [
+    "top --json --count 1",
+    "show key",
+    "pause key 1s",
+    "resume key",
+    "reset key --yes",
 ];
 
 /// No server listens on this port.
@@ -18,169 +20,133 @@ const UNREACHABLE: &str = "redis://user:hunter2@127.0.0.1:1/";
 
 #[test]
 fn an_unreachable_server_has_its_own_exit_code_and_no_password_is_printed() {
-    for args in ASKING {
-        let ended = Ended::of(throttle(args).env("REDIS_URL", UNREACHABLE));
-        ended.assert_failed(3, "redis cannot be reached");
-        assert!(
-            ended.stderr.contains("hint: set `--redis`"),
-            "{}",
-            ended.stderr
-        );
-        assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    for line in ASKING {
+        let ended = Ended::of(throttle(&words(line)).env("REDIS_URL", UNREACHABLE));
+        ended.failed(3, &["redis cannot be reached", "hint: set `--redis`"]);
     }
 }
 
 #[test]
-fn invalid_urls_are_not_repeated() {
-    for url in [
-        "hunter2",
-        "http://user:hunter2@host/",
-        "redis://user:hunter2@host:port/",
+fn invalid_arguments_fail_before_connecting_without_repeating_passwords() {
+    let several = format!("show key --redis {UNREACHABLE} --redis {UNREACHABLE}");
+    for (line, part) in [
+        ("nonsense", "unrecognized subcommand"),
+        ("show key --cluster --sentinel name", "cannot be used with"),
+        (&several, "more than one URL"),
+        ("show key --redis=", "is empty"),
+        ("show key --prefix {}", "'--prefix <TEXT>'"),
+        ("show key --timeout 1", "time unit needed"),
+        (
+            "show key --redis hunter2",
+            "the url is not one of a redis server",
+        ),
+        (
+            "show key --redis http://user:hunter2@host/",
+            "the url is not one of a redis server",
+        ),
+        (
+            "show key --redis redis://user:hunter2@host:port/",
+            "the url is not one of a redis server",
+        ),
+        ("top redis://user:hunter2@host/", "redis://***@host/"),
+        ("top unix:///run/redis.sock?user=u&pass=hunter2", ""),
+        ("redis://user:hunter2@host/", ""),
+        ("show key redis://user:hunter2@host/", ""),
+        ("show key --timeout redis://user:hunter2@host/", ""),
+        (
+            "show key --sentinel name --cluster --redis redis://user:hunter2@host/",
+            "",
+        ),
+        ("show key --redos=redis://user:hunter2@host/", ""),
+        ("top --json=redis://user:hunter2@host/", ""),
+        ("pause key redis://user:hunter2@host/", ""),
+        ("check rules.toml --client-ip user:hunter2@host", ""),
+        ("simulate --quota redis://user:hunter2@host/", ""),
     ] {
-        let ended = run(&["show", "key", "--redis", url]);
-        ended.assert_failed(2, "the url is not one of a redis server");
-        assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+        run(line).failed(2, &[part]);
     }
-}
-
-#[test]
-fn misplaced_passwords_are_not_repeated() {
-    const URL: &str = "redis://user:hunter2@host/";
-    const FIELD: &str = "unix:///run/redis.sock?user=u&pass=hunter2";
-    for args in [
-        &["top", URL][..],
-        &["top", FIELD],
-        &[URL],
-        &["show", "key", URL],
-        &["show", "key", "--timeout", URL],
-        &[
-            "show",
-            "key",
-            "--sentinel",
-            "name",
-            "--cluster",
-            "--redis",
-            URL,
-        ],
-        &["show", "key", "--redos=redis://user:hunter2@host/"],
-        &["top", "--json=redis://user:hunter2@host/"],
-        &["pause", "key", URL],
-        &["check", "rules.toml", "--client-ip", "user:hunter2@host"],
-        &["simulate", "--quota", URL],
-    ] {
-        let ended = run(args);
-        ended.assert_failed(2, "error: ");
-        assert!(
-            !ended.stderr.contains("hunter2"),
-            "{args:?}: {}",
-            ended.stderr
-        );
-    }
-    assert!(run(&["top", URL]).stderr.contains("redis://***@host/"));
 }
 
 #[test]
 fn control_characters_in_errors_are_escaped() {
-    for args in [
-        &["\u{1b}]0;x\u{7}"][..],
-        &["show", "\u{202e}key", "extra\u{1b}[31m"],
-        &["show", "\u{202e}\u{1b}[31m", "--redis", UNREACHABLE],
-        &["check", "\u{1b}[31m.toml"],
-        &["simulate", "--rules", "\u{202e}.toml"],
-        &["pause", "\u{1b}", "\u{1b}s"],
+    for line in [
+        "\u{1b}]0;x\u{7}",
+        "show \u{202e}key extra\u{1b}[31m",
+        &format!("show \u{202e}\u{1b}[31m --redis {UNREACHABLE}"),
+        "check \u{1b}[31m.toml",
+        "simulate --rules \u{202e}.toml",
+        "pause \u{1b} \u{1b}s",
     ] {
-        let ended = run(args);
-        assert!(ended.code.is_some_and(|code| code > 0), "{args:?}");
+        let ended = run(line);
+        assert!(ended.code.is_some_and(|code| code > 0), "{line:?}");
         assert_harmless(&ended.stderr);
     }
 }
 
 #[test]
 fn help_does_not_print_the_url_of_the_environment() {
-    for args in [["show", "--help"], ["help", "show"], ["show", "--nonsense"]] {
-        let ended = Ended::of(throttle(&args).env("REDIS_URL", UNREACHABLE));
+    for line in ["show --help", "help show", "show --nonsense"] {
+        let ended = Ended::of(throttle(&words(line)).env("REDIS_URL", UNREACHABLE));
         assert!(!ended.stdout.contains("hunter2") && !ended.stderr.contains("hunter2"));
     }
 }
 
 #[test]
-fn contradictory_arguments_fail_before_connecting() {
-    let several = ["--redis", UNREACHABLE, "--redis", UNREACHABLE];
-    for (args, says) in [
-        (
-            &["--cluster", "--sentinel", "name"][..],
-            "cannot be used with",
-        ),
-        (&several, "more than one URL"),
-        (&["--redis", ""], "is empty"),
-        (&["--prefix", "{}"], "'--prefix <TEXT>'"),
-        (&["--timeout", "1"], "time unit needed"),
-    ] {
-        run(&[&["show", "key"], args].concat()).assert_failed(2, says);
-    }
-    run(&["nonsense"]).assert_failed(2, "unrecognized subcommand");
-}
-
-#[test]
 fn a_closed_pipe_is_not_an_error() {
-    let args = ["simulate", "--quota", "1000/s", "--json"];
-    let mut process = throttle(&args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = throttle(&words("simulate --quota 1000/s --json"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("it starts");
     drop(process.stdout.take());
-    let ended = process.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(0));
-    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
+    let output = process.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn output_that_cannot_be_written_is_a_failure() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
-    let mut command = throttle(&["simulate", "--quota", "1/s"]);
-    let process = command.stdout(full.unwrap()).stderr(Stdio::piped()).spawn();
-    let ended = process.unwrap().wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(1));
-    let stderr = String::from_utf8(ended.stderr).unwrap();
+    let mut command = throttle(&words("simulate --quota 1/s"));
+    command
+        .stdout(full.expect("a device"))
+        .stderr(Stdio::piped());
+    let output = command.spawn().and_then(|it| it.wait_with_output());
+    let output = output.expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).expect("text");
     assert!(
-        stderr.starts_with("error: cannot write to standard output"),
-        "{stderr}"
+        error.starts_with("error: cannot write to standard output"),
+        "{error}"
     );
 }
 
 #[test]
 fn colors_are_only_for_terminals() {
-    let wrong = ["show", "key", "--redis", UNREACHABLE];
-    assert!(!run(&wrong).stderr.contains('\u{1b}'));
-    let forced = Ended::of(throttle(&wrong).env("CLICOLOR_FORCE", "1"));
-    assert!(
-        forced
-            .stderr
-            .starts_with("\u{1b}[1m\u{1b}[31merror:\u{1b}[0m "),
-        "{:?}",
-        forced.stderr
-    );
-    let mut both = throttle(&wrong);
-    let without = Ended::of(both.env("CLICOLOR_FORCE", "0").env("NO_COLOR", "1"));
-    assert!(!without.stderr.contains('\u{1b}'), "{:?}", without.stderr);
+    const ERROR: &str = "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m ";
+    for (variables, is_colored) in [
+        (&[][..], false),
+        (&[("CLICOLOR_FORCE", "1")], true),
+        (&[("CLICOLOR_FORCE", "0"), ("NO_COLOR", "1")], false),
+    ] {
+        let mut command = throttle(&["show", "key", "--redis", UNREACHABLE]);
+        let ended = Ended::of(command.envs(variables.iter().copied()));
+        assert_eq!(
+            ended.stderr.starts_with(ERROR),
+            is_colored,
+            "{:?}",
+            ended.stderr
+        );
+        assert_eq!(ended.stderr.contains('\u{1b}'), is_colored);
+    }
 }
 
 #[test]
 fn all_shells_have_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let ended = run(&["completions", shell]);
-        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{shell}");
-        for command in [
-            "top", "show", "pause", "resume", "reset", "check", "simulate",
-        ] {
-            assert!(ended.stdout.contains(command), "{command} in {shell}");
+        let script = run(&format!("completions {shell}")).printed();
+        for command in words("top show pause resume reset check simulate") {
+            assert_has(&script, command);
         }
-        let json = run(&["completions", shell, "--json"]).json();
-        assert_eq!(
-            json,
-            serde_json::json!({"shell": shell, "script": ended.stdout})
-        );
+        let json = run(&format!("completions {shell} --json")).json();
+        assert_eq!(json, json!({ "shell": shell, "script": script }));
     }
 }

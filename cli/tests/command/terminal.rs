@@ -20,6 +20,15 @@ pub(crate) struct Screen {
     terminal: File,
     shown: mpsc::Receiver<Vec<u8>>,
     text: String,
+    /// The modes before the command started.
+    pub(crate) before: Modes,
+}
+
+type Modes = (InputModes, LocalModes);
+
+fn modes(terminal: &File) -> Modes {
+    let modes = tcgetattr(terminal).expect("its modes");
+    (modes.input_modes, modes.local_modes)
 }
 
 impl Screen {
@@ -38,20 +47,15 @@ impl Screen {
         let name = ptsname(&terminal, Vec::new()).expect("a name");
         let name = name.into_string().expect("text");
         let side = || {
-            File::options()
-                .read(true)
-                .write(true)
-                .open(&name)
-                .expect("the terminal opens")
+            let side = File::options().read(true).write(true).open(&name);
+            side.expect("the terminal opens")
         };
         let mut command = throttle(args);
-        command
-            .stdin(side())
-            .stdout(side())
-            .stderr(side())
-            .env("TERM", "xterm");
-        let child = command.spawn().expect("it starts");
+        command.stdin(side()).stdout(side()).stderr(side());
+        command.env("TERM", "xterm");
         let terminal = File::from(terminal);
+        let before = modes(&terminal);
+        let child = command.spawn().expect("it starts");
         let mut reading = terminal.try_clone().expect("another handle");
         let (sender, shown) = mpsc::channel();
         thread::spawn(move || {
@@ -62,15 +66,13 @@ impl Screen {
                 }
             }
         });
-        let text = String::new();
-        (
-            Self {
-                terminal,
-                shown,
-                text,
-            },
-            child,
-        )
+        let screen = Self {
+            terminal,
+            shown,
+            text: String::new(),
+            before,
+        };
+        (screen, child)
     }
 
     pub(crate) fn type_keys(&mut self, keys: &str) {
@@ -80,9 +82,8 @@ impl Screen {
     }
 
     /// The modes of the terminal, which differ in raw mode.
-    pub(crate) fn modes(&self) -> (InputModes, LocalModes) {
-        let modes = tcgetattr(&self.terminal).expect("its modes");
-        (modes.input_modes, modes.local_modes)
+    pub(crate) fn modes(&self) -> Modes {
+        modes(&self.terminal)
     }
 
     /// Waits until the terminal shows this text, after the previously awaited text.
