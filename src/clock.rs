@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::lock::Mutex;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The most by which two clocks drift apart is one part in this many: 500 parts per million, by which clocks are slewed

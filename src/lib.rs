@@ -102,6 +102,7 @@ pub mod guide;
 mod headers;
 pub mod key;
 mod limiter;
+mod lock;
 mod peek;
 mod permit;
 mod policy;

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard as Guarded};
 use hashbrown::HashMap;
-use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -20,6 +19,7 @@ use crate::clock::Offset;
 use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::policy::{Plan, Policy, Recovery};
 use crate::queue::{Queue, Refusal, Standing, Step, Turn, Woken};
 use crate::store::{Answered, Call, Operation, Reply, Store as _};

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
-use parking_lot::Mutex;
 use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use tokio::time::Instant;
 
 use crate::algorithm::Known;
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::queue::Standing;
 
 /// The usual number of keys that are known to be over their limit.

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
 use tokio::task::{consume_budget, yield_now};
@@ -32,6 +31,7 @@ use crate::algorithm::{Mode, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::queue::{Answer, Standing, Turn, Woken};
 use crate::store::{Answered, Call, MemoryStore, Operation, Reply, Store};

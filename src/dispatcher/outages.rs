@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::backoff;
 use crate::error::StoreError;
+use crate::lock::Mutex;
 
 /// The pauses between probes of a shard that is out.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use crate::dispatcher::{Dispatcher, Handle};
 use crate::key::{Extracted, RequestHead, Ruled};
+use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::rules::{Reloaded, Rules};
 use crate::store::MemoryStore;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use crate::lock::Mutex;
 use tokio::time::Instant;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

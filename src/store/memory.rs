@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 #[cfg(feature = "test-util")]
@@ -14,6 +13,7 @@ use super::ManualClock;
 use super::{Answered, Call, Operation, Store};
 use crate::algorithm::{Attempt, Origin, State, Taken};
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::store::{Reply, StoreError};
 

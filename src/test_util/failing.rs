@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use crate::algorithm::Known;
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::store::{Answered, Call, MemoryStore, Operation, Store};
 use crate::store::{Reply, StoreError};
 
@@ -186,7 +186,7 @@ impl<S: Store> FailingStore<S> {
         self.script().failures
     }
 
-    fn script(&self) -> parking_lot::MutexGuard<'_, Script> {
+    fn script(&self) -> std::sync::MutexGuard<'_, Script> {
         self.wire.script.lock()
     }
 

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::algorithm::{Command, Mode, Taken};
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::store::{Answered, Call, MemoryStore, Operation, Store};
 use crate::store::{Reply, StoreError};
 

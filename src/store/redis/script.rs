@@ -13,10 +13,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::algorithm::{Counter, VALUE_HEAD};
+use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
 const DEMAND: &str = include_str!("../../algorithm/demand.lua");

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, ready};
-use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::errors::too_late;
 use crate::backoff;
+use crate::lock::Mutex;
 use crate::store::StoreError;
 
 /// The pause after a failure is at random between half of this and all of it. The span doubles with each failure.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use parking_lot::RwLock;
 use redis::{Cmd, ConnectionInfo, Pipeline, Value};
 use tokio::time::Instant;
 
@@ -20,6 +19,7 @@ use super::node::Node;
 use super::slots::{self, Range, Redirect, slot_of, tag_of};
 use super::target;
 use super::{Answers, CommandAnswer, Servers, Topology};
+use crate::lock::Mutex;
 use crate::store::StoreError;
 
 /// The most redirections of one command.
@@ -39,7 +39,7 @@ const ASKED_AT_ONCE: usize = 3;
 
 #[derive(Clone)]
 struct Cluster {
-    map: Arc<RwLock<Map>>,
+    map: Arc<Mutex<Map>>,
     updates: Attempts<()>,
 }
 
@@ -62,7 +62,7 @@ impl Servers {
             return Err(StoreError::new(none).invalid_url());
         };
         Ok(Self::on(Cluster {
-            map: Arc::new(RwLock::new(Map::new(info, seeds))),
+            map: Arc::new(Mutex::new(Map::new(info, seeds))),
             updates: Attempts::new(LEAST_AGE),
         }))
     }
@@ -84,19 +84,19 @@ impl Cluster {
     }
 
     fn known(&self, slot: u16) -> Option<Node> {
-        self.map.read().holder(slot)
+        self.map.lock().holder(slot)
     }
 
     /// Takes the map of the first server that answers, of those that are known and the seeds.
     async fn update(self) -> Result<(), StoreError> {
-        let nodes = self.map.read().in_random_order();
+        let nodes = self.map.lock().in_random_order();
         let answers = nodes.into_iter().map(|it| ask(it).boxed());
         let mut answers = stream::iter(answers).buffer_unordered(ASKED_AT_ONCE);
         let mut why = errors::unreachable();
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(ranges) => {
-                    self.map.write().replace(ranges);
+                    self.map.lock().replace(ranges);
                     self.updates.succeed();
                     return Ok(());
                 }
@@ -118,7 +118,7 @@ impl Cluster {
             pipe.cmd("ASKING");
         }
         pipe.add_command(command.clone());
-        let node = self.map.write().node(redirect.address);
+        let node = self.map.lock().node(redirect.address);
         match node.run(&pipe, deadline).await {
             Ok(mut answers) => Ok(answers.pop()),
             Err(error) if error.is_outcome_unknown() => Err(error),
@@ -173,13 +173,13 @@ impl Topology for Cluster {
     }
 
     fn any_node(&self) -> Option<Node> {
-        self.map.read().in_random_order().into_iter().next()
+        self.map.lock().in_random_order().into_iter().next()
     }
 
     async fn primaries(&self, deadline: Instant) -> Result<Vec<Node>, StoreError> {
         // Another server may have taken over since the last call.
         let updated = self.updated(deadline).await;
-        let map = self.map.read();
+        let map = self.map.lock();
         if !map.is_complete() {
             updated?;
             return Err(uncovered());
@@ -199,7 +199,7 @@ impl Topology for Cluster {
         }
         for (_, redirect) in answer.iter().flat_map(|it| redirects(it, node)) {
             if !redirect.is_ask {
-                let mut map = self.map.write();
+                let mut map = self.map.lock();
                 map.move_slot(redirect.slot, redirect.address);
             }
         }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use redis::{Pipeline, Value};
 use tokio::time::Instant;
 
@@ -14,6 +13,7 @@ use super::connection::Connection;
 use super::errors::{self, Failure};
 use super::target::Target;
 use super::{Answers, CommandAnswer, Servers, Topology};
+use crate::lock::Mutex;
 use crate::store::StoreError;
 use crate::telemetry;
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use parking_lot::Mutex;
 use redis::Value;
 use redis::aio::PubSub;
 use tokio::runtime::Handle;
@@ -14,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::Servers;
 use crate::backoff;
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::telemetry;
 
 /// The pause before the next connection; the span doubles with each failure.

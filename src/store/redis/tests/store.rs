@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
 use crate::algorithm::{Command, Demand, Mode, State, Take};
+use crate::lock::Mutex;
 use crate::store::Store as _;
 use crate::store::redis::servers::{AnswerOrigin, Servers};
 use crate::store::redis::{Options, Reading, RedisStore};
@@ -100,34 +100,8 @@ async fn a_reset_nudges_subscribers() {
     let server = RedisServer::start();
     for scripting in [true, false] {
         let (one, other) = (store(&server, scripting), store(&server, true));
-<<<<<<< HEAD
-        let noted = Arc::new(Noted(Mutex::default()));
-        let subscriber: Arc<dyn Nudged> = noted.clone();
-        other.subscribe(Arc::downgrade(&subscriber));
-        let (policy, key) = (policy("10/s"), "x".repeat(100));
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while noted.0.lock().is_empty() {
-            assert!(Instant::now() < deadline, "no nudge arrives");
-            let reset = Operation::Control(Command::Reset);
-            call(&one, &key, &policy, reset).await;
-=======
-        let keys = Arc::new(Mutex::new(Vec::new()));
-        let noted = keys.clone();
-        other.subscribe(Box::new(move |key| {
-            noted.lock().push(key.clone());
-            true
-        }));
-        let policy = policy("10/s");
-        let key = "x".repeat(100);
-        for _ in 0..500 {
-            call(&one, &key, &policy, Operation::Control(Command::Reset))
-                .await
-                .unwrap();
-            if !keys.lock().is_empty() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
->>>>>>> 67f2431 (store: eight public types; what reads a Redis is in store::inspect)
+use crate::algorithm::{Command, Demand, Mode, State, Take};
+use crate::lock::Mutex;
         }
         assert_eq!(keys.lock().first(), Some(&Key::new(&key)));
     }
