@@ -3,39 +3,55 @@
 //! [draft 11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 //! [draft 07]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
-use sfv::{BareItem, Dictionary, FieldType, Item, List, ListEntry, Parser};
+use sfv::visitor::{
+    DictionaryVisitor, EntryVisitor, Ignored, InnerListVisitor, ItemVisitor, ListVisitor,
+    ParameterVisitor,
+};
+use sfv::{BareItemFromInput, KeyRef, Parser};
 
 use super::Limit;
 
 const RATE_LIMIT: &str = "ratelimit";
 const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
 
+/// The members of a List or a Dictionary.
+#[derive(Default)]
+struct Members<'a>(Vec<Member<'a>>);
+
+#[derive(Default)]
+struct Member<'a> {
+    key: Option<&'a KeyRef>,
+    /// `None` for an inner list.
+    item: Option<BareItemFromInput<'a>>,
+    parameters: Vec<(&'a KeyRef, BareItemFromInput<'a>)>,
+}
+
 /// `None` where the field is missing, empty, or malformed in any part.
 pub(super) fn read(headers: &HeaderMap) -> Option<Vec<Limit>> {
     if !headers.contains_key(RATE_LIMIT) {
         return None;
     }
-    if let Some(limits) = field::<List>(headers, RATE_LIMIT) {
-        let policies = field(headers, RATE_LIMIT_POLICY).unwrap_or_default();
-        return service_limits(&limits, &policies);
+    let (limits, policies) = (text(headers, RATE_LIMIT), text(headers, RATE_LIMIT_POLICY));
+    if let Ok(limits) = Parser::new(&limits).parse_list_with_visitor(Members::default()) {
+        let policies = Parser::new(&policies).parse_list_with_visitor(Members::default());
+        return service_limits(&limits, &policies.unwrap_or_default());
     }
-    let dictionary: Dictionary = field(headers, RATE_LIMIT)?;
-    let remaining = member(&dictionary, "remaining")?;
-    Some(vec![limit(remaining, member(&dictionary, "reset")?)])
+    let dictionary = Parser::new(&limits).parse_dictionary_with_visitor(Members::default());
+    let dictionary = dictionary.ok()?;
+    let remaining = dictionary.natural("remaining")?;
+    Some(vec![limit(remaining, dictionary.natural("reset")?)])
 }
 
-fn service_limits(items: &List, policies: &List) -> Option<Vec<Limit>> {
+fn service_limits(items: &Members<'_>, policies: &Members<'_>) -> Option<Vec<Limit>> {
     let mut limits = Vec::new();
-    for entry in items {
-        let ListEntry::Item(item) = entry else {
-            return None;
-        };
-        item.bare_item.as_string()?;
-        let remaining = natural(item.params.get("r")?)?;
-        let reset = item.params.get("t").map_or(Some(0), natural)?;
+    for item in &items.0 {
+        item.item.as_ref()?.as_string()?;
+        let remaining = natural(item.parameter("r")?)?;
+        let reset = item.parameter("t").map_or(Some(0), natural)?;
         let is_read = match unit(item, policies) {
             // The draft's text has the plural, and its registry the singular.
             None | Some("requests" | "request") => true,
@@ -48,34 +64,22 @@ fn service_limits(items: &List, policies: &List) -> Option<Vec<Limit>> {
             limits.push(limit(remaining, reset));
         }
     }
-    (!items.is_empty()).then_some(limits)
+    (!items.0.is_empty()).then_some(limits)
 }
 
 /// The unit by the first policy that the item is of. Without one it is requests, the draft's default.
-fn unit<'a>(item: &Item, policies: &'a List) -> Option<&'a str> {
-    let policy = policies.iter().find_map(|entry| match entry {
-        ListEntry::Item(policy) if is_of(item, policy) => Some(policy),
-        _ => None,
-    });
-    let unit = policy?.params.get("qu")?.as_string()?;
-    Some(unit.as_str())
+fn unit<'a>(item: &Member<'_>, policies: &'a Members<'_>) -> Option<&'a str> {
+    let policy = policies.0.iter().find(|policy| is_of(item, policy));
+    Some(policy?.parameter("qu")?.as_string()?.as_str())
 }
 
 /// Whether they have the same name and, if both state one, the same partition key.
-fn is_of(item: &Item, policy: &Item) -> bool {
-    let partitions = (item.params.get("pk"), policy.params.get("pk"));
-    item.bare_item == policy.bare_item
-        && !matches!(partitions, (Some(one), Some(another)) if one != another)
+fn is_of(item: &Member<'_>, policy: &Member<'_>) -> bool {
+    let partitions = (item.parameter("pk"), policy.parameter("pk"));
+    item.item == policy.item && !matches!(partitions, (Some(one), Some(another)) if one != another)
 }
 
-fn member(dictionary: &Dictionary, key: &str) -> Option<u64> {
-    match dictionary.get(key)? {
-        ListEntry::Item(item) => natural(&item.bare_item),
-        ListEntry::InnerList(_) => None,
-    }
-}
-
-fn natural(item: &BareItem) -> Option<u64> {
+fn natural(item: &BareItemFromInput<'_>) -> Option<u64> {
     u64::try_from(i64::from(item.as_integer()?)).ok()
 }
 
@@ -86,10 +90,104 @@ fn limit(remaining: u64, reset: u64) -> Limit {
     }
 }
 
-fn field<T: FieldType>(headers: &HeaderMap, name: &str) -> Option<T> {
+fn text(headers: &HeaderMap, name: &str) -> Vec<u8> {
     let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-    let lines: Vec<_> = lines.collect();
-    Parser::new(&lines.join(&b", "[..])).parse().ok()
+    lines.collect::<Vec<_>>().join(&b", "[..])
+}
+
+impl<'a> Members<'a> {
+    fn add(&mut self, key: Option<&'a KeyRef>) -> &mut Member<'a> {
+        self.0.push(Member {
+            key,
+            ..Member::default()
+        });
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+
+    /// The integer of the last member with this key.
+    fn natural(&self, key: &str) -> Option<u64> {
+        let has_key = |member: &&Member<'_>| member.key.is_some_and(|it| it.as_str() == key);
+        natural(self.0.iter().rfind(has_key)?.item.as_ref()?)
+    }
+}
+
+impl<'a> Member<'a> {
+    /// The last parameter with this name.
+    fn parameter(&self, name: &str) -> Option<&BareItemFromInput<'a>> {
+        let mut parameters = self.parameters.iter();
+        let found = parameters.rfind(|(key, _)| key.as_str() == name);
+        found.map(|(_, value)| value)
+    }
+}
+
+impl<'a> ListVisitor<'a> for Members<'a> {
+    type Out = Self;
+    type Error = Infallible;
+
+    fn entry(&mut self) -> Result<impl EntryVisitor<'a>, Infallible> {
+        Ok(self.add(None))
+    }
+
+    fn finish(self) -> Result<Self, Infallible> {
+        Ok(self)
+    }
+}
+
+impl<'a> DictionaryVisitor<'a> for Members<'a> {
+    type Out = Self;
+    type Error = Infallible;
+
+    fn entry(&mut self, key: &'a KeyRef) -> Result<impl EntryVisitor<'a>, Infallible> {
+        Ok(self.add(Some(key)))
+    }
+
+    fn finish(self) -> Result<Self, Infallible> {
+        Ok(self)
+    }
+}
+
+impl<'a> EntryVisitor<'a> for &mut Member<'a> {
+    type Error = Infallible;
+
+    fn item(self) -> Result<impl ItemVisitor<'a>, Infallible> {
+        Ok(self)
+    }
+
+    fn inner_list(self) -> Result<impl InnerListVisitor<'a>, Infallible> {
+        Ok(Ignored)
+    }
+}
+
+impl<'a> ItemVisitor<'a> for &mut Member<'a> {
+    type Out = ();
+    type Error = Infallible;
+
+    fn bare_item(
+        self,
+        item: BareItemFromInput<'a>,
+    ) -> Result<impl ParameterVisitor<'a, Out = ()>, Infallible> {
+        self.item = Some(item);
+        Ok(self)
+    }
+}
+
+impl<'a> ParameterVisitor<'a> for &mut Member<'a> {
+    type Out = ();
+    type Error = Infallible;
+
+    fn parameter(
+        &mut self,
+        key: &'a KeyRef,
+        value: BareItemFromInput<'a>,
+    ) -> Result<(), Infallible> {
+        self.parameters.push((key, value));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), Infallible> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
