@@ -16,7 +16,7 @@ use http::{Response, StatusCode};
 use tokio::net::TcpListener;
 use tower_throttle::store::RedisStore;
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Limiter, LimiterBuilder, ThrottleLayer, key};
+use tower_throttle::{FailureMode, Limiter, LimiterBuilder, ThrottleLayer, key};
 
 /// A server that limits its clients.
 #[derive(Parser)]
@@ -66,16 +66,14 @@ async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
     // Each address has its own quota for all of its requests. Behind a proxy, all clients would share the proxy's
     // address; `trusted_proxies` finds the client's.
     let by_address = ThrottleLayer::new(limiter("address", "20/s")?)
-        .key(key::client_ip())
-        .inbound();
+        .inbound(key::client_ip(), FailureMode::Open);
     // Each route has one quota for all clients.
     let by_route = ThrottleLayer::new(limiter("route", "8/10s")?)
-        .key(key::matched_path())
-        .inbound();
-    // Only failed logins count. After too many, the response is plain text.
+        .inbound(key::matched_path(), FailureMode::Open);
+    // Only failed logins count. After too many, the response is plain text. While Redis is out, logins are refused, because
+    // passwords could be guessed.
     let by_failures = ThrottleLayer::new(limiter("login", "3/h")?)
-        .key(key::client_ip())
-        .inbound()
+        .inbound(key::client_ip(), FailureMode::Closed)
         .charge_when(|response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED)
         .refusal(|refused: &Refused| {
             let minutes = refused.delay().map_or(1, |it| it.as_secs() / 60 + 1);

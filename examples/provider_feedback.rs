@@ -14,7 +14,7 @@ use reqwest_middleware::ClientWithMiddleware;
 use tokio::net::TcpListener;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{
-    Algorithm, Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key,
+    Algorithm, Departure, FailureMode, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key,
 };
 
 /// Requests per second that the client is configured for, evenly spaced.
@@ -101,11 +101,10 @@ async fn provider() -> anyhow::Result<String> {
         .name("api")
         .quota(Quota::new(ALLOWED, Duration::from_secs(2)))
         .build()?;
-    let app = Router::new().route("/", get(|| async { "served" })).layer(
-        ThrottleLayer::new(limiter)
-            .key(key::constant("all"))
-            .inbound(),
-    );
+    let layer = ThrottleLayer::new(limiter).inbound(key::constant("all"), FailureMode::Closed);
+    let app = Router::new()
+        .route("/", get(|| async { "served" }))
+        .layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/", listener.local_addr()?);
     tokio::spawn(async move { axum::serve(listener, app).await });

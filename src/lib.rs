@@ -30,7 +30,7 @@
 //! | anything else | [`Limiter::acquire`], [`Limiter::try_acquire`], [`Limiter::run`] |
 //! | an axum server, or any tower server of HTTP | [`ThrottleLayer::inbound`] |
 //! | a pause for all replicas | [`Limiter::pause`], [`Limiter::resume`] |
-//! | while the store is out | [`Outage`], [`LimiterBuilder::outage`], [`Limiter::health`] |
+//! | while the store is out | [`Outage`], [`FailureMode`] for servers, [`LimiterBuilder::outage`], [`Limiter::health`] |
 //! | when the store has lost its state | [`Recovery`], [`LimiterBuilder::recovery`] |
 //! | the state of a key, and a fresh start for it | [`Limiter::peek`], [`Limiter::reset`] |
 //! | whose quota a request spends | [`key`] |
@@ -124,7 +124,7 @@ pub mod tower;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::ThrottleMiddleware;
 #[cfg(feature = "tower")]
-pub use self::tower::{Throttle, ThrottleLayer};
+pub use self::tower::{Throttle, ThrottleLayer, inbound::FailureMode};
 pub use self::{
     acquire::{Acquire, Error, ErrorKind, TryAcquire},
     departure::Departure,

@@ -22,7 +22,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use tower::util::MapRequestLayer;
 use tower_throttle::test_util::history::History;
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
 
 const LIMIT: u32 = 4;
 const WINDOW: Duration = Duration::from_secs(2);
@@ -80,8 +80,7 @@ async fn main() -> anyhow::Result<()> {
         // A stream counts once, when it starts. To count messages, acquire a permit for each in the handler.
         .layer(
             ThrottleLayer::new(limiter)
-                .key(key::client_ip())
-                .inbound()
+                .inbound(key::client_ip(), FailureMode::Closed)
                 .refusal(refuse),
         )
         .layer(MapRequestLayer::new(move |call: Request<Body>| {

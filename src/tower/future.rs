@@ -37,8 +37,7 @@ pub trait Direction<S: Service<Q>, Q> {
     fn fail(error: S::Error) -> Self::Error;
 }
 
-/// The permit by which a request departed, or the reason why it would have been refused, if the layer did more than
-/// observe.
+/// The permit by which a request departed, or the reason why it passed without one.
 pub(super) type Departed = Result<Permit, Box<Refused>>;
 
 pin_project! {

@@ -7,7 +7,7 @@ use tower_service::Service;
 
 use super::BoxError;
 use super::future::{Departed, Direction};
-use super::inbound::InboundLayer;
+use super::inbound::{FailureMode, InboundLayer};
 use super::report::{InExtensions, NoReport, Report};
 use super::service::Throttle;
 use super::waiting::Waiting;
@@ -77,27 +77,27 @@ impl ThrottleLayer {
             feedback: Headers::new(),
         }
     }
-}
 
-impl<K> ThrottleLayer<K> {
-    /// Protects a server instead of delaying a client: what is over the limit is answered with 429.
+    /// Protects a server instead of delaying a client: requests over the limit are answered with 429.
     ///
-    /// Limit by something that a client cannot choose, so set the [`key`](Self::key) first, in each
-    /// [rule](crate::rules) if there are any: the host is whatever the client wrote.
+    /// Limit by something that clients cannot choose, such as their [address](crate::key::client_ip()). The host is no such
+    /// key, because clients write it. With [rules](crate::rules), the key is [`Limiter::by_rules`], and each rule has a key.
+    ///
+    /// The failure mode says what happens to requests while the store cannot be reached.
     ///
     /// ```
-    /// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+    /// use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
     ///
     /// # fn main() -> Result<(), tower_throttle::BuildError> {
     /// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
     /// let app: axum::Router = axum::Router::new()
     ///     .route("/", axum::routing::get(|| async { "hello" }))
-    ///     .layer(ThrottleLayer::new(limiter).key(key::header("x-tenant")).inbound());
+    ///     .layer(ThrottleLayer::new(limiter).inbound(key::client_ip(), FailureMode::Open));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn inbound(self) -> InboundLayer<K> {
-        InboundLayer::new(self.limiter, self.key)
+    pub fn inbound<K>(self, key: K, failure_mode: FailureMode) -> InboundLayer<K> {
+        InboundLayer::new(self.limiter, key, failure_mode)
     }
 }
 

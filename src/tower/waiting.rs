@@ -32,7 +32,7 @@ pub struct Waiting<S, Q> {
     pub(super) acquire: Option<Acquire>,
     /// Gives itself back unless the request departs.
     pub(super) permit: Option<Permit>,
-    /// The reason why an inbound layer would have refused the request if it did more than observe.
+    /// The reason why an inbound layer would have refused the request if it had enforced that.
     pub(super) passed: Option<Box<Refused>>,
     expires: Option<Pin<Box<Sleep>>>,
     /// Whether a permit has expired, and the service has not been ready since.

@@ -11,7 +11,7 @@ use http::{Response, StatusCode};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Limiter, Quota, ThrottleLayer};
+use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
 
 use crate::axum_inbound::client::Client;
 use crate::axum_inbound::server::{Server, build, by_client, limiter, store};
@@ -191,8 +191,7 @@ async fn without_a_key_it_answers_400_and_the_reason() {
 #[tokio::test]
 async fn who_is_exempt_is_answered_as_if_there_were_no_limit() {
     let layer = ThrottleLayer::new(limiter(Quota::per_hour(1)))
-        .key(tower_throttle::key::header("x-client").or_exempt())
-        .inbound()
+        .inbound(key::header("x-client").or_exempt(), FailureMode::Closed)
         .x_rate_limit_headers(true);
     let server = Server::start(hello().layer(layer)).await;
     let client = Client::new(&server, None);

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,9 +13,11 @@ use tokio::time::{Instant, advance};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
 use tower_throttle::key::{self, Constant};
+use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::history::History;
-use tower_throttle::tower::inbound::InboundLayer;
-use tower_throttle::{Departure, Limiter, Quota, Throttle, ThrottleLayer};
+use tower_throttle::test_util::{FailingStore, Fault};
+use tower_throttle::tower::inbound::{InboundLayer, Refused};
+use tower_throttle::{Departure, FailureMode, Limiter, Outage, Quota, Throttle, ThrottleLayer};
 
 use crate::axum_inbound::server::build;
 
@@ -30,9 +33,7 @@ fn per_second(limit: u32) -> Limiter {
 }
 
 fn inbound(limiter: &Limiter) -> InboundLayer<Constant> {
-    ThrottleLayer::new(limiter.clone())
-        .key(key::constant("all"))
-        .inbound()
+    ThrottleLayer::new(limiter.clone()).inbound(key::constant("all"), FailureMode::Closed)
 }
 
 fn protected(limiter: &Limiter) -> (Throttle<Mock, InboundLayer<Constant>>, Handle) {
@@ -100,6 +101,61 @@ async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
     let answer: Result<_, Broken> = service.oneshot(Request::new(1)).await;
     assert_eq!(answer.expect_err("an error"), Broken);
     assert_eq!(remaining(&limiter).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+#[tokio::test(start_paused = true)]
+async fn the_failure_mode_decides_on_requests_that_the_outage_policy_does_not() {
+    use FailureMode::{Closed, Open};
+    use Fault::{Refusal, Unreachable};
+    let half = Outage::Local { share: 0.5 };
+    for (mode, outage, fault, expected) in [
+        (Open, Outage::Deny, Unreachable, [200; 3]),
+        (Closed, Outage::Deny, Unreachable, [503; 3]),
+        (Open, half, Unreachable, [200, 429, 429]),
+        (Closed, half, Unreachable, [200, 429, 429]),
+        (Closed, Outage::Allow, Unreachable, [200; 3]),
+        (Open, half, Refusal, [200; 3]),
+        (Closed, Outage::Allow, Refusal, [503; 3]),
+    ] {
+        let store = FailingStore::new(MemoryStore::new());
+        store.fail_with(fault);
+        let builder = Limiter::builder().quota(Quota::per_hour(2)).store(store);
+        let layer = ThrottleLayer::new(build(builder.outage(outage)));
+        let (reported, served) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let (reports, calls) = (reported.clone(), served.clone());
+        let layer = layer.inbound(key::header("x-client"), mode);
+        let layer = layer.on_refused(move |_| {
+            reports.fetch_add(1, Ordering::Relaxed);
+        });
+        let service = layer.layer(service_fn(move |_: Request<()>| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            async { Ok::<_, Infallible>(Response::new(String::new())) }
+        }));
+        let request = || Request::get("/").header("x-client", "a");
+        for status in expected {
+            let response = service.clone().oneshot(request().body(()).unwrap());
+            let response = response.await.expect("infallible");
+            assert_eq!(response.status(), status, "{mode:?}, {outage:?}, {fault:?}");
+            let refused: Option<&Refused> = response.extensions().get();
+            let departure: Option<&Departure> = response.extensions().get();
+            assert_eq!(refused.is_none(), departure.is_some());
+            if let Some(refused) = refused {
+                assert_eq!(refused.is_enforced(), status != 200);
+            }
+        }
+        // A request without a key is refused in both modes.
+        let response = service.oneshot(Request::new(())).await.expect("infallible");
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        let passed = expected.iter().filter(|&&status| status == 200).count();
+        assert_eq!(served.load(Ordering::Relaxed) as usize, passed);
+        let departed = if fault == Refusal || outage == Outage::Deny {
+            0
+        } else {
+            passed
+        };
+        assert_eq!(reported.load(Ordering::Relaxed) as usize, 4 - departed);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::Instant;
 use tower::{Layer as _, Service, service_fn};
 use tower_throttle::store::MemoryStore;
-use tower_throttle::{Limiter, Quota, ThrottleLayer};
+use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer};
 
 use crate::axum_inbound::server::{build, store};
 use support::command_stats::CommandStats;
@@ -25,9 +25,8 @@ fn protected(
     Error = Infallible,
     Future: Future<Output = Result<Response<String>, Infallible>>,
 > + Clone {
-    let layer = ThrottleLayer::new(limiter.clone())
-        .key(|request: &Request<()>| request.uri().path().to_owned())
-        .inbound();
+    let key = |request: &Request<()>| request.uri().path().to_owned();
+    let layer = ThrottleLayer::new(limiter.clone()).inbound(key, FailureMode::Closed);
     layer.layer(service_fn(|_: Request<()>| async {
         Ok::<_, Infallible>(Response::new(String::new()))
     }))

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::MatchedPath;
 use axum::routing::{get, post};
 use http::{Request, StatusCode};
-use tower_throttle::{Limiter, Quota, ThrottleLayer};
+use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer};
 
 use crate::axum_inbound::client::Client;
 use crate::axum_inbound::server::{Server, build, by_client, limiter};
@@ -22,9 +22,8 @@ async fn hello() -> &'static str {
 
 #[tokio::test]
 async fn each_route_has_a_quota_of_its_own_and_what_matches_none_spends_nothing() {
-    let layer = ThrottleLayer::new(limiter(Quota::per_hour(2)))
-        .key(matched_path)
-        .inbound();
+    let layer =
+        ThrottleLayer::new(limiter(Quota::per_hour(2))).inbound(matched_path, FailureMode::Closed);
     let app = Router::new()
         .route("/users/{id}", get(hello))
         .route("/orders", get(hello))

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tower_throttle::key::{self, Header};
 use tower_throttle::store::RedisStore;
 use tower_throttle::tower::inbound::InboundLayer;
-use tower_throttle::{Limiter, LimiterBuilder, Quota, ThrottleLayer};
+use tower_throttle::{FailureMode, Limiter, LimiterBuilder, Quota, ThrottleLayer};
 
 use support::redis_server::RedisServer;
 
@@ -55,7 +55,5 @@ pub(crate) fn limiter(quota: Quota) -> Limiter {
 
 /// By client, which is whatever the request says here.
 pub(crate) fn by_client(limiter: &Limiter) -> InboundLayer<Header> {
-    ThrottleLayer::new(limiter.clone())
-        .key(key::header("x-client"))
-        .inbound()
+    ThrottleLayer::new(limiter.clone()).inbound(key::header("x-client"), FailureMode::Closed)
 }

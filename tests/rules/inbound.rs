@@ -8,7 +8,7 @@ use axum::routing::any;
 use http::{HeaderMap, Request, StatusCode};
 use tower::ServiceExt as _;
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Limiter, ThrottleLayer};
+use tower_throttle::{FailureMode, Limiter, ThrottleLayer};
 
 use crate::rules::toml;
 
@@ -41,9 +41,11 @@ fn app() -> Router {
         "#,
     );
     let limiter = Limiter::builder().rules(rules.expect("rules")).build();
+    let limiter = limiter.expect("a limiter");
+    let key = limiter.by_rules();
     Router::new()
         .route("/{*path}", any(|| async { "done" }))
-        .layer(ThrottleLayer::new(limiter.expect("a limiter")).inbound())
+        .layer(ThrottleLayer::new(limiter).inbound(key, FailureMode::Closed))
 }
 
 struct Answer {

@@ -10,7 +10,9 @@ use tower::{BoxError, Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Error, ErrorKind, Limiter, LimiterBuilder, Outage, Quota, ThrottleLayer};
+use tower_throttle::{
+    Error, ErrorKind, FailureMode, Limiter, LimiterBuilder, Outage, Quota, ThrottleLayer,
+};
 use tracing::{Instrument as _, Level, Span};
 
 use super::figures::Figures;
@@ -170,7 +172,8 @@ async fn a_request_without_a_key_has_a_span_and_is_counted() {
         let error = layer.layer(echo).oneshot(nobody()).await.unwrap_err();
         let error = error.downcast_ref::<Error>().unwrap();
         assert_eq!(error.policy_name(), Some(policy));
-        let refused = layer.inbound().layer(echo).oneshot(nobody()).await;
+        let layer = layer.inbound(limiter.by_rules(), FailureMode::Open);
+        let refused = layer.layer(echo).oneshot(nobody()).await;
         assert_eq!(refused.unwrap().status(), StatusCode::BAD_REQUEST);
         let invalid = format!("requests_total{{outcome=invalid,policy={policy}}}");
         assert_eq!(figures.read().number(&invalid), 2.0);

@@ -1,8 +1,30 @@
-//! The parts of an inbound layer that users write: [`Refusal`] and [`Charge`].
+//! The parts of an inbound layer that users choose: [`FailureMode`], [`Refusal`] and [`Charge`].
 
 use http::Response;
 
 use super::refused::Refused;
+
+/// The treatment of a server's requests if the store fails; see
+/// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
+///
+/// The limiter's [`Outage`](crate::Outage) comes first. The failure mode is for the requests that it does not decide:
+///
+/// | while the store is out | `FailureMode::Open` | `FailureMode::Closed` |
+/// | --- | --- | --- |
+/// | [`Outage::Deny`](crate::Outage::Deny), the default | passes | is answered with 503 |
+/// | [`Outage::Local`](crate::Outage::Local) | spends this process's share | spends this process's share |
+/// | [`Outage::Allow`](crate::Outage::Allow) | passes | passes |
+///
+/// With a [`max_wait`](super::InboundLayer::max_wait) and `Outage::Deny`, requests first wait for the store. Other errors of
+/// the store, such as a missing right, are no outage: there, the failure mode decides alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailureMode {
+    /// Fail-open: the request passes and is not counted. Its extensions and those of its response hold the [`Refused`].
+    Open,
+    /// Fail-closed: the request is answered with 503.
+    Closed,
+}
 
 /// Answers a request that is refused, in place of the service.
 ///
@@ -11,13 +33,12 @@ use super::refused::Refused;
 /// ```
 /// use http::Response;
 /// use tower_throttle::tower::inbound::Refused;
-/// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+/// use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
 ///
 /// # fn main() -> Result<(), tower_throttle::BuildError> {
 /// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
 /// let layer = ThrottleLayer::new(limiter)
-///     .key(key::header("x-tenant"))
-///     .inbound()
+///     .inbound(key::client_ip(), FailureMode::Open)
 ///     .refusal(|refused: &Refused| {
 ///         let mut response = Response::new(match refused.delay() {
 ///             Some(delay) => format!("come back in {delay:?}"),

@@ -8,7 +8,7 @@ use http::{HeaderMap, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::answers::{Charge, EveryRequest, Refusal};
+use super::answers::{Charge, EveryRequest, FailureMode, Refusal};
 use super::problem::ProblemDetails;
 use super::refused::Refused;
 use crate::acquire::{Acquire, Error};
@@ -31,13 +31,13 @@ use crate::tower::waiting::Waiting;
 /// ```
 /// use std::time::Duration;
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};
-/// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+/// use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = Limiter::builder().quota(Quota::per_minute(1)).build()?;
 /// let service = ServiceBuilder::new()
-///     .layer(ThrottleLayer::new(limiter).key(key::constant("all")).inbound())
+///     .layer(ThrottleLayer::new(limiter).inbound(key::constant("all"), FailureMode::Closed))
 ///     .service(service_fn(|_: http::Request<()>| async {
 ///         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
 ///     }));
@@ -68,6 +68,7 @@ pub struct InboundLayer<K, F = ProblemDetails, C = EveryRequest> {
 /// The settings without a type parameter.
 #[derive(Clone)]
 struct Options {
+    failure_mode: FailureMode,
     max_wait: Duration,
     rate_limit_headers: bool,
     retry_after: bool,
@@ -79,13 +80,14 @@ struct Options {
 type OnRefused = Arc<dyn Fn(&Refused) + Send + Sync>;
 
 impl<K> InboundLayer<K> {
-    pub(in crate::tower) fn new(limiter: Limiter, key: K) -> Self {
+    pub(in crate::tower) fn new(limiter: Limiter, key: K, failure_mode: FailureMode) -> Self {
         Self {
             limiter,
             key,
             refusal: ProblemDetails,
             charge: EveryRequest,
             options: Options {
+                failure_mode,
                 max_wait: Duration::ZERO,
                 rate_limit_headers: true,
                 retry_after: true,
@@ -151,13 +153,12 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// ```
     /// use axum::body::Body;
     /// use http::{Response, StatusCode};
-    /// use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+    /// use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
     ///
     /// # fn main() -> Result<(), tower_throttle::BuildError> {
     /// let limiter = Limiter::builder().quota(Quota::per_hour(5)).build()?;
     /// let layer = ThrottleLayer::new(limiter)
-    ///     .key(key::header("x-user"))
-    ///     .inbound()
+    ///     .inbound(key::header("x-user"), FailureMode::Closed)
     ///     .charge_when(|response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED);
     /// # Ok(())
     /// # }
@@ -194,16 +195,15 @@ impl<K, F, C> InboundLayer<K, F, C> {
         self
     }
 
-    /// Sets a function that is called for each request that is refused, or would be if the layer did
-    /// [more than observe](Self::observe_only): to log or count it. Default: none.
+    /// Sets a function that is called for each request that is refused, or would be if it was
+    /// [enforced](Refused::is_enforced): to log or count it. Default: none.
     ///
     /// ```
-    /// # use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+    /// # use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
     /// # fn main() -> Result<(), tower_throttle::BuildError> {
     /// # let limiter = Limiter::builder().quota(Quota::per_hour(5)).build()?;
     /// let layer = ThrottleLayer::new(limiter)
-    ///     .key(key::header("x-user"))
-    ///     .inbound()
+    ///     .inbound(key::header("x-user"), FailureMode::Closed)
     ///     .observe_only()
     ///     .on_refused(|refused| eprintln!("{:?}: {}", refused.key(), refused.error()));
     /// # Ok(())
@@ -254,11 +254,12 @@ where
         {
             return None;
         }
+        let fails_open = error.is_store() && self.options.failure_mode == FailureMode::Open;
         let key = waiting.acquire.take().map(|acquire| acquire.key().clone());
         let refused = Refused {
             key: key.filter(|_| error.kind() != crate::ErrorKind::EmptyKey),
             error,
-            is_enforced: !self.options.observe_only,
+            is_enforced: !self.options.observe_only && !fails_open,
         };
         if let Some(on_refused) = &self.options.on_refused {
             on_refused(&refused);

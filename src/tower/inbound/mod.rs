@@ -5,21 +5,17 @@
 //!
 //! ```
 //! use axum::{Router, routing::{get, post}};
-//! use tower_throttle::{Limiter, Quota, ThrottleLayer, key};
+//! use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let all = Limiter::builder().name("all").quota(Quota::per_second(100)).build()?;
 //! let reports = Limiter::builder().name("reports").quota(Quota::per_minute(5)).build()?;
-//! let tenant = || key::header("x-tenant");
+//! let limited = |limiter| ThrottleLayer::new(limiter).inbound(key::client_ip(), FailureMode::Open);
 //!
 //! let app: Router = Router::new()
 //!     .route("/", get(|| async { "hello" }))
-//!     .route(
-//!         "/reports",
-//!         post(|| async { "written" })
-//!             .layer(ThrottleLayer::new(reports).key(tenant()).inbound()),
-//!     )
-//!     .layer(ThrottleLayer::new(all).key(tenant()).inbound());
+//!     .route("/reports", post(|| async { "written" }).layer(limited(reports)))
+//!     .layer(limited(all));
 //! # Ok(())
 //! # }
 //! ```
@@ -31,7 +27,7 @@
 //! | may depart | the service's, with the headers below; its extensions hold the [`Departure`](crate::Departure) |
 //! | is over its limit, or the queue is full | 429, with the same headers and `Retry-After` |
 //! | has no key | 400, with the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives |
-//! | cannot be decided, as the store does not answer | 503, without the reason |
+//! | cannot be decided, as the store fails | by the [`FailureMode`]: 503 without the reason, or the service's |
 //! | is exempt | the service's, as it is |
 //!
 //! The body is `application/problem+json` ([RFC 9457]), or [whatever you answer](InboundLayer::refusal).
@@ -76,7 +72,7 @@ mod problem;
 mod refused;
 
 pub use self::{
-    answers::{Charge, EveryRequest, Refusal},
+    answers::{Charge, EveryRequest, FailureMode, Refusal},
     layer::InboundLayer,
     problem::ProblemDetails,
     refused::Refused,

@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::permit::Snapshot;
 use crate::policy::Policy;
 
-/// Why a request is refused, or would be, if the layer did [more than observe](Self::is_enforced).
+/// Why a request is refused, or would be if that was [enforced](Self::is_enforced).
 ///
 /// The extensions of the answer hold it, for the layers outside.
 #[derive(Debug, Clone)]
@@ -28,7 +28,8 @@ impl Refused {
         &self.error
     }
 
-    /// True unless the request passes because the layer only [observes](super::InboundLayer::observe_only).
+    /// False if the request passes: the layer only [observes](super::InboundLayer::observe_only), or
+    /// [fails open](super::FailureMode::Open).
     pub fn is_enforced(&self) -> bool {
         self.is_enforced
     }
