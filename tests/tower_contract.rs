@@ -15,6 +15,7 @@ use futures_util::poll;
 use http::{Request, Response};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
+use tower::util::BoxService;
 use tower::{Layer as _, Service, ServiceExt as _};
 use tower_test::mock;
 use tower_throttle::key::{self, KeyExtractor};
@@ -252,8 +253,21 @@ async fn the_service_is_made_ready_only_when_the_request_may_depart() {
 
 #[tokio::test(start_paused = true)]
 async fn only_the_very_clone_that_got_ready_is_called() {
-    let strict = Strict::closed();
-    let service = layer(per_second(5)).layer(strict.clone());
+    let (strict, layer) = (Strict::closed(), layer(per_second(5)));
+    is_called_when_it_is_ready(&strict, layer.layer(strict.clone())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_not_clone_is_called_only_when_it_is_ready() {
+    let (strict, layer) = (Strict::closed(), layer(per_second(5)).shared());
+    let service = layer.layer(BoxService::new(strict.clone()));
+    is_called_when_it_is_ready(&strict, service).await;
+}
+
+async fn is_called_when_it_is_ready<S>(strict: &Strict, service: S)
+where
+    S: Service<Request<()>, Response = Response<()>, Error = BoxError> + Clone,
+{
     // Ready for moments only, at other times than the departures.
     let gate = strict.clone();
     let flutter = tokio::spawn(async move {
@@ -304,6 +318,66 @@ async fn a_service_that_takes_longer_to_get_ready_than_permits_are_valid_is_call
     let polled = strict.gate().polled;
     let answer = answer.unwrap_or_else(|_| panic!("not called, but polled {polled} times"));
     answer.expect("an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_service_answers_several_requests_at_a_time() {
+    let slow = tower::service_fn(|_: Request<()>| async {
+        sleep(SECOND).await;
+        Ok::<_, Infallible>(Response::new(()))
+    });
+    let service = layer(per_second(3)).shared().layer(BoxService::new(slow));
+    let begun = Instant::now();
+    let sent = (0..3).map(|_| service.clone().oneshot(get("/")));
+    for answer in join_all(sent).await {
+        answer.expect("an answer");
+    }
+    assert!(begun.elapsed() < SECOND + GUARD, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_its_permit_again_keeps_no_shared_service() {
+    let strict = Strict::closed();
+    let limiter = per_second(10).build().expect("a valid policy");
+    let layer = ThrottleLayer::new(limiter.clone())
+        .key(|request: &Request<()>| request.uri().path().to_owned())
+        .shared();
+    let service = layer.layer(BoxService::new(strict.clone()));
+    let paused = start(&service, "/paused").await;
+    for _ in 0..3 {
+        // Its permit expires, and there is no other when the service is ready.
+        sleep(GUARD * 5).await;
+        let until = Instant::now() + 60 * SECOND;
+        limiter.pause("/paused", until).await.expect("a pause");
+        strict.set_open(true);
+        settle().await;
+        strict.set_open(false);
+        let other = timeout(SECOND, service.clone().oneshot(get("/other"))).await;
+        other.expect("an end").expect("an answer");
+        limiter.resume("/paused").await.expect("an end of it");
+        settle().await;
+    }
+    strict.set_open(true);
+    paused.await.expect("no panic").expect("an answer");
+    assert_eq!(strict.paths(), ["/other", "/other", "/other", "/paused"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_ends_before_its_call_releases_the_shared_service() {
+    let (mock, mut handle) = mock::pair::<Request<()>, Response<()>>();
+    let service = layer(per_second(3)).shared().layer(BoxService::new(mock));
+    handle.allow(0);
+    let dropped = start(&service, "/dropped").await;
+    let failing = start(&service, "/failing").await;
+    let next = start(&service, "/next").await;
+    dropped.abort();
+    assert!(dropped.await.expect_err("aborted").is_cancelled());
+    handle.send_error(Broken(3));
+    let error = failing.await.expect("no panic").expect_err("broken");
+    assert_eq!(error.downcast_ref(), Some(&Broken(3)));
+    handle.allow(1);
+    assert_eq!(answer(&mut handle).await, "/next");
+    next.await.expect("no panic").expect("an answer");
 }
 
 #[tokio::test(start_paused = true)]

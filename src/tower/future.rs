@@ -82,12 +82,12 @@ where
     S: Service<Q>,
     L: Direction<S, Q>,
 {
-    pub(super) fn new(service: S, request: Q, layer: Arc<L>) -> Self {
+    pub(super) fn new(service: S, is_shared: bool, request: Q, layer: Arc<L>) -> Self {
         let (acquire, refused) = match layer.admit(&request) {
             Ok(acquire) => (acquire, None),
             Err(error) => (None, Some(error)),
         };
-        let waiting = Waiting::new(service, request, acquire);
+        let waiting = Waiting::new(service, is_shared, request, acquire);
         let stage = Stage::Waiting { waiting, refused };
         Self { stage, layer }
     }

@@ -10,6 +10,7 @@ use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, InboundLayer};
 use super::report::{InExtensions, NoReport, Report};
 use super::service::Throttle;
+use super::shared::SharedLayer;
 use super::waiting::Waiting;
 use crate::acquire::{Acquire, Error};
 use crate::departure::Departure;
@@ -44,6 +45,8 @@ use crate::limiter::{ByRules, Limiter};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// The service has to be `Clone`; for others, see [`shared`](Self::shared).
 ///
 /// # Order among layers
 ///
@@ -146,6 +149,31 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     pub fn unreported(self) -> ThrottleLayer<K, NoReport, NoFeedback> {
         self.report(NoReport).without_feedback()
     }
+
+    /// Accepts a service that is not `Clone`, such as kube's client or any `BoxService`. Set everything else first.
+    ///
+    /// The service is behind a lock, from when it is made ready for a request until it is called; other requests wait for
+    /// the lock in order of arrival. No request holds it while it waits for a permit or for a response.
+    ///
+    /// ```
+    /// use tower::util::BoxService;
+    /// use tower::{ServiceBuilder, ServiceExt, service_fn};
+    /// use tower_throttle::{Limiter, Quota, ThrottleLayer};
+    ///
+    /// # fn main() -> Result<(), tower_throttle::BuildError> {
+    /// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+    /// let client = BoxService::new(service_fn(|_: http::Request<()>| async {
+    ///     Ok::<_, std::convert::Infallible>(http::Response::new(()))
+    /// }));
+    /// let service = ServiceBuilder::new()
+    ///     .layer(ThrottleLayer::new(limiter).shared())
+    ///     .service(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shared(self) -> SharedLayer<Self> {
+        SharedLayer(self)
+    }
 }
 
 impl<S, K: Clone, R: Clone, F: Clone> Layer<S> for ThrottleLayer<K, R, F> {
@@ -155,6 +183,7 @@ impl<S, K: Clone, R: Clone, F: Clone> Layer<S> for ThrottleLayer<K, R, F> {
         Throttle {
             inner,
             layer: Arc::new(self.clone()),
+            is_shared: false,
         }
     }
 }

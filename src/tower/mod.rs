@@ -6,6 +6,7 @@ pub mod inbound;
 mod layer;
 mod report;
 mod service;
+mod shared;
 mod waiting;
 
 pub use self::{
@@ -13,6 +14,7 @@ pub use self::{
     layer::ThrottleLayer,
     report::{InExtensions, NoReport, Report},
     service::Throttle,
+    shared::{Shared, SharedLayer},
 };
 
 /// What a throttled service fails with: the [`Error`](crate::Error) of the limiter, or whatever

@@ -23,6 +23,8 @@ use super::layer::ThrottleLayer;
 pub struct Throttle<S, L = ThrottleLayer> {
     pub(super) inner: S,
     pub(super) layer: Arc<L>,
+    /// Whether the clones of the inner service are one service.
+    pub(super) is_shared: bool,
 }
 
 impl<S, L> Throttle<S, L> {
@@ -57,6 +59,7 @@ where
 
     fn call(&mut self, request: Q) -> Self::Future {
         // A clone has not been polled ready, and the future does that before it calls it.
-        ResponseFuture::new(self.inner.clone(), request, self.layer.clone())
+        let (service, layer) = (self.inner.clone(), self.layer.clone());
+        ResponseFuture::new(service, self.is_shared, request, layer)
     }
 }

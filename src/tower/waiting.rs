@@ -26,6 +26,8 @@ pub(super) enum Stopped<E> {
 #[derive(Debug)]
 pub struct Waiting<S, Q> {
     service: S,
+    /// Whether the clones of the service are one service.
+    is_shared: bool,
     /// Until the service is called.
     pub(super) request: Option<Q>,
     /// `None` for a request that is exempt.
@@ -37,15 +39,16 @@ pub struct Waiting<S, Q> {
     expires: Option<Pin<Box<Sleep>>>,
     /// Whether a permit has expired, and the service has not been ready since.
     expired: bool,
-    /// Whether the service was ready once, and was let go for want of a permit.
+    /// Whether the service was ready once, and was released because the request had no permit.
     let_go: bool,
 }
 
 impl<S, Q> Waiting<S, Q> {
     #[inline]
-    pub(super) fn new(service: S, request: Q, acquire: Option<Acquire>) -> Self {
+    pub(super) fn new(service: S, is_shared: bool, request: Q, acquire: Option<Acquire>) -> Self {
         Self {
             service,
+            is_shared,
             request: Some(request),
             acquire,
             permit: None,
@@ -82,10 +85,10 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
             }
             self.acquire_again();
             if self.poll_permit(cx)?.is_pending() {
-                // What the service has set aside for this call is not kept while the request waits.
-                // But if it always took longer than a permit is valid, the request would never
-                // depart; so it is let go only once.
-                if !self.let_go {
+                // The request releases the service while it waits. A service that always takes longer to get ready
+                // than a permit is valid would never be called, so the request releases it only once. A shared service
+                // stays ready by itself, and others need it.
+                if !self.let_go || self.is_shared {
                     self.let_go = true;
                     self.service = self.service.clone();
                 }

@@ -104,7 +104,6 @@ async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-#[tokio::test(start_paused = true)]
 async fn the_failure_mode_decides_on_requests_that_the_outage_policy_does_not() {
     use FailureMode::{Closed, Open};
     use Fault::{Refusal, Unreachable};

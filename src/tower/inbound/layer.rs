@@ -222,6 +222,7 @@ impl<S, K: Clone, F: Clone, C: Clone> Layer<S> for InboundLayer<K, F, C> {
         Throttle {
             inner,
             layer: Arc::new(self.clone()),
+            is_shared: false,
         }
     }
 }
