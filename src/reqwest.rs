@@ -98,8 +98,11 @@ use crate::limiter::Limiter;
 pub struct ThrottleMiddleware {
     limiter: Limiter,
     key: Arc<dyn KeyExtractor<Request> + Send + Sync>,
+    cost: Option<Arc<Cost>>,
     feedback: Arc<dyn Feedback<Response> + Send + Sync>,
 }
+
+type Cost = dyn Fn(&Request) -> u32 + Send + Sync;
 
 impl ThrottleMiddleware {
     /// Delays each request as the rules of the limiter demand, or the quota of its host.
@@ -108,6 +111,7 @@ impl ThrottleMiddleware {
         Self {
             key: Arc::new(limiter.by_rules()),
             limiter,
+            cost: None,
             feedback: Arc::new(Headers::new()),
         }
     }
@@ -117,6 +121,23 @@ impl ThrottleMiddleware {
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor<Request> + Send + Sync + 'static) -> Self {
         self.key = Arc::new(key);
+        self
+    }
+
+    /// Sets the cost of each request. Default: 1, or the cost of its rule.
+    ///
+    /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost).
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
+    /// # fn example(limiter: Limiter) -> ThrottleMiddleware {
+    /// ThrottleMiddleware::new(limiter)
+    ///     .cost(|request| if request.url().path() == "/search" { 5 } else { 1 })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn cost(mut self, cost: impl Fn(&Request) -> u32 + Send + Sync + 'static) -> Self {
+        self.cost = Some(Arc::new(cost));
         self
     }
 
@@ -142,8 +163,11 @@ impl Middleware for ThrottleMiddleware {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
-        let admitted = self.limiter.admit(self.key.extract(&request));
-        let Some(acquire) = admitted.map_err(refused)? else {
+        let mut extracted = self.key.extract(&request);
+        if let Some(cost) = &self.cost {
+            extracted = self.limiter.with_cost(extracted, || cost(&request));
+        }
+        let Some(acquire) = self.limiter.admit(extracted).map_err(refused)? else {
             return next.run(request, extensions).await;
         };
         let permit = acquire.await.map_err(refused)?;

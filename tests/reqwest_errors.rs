@@ -92,6 +92,22 @@ async fn a_full_queue_refuses() {
 }
 
 #[tokio::test]
+async fn each_request_spends_its_cost() {
+    let upstream = Upstream::start().await;
+    let limiter = build(per_hour(10));
+    let costs = |cost| client_with(ThrottleMiddleware::new(limiter.clone()).cost(move |_| cost));
+    for (cost, remaining) in [(1, 9), (5, 4)] {
+        let response = send(&costs(cost), &upstream).await;
+        let departure: &Departure = response.extensions().get().expect("a departure");
+        assert_eq!(departure.remaining(), remaining);
+    }
+    for cost in [0, 11] {
+        let error = refusal(&costs(cost), &upstream).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidCost);
+    }
+}
+
+#[tokio::test]
 async fn a_request_without_a_key_is_refused_and_never_sent() {
     let upstream = Upstream::start().await;
     let limiter = build(per_hour(10));

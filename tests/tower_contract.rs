@@ -19,6 +19,7 @@ use tower::util::BoxService;
 use tower::{Layer as _, Service, ServiceExt as _};
 use tower_test::mock;
 use tower_throttle::key::{self, KeyExtractor};
+use tower_throttle::rules::{Rule, Rules};
 use tower_throttle::test_util::history::History;
 use tower_throttle::tower::BoxError;
 use tower_throttle::{
@@ -510,6 +511,29 @@ async fn errors_of_the_service_pass_through_unchanged() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_request_spends_its_cost() {
+    let plain = Limiter::builder().quota(Quota::per_hour(10));
+    let rule = Rule::named("all").quota(Quota::per_hour(10)).cost(2);
+    let ruled = Limiter::builder().rules(Rules::new([rule]).expect("a valid table"));
+    for builder in [plain, ruled] {
+        let limiter = builder.build().expect("a valid policy");
+        let layer = ThrottleLayer::new(limiter)
+            .cost(|request: &Request<()>| request.uri().path()[1..].parse().expect("a number"));
+        let service = layer.layer(Strict::open());
+        for (path, remaining) in [("/1", 9), ("/5", 4), ("/4", 0)] {
+            let response = service.clone().oneshot(get(path)).await;
+            let response = response.expect("an answer");
+            let departure: &Departure = response.extensions().get().expect("a departure");
+            assert_eq!(departure.remaining(), remaining);
+        }
+        for path in ["/0", "/11"] {
+            let error = limiter_error(service.clone().oneshot(get(path)).await);
+            assert_eq!(error.kind(), ErrorKind::InvalidCost);
+        }
+    }
+}
+
 /// Limits what is under `/api`, and nothing else.
 fn only_api() -> impl KeyExtractor<Request<()>> + Clone + Send + Sync + 'static {
     |request: &Request<()>| request.uri().path().starts_with("/api").then_some("api")
@@ -518,7 +542,9 @@ fn only_api() -> impl KeyExtractor<Request<()>> + Clone + Send + Sync + 'static 
 #[tokio::test(start_paused = true)]
 async fn exempt_requests_are_not_delayed_and_carry_no_departure() {
     let strict = Strict::open();
-    let service = layer(per_second(1)).key(only_api()).layer(strict.clone());
+    let layer = layer(per_second(1)).key(only_api());
+    let layer = layer.cost(|request: &Request<()>| request.uri().path().starts_with("/api").into());
+    let service = layer.layer(strict.clone());
     let _limited = start(&service, "/api/1").await;
     let waiting = start(&service, "/api/2").await;
     let begun = Instant::now();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Kind, Limiter, Live};
 use crate::acquire::{Acquire, Cause, Error};
 use crate::error::BuildError;
-use crate::key::Extracted;
+use crate::key::{Extracted, Ruled};
 use crate::rules::{Reloaded, Rules};
 
 impl Limiter {
@@ -85,6 +85,26 @@ impl Limiter {
         match &self.kind {
             Kind::Plain(_) | Kind::Rule(_) => None,
             Kind::Ruled(live) => Some(live),
+        }
+    }
+
+    /// Sets the cost of a request, in place of that of its rule.
+    pub(crate) fn with_cost(&self, extracted: Extracted, cost: impl FnOnce() -> u32) -> Extracted {
+        match extracted {
+            Extracted::Key(key) => {
+                let handle = self.handle();
+                Extracted::Ruled(Ruled {
+                    policy: handle.policy(),
+                    handle: Some(handle),
+                    key: Ok(key),
+                    cost: cost(),
+                })
+            }
+            Extracted::Ruled(ruled) => Extracted::Ruled(Ruled {
+                cost: cost(),
+                ..ruled
+            }),
+            other => other,
         }
     }
 

@@ -6,6 +6,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::BoxError;
+use super::cost::Costed;
 use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, InboundLayer};
 use super::report::{InExtensions, NoReport, Report};
@@ -104,13 +105,45 @@ impl ThrottleLayer {
     }
 }
 
-impl<K, R, F> ThrottleLayer<K, R, F> {
+impl<R, F> ThrottleLayer<ByRules, R, F> {
     /// Sets whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
         ThrottleLayer {
             limiter: self.limiter,
             key,
+            report: self.report,
+            feedback: self.feedback,
+        }
+    }
+}
+
+impl<K, R, F> ThrottleLayer<K, R, F> {
+    /// Sets the cost of each request, after the [`key`](ThrottleLayer::key). Default: 1, or the cost of its rule.
+    ///
+    /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost).
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Quota, ThrottleLayer};
+    ///
+    /// # fn main() -> Result<(), tower_throttle::BuildError> {
+    /// let limiter = Limiter::builder().quota(Quota::per_minute(100)).build()?;
+    /// let layer = ThrottleLayer::new(limiter)
+    ///     .cost(|request: &http::Request<String>| if request.uri().path() == "/search" { 5 } else { 1 });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cost<Q, C>(self, cost: C) -> ThrottleLayer<Costed<K, C>, R, F>
+    where
+        C: Fn(&Q) -> u32,
+    {
+        ThrottleLayer {
+            key: Costed {
+                limiter: self.limiter.clone(),
+                key: self.key,
+                cost,
+            },
+            limiter: self.limiter,
             report: self.report,
             feedback: self.feedback,
         }

@@ -1,6 +1,7 @@
 //! Delays the requests of a tower service: [`ThrottleLayer`] and [`Throttle`]; or protects a server:
 //! [`inbound`].
 
+mod cost;
 mod future;
 pub mod inbound;
 mod layer;
@@ -10,6 +11,7 @@ mod shared;
 mod waiting;
 
 pub use self::{
+    cost::Costed,
     future::ResponseFuture,
     layer::ThrottleLayer,
     report::{InExtensions, NoReport, Report},

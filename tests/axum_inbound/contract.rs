@@ -104,6 +104,29 @@ async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_request_spends_its_cost() {
+    let limiter = per_second(10);
+    let layer = inbound(&limiter).cost(|request: &Request<u32>| *request.body());
+    let service = layer.layer(service_fn(|_| async {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    for (cost, status, left) in [
+        (1, 200, 9),
+        (5, 200, 4),
+        (0, 400, 4),
+        (11, 400, 4),
+        (5, 429, 4),
+    ] {
+        let answer = service.clone().oneshot(Request::new(cost)).await;
+        let answer = answer.expect("infallible");
+        assert_eq!(answer.status(), status);
+        let detail = format!("a cost of {cost} ");
+        assert_eq!(answer.body().contains(&detail), status == 400);
+        assert_eq!(remaining(&limiter).await, left);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_failure_mode_decides_on_requests_that_the_outage_policy_does_not() {
     use FailureMode::{Closed, Open};
     use Fault::{Refusal, Unreachable};

@@ -18,6 +18,7 @@ use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
 use crate::policy::Policy;
+use crate::tower::cost::Costed;
 use crate::tower::future::{Departed, Direction};
 use crate::tower::service::Throttle;
 use crate::tower::waiting::Waiting;
@@ -100,6 +101,26 @@ impl<K> InboundLayer<K> {
 }
 
 impl<K, F, C> InboundLayer<K, F, C> {
+    /// Sets the cost of each request. Default: 1, or the cost of its rule.
+    ///
+    /// A request that costs 0, or more than the quotas allow at once, is answered with 400.
+    pub fn cost<Q, W>(self, cost: W) -> InboundLayer<Costed<K, W>, F, C>
+    where
+        W: Fn(&Request<Q>) -> u32,
+    {
+        InboundLayer {
+            key: Costed {
+                limiter: self.limiter.clone(),
+                key: self.key,
+                cost,
+            },
+            limiter: self.limiter,
+            refusal: self.refusal,
+            charge: self.charge,
+            options: self.options,
+        }
+    }
+
     /// Delays requests for at most so long, and answers requests that would have to wait longer with 429 at once. Default:
     /// no request waits.
     ///

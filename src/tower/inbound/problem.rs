@@ -22,8 +22,7 @@ use super::refused::Refused;
 /// }
 /// ```
 ///
-/// Without a key, `detail` is the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives. When
-/// the store does not answer, the body has only the status.
+/// With the status 400, `detail` is the [problem](Refused::problem) with the request. When the store does not answer, the body has only the status.
 ///
 /// [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 /// [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
@@ -51,7 +50,7 @@ fn body(refused: &Refused) -> String {
     // Of no type, a problem has the title of its status.
     let title = Quoted(status.canonical_reason().unwrap_or_default());
     let mut body = format!(r#"{{"title":{title},"status":{}"#, status.as_u16());
-    if let Some(reason) = refused.missing_key() {
+    if let Some(reason) = refused.problem() {
         // Writing to a `String` does not fail.
         let _ = write!(body, r#","detail":{}"#, Quoted(reason));
     }

@@ -22,8 +22,8 @@ pub struct Refused {
 
 impl Refused {
     /// The reason: the key is [over its limit](Error::is_limited), the [queue is full](crate::ErrorKind::QueueFull), the request
-    /// [has no key](crate::ErrorKind::NoKey) or an [empty one](crate::ErrorKind::EmptyKey), or the [store](Error::is_store) did
-    /// not answer, which clients need not know.
+    /// [has no key](crate::ErrorKind::NoKey), an [empty one](crate::ErrorKind::EmptyKey) or an
+    /// [invalid cost](crate::ErrorKind::InvalidCost), or the [store](Error::is_store) did not answer, which clients need not know.
     pub fn error(&self) -> &Error {
         &self.error
     }
@@ -55,23 +55,24 @@ impl Refused {
         self.error.snapshot().map(Snapshot::reset)
     }
 
-    /// The reason why the request has no key, for instance that of the
-    /// [`KeyExtractor`](crate::key::KeyExtractor).
-    pub fn missing_key(&self) -> Option<&str> {
+    /// What is wrong with the request, if the status is 400: the [`KeyExtractor`](crate::key::KeyExtractor) says why it has no
+    /// key, or its cost can never depart.
+    pub fn problem(&self) -> Option<&str> {
         match self.error.cause() {
-            Cause::NoKey(reason) => Some(reason),
+            Cause::NoKey(problem) => Some(problem),
+            Cause::InvalidCost(problem) => Some(problem),
             Cause::EmptyKey => Some("the request has an empty key"),
             _ => None,
         }
     }
 
-    /// The status of the default answer: 429 if the key is over its limit or the queue is full, 400 without a key, and 503
-    /// if the store does not answer.
+    /// The status of the default answer: 429 if the key is over its limit or the queue is full, 400 without a key or with a
+    /// cost that can never depart, and 503 if the store does not answer.
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Cause::NoKey(_) | Cause::EmptyKey => StatusCode::BAD_REQUEST,
-            Cause::InvalidCost(_) | Cause::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Cause::NoKey(_) | Cause::EmptyKey | Cause::InvalidCost(_) => StatusCode::BAD_REQUEST,
+            Cause::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
