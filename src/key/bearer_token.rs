@@ -33,7 +33,7 @@ use super::{Header, header};
 ///
 /// [RFC 9110, section 11.1]: https://www.rfc-editor.org/rfc/rfc9110#section-11.1
 pub fn bearer_token() -> Header {
-    let mut header = header(AUTHORIZATION).hashed();
+    let mut header = header(AUTHORIZATION);
     header.is_bearer = true;
     header
 }

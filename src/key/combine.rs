@@ -14,6 +14,11 @@ macro_rules! impl_for_tuple {
                 let ($($part,)+) = self;
                 join([$($part.extract(request)),+])
             }
+
+            fn challenge(&self, request: &R) -> Option<&'static str> {
+                let ($($part,)+) = self;
+                None$(.or_else(|| $part.challenge(request)))+
+            }
         }
     };
 }

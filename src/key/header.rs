@@ -1,4 +1,5 @@
 use http::HeaderName;
+use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 
 use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, bearer_token::token};
@@ -23,8 +24,13 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, bearer_token:
 ///
 /// # Secrets and callers you do not trust
 ///
-/// The store contains short keys as plain text. So a header with a secret has to be [`hashed`](Header::hashed); for a
-/// token in `Authorization`, use [`bearer_token`](super::bearer_token()).
+/// The store contains short keys as plain text. So the key is a hash of the value if the name of the header ends with
+/// `key`, such as `x-api-key`, or contains `authorization`, `cookie`, `password`, `secret`, `session` or `token`.
+/// [`plain`](Header::plain) takes the value all the same, and [`hashed`](Header::hashed) hashes that of any other header. For
+/// a token in `Authorization`, use [`bearer_token`](super::bearer_token()).
+///
+/// A [server](crate::ThrottleLayer::inbound) answers requests that lack such a header with 401, and requests that lack
+/// another header with 400.
 ///
 /// In a server, a caller gets a new quota with every new value that it may send. Put the limit behind
 /// the layer that checks the header.
@@ -38,9 +44,10 @@ pub fn header<N>(name: N) -> Header
 where
     N: TryInto<HeaderName>,
 {
+    let name = header_name(name);
     Header {
-        name: header_name(name),
-        hashed: false,
+        hashed: is_secret(&name),
+        name,
         is_bearer: false,
         without: WithoutKey::Refused,
     }
@@ -59,7 +66,7 @@ pub struct Header {
 
 impl Header {
     /// Takes a hash of the value as the key, so that a secret reaches neither the store nor an error or a trace.
-    /// Default: the value is the key.
+    /// Default: only if the [name](header#secrets-and-callers-you-do-not-trust) looks like that of a secret.
     ///
     /// The key is `sha256:` and the first 128 bits of the SHA-256 of the value, in 32 hexadecimal digits.
     /// That hides values that cannot be guessed, such as random API keys. A number with few digits is found by trying all
@@ -68,14 +75,21 @@ impl Header {
     /// ```
     /// use tower_throttle::key::{self, Extracted, KeyExtractor};
     ///
-    /// let api_key = key::header("x-api-key").hashed().or("anonymous");
+    /// let license = key::header("x-license").hashed();
     ///
-    /// let request = http::Request::get("/").header("x-api-key", "abc").body(()).unwrap();
+    /// let request = http::Request::get("/").header("x-license", "abc").body(()).unwrap();
     /// let key = "sha256:ba7816bf8f01cfea414140de5dae2223";
-    /// assert_eq!(api_key.extract(&request), Extracted::Key(key.into()));
+    /// assert_eq!(license.extract(&request), Extracted::Key(key.into()));
     /// ```
     pub fn hashed(mut self) -> Self {
         self.hashed = true;
+        self
+    }
+
+    /// Takes the value itself as the key, even if the name looks like that of a secret. Everything that shows keys then
+    /// shows it, such as Redis, traces and errors.
+    pub fn plain(mut self) -> Self {
+        self.hashed = false;
         self
     }
 
@@ -149,6 +163,35 @@ impl<R: RequestHead> KeyExtractor<R> for Header {
             Some(value) => Extracted::Key(Key(self.key(value))),
         }
     }
+
+    fn challenge(&self, request: &R) -> Option<&'static str> {
+        let is_single = request
+            .headers()
+            .get_all(&self.name)
+            .iter()
+            .nth(1)
+            .is_none();
+        let is_missing = is_single && matches!(self.extract(request), Extracted::Refused(_));
+        (is_missing && is_secret(&self.name)).then(|| match self.name.as_str() {
+            "cookie" => "Cookie",
+            name if name.contains("authorization") => "Bearer",
+            _ => "ApiKey",
+        })
+    }
+}
+
+/// Whether the value of this header is probably a secret.
+fn is_secret(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    let words = [
+        "authorization",
+        "cookie",
+        "password",
+        "secret",
+        "session",
+        "token",
+    ];
+    name.ends_with("key") || words.iter().any(|word| name.contains(word))
 }
 
 /// The name of a header.
@@ -162,18 +205,7 @@ pub(super) fn header_name(name: impl TryInto<HeaderName>) -> HeaderName {
 
 /// Replaces a secret in a key. 128 bits suffice: no two values in use have the same.
 pub(super) fn hash(secret: &[u8]) -> SmolStr {
-    format_smolstr!("sha256:{:032x}", sha256(secret)[0])
-}
-
-/// The two halves of a digest.
-pub(crate) fn sha256(bytes: &[u8]) -> [u128; 2] {
-    let digest = hmac_sha256::Hash::hash(bytes);
-    let half = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0, |half, &byte| half << 8 | u128::from(byte))
-    };
-    [half(&digest[..16]), half(&digest[16..])]
+    format_smolstr!("sha256:{:.32x}", Sha256::digest(secret))
 }
 
 #[cfg(test)]
@@ -187,7 +219,7 @@ mod tests {
         let mut request = Request::new(());
         for value in values {
             let value = HeaderValue::from_bytes(value).unwrap();
-            request.headers_mut().append("x-key", value);
+            request.headers_mut().append("x-name", value);
         }
         request
     }
@@ -202,59 +234,130 @@ mod tests {
     #[test]
     fn the_value_is_the_key() {
         for (value, expected) in [
-            (&b" two words\t"[..], "two words"),
+            (&b"acme"[..], "acme"),
+            (b" acme\t", "acme"),
+            (b"two words", "two words"),
             (b"{a}|%00:*", "{a}|%00:*"),
             (b"a\\xff", "a\\\\xff"),
-            (b"a\xff\tb", "a\\xff\\tb"),
+            (b"a\xff", "a\\xff"),
+            (b"a\tb", "a\\tb"),
+            ("caf\u{e9}".as_bytes(), "caf\\xc3\\xa9"),
         ] {
-            assert_eq!(key(&header("X-Key"), value).as_str(), expected);
+            assert_eq!(key(&header("X-Name"), value).as_str(), expected);
         }
-        let long = key(&header("x-key"), &[0xff; 100 * 1024]);
-        assert_eq!(long.as_str().len(), 4 * 100 * 1024);
     }
 
     #[test]
-    fn without_the_header_the_request_is_refused_unless_configured_otherwise() {
+    fn a_long_value_is_kept_whole() {
+        let value = vec![0xff; 100 * 1024];
+        assert_eq!(
+            key(&header("x-name"), &value).as_str().len(),
+            4 * value.len()
+        );
+    }
+
+    #[test]
+    fn without_the_header_the_request_is_refused_unless_told_otherwise() {
         for values in [&[][..], &[&b""[..]], &[&b" \t "[..]]] {
             let request = request(values);
-            for extractor in [header("x-key"), header("x-key").hashed()] {
-                let refused = Extracted::Refused("the request has no x-key header".into());
-                assert_eq!(extractor.extract(&request), refused);
-                let exempt = extractor.clone().or_exempt();
-                assert_eq!(exempt.extract(&request), Extracted::Exempt);
-                let shared = Extracted::Key("anonymous".into());
-                assert_eq!(extractor.or("anonymous").extract(&request), shared);
-            }
+            let refused = Extracted::Refused("the request has no x-name header".into());
+            assert_eq!(header("x-name").extract(&request), refused);
+            assert_eq!(
+                header("x-name").or_exempt().extract(&request),
+                Extracted::Exempt
+            );
+            let shared = Extracted::Key("anonymous".into());
+            assert_eq!(header("x-name").or("anonymous").extract(&request), shared);
         }
     }
 
     #[test]
-    fn two_values_are_refused_whatever_is_configured() {
-        let refused = Extracted::Refused("the request has more than one x-key header".into());
-        for values in [[&b"secret"[..], b"secret"], [b"a", b"b"], [b"", b"a"]] {
+    fn two_values_are_refused_whatever_is_set() {
+        let refused = Extracted::Refused("the request has more than one x-name header".into());
+        for values in [
+            [b"secret-a", b"secret-b"],
+            [b"secret-a"; 2],
+            [b"        "; 2],
+        ] {
+            let request = request(&values.map(|value| &value[..]));
             for extractor in [
-                header("x-key"),
-                header("x-key").hashed(),
-                header("x-key").or_exempt(),
-                header("x-key").or("anonymous"),
+                header("x-name"),
+                header("x-name").or_exempt(),
+                header("x-name").or("anonymous"),
             ] {
-                assert_eq!(extractor.extract(&request(&values)), refused);
+                assert_eq!(extractor.extract(&request), refused);
             }
         }
     }
 
-    /// The vectors are those of FIPS 180-2.
     #[test]
-    fn a_hashed_value_becomes_the_first_half_of_its_sha_256() {
+    fn a_hashed_value_is_nowhere_to_be_read() {
+        let secret = b" s3cr3t ";
+        let extractor = header("x-name").hashed();
+        let hash = key(&extractor, secret);
+        assert_eq!(hash.as_str(), super::hash(b"s3cr3t"));
+        assert_eq!(key(&extractor.clone().or("anonymous"), secret), hash);
+        for other in [&b"s3cr3t2"[..], b"S3cr3t", b"s3cr3t\xff"] {
+            assert_ne!(key(&extractor, other), hash);
+        }
+        let twice = extractor.extract(&request(&[secret, secret]));
+        assert!(!format!("{twice:?}{hash:?}").contains("s3cr3t"));
+    }
+
+    #[test]
+    fn a_value_is_hashed_if_its_name_looks_like_that_of_a_secret() {
+        for (name, is_secret) in [
+            ("authorization", true),
+            ("proxy-authorization", true),
+            ("cookie", true),
+            ("x-api-key", true),
+            ("ApiKey", true),
+            ("x-auth-token", true),
+            ("x-session-id", true),
+            ("x-client-secret", true),
+            ("x-tenant", false),
+            ("x-keyboard", false),
+            ("user-agent", false),
+        ] {
+            let request = Request::get("/").header(name, "abc").body(()).unwrap();
+            let key = |text: &str| Extracted::Key(text.into());
+            let hashed = key("sha256:ba7816bf8f01cfea414140de5dae2223");
+            let expected = if is_secret { &hashed } else { &key("abc") };
+            assert_eq!(header(name).extract(&request), *expected, "{name}");
+            assert_eq!(header(name).hashed().extract(&request), hashed);
+            assert_eq!(header(name).plain().extract(&request), key("abc"));
+        }
+    }
+
+    /// The vectors are those of FIPS 180-2 and the hash of nothing.
+    #[test]
+    fn the_hash_is_the_first_half_of_sha_256() {
         let two_blocks = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
         for (secret, expected) in [
-            (&b" abc "[..], "sha256:ba7816bf8f01cfea414140de5dae2223"),
+            (&b""[..], "sha256:e3b0c44298fc1c149afbf4c8996fb924"),
+            (b"abc", "sha256:ba7816bf8f01cfea414140de5dae2223"),
             (two_blocks, "sha256:248d6a61d20638b8e5c026930c3e6039"),
         ] {
-            let extractor = header("x-key").hashed();
-            assert_eq!(key(&extractor, secret).as_str(), expected);
-            assert_eq!(key(&extractor.or("anonymous"), secret).as_str(), expected);
+            assert_eq!(hash(secret), expected);
         }
+    }
+
+    #[test]
+    fn without_a_value_there_is_nothing_to_hash() {
+        for values in [&[][..], &[&b""[..]], &[&b" \t "[..]]] {
+            let request = request(values);
+            let extractor = header("x-name").hashed();
+            let refused = Extracted::Refused("the request has no x-name header".into());
+            assert_eq!(extractor.extract(&request), refused);
+            let shared = Extracted::Key("anonymous".into());
+            assert_eq!(extractor.or("anonymous").extract(&request), shared);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_parsed_already_is_taken() {
+        let name: HeaderName = "X-Name".parse().unwrap();
+        assert_eq!(key(&header(name), b"a").as_str(), "a");
     }
 
     #[test]
@@ -265,9 +368,13 @@ mod tests {
 
     fn value() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
-            3 => prop::sample::select(&b"\\=xf\""[..]),
-            1 => 0x21..0x7f_u8,
-            1 => 0x80..=0xff_u8,
+            Just(b'\\'),
+            Just(b'='),
+            Just(b'x'),
+            Just(b'f'),
+            Just(b'"'),
+            0x21..0x7f_u8,
+            0x80..=0xff_u8,
         ];
         prop::collection::vec(byte, 1..8)
     }
@@ -276,7 +383,7 @@ mod tests {
         #[test]
         fn different_values_have_different_keys(a in value(), b in value(), shared in value()) {
             let shared = String::from_utf8_lossy(&shared).into_owned();
-            for extractor in [header("x-key"), header("x-key").or(shared)] {
+            for extractor in [header("x-name"), header("x-name").or(shared)] {
                 prop_assert_eq!(a == b, key(&extractor, &a) == key(&extractor, &b));
             }
         }
@@ -285,7 +392,7 @@ mod tests {
         fn no_value_reaches_the_shared_key(value in value(), shared in value()) {
             let shared = shared.escape_ascii().to_string();
             for text in [shared.clone(), format!("\\={shared}"), value.escape_ascii().to_string()] {
-                let extractor = header("x-key").or(text.as_str());
+                let extractor = header("x-name").or(text.as_str());
                 prop_assert_ne!(key(&extractor, &value), Key::from(text));
             }
         }

@@ -145,6 +145,13 @@ impl AsRef<str> for Key {
 pub trait KeyExtractor<R> {
     /// The key of this request, or the way to handle it without one.
     fn extract(&self, request: &R) -> Extracted;
+
+    /// The authentication scheme that a request lacks, if it is refused because it has no credential. Default: `None`.
+    ///
+    /// A server then answers with 401 and names the scheme in `WWW-Authenticate`.
+    fn challenge(&self, _: &R) -> Option<&'static str> {
+        None
+    }
 }
 
 impl<R, F, K> KeyExtractor<R> for F
@@ -160,6 +167,10 @@ where
 impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
     fn extract(&self, request: &R) -> Extracted {
         (**self).extract(request)
+    }
+
+    fn challenge(&self, request: &R) -> Option<&'static str> {
+        (**self).challenge(request)
     }
 }
 

@@ -17,4 +17,8 @@ impl<Q, K: KeyExtractor<Q>, C: Fn(&Q) -> u32> KeyExtractor<Q> for Costed<K, C> {
         let extracted = self.key.extract(request);
         self.limiter.with_cost(extracted, || (self.cost)(request))
     }
+
+    fn challenge(&self, request: &Q) -> Option<&'static str> {
+        self.key.challenge(request)
+    }
 }

@@ -12,7 +12,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, advance};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
-use tower_throttle::key::{self, Constant};
+use tower_throttle::key::{self, Constant, Extracted, KeyExtractor};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::test_util::{FailingStore, Fault};
@@ -123,6 +123,59 @@ async fn each_request_spends_its_cost() {
         let detail = format!("a cost of {cost} ");
         assert_eq!(answer.body().contains(&detail), status == 400);
         assert_eq!(remaining(&limiter).await, left);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_lacks_a_credential_gets_401() {
+    type Extractor = Arc<dyn KeyExtractor<Request<()>> + Send + Sync>;
+    let missing = |_: &Request<()>| Extracted::Refused("no user".into());
+    let extractors: [(Extractor, Option<&str>); 8] = [
+        (Arc::new(key::bearer_token()), Some("Bearer")),
+        (Arc::new(key::header("authorization")), Some("Bearer")),
+        (Arc::new(key::header("x-api-key")), Some("ApiKey")),
+        (Arc::new(key::header("cookie").plain()), Some("Cookie")),
+        (
+            Arc::new((missing, key::header("x-api-key"))),
+            Some("ApiKey"),
+        ),
+        (Arc::new(key::header("x-client")), None),
+        (Arc::new((missing, key::constant("a"))), None),
+        (Arc::new(missing), None),
+    ];
+    for (extractor, scheme) in extractors {
+        let layer = ThrottleLayer::new(per_second(1)).inbound(extractor, FailureMode::Closed);
+        let service = layer.cost(|_: &Request<()>| 1).layer(service_fn(|_| async {
+            Ok::<_, Infallible>(Response::new(String::new()))
+        }));
+        let answer = service.oneshot(Request::new(())).await.expect("infallible");
+        let status = scheme.map_or(StatusCode::BAD_REQUEST, |_| StatusCode::UNAUTHORIZED);
+        assert_eq!(answer.status(), status);
+        let named = answer.headers().get("www-authenticate");
+        assert_eq!(named.map(|it| it.to_str().expect("ASCII")), scheme);
+        assert!(answer.body().contains(r#""detail":"#));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_credential_there_is_one() {
+    let twice = || {
+        Request::get("/")
+            .header("x-api-key", "a")
+            .header("x-api-key", "b")
+    };
+    let anonymous = key::header("x-api-key").or("anonymous");
+    for (extractor, request, status) in [
+        (key::header("x-api-key"), twice(), StatusCode::BAD_REQUEST),
+        (anonymous.clone(), twice(), StatusCode::BAD_REQUEST),
+        (anonymous, Request::get("/"), StatusCode::OK),
+    ] {
+        let layer = ThrottleLayer::new(per_second(1)).inbound(extractor, FailureMode::Closed);
+        let service = layer.layer(service_fn(|_: Request<()>| async {
+            Ok::<_, Infallible>(Response::new(String::new()))
+        }));
+        let answer = service.oneshot(request.body(()).expect("a request")).await;
+        assert_eq!(answer.expect("infallible").status(), status);
     }
 }
 

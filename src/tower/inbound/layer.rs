@@ -4,14 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Request, Response};
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderMap, HeaderValue, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::answers::{Charge, EveryRequest, FailureMode, Refusal};
 use super::problem::ProblemDetails;
 use super::refused::Refused;
-use crate::acquire::{Acquire, Error};
+use crate::acquire::{Acquire, Error, ErrorKind};
 use crate::departure::Departure;
 use crate::feedback::Applying;
 use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
@@ -277,10 +278,14 @@ where
             return None;
         }
         let fails_open = error.is_store() && self.options.failure_mode == FailureMode::Open;
+        let request = waiting.request.as_ref();
+        let challenge = request.filter(|_| error.kind() == ErrorKind::NoKey);
+        let challenge = challenge.and_then(|request| self.key.challenge(request));
         let key = waiting.acquire.take().map(|acquire| acquire.key().clone());
         let refused = Refused {
-            key: key.filter(|_| error.kind() != crate::ErrorKind::EmptyKey),
+            key: key.filter(|_| error.kind() != ErrorKind::EmptyKey),
             error,
+            challenge,
             is_enforced: !self.options.observe_only && !fails_open,
         };
         if let Some(on_refused) = &self.options.on_refused {
@@ -344,6 +349,12 @@ impl<K, F, C> InboundLayer<K, F, C> {
             && self.options.retry_after
         {
             write_retry_after(headers, delay);
+        }
+        if let Some(scheme) = refused.challenge
+            && refused.is_enforced
+        {
+            let scheme = HeaderValue::from_static(scheme);
+            headers.entry(WWW_AUTHENTICATE).or_insert(scheme);
         }
         response.extensions_mut().insert(refused);
     }

@@ -17,6 +17,8 @@ use crate::policy::Policy;
 pub struct Refused {
     pub(super) key: Option<Key>,
     pub(super) error: Error,
+    /// The authentication scheme that the request lacks.
+    pub(super) challenge: Option<&'static str>,
     pub(super) is_enforced: bool,
 }
 
@@ -55,7 +57,7 @@ impl Refused {
         self.error.snapshot().map(Snapshot::reset)
     }
 
-    /// What is wrong with the request, if the status is 400: the [`KeyExtractor`](crate::key::KeyExtractor) says why it has no
+    /// What is wrong with the request, if the status is 400 or 401: the [`KeyExtractor`](crate::key::KeyExtractor) says why it has no
     /// key, or its cost can never depart.
     pub fn problem(&self) -> Option<&str> {
         match self.error.cause() {
@@ -66,11 +68,13 @@ impl Refused {
         }
     }
 
-    /// The status of the default answer: 429 if the key is over its limit or the queue is full, 400 without a key or with a
-    /// cost that can never depart, and 503 if the store does not answer.
+    /// The status of the default answer: 429 if the key is over its limit or the queue is full, 401 if a
+    /// [credential](crate::key::KeyExtractor::challenge) is missing, 400 without another key or with a cost that can never
+    /// depart, and 503 if the store does not answer.
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+            _ if self.challenge.is_some() => StatusCode::UNAUTHORIZED,
             Cause::NoKey(_) | Cause::EmptyKey | Cause::InvalidCost(_) => StatusCode::BAD_REQUEST,
             Cause::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
