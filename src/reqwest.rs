@@ -15,10 +15,10 @@ use crate::limiter::Limiter;
 
 /// Delays requests until the limiter lets them depart.
 ///
-/// Defaults: the [rules](crate::rules) of the limiter say which policy and key a request has; where it has none, the
-/// key is the request's [host](crate::key::host()). The response's extensions say how the request [departed](Departure). What the upstream says of its limits, in
-/// [whatever headers](crate::feedback), wins over the quotas: after a 429 nothing departs for that key, in any
-/// replica, until the upstream takes requests again.
+/// Defaults: the [rules](crate::rules) of the limiter decide the policy and the key of a request. Without rules, the key is
+/// the request's [host](crate::key::host()). The response's extensions hold the [`Departure`]. The limits that the upstream
+/// announces in its [headers](crate::feedback) win over the quotas: after a 429, nothing departs for that key, in any
+/// replica, until the upstream accepts requests again.
 ///
 /// ```
 /// use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
@@ -40,8 +40,8 @@ use crate::limiter::Limiter;
 ///
 /// # Redirects
 ///
-/// Those that the client follows by itself are not seen here: the request for the new location is sent at
-/// once, to whatever host, and spends no quota. The limits in the last response are applied unless it comes from
+/// Redirects that the client follows by itself do not pass the middleware: the request for the new location is sent at
+/// once, to any host, and spends no quota. The limits in the last response are applied unless it comes from
 /// another origin. To count each hop, let the client follow none, and send a request for each location:
 ///
 /// ```
@@ -105,7 +105,7 @@ pub struct ThrottleMiddleware {
 type Cost = dyn Fn(&Request) -> u32 + Send + Sync;
 
 impl ThrottleMiddleware {
-    /// Delays each request as the rules of the limiter demand, or the quota of its host.
+    /// Delays each request by the rules of the limiter, or by the quota of its host.
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl ThrottleMiddleware {
         }
     }
 
-    /// Sets whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
+    /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor<Request> + Send + Sync + 'static) -> Self {

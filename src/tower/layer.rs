@@ -21,11 +21,10 @@ use crate::limiter::{ByRules, Limiter};
 
 /// Delays requests until the limiter lets them depart.
 ///
-/// Defaults: the [rules](crate::rules) of the limiter say which policy and key a request has; where it has none, the
-/// key is the request's [host](crate::key::host()). The response's extensions say how the request
-/// [departed](crate::Departure). What the upstream says of its limits, in
-/// [whatever headers](crate::feedback), wins over the quotas: after a 429 nothing departs for that key, in any
-/// replica, until the upstream takes requests again.
+/// Defaults: the [rules](crate::rules) of the limiter decide the policy and the key of a request. Without rules, the key is
+/// the request's [host](crate::key::host()). The response's extensions hold the [`Departure`](crate::Departure). The
+/// limits that the upstream announces in its [headers](crate::feedback) win over the quotas: after a 429, nothing departs
+/// for that key, in any replica, until the upstream accepts requests again.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -51,14 +50,13 @@ use crate::limiter::{ByRules, Limiter};
 ///
 /// # Order among layers
 ///
-/// A request waits without holding anything of the service inside: it is made ready once the request may depart. So a
-/// concurrency limit or a buffer belongs inside, where waiting requests do not occupy it; a retry belongs outside, so that
-/// each attempt needs a permit of its own; and a timeout inside or outside, depending on whether it includes the wait. A
-/// layer that follows redirects belongs outside, where each hop counts.
+/// The service inside is made ready once the request may depart, so a request that waits occupies none of it. A
+/// concurrency limit or a buffer belongs inside. A retry belongs outside, so that each attempt needs a permit. A timeout
+/// outside includes the wait, and one inside does not. A layer that follows redirects belongs outside, where each hop counts.
 ///
 /// If the service takes longer to get ready than the permit is valid, the permit goes back. Once the service is ready, the
-/// request waits for another one, in the place that it had. While it waits, it lets go of the service; if that happens
-/// again, it keeps the service ready, as it might never depart otherwise.
+/// request waits for another permit, in the place that it had. Until then, it releases the service. If that happens again, it
+/// keeps the service ready, as it might never depart otherwise.
 ///
 /// So if more requests may depart at once than a concurrency limit lets through, some permits are not used, and requests
 /// overtake others that could not use theirs. Use [`Spacing`](crate::Algorithm::Spacing) there.
@@ -72,7 +70,7 @@ pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
 }
 
 impl ThrottleLayer {
-    /// Delays each request as the rules of the limiter demand, or the quota of its host.
+    /// Delays each request by the rules of the limiter, or by the quota of its host.
     pub fn new(limiter: Limiter) -> Self {
         Self {
             key: limiter.by_rules(),
@@ -106,7 +104,7 @@ impl ThrottleLayer {
 }
 
 impl<R, F> ThrottleLayer<ByRules, R, F> {
-    /// Sets whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
+    /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
         ThrottleLayer {
@@ -149,7 +147,7 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         }
     }
 
-    /// Sets how the caller learns of the departure. Default: [`InExtensions`].
+    /// Sets how responses report the departure. Default: [`InExtensions`].
     ///
     /// A closure takes the [`Departure`](crate::Departure) and the response.
     pub fn report<P>(self, report: P) -> ThrottleLayer<K, P, F> {
@@ -163,7 +161,7 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
 
     /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
     ///
-    /// For responses that are not HTTP, a closure may know what they say.
+    /// A closure can read responses that are not HTTP.
     pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, R, G> {
         ThrottleLayer {
             limiter: self.limiter,
@@ -178,7 +176,7 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         self.feedback(NoFeedback)
     }
 
-    /// Adds nothing to responses, and reads nothing from them: so they can be of any type.
+    /// Adds nothing to responses and reads nothing from them, so that they can be of any type.
     pub fn unreported(self) -> ThrottleLayer<K, NoReport, NoFeedback> {
         self.report(NoReport).without_feedback()
     }

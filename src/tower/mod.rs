@@ -1,5 +1,4 @@
-//! Delays the requests of a tower service: [`ThrottleLayer`] and [`Throttle`]; or protects a server:
-//! [`inbound`].
+//! Layers for tower services: [`ThrottleLayer`] delays the requests of a client, and [`inbound`] protects a server.
 
 mod cost;
 mod future;
@@ -19,6 +18,5 @@ pub use self::{
     shared::{Shared, SharedLayer},
 };
 
-/// What a throttled service fails with: the [`Error`](crate::Error) of the limiter, or whatever
-/// the service itself fails with.
+/// The error of a throttled service: the [`Error`](crate::Error) of the limiter, or the error of the service inside.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,9 +1,9 @@
-//! How the caller learns what the limiter did: [`Report`].
+//! Reports in responses how requests departed: [`Report`].
 
 use crate::departure::Departure;
 use crate::feedback::ResponseHead;
 
-/// Tells the caller, through the response, how its request departed.
+/// Adds to a response how its request departed.
 ///
 /// Closures are reports:
 ///

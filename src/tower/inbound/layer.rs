@@ -133,29 +133,29 @@ impl<K, F, C> InboundLayer<K, F, C> {
         self
     }
 
-    /// Whether answers have `RateLimit-Policy` and `RateLimit`. Default: they do.
+    /// Sets whether responses have `RateLimit-Policy` and `RateLimit`. Default: they do.
     pub fn rate_limit_headers(mut self, rate_limit_headers: bool) -> Self {
         self.options.rate_limit_headers = rate_limit_headers;
         self
     }
 
-    /// Whether an answer of 429 has `Retry-After`. Default: it does.
+    /// Sets whether responses with 429 have `Retry-After`. Default: they do.
     pub fn retry_after(mut self, retry_after: bool) -> Self {
         self.options.retry_after = retry_after;
         self
     }
 
-    /// Whether answers have `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
-    /// Default: they do not.
+    /// Sets whether responses have `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`. Default: they do
+    /// not.
     ///
-    /// They say the same as `q`, `r` and `t`. No standard defines them: the reset is in seconds from now,
-    /// where others write a time.
+    /// They are the same as `q`, `r` and `t`. No standard defines them: the reset is in seconds from now, where others write
+    /// a time.
     pub fn x_rate_limit_headers(mut self, x_rate_limit_headers: bool) -> Self {
         self.options.x_rate_limit_headers = x_rate_limit_headers;
         self
     }
 
-    /// Sets what is answered to requests that are refused. Default: [`ProblemDetails`].
+    /// Sets the response to requests that are refused. Default: [`ProblemDetails`].
     ///
     /// A closure takes the [`Refused`] and yields a response: see [`Refusal`](super::Refusal).
     pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G, C> {
@@ -168,9 +168,9 @@ impl<K, F, C> InboundLayer<K, F, C> {
         }
     }
 
-    /// Lets only those requests count whose response says so. Default: every request counts.
+    /// Sets which requests count, by their responses. Default: every request counts.
     ///
-    /// So failed logins are limited, and nobody is who logs in:
+    /// For example, only failed logins count:
     ///
     /// ```
     /// use axum::body::Body;
@@ -187,8 +187,8 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// ```
     ///
     /// Each request takes its units before it departs, so that concurrent attempts keep to the limit, too, and gives them
-    /// back if it does not count. So it counts until its response arrives, and for good if there is none, because the
-    /// client hung up or the service failed. The header fields of the response are those from before.
+    /// back if it does not count. If there is no response, because the client hung up or the service failed, the request
+    /// counts. The header fields of the response are those from before.
     ///
     /// Use a sliding window or fixed windows for that: [`Spacing`](crate::Algorithm::Spacing),
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) and [`Gcra`](crate::Algorithm::Gcra) keep one time, from which only
@@ -203,13 +203,12 @@ impl<K, F, C> InboundLayer<K, F, C> {
         }
     }
 
-    /// Refuses nothing and delays nothing, and only reports what it would refuse: for a limit that is to
-    /// be tried out.
+    /// Tries out a limit: no request is refused or delayed, and the layer reports which requests it would refuse.
     ///
-    /// A request is decided on as without a [`max_wait`](Self::max_wait), and counts if it is granted. If
-    /// it would be refused, for whatever reason, it passes, and its extensions and those of its response
-    /// hold the [`Refused`]. There are no headers, as clients might slow down because of them, unless they are
-    /// [turned on](Self::rate_limit_headers) afterwards. What is left of a delay is the call to the store.
+    /// Requests are decided without a [`max_wait`](Self::max_wait), and count if they are granted. A request that would be
+    /// refused, for any reason, passes. Its extensions and those of its response hold the [`Refused`]. Responses have no rate
+    /// limit headers, because clients might slow down, unless you [turn them on](Self::rate_limit_headers) afterwards. Each
+    /// request still takes the time of a call to the store.
     pub fn observe_only(mut self) -> Self {
         self.options.observe_only = true;
         self.options.rate_limit_headers = false;

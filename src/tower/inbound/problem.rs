@@ -47,7 +47,7 @@ fn body(refused: &Refused) -> String {
             r#"{{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":[{name}]}}"#
         );
     }
-    // Of no type, a problem has the title of its status.
+    // A problem without a type has the title of its status.
     let title = Quoted(status.canonical_reason().unwrap_or_default());
     let mut body = format!(r#"{{"title":{title},"status":{}"#, status.as_u16());
     if let Some(reason) = refused.problem() {
