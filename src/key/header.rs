@@ -1,5 +1,4 @@
 use http::HeaderName;
-use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 
 use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, bearer_token::token};
@@ -205,7 +204,18 @@ pub(super) fn header_name(name: impl TryInto<HeaderName>) -> HeaderName {
 
 /// Replaces a secret in a key. 128 bits suffice: no two values in use have the same.
 pub(super) fn hash(secret: &[u8]) -> SmolStr {
-    format_smolstr!("sha256:{:.32x}", Sha256::digest(secret))
+    format_smolstr!("sha256:{:032x}", sha256(secret)[0])
+}
+
+/// The two halves of a digest.
+pub(crate) fn sha256(bytes: &[u8]) -> [u128; 2] {
+    let digest = hmac_sha256::Hash::hash(bytes);
+    let half = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0, |half, &byte| half << 8 | u128::from(byte))
+    };
+    [half(&digest[..16]), half(&digest[16..])]
 }
 
 #[cfg(test)]

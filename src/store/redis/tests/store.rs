@@ -100,10 +100,70 @@ async fn a_reset_nudges_subscribers() {
     let server = RedisServer::start();
     for scripting in [true, false] {
         let (one, other) = (store(&server, scripting), store(&server, true));
-use crate::algorithm::{Command, Demand, Mode, State, Take};
-use crate::lock::Mutex;
+        let keys = Arc::new(Mutex::new(Vec::new()));
+        let noted = keys.clone();
+        other.subscribe(Box::new(move |key| {
+            noted.lock().push(key.clone());
+            true
+        }));
+        let policy = policy("10/s");
+        let key = "x".repeat(100);
+        for _ in 0..500 {
+            call(&one, &key, &policy, Operation::Control(Command::Reset)).await;
+            if !keys.lock().is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(keys.lock().first(), Some(&Key::new(&key)));
+    }
+}
+
+#[tokio::test]
+async fn values_of_others_are_reported_and_never_overwritten() {
+    let server = RedisServer::start();
+    let name = "throttle:{key}";
+    let value = |quotas: &str| State::new(policy(quotas).counters()).encode();
+    let (mut later, whole, ring) = (value("10/s"), value("10/s"), value("100/s"));
+    later[2] = 2;
+    let mut values = vec![
+        b"1".to_vec(),
+        b"a text that is somewhat longer".to_vec(),
+        later,
+    ];
+    values.extend((3..whole.len()).map(|end| whole[..end].to_vec()));
+    values.extend([3, 10, 18, 30, 57].map(|end| ring[..end].to_vec()));
+    let mut connection = server.client().get_connection().unwrap();
+    let kinds = [
+        "10/s",
+        "100/s",
+        "10/s gcra burst=2",
+        "10/s fixed-window",
+        "10/s + 100/m",
+    ];
+    for (scripting, quotas) in kinds.iter().flat_map(|it| [(true, it), (false, it)]) {
+        let store = store(&server, scripting);
+        let call = Call::new(&Key::new("key"), &policy(quotas), &take(1, 1, 1));
+        for value in values.iter().map(Some).chain([None]) {
+            let _: () = server.command(&["DEL", name]);
+            match value {
+                Some(value) => redis::cmd("SET").arg(name).arg(value).clone(),
+                None => redis::cmd("LPUSH").arg(name).arg("a").clone(),
+            }
+            .exec(&mut connection)
+            .unwrap();
+            let answered = store.call(vec![call.clone()]).await.unwrap();
+            let error = answered.answers[0].clone().expect_err("an error");
+            assert!(
+                error.is_unrecognized_value() && !error.is_outage(),
+                "{value:?}: {error:?}"
+            );
+            assert!(format!("{error:?}").contains(name), "{error:?}");
+            if let Some(value) = value {
+                let kept: Vec<u8> = redis::cmd("GET").arg(name).query(&mut connection).unwrap();
+                assert_eq!(&kept, value);
+            }
+        }
     }
 }
 

@@ -2,8 +2,6 @@
 
 use super::super::slots::{Redirect, SLOTS, read, slot_of};
 use super::*;
-use support::cluster::Cluster;
-use support::sentinel::{NAME, Sentinels};
 
 /// A cluster of two primaries, without replicas, that move slots at once.
 struct Pair([RedisServer; 2]);

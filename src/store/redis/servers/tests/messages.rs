@@ -33,7 +33,7 @@ async fn is_delivered(server: &RedisServer, messages: &mut UnboundedReceiver<Key
 async fn a_subscription_survives_a_restart_and_ends_when_it_is_dropped() {
     let mut server = RedisServer::start();
     let servers = Servers::at(&server.url()).unwrap();
-    let (subscription, _subscriber, mut messages) = subscribe(&servers);
+    let (subscription, mut messages) = subscribe(&servers);
     is_delivered(&server, &mut messages).await;
     server.restart();
     is_delivered(&server, &mut messages).await;
