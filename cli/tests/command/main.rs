@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tower_throttle::store::RedisStore;
 
-use self::support::redis_server::RedisServer;
+use support::redis_server::RedisServer;
 
 /// Far longer than any operation takes.
 const LONG: Duration = Duration::from_secs(60);
