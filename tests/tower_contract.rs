@@ -52,6 +52,13 @@ fn throttled(builder: LimiterBuilder) -> (Throttle<Mock>, Handle) {
     (layer(builder).layer(mock), handle)
 }
 
+/// Lets all tasks do what they can do at this moment.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
 fn get(path: &str) -> Request<()> {
     let uri = format!("http://upstream{path}");
     Request::get(uri).body(()).expect("a valid request")
