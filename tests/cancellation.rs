@@ -18,9 +18,6 @@ const LIMIT: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(4);
 const SPAN: Duration = Duration::from_secs(17);
 
-/// For what a busy machine does between the permit and the reading of the clock.
-const BUFFER: Duration = Duration::from_millis(20);
-
 async fn on_redis(url: &str, builder: LimiterBuilder) -> Limiter {
     let store = RedisStore::connect(url).await.expect("a connection");
     // A busy machine answers late, which is not the subject here.
@@ -149,50 +146,4 @@ async fn a_killed_process_costs_the_others_no_rate() {
     println!("{:.1}% of the rate", share * 100.0);
     // More than 97% on a quiet machine, but for the ends of the span.
     assert!(share >= 0.8, "{:.1}% of the rate", share * 100.0);
-}
-
-/// Blocks the one thread of the runtime at random, as heavy computations would.
-async fn block_at_random(span: Duration) {
-    let end = Instant::now() + span;
-    while Instant::now() < end {
-        let block = Duration::from_millis(rand::rng().random_range(0..=200));
-        std::thread::sleep(block);
-        let pause = Duration::from_millis(rand::rng().random_range(0..50));
-        sleep(pause).await;
-    }
-}
-
-async fn depart_late(limiter: Limiter, limit: u32, window: Duration) {
-    let departed = Arc::new(Mutex::new(Vec::new()));
-    let waiter = || {
-        let (limiter, departed) = (limiter.clone(), departed.clone());
-        async move {
-            loop {
-                limiter.acquire("a").await.expect("a permit");
-                departed.lock().expect("no panic").push(since_epoch());
-            }
-        }
-    };
-    let waiters: Vec<_> = (0..limit * 3).map(|_| tokio::spawn(waiter())).collect();
-    block_at_random(Duration::from_secs(6)).await;
-    waiters.iter().for_each(tokio::task::JoinHandle::abort);
-    let history: History = departed.lock().expect("no panic").iter().copied().collect();
-    history.assert_at_most(limit.into(), window);
-    assert!(
-        history.len() > limit as usize * 2,
-        "only {} departed",
-        history.len()
-    );
-}
-
-#[tokio::test]
-async fn late_wake_ups_never_bring_departures_closer_together_on_redis() {
-    let server = RedisServer::start();
-    let quota = Quota::new(5, Duration::from_millis(300));
-    let limiter = on_redis(
-        &server.url(),
-        Limiter::builder().quota(quota).buffer(BUFFER),
-    )
-    .await;
-    depart_late(limiter, quota.limit(), quota.window()).await;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join;
 use support::errors::PATIENCE;
 use support::keyspace::{assert_all_expire, names, wait_until_empty};
 use support::redis_server::RedisServer;
@@ -47,7 +48,12 @@ async fn limiter(server: &RedisServer, scripts: bool, quotas: &[&str]) -> Limite
 }
 
 /// As long as the state or the pause counts, whichever lasts longer.
-async fn keys_live_as_long_as_they_matter(scripts: bool) {
+#[tokio::test]
+async fn keys_live_as_long_as_they_matter() {
+    join(lifetimes(true), lifetimes(false)).await;
+}
+
+async fn lifetimes(scripts: bool) {
     let server = RedisServer::start();
     let start = Instant::now();
     for quotas in LONG {
@@ -75,16 +81,11 @@ async fn keys_live_as_long_as_they_matter(scripts: bool) {
 }
 
 #[tokio::test]
-async fn keys_live_as_long_as_they_matter_with_scripts() {
-    keys_live_as_long_as_they_matter(true).await;
+async fn keys_disappear_by_themselves() {
+    join(ends(true), ends(false)).await;
 }
 
-#[tokio::test]
-async fn keys_live_as_long_as_they_matter_without_scripts() {
-    keys_live_as_long_as_they_matter(false).await;
-}
-
-async fn keys_disappear_by_themselves(scripts: bool) {
+async fn ends(scripts: bool) {
     let server = RedisServer::start();
     let mut seen = BTreeSet::new();
     for (number, quotas) in SHORT.into_iter().enumerate() {
@@ -105,16 +106,6 @@ async fn keys_disappear_by_themselves(scripts: bool) {
     assert!(seen.len() >= 8, "{seen:?}");
     assert_all_expire(&server);
     wait_until_empty(&server).await;
-}
-
-#[tokio::test]
-async fn keys_disappear_by_themselves_with_scripts() {
-    keys_disappear_by_themselves(true).await;
-}
-
-#[tokio::test]
-async fn keys_disappear_by_themselves_without_scripts() {
-    keys_disappear_by_themselves(false).await;
 }
 
 #[tokio::test]

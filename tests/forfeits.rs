@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use support::redis_server::RedisServer;
 use tokio::time::{Instant, sleep};
-use tower_throttle::store::{MemoryStore, RedisStore, Store};
+use tower_throttle::store::{MemoryStore, Store};
 use tower_throttle::{Limiter, Quota};
 
 const WINDOW: Duration = Duration::from_secs(5);
@@ -62,9 +62,9 @@ async fn a_forfeited_permit_wakes_the_queue() {
 #[tokio::test]
 async fn a_forfeited_permit_wakes_the_queue_on_redis() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await;
+    let store = server.store().await;
     // A few milliseconds, and the rest for a busy machine.
-    wakes_the_queue(store.expect("a connection"), WINDOW / 2).await;
+    wakes_the_queue(store, WINDOW / 2).await;
 }
 
 async fn shows_in_the_next_look(store: impl Store + Clone) {
@@ -96,6 +96,6 @@ async fn a_forfeited_permit_shows_in_the_next_look() {
 #[tokio::test]
 async fn a_forfeited_permit_shows_in_the_next_look_on_redis() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await;
-    shows_in_the_next_look(store.expect("a connection")).await;
+    let store = server.store().await;
+    shows_in_the_next_look(store).await;
 }

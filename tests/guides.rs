@@ -1,4 +1,4 @@
-//! What guides show that no documentation test compiles: it stands, line by line, where it is compiled.
+//! Code in guides that no documentation test compiles is a copy of code that is compiled.
 
 #[test]
 fn the_code_of_peers_is_compiled() {

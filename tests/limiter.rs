@@ -89,27 +89,6 @@ async fn refusals_name_the_exact_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_do_not_affect_each_other() {
-    let limiter = build(per_second(1));
-    for key in ["a", "b", "c"] {
-        assert!(
-            limiter
-                .try_acquire(key)
-                .await
-                .expect("a decision")
-                .is_granted()
-        );
-        assert!(
-            !limiter
-                .try_acquire(key)
-                .await
-                .expect("a decision")
-                .is_granted()
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_that_would_wait_too_long_is_refused_at_once_and_consumes_nothing() {
     let limiter = build(per_second(1).max_wait(SECOND * 2));
     let start = Instant::now();

@@ -29,4 +29,3 @@ mod telemetry;
 mod test_util;
 mod tower_contract;
 mod tower_layer;
-mod transactions;

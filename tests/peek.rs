@@ -78,8 +78,8 @@ async fn a_look_tells_what_the_next_request_gets() {
 #[tokio::test]
 async fn a_look_into_redis_tells_what_the_next_request_gets() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await;
-    tells_what_the_next_request_gets(store.expect("a connection")).await;
+    let store = server.store().await;
+    tells_what_the_next_request_gets(store).await;
 }
 
 #[tokio::test]
@@ -175,6 +175,6 @@ async fn a_reset_forgets_one_key_of_one_policy() {
 #[tokio::test]
 async fn a_reset_forgets_one_key_of_one_policy_in_redis() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await;
-    forgets_one_key_only(store.expect("a connection")).await;
+    let store = server.store().await;
+    forgets_one_key_only(store).await;
 }

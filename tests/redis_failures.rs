@@ -14,10 +14,7 @@ use tower_throttle::store::{RedisStore, Store as _, StoreError};
 use tower_throttle::{Limiter, Outage};
 
 async fn connect(server: &RedisServer) -> RedisStore {
-    RedisStore::connect(&server.url())
-        .await
-        .expect("a connection")
-        .timeout(PATIENCE)
+    server.store().await
 }
 
 fn limiter(store: &RedisStore, quota: &str) -> Limiter {
@@ -81,9 +78,8 @@ async fn connecting_to_a_server_that_never_answers_fails_after_two_seconds() {
 #[tokio::test]
 async fn the_timeout_bounds_every_call() {
     let server = RedisServer::start();
-    let default = RedisStore::connect(&server.url())
-        .await
-        .expect("a connection");
+    let default = RedisStore::connect(&server.url()).await;
+    let default = default.expect("a connection");
     let multiplexed = server.client().get_multiplexed_async_connection().await;
     let multiplexed = RedisStore::from(multiplexed.expect("a connection"));
     server.sigstop();

@@ -1,6 +1,4 @@
-//! What a user of `ThrottleMiddleware` sees besides a delay: errors that say what was wrong, and
-//! how a request departed. Most limits are per hour, so that nothing departs because a test is
-//! slow.
+//! Errors of `ThrottleMiddleware`, and the departure in a response.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -17,7 +15,7 @@ use tower_throttle::{
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What a busy machine may take for a test.
+/// A busy machine may take this long for a test.
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn per_hour(limit: u32) -> LimiterBuilder {

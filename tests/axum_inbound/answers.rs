@@ -14,7 +14,7 @@ use tower_throttle::tower::inbound::Refused;
 use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
 
 use crate::axum_inbound::client::Client;
-use crate::axum_inbound::server::{Server, build, by_client, limiter, store};
+use crate::axum_inbound::server::{Server, build, by_client, limiter};
 use support::redis_server::RedisServer;
 
 const FIELDS: [&str; 6] = [
@@ -205,7 +205,7 @@ async fn who_is_exempt_is_answered_as_if_there_were_no_limit() {
 #[tokio::test]
 async fn when_the_store_is_down_it_answers_503_and_does_not_tell_why() {
     let mut redis = RedisServer::start();
-    let store = store(&redis).await;
+    let store = redis.store().await;
     let store = store.timeout(Duration::from_millis(500));
     let builder = Limiter::builder().quota(Quota::per_hour(5)).store(store);
     let told = Arc::new(AtomicUsize::new(0));

@@ -12,7 +12,7 @@ use tower::{Layer as _, Service, service_fn};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer};
 
-use crate::axum_inbound::server::{build, store};
+use crate::axum_inbound::server::build;
 use support::command_stats::CommandStats;
 use support::redis_server::RedisServer;
 
@@ -43,7 +43,7 @@ fn from(client: u64) -> Request<()> {
 async fn refused_requests_cost_the_store_a_call_per_second() {
     const FLOOD: usize = 200_000;
     let redis = RedisServer::start();
-    let store = store(&redis).await;
+    let store = redis.store().await;
     let limiter = build(Limiter::builder().quota(Quota::per_hour(2)).store(store));
     let mut service = protected(&limiter);
     let before = CommandStats::of(&redis);

@@ -12,7 +12,7 @@ use tower_throttle::tower::inbound::Refused;
 use tower_throttle::{Departure, Limiter, Quota};
 
 use crate::axum_inbound::client::Client;
-use crate::axum_inbound::server::{Server, build, by_client, limiter, store};
+use crate::axum_inbound::server::{Server, build, by_client, limiter};
 use support::errors::bounded;
 use support::redis_server::RedisServer;
 
@@ -96,7 +96,7 @@ async fn nothing_is_refused_and_everything_is_reported() {
 #[tokio::test]
 async fn it_lets_requests_pass_without_a_store() {
     let mut redis = RedisServer::start();
-    let store = store(&redis).await;
+    let store = redis.store().await;
     let store = store.timeout(Duration::from_millis(500));
     let limiter = build(Limiter::builder().quota(Quota::per_hour(2)).store(store));
     let server = Server::start(app().layer(by_client(&limiter).observe_only())).await;

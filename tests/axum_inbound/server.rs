@@ -1,17 +1,13 @@
 //! A server on a loopback port, and the limits that the tests put in front of it.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tower_throttle::key::{self, Header};
-use tower_throttle::store::RedisStore;
 use tower_throttle::tower::inbound::InboundLayer;
 use tower_throttle::{FailureMode, Limiter, LimiterBuilder, Quota, ThrottleLayer};
-
-use support::redis_server::RedisServer;
 
 /// Serves until it is dropped.
 #[derive(Debug)]
@@ -39,14 +35,6 @@ impl Drop for Server {
 
 pub(crate) fn build(builder: LimiterBuilder) -> Limiter {
     builder.build().expect("a valid policy")
-}
-
-pub(crate) async fn store(redis: &RedisServer) -> RedisStore {
-    let store = RedisStore::connect(&redis.url()).await;
-    // A busy machine answers late; what happens then is another test's matter.
-    store
-        .expect("a connection")
-        .timeout(Duration::from_secs(10))
 }
 
 pub(crate) fn limiter(quota: Quota) -> Limiter {

@@ -1,4 +1,4 @@
-//! [`Fault`]: one thing that goes wrong, and what is promised meanwhile.
+//! [`Fault`]: one thing that goes wrong, and the promise that holds.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::stage::Stage;
 /// The [table](crate::table) holds them, and each process of the load finds its own there by name.
 #[derive(Clone, Copy)]
 pub(crate) struct Fault {
-    /// What the table calls it, in the documentation too.
+    /// Its name in the table and in the documentation.
     pub(crate) name: &'static str,
-    /// What there is before the load begins: servers, and proxies before them.
+    /// Servers, and proxies before them.
     pub(crate) stage: fn() -> Stage,
     /// How each process connects to where the stage says.
     pub(crate) connect: fn(String) -> BoxFuture<'static, Result<RedisStore, StoreError>>,
@@ -39,7 +39,7 @@ pub(crate) struct Fault {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lasts {
     For(Duration),
-    /// Until so many of each key have departed meanwhile, as they have to.
+    /// Until so many requests of each key have departed.
     UntilDeparted(usize),
 }
 
@@ -57,8 +57,7 @@ impl Fault {
         most: |_| Some(LIMIT),
     };
 
-    /// The state is lost once: those who hold slots of the old one depart beside those who get slots of the
-    /// new one.
+    /// The state is lost once: requests with old grants depart, and so do requests with new ones.
     pub(crate) const FORGETS: Self = Self {
         most: |_| Some(2 * LIMIT),
         ..Self::PLAIN

@@ -1,4 +1,4 @@
-//! The load: a process with callers who ask for permits again and again, and what comes of it.
+//! The load: a process whose callers ask for permits again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ pub(crate) const KEYS: usize = 3;
 /// For each key, in each process: so many that there always is a line, of more than a window.
 pub(crate) const CALLERS: usize = 6;
 
-/// Of so many callers, one has a bound on its wait.
+/// One in so many callers has a bound on its wait.
 const BOUNDED: usize = 3;
 const BOUND: Duration = Duration::from_secs(3);
 
@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long the store waits for an answer, unless a fault says otherwise.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What the callers of a process have in common.
+/// State that the callers of a process share.
 struct Load {
     limiter: Limiter,
     way: Way,
@@ -51,7 +51,7 @@ struct Load {
     stops: AtomicBool,
 }
 
-/// Plays a part until it is told to stop, and says its tally.
+/// Plays a part until the line `stop`, and sends its tally.
 pub(crate) fn play(part: &Part) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -9,7 +9,7 @@ use crate::table;
 use crate::trial::Row;
 use support::tally::Count;
 
-/// What stands around the rows in the page.
+/// The lines around the rows in the page.
 const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end -->\n";
 
@@ -102,7 +102,7 @@ pub(crate) fn documented() -> [Vec<String>; 2] {
     })
 }
 
-/// What stands before the rows, the rows, and what stands after them.
+/// The text before the rows, the rows, and the text after them.
 fn parts(page: &str) -> (&str, &str, &str) {
     let (before, rest) = page.split_once(BEGIN).expect("a beginning of the rows");
     let (rows, after) = rest.split_once(END).expect("an end of the rows");

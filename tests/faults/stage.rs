@@ -16,11 +16,10 @@ use support::tally::Tally;
 /// How many processes share the quota.
 pub(crate) const PROCESSES: usize = 3;
 
-/// How long a request may take after the load was told to stop; one that takes longer is lost. And whatever
-/// a fault brings about.
+/// The longest that a request may take after the load stops, and that a fault may take to show.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a fault befalls: each process reaches the first server through a proxy of its own.
+/// Servers, proxies and processes: each process reaches the first server through a proxy of its own.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) servers: Vec<RedisServer>,
@@ -34,7 +33,7 @@ pub(crate) struct Stage {
     pub(crate) killed: Option<usize>,
     /// `None` where one was killed.
     pub(crate) processes: Vec<Option<Process>>,
-    /// What runs beside the load, and ends when it is put right.
+    /// Threads of a fault, which end when it is healed.
     pub(crate) beside: Vec<JoinHandle<()>>,
     /// How often the state of the key that lost it most was lost, as far as a fault counts that.
     pub(crate) losses: Arc<AtomicUsize>,
@@ -45,7 +44,7 @@ pub(crate) struct Stage {
     numbers: usize,
 }
 
-/// What a process is told to be.
+/// The part of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) number: usize,

@@ -22,7 +22,7 @@ const CONNECTIONS_PER_SECOND: f64 = 10.0;
 /// The most calls that the line of a key may make for each second of a fault, beside one for each request.
 const CALLS_PER_SECOND: f64 = 10.0;
 
-/// What was seen of a fault.
+/// The figures of a fault.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -32,13 +32,13 @@ pub(crate) struct Row {
     /// The most in any window, by departures or arrivals, and what is promised.
     pub(crate) most: u64,
     pub(crate) allowed: Option<u64>,
-    /// The longest that nobody departed for some key, from the fault on.
+    /// The longest time without a departure of some key, from the fault on.
     pub(crate) gap: Duration,
     /// The most connections that one process made from the fault on.
     pub(crate) connections: usize,
-    /// Of all processes that lived to tell.
+    /// The sum over all processes that were not killed.
     pub(crate) tally: Tally,
-    /// What should not have been.
+    /// Broken promises.
     pub(crate) complaints: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn run(fault: &'static Fault) -> Row {
             let since = now();
             let enough = |arrivals: &[Arrival]| least_of_keys(&after(arrivals, since)) >= count;
             let has_gone_on = stage.upstream().wait_for(PATIENCE, enough);
-            assert!(has_gone_on, "nobody departs while it lasts");
+            assert!(has_gone_on, "no request departs while it lasts");
         }
     }
     (fault.heal)(&mut stage);
@@ -176,7 +176,7 @@ fn judge(
     (history.most_in_any(window), excess)
 }
 
-/// Whether each request was answered once, and only those with a permit went.
+/// Checks that each request was answered once, and that only requests with a permit departed.
 fn accounts(number: usize, tally: &Tally, arrivals: &[Arrival]) -> Vec<String> {
     let arrived = arrivals.iter().filter(|it| it.process == number).count() as u64;
     let asked = tally.of(Count::Asked);

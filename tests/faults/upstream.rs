@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Takes requests of a few bytes each, by one connection per process.
 ///
 /// There is nothing else to do for a request than to be stamped, so it arrives when it departs, as nearly as
-/// a machine with other things to do allows. What a process has sent before it is killed arrives, too.
+/// a machine with other things to do allows. The requests of a killed process arrive, too.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     port: u16,
@@ -100,7 +100,7 @@ impl Upstream {
         true
     }
 
-    /// All that arrived and were not taken, once those who sent have ended.
+    /// All arrivals that were not taken. Waits until the senders have ended.
     pub(crate) fn finish(mut self) -> Vec<Arrival> {
         for reader in self.end() {
             reader.join().expect("requests that can be read");

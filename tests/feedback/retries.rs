@@ -30,19 +30,6 @@ async fn insist(provider: &Upstream, quota: Quota) -> u16 {
 }
 
 #[tokio::test]
-async fn each_attempt_takes_a_permit() {
-    let provider = Upstream::answering(|number| match number {
-        0..3 => Answer::new(500),
-        _ => Answer::new(200),
-    })
-    .await;
-    let quota = Quota::new(1, SECOND / 2);
-    assert_eq!(insist(&provider, quota).await, 200);
-    assert_eq!(provider.arrivals().len(), 4);
-    provider.history().assert_at_most(1, SECOND / 2);
-}
-
-#[tokio::test]
 async fn an_attempt_waits_until_the_pause_is_over_that_the_one_before_was_told() {
     let provider = Upstream::answering(|number| match number {
         0 => Answer::new(429).header("Retry-After", 2),

@@ -1,4 +1,4 @@
-//! Which order of layers gives what: each row of the guide's tables, also those that nobody should want.
+//! The effect of each order of layers: each row of the guide's tables.
 
 mod middleware;
 mod services;

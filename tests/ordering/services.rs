@@ -131,7 +131,7 @@ async fn outside_a_timeout_includes_the_wait_and_its_slot_goes_to_the_next() {
     assert!(error.is::<Elapsed>(), "{error}");
     assert!(start.elapsed() >= SECOND / 2);
     assert_eq!(arrivals.len(), 1);
-    answer(throttled).await.expect("who waits long enough");
+    answer(throttled).await.expect("the wait is long enough");
     assert!(start.elapsed() < SECOND * 3 / 2, "{:?}", start.elapsed());
 }
 
@@ -203,7 +203,7 @@ async fn inside_a_limit_on_concurrency_is_for_those_who_are_under_way() {
     assert!(!waits_behind_another_key(service).await);
 }
 
-/// What became of a hundred that came at once: how many were shed, or refused by the limiter.
+/// Sends a hundred requests at once. Returns how many were shed, and how many the limiter refused.
 async fn refused<S>(service: S) -> (usize, usize)
 where
     S: Service<Request<String>, Response = Response<()>, Error: Into<BoxError>> + Clone,
@@ -307,7 +307,7 @@ async fn inside_of_redirects_all_hops_share_one_permit() {
     assert_eq!(spent(&limiter, 2).await, 1);
 }
 
-/// What the outer one lets go gathers before the inner one, and goes on at once.
+/// Requests that pass the outer one gather before the inner one, and go on together.
 #[tokio::test(start_paused = true)]
 async fn of_two_throttles_only_the_inner_one_is_exact() {
     let arrivals = Arrivals::default();

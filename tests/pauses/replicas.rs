@@ -34,10 +34,7 @@ async fn connect(server: &RedisServer, way: Way) -> RedisStore {
             let store = RedisStore::connect(&restricted).await;
             store.expect("a connection")
         }
-        Way::Scripts | Way::Transactions => {
-            let store = RedisStore::connect(&server.url()).await;
-            store.expect("a connection")
-        }
+        Way::Scripts | Way::Transactions => server.store().await,
     };
     let store = store.timeout(SECOND * 20);
     let store = store.scripting(way != Way::Transactions);

@@ -170,9 +170,7 @@ async fn a_clock_that_is_set_forward_while_no_process_calls() {
 #[tokio::test]
 async fn a_reset_ends_the_rest_of_a_key() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url())
-        .await
-        .expect("a connection");
+    let store = server.store().await;
     let builder = Limiter::builder().quota(Quota::per_hour(10));
     let builder = builder.recovery(Recovery::Strict).store(store);
     let limiter = builder.build().expect("a valid policy");

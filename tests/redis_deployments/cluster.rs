@@ -1,15 +1,11 @@
 //! A cluster: keys of all its servers, moving slots, and servers that fail.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tower_throttle::store::{RedisStore, Store as _};
-use tower_throttle::test_util::history::History;
 
-use crate::redis_deployments::promises::{self, LIMIT, LONG, WINDOW};
+use crate::redis_deployments::promises::{self, LONG};
 use support::cluster::Cluster;
 use support::errors::{assert_readable, bounded, everything};
 use support::proxy::Proxy;
@@ -66,111 +62,7 @@ async fn servers_that_are_not_a_cluster_are_refused() {
     let error = bounded(RedisStore::connect_cluster(["unix:///no/host"])).await;
     assert_readable(&error.expect_err("no host"));
     let error = bounded(RedisStore::connect_cluster(["redis://127.0.0.1:1/"])).await;
-    assert!(error.expect_err("nobody is there").is_outage());
-}
-
-/// Callers that acquire a key until the load ends, and the times of their permits.
-struct Load {
-    key: String,
-    is_over: Arc<AtomicBool>,
-    departures: Arc<Mutex<Vec<Instant>>>,
-    tasks: Vec<tokio::task::JoinHandle<usize>>,
-}
-
-impl Load {
-    fn on(stores: &[RedisStore; 2], key: &str) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let departures: Arc<Mutex<Vec<Instant>>> = Arc::default();
-        let callers = stores.iter().flat_map(|store| {
-            let limiter = promises::limiter(store);
-            [limiter.clone(), limiter]
-        });
-        let tasks = callers.map(|limiter| {
-            let (is_over, departures) = (is_over.clone(), departures.clone());
-            let key = key.to_owned();
-            tokio::spawn(async move {
-                let mut failures = 0;
-                while !is_over.load(Ordering::Relaxed) {
-                    match bounded(limiter.acquire(&*key)).await {
-                        Ok(_) => departures.lock().push(Instant::now()),
-                        Err(error) => {
-                            assert_readable(&error);
-                            failures += 1;
-                            sleep(Duration::from_millis(20)).await;
-                        }
-                    }
-                }
-                failures
-            })
-        });
-        Self {
-            key: key.to_owned(),
-            tasks: tasks.collect(),
-            is_over,
-            departures,
-        }
-    }
-
-    /// Waits until a request departs after this moment.
-    async fn goes_on(&self, after: Instant) {
-        let deadline = Instant::now() + 3 * LONG;
-        while self.departures.lock().last().is_none_or(|at| *at <= after) {
-            assert!(Instant::now() < deadline, "{} stands still", self.key);
-            sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    /// The most that departed within any window, and how many calls failed.
-    async fn ends(self) -> (u64, usize) {
-        self.is_over.store(true, Ordering::Relaxed);
-        let mut failures = 0;
-        for task in self.tasks {
-            failures += task.await.expect("no panic");
-        }
-        let departures = self.departures.lock();
-        let mut history = History::new();
-        departures
-            .iter()
-            .for_each(|at| history.push(*at - departures[0]));
-        (history.most_in_any(WINDOW), failures)
-    }
-}
-
-/// A server that is down affects only its own keys, and only until its replica takes over.
-async fn fails_over(how: impl Fn(&mut RedisServer)) {
-    let mut cluster = Cluster::start();
-    let stores = [connect(&cluster).await, connect(&cluster).await];
-    let stores = stores.map(|it| it.timeout(Duration::from_secs(1)));
-    let keys = cluster.keys_of_each();
-    let loads = keys.each_ref().map(|key| Load::on(&stores, key));
-    for load in &loads {
-        load.goes_on(Instant::now()).await;
-    }
-    let primary = cluster.primary_of(&keys[0]);
-    how(&mut cluster.servers[primary]);
-    let gone = Instant::now();
-    // The keys of other servers do not wait for the replica to take over.
-    for load in &loads[1..] {
-        load.goes_on(gone).await;
-    }
-    loads[0].goes_on(gone + Duration::from_secs(1)).await;
-    for load in &loads {
-        load.goes_on(Instant::now()).await;
-    }
-    let [of_failed, of_second, of_third] = loads.map(Load::ends);
-    for (most, failures) in [of_second.await, of_third.await] {
-        assert!(most <= LIMIT.into(), "{most} in a window");
-        assert!(failures < 20, "{failures} failures");
-    }
-    // Departures that had not been replicated may be granted again.
-    let (most, _) = of_failed.await;
-    assert!(most <= 2 * u64::from(LIMIT), "{most} in a window");
-    promises::pauses_reach_all(&stores, &keys[1]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_killed_is_replaced_by_its_replica() {
-    fails_over(RedisServer::kill9).await;
+    assert!(error.expect_err("no server is there").is_outage());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,13 +9,13 @@ use tower_throttle::store::{RedisStore, Store as _, StoreError};
 
 use crate::redis_deployments::promises::LONG;
 use support::errors::{assert_readable, bounded, everything, store_error};
-use support::redis_server::{RedisServer, redis_6_2, valkey};
+use support::redis_server::{RedisServer, installed, redis_6_2, valkey};
 use support::spend::under;
 
 /// All kinds of servers, each with and without scripts.
 fn all() -> [(PathBuf, bool); 6] {
-    let system = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-    let binaries = [redis_6_2(), system.into(), valkey()];
+    let system = installed();
+    let binaries = [redis_6_2(), system, valkey()];
     let [a, b, c] = binaries;
     [
         (a.clone(), true),

@@ -5,7 +5,7 @@ use tower_throttle::store::RedisStore;
 use crate::redis_deployments::promises::{self, LONG};
 use support::cluster::Cluster;
 use support::errors::bounded;
-use support::redis_server::{RedisServer, redis_6_2, valkey};
+use support::redis_server::{RedisServer, installed, redis_6_2, valkey};
 use support::rights::{assert_nothing_refused, do_everything};
 use support::sentinel::{NAME, Sentinels};
 
@@ -53,8 +53,8 @@ async fn connect(server: &RedisServer, user: &str) -> RedisStore {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rights_in_the_guide_are_enough_and_no_more_than_is_used() {
-    let system = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-    for binary in [redis_6_2(), system.into(), valkey()] {
+    let system = installed();
+    for binary in [redis_6_2(), system, valkey()] {
         for user in ["throttle", "throttle-plain"] {
             let server = RedisServer::start_as(binary.clone(), |_| Vec::new());
             set_user(&server, user, &[]);

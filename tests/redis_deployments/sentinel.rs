@@ -1,8 +1,5 @@
 //! The primary that sentinels name, before and after a failover.
 
-use std::time::Duration;
-
-use tokio::time::{Instant, sleep};
 use tower_throttle::store::RedisStore;
 
 use crate::redis_deployments::promises::{self, LONG};
@@ -60,46 +57,4 @@ async fn the_url_of_the_primary_has_the_user_and_the_database_of_the_servers() {
             .await
             .expect_err("no sentinels"),
     );
-}
-
-/// Calls until the store answers again.
-async fn recovers(store: &RedisStore) {
-    let deadline = Instant::now() + 3 * LONG;
-    let limiter = promises::limiter(store);
-    while let Err(error) = bounded(limiter.acquire("a")).await {
-        assert!(Instant::now() < deadline, "{error:?}");
-        assert_readable(&error);
-        sleep(Duration::from_millis(20)).await;
-    }
-}
-
-async fn fails_over(scripting: bool, how: impl Fn(&mut Sentinels, usize)) {
-    let mut sentinels = Sentinels::start();
-    let connect = async || {
-        let store = connect(&sentinels).await.timeout(Duration::from_secs(2));
-        store.scripting(scripting).expect("its own connections")
-    };
-    let stores = [connect().await, connect().await];
-    for store in &stores {
-        recovers(store).await;
-    }
-    let primary = sentinels.primary();
-    how(&mut sentinels, primary);
-    sentinels.fails_over(primary);
-    for store in &stores {
-        recovers(store).await;
-    }
-    let next = sentinels.primary();
-    let info = sentinels.servers[next].command::<String>(&["INFO", "commandstats"]);
-    assert!(info.contains("cmdstat_evalsha:") || !scripting, "{info}");
-    promises::never_exceeds(&stores, &["b"]).await;
-    promises::pauses_reach_all(&stores, "c").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_is_killed_is_replaced() {
-    fails_over(true, |sentinels, primary| {
-        sentinels.servers[primary].kill9()
-    })
-    .await;
 }

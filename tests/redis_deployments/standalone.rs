@@ -5,7 +5,7 @@ use tower_throttle::store::RedisStore;
 
 use crate::redis_deployments::promises::{self, LONG};
 use support::errors::{assert_readable, bounded, everything};
-use support::redis_server::RedisServer;
+use support::redis_server::{RedisServer, installed};
 use support::spend::under;
 use support::tls::TlsServer;
 
@@ -42,13 +42,10 @@ async fn a_tls_server_of_an_unknown_authority_is_not_trusted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unix_socket_keeps_all_promises() {
-    let server = RedisServer::start_as(
-        std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into()),
-        |dir| {
-            let socket = dir.join("redis.sock").display().to_string();
-            vec!["--unixsocket".to_owned(), socket]
-        },
-    );
+    let server = RedisServer::start_as(installed(), |dir| {
+        let socket = dir.join("redis.sock").display().to_string();
+        vec!["--unixsocket".to_owned(), socket]
+    });
     let socket = server.dir().join("redis.sock").display().to_string();
     for scheme in ["unix", "redis+unix"] {
         let store = connect(&format!("{scheme}://{socket}?db=3")).await;

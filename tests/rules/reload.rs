@@ -1,7 +1,6 @@
 //! Rules that change while requests wait.
 
 mod kept;
-mod load;
 mod waiting;
 
 use std::pin::Pin;

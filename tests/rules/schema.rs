@@ -53,7 +53,7 @@ fn no_field_may_be_null() {
     }
 }
 
-/// What the schema says of it, and what the reader does.
+/// The results of the schema and of the reader.
 fn judged(schema: &Validator, rules: &Value) -> (bool, bool) {
     (schema.is_valid(rules), read(&rules.to_string()).is_ok())
 }
@@ -75,6 +75,20 @@ fn exempt(field: &str, value: Value) -> Value {
     json!({ "rules": [rule, { "exempt": true }] })
 }
 
+/// Tables whose first rule has a field: each row says whether the rule is exempt, the field, and its value.
+fn first_rules(rows: &str) -> impl Iterator<Item = Value> {
+    rows.lines().map(|row| {
+        let [rule, field, value] = row.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let value = serde_json::from_str(value).expect("JSON");
+        match rule {
+            "exempt" => exempt(field, value),
+            _ => with(field, value),
+        }
+    })
+}
+
 #[test]
 fn what_can_be_read_is_valid() {
     let schema = schema();
@@ -83,13 +97,15 @@ fn what_can_be_read_is_valid() {
         json!({ "rules": [valid] }),
         json!([valid]),
         json!([{ "exempt": true }]),
-        with("exempt", json!(false)),
-        with("cost", json!(2)),
-        with("quota", json!(["10/s", "100/m gcra burst=20"])),
-        exempt("name", json!("first")),
-        exempt("host", json!("example.com")),
-        exempt("header", json!({ "x-plan": "free" })),
     ];
+    good.extend(first_rules(
+        r#"with exempt false
+with cost 2
+with quota ["10/s", "100/m gcra burst=20"]
+exempt name "first"
+exempt host "example.com"
+exempt header { "x-plan": "free" }"#,
+    ));
     let quotas = "1/d, 1/Day, 1/DAYS, 1/h, 1/HR, 1/hrs, 1/Hour, 1/hours, 1/m, 1/min, 1/Mins, 1/MINUTE, \
         1/minutes, 1/s, 1/S, 1/sec, 1/SECS, 1/second, 1/Seconds, 1/ms, 1/MS, 1/millisecond, \
         1/Milliseconds, 1/us, 1/US, 1/\u{b5}s, 1/\u{3bc}S, 1/microsecond, 1/Microseconds, 010/s, \
@@ -119,37 +135,39 @@ fn what_cannot_be_read_is_not_valid() {
         json!([{ "quota": "10/s" }]),
         json!([{ "name": "all", "exempt": false }]),
         json!([{ "quota": "10/s", "exempt": false }]),
-        with("exempt", json!(true)),
-        exempt("name", json!("a b")),
-        exempt("quota", json!("10/s")),
-        exempt("key", json!("host")),
-        exempt("trusted_proxies", json!("10.0.0.0/8")),
-        exempt("cost", json!(1)),
-        exempt("max_wait", json!("30s")),
-        exempt("max_waiting", json!(1)),
-        exempt("buffer", json!("50ms")),
-        exempt("guard", json!("8ms")),
-        exempt("outage", json!("deny")),
-        exempt("recovery", json!("strict")),
-        with("quotta", json!("10/s")),
-        with("quota", json!(10)),
-        with("quota", json!([])),
-        with("quota", json!(["10/s", "ten"])),
-        with("name", json!("a b")),
-        with("name", json!("{a}")),
-        with("exempt", json!("yes")),
-        with("cost", json!(0)),
-        with("cost", json!(-1)),
-        with("max_wait", json!(30)),
-        with("max_wait", json!("30")),
-        with("max_waiting", json!(0)),
-        with("key", json!("hosts")),
-        with("key", json!({ "constants": "a" })),
-        with("header", json!({ "x-plan": 1 })),
-        with("outage", json!("maybe")),
-        with("outage", json!({ "local": "half" })),
-        with("recovery", json!("soon")),
     ];
+    bad.extend(first_rules(
+        r#"with exempt true
+exempt name "a b"
+exempt quota "10/s"
+exempt key "host"
+exempt trusted_proxies "10.0.0.0/8"
+exempt cost 1
+exempt max_wait "30s"
+exempt max_waiting 1
+exempt buffer "50ms"
+exempt guard "8ms"
+exempt outage "deny"
+exempt recovery "strict"
+with quotta "10/s"
+with quota 10
+with quota []
+with quota ["10/s", "ten"]
+with name "a b"
+with name "{a}"
+with exempt "yes"
+with cost 0
+with cost -1
+with max_wait 30
+with max_wait "30"
+with max_waiting 0
+with key "hosts"
+with key { "constants": "a" }
+with header { "x-plan": 1 }
+with outage "maybe"
+with outage { "local": "half" }
+with recovery "soon""#,
+    ));
     let quotas = ", ten, 10, 10/, /s, 10 / s, 10/s/s, 0/s, 0_0/s, -1/s, 1.5/s, 1,000/s, _1/s, 1_/s, 1__0/s, \
         \u{661}/s, \u{a0}1/s, 1/s\u{b}, 1/M, 1/1M, 1/fortnight, 1/60, 1/m30s, 1/1m s, 1/1.5s, \
         1/s 1/m, 1/s burst=2, 1/s token-bucket, 1/s gcra, 1/s gcra burst, 1/s gcra burst=, \

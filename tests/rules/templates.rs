@@ -1,11 +1,11 @@
-//! What the templates of one rule take, compared with each of them alone.
+//! The templates of one rule match the paths that each of them matches.
 
 use proptest::prelude::*;
 use tower_throttle::rules::{Rule, Rules};
 
 use crate::rules::{get, per_hour};
 
-/// Of random rules.
+/// Templates of random rules.
 pub(crate) const ALL: [&str; 17] = [
     "/",
     "/a",
@@ -26,7 +26,7 @@ pub(crate) const ALL: [&str; 17] = [
     "/{p}/{p}",
 ];
 
-/// Of random requests.
+/// Paths of random requests.
 pub(crate) const PATHS: [&str; 16] = [
     "/", "/a", "/b", "/a/b", "/a/b/c", "/a/", "/b/c", "/v1", "/v1/a", "/.j", "/a.j", "/a.j/a",
     "/a.j/b", "/a.j/a/b", "/v1.j", "/v1.j/a",
@@ -68,7 +68,7 @@ proptest! {
         let rule = templates.iter().fold(per_hour("a", 1), |rule, it| rule.path(*it));
         let rules = Rules::new([rule, Rule::exempt()]).expect("templates that differ");
         for path in PATHS {
-            // Those that name a method take no others than of that.
+            // A template with a method matches only requests with it.
             let any = templates.iter().any(|it| match it.split_once(' ') {
                 Some(("GET", template)) => matches(template, path),
                 Some(_) => false,

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tower_throttle::Limiter;
 use tower_throttle::key::{self, Extracted, Key, KeyExtractor};
 
-use crate::security::{LONG, connect, quotas};
+use crate::security::{LONG, quotas};
 use support::errors::everything;
 use support::keyspace::names;
 use support::monitor::Monitor;
@@ -63,7 +63,7 @@ async fn use_key(limiter: &Limiter, key: &Key) -> String {
 #[tokio::test]
 async fn a_hashed_secret_is_seen_nowhere() {
     let server = RedisServer::start();
-    let store = connect(&server).await;
+    let store = server.store().await;
     let limiter = quotas().store(store).build().expect("a valid policy");
     let api_key = key::header("x-api-key");
     let tuple = (key::host(), key::bearer_token());

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use tower_throttle::Quota;
 use tower_throttle::test_util::history::History;
 
-use crate::security::connect;
 use support::errors::bounded;
 use support::redis_server::RedisServer;
 use support::spend::under;
@@ -22,7 +21,7 @@ async fn false_nudges_and_other_messages_change_nothing() {
     let server = RedisServer::start();
     let window = Duration::from_millis(300);
     let builder = under(&[]).quota(Quota::new(5, window)).buffer(window / 10);
-    let limiter = builder.store(connect(&server).await).build();
+    let limiter = builder.store(server.store().await).build();
     let limiter = limiter.expect("a valid policy");
     limiter.acquire("a").await.expect("a permit");
     let (client, has_ended) = (server.client(), Arc::new(AtomicBool::new(false)));

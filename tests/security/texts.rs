@@ -10,7 +10,7 @@ use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::store::inspect::StoredKey;
 
-use crate::security::{LONG, connect, quotas};
+use crate::security::{LONG, quotas};
 use support::keyspace::{names, start_cluster};
 use support::monitor::{Monitor, Seen};
 use support::redis_server::RedisServer;
@@ -94,7 +94,7 @@ fn assert_only_ours(seen: &Seen) {
 fn no_key_becomes_a_command_or_shares_a_name() {
     let runtime = Runtime::new().expect("a runtime");
     let server = runtime.block_on(start_cluster());
-    let store = runtime.block_on(connect(&server));
+    let store = runtime.block_on(server.store());
     let monitor = Monitor::start(&server);
     let run = |(one, other): (String, String)| {
         let (one, other) = (Key::from(one), Key::from(other));
@@ -159,7 +159,7 @@ fn own_names(server: &RedisServer) -> BTreeSet<String> {
 fn a_name_or_prefix_is_refused_unless_it_leaves_the_tag_alone() {
     let runtime = Runtime::new().expect("a runtime");
     let server = runtime.block_on(start_cluster());
-    let store = runtime.block_on(connect(&server));
+    let store = runtime.block_on(server.store());
     let monitor = Monitor::start(&server);
     let texts = prop_oneof![text(), "[!-~]{1,20}", "[ -~]{1,20}"];
     check(100, (texts, any::<bool>()), |(text, is_prefix)| {

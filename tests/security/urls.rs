@@ -13,7 +13,7 @@ use crate::security::quotas;
 use support::errors::{assert_readable, bounded, everything};
 use support::redis_server::RedisServer;
 
-/// What stands in the URL, and what it means.
+/// The text in the URL, and its meaning.
 const PASSWORDS: [(&str, &str); 5] = [
     ("hunter2hunter2", "hunter2hunter2"),
     ("p%40ss%2Fw%3Ard%23%3F", "p@ss/w:rd#?"),
@@ -22,7 +22,7 @@ const PASSWORDS: [(&str, &str); 5] = [
     ("%C3%A4%E2%82%AC-%F0%9F%97%9D", "\u{e4}\u{20ac}-\u{1f5dd}"),
 ];
 
-/// Neither as it stands in the URL nor as it is, nor as `Debug` writes it.
+/// Checks for the password as in the URL, as it is, and as `Debug` writes it.
 #[track_caller]
 fn assert_hidden(text: &str, (encoded, password): (&str, &str)) {
     let debug = format!("{password:?}");
@@ -76,7 +76,7 @@ async fn what_was_made_of_a_url_does_not_tell_it() {
             says += &shown(&limiter.acquire("a").await.expect("a permit"));
             says += &shown(&limiter);
             says += &shown(&limiter.policy());
-            // The user is gone when the connection is made anew.
+            // The user is gone when the store connects again.
             server.restart();
             says += &everything(&until_it_fails(&limiter).await);
             server.command::<()>(&["ACL", "SETUSER", "user", "on", &rule, "~*", "&*", "+@all"]);

@@ -8,9 +8,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::poll;
-use support::redis_server::RedisServer;
 use tokio::time::{sleep, timeout};
-use tower_throttle::store::RedisStore;
 use tower_throttle::{Acquire, Decision, Limiter, LimiterBuilder, Permit, Quota, Snapshot};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -68,11 +66,4 @@ async fn settle(limiter: &Limiter) {
         }
     };
     timeout(PATIENCE, no_queue).await.expect("no queue is left");
-}
-
-async fn redis_store(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::connect(&server.url())
-        .await
-        .expect("a connection");
-    store.timeout(PATIENCE)
 }

@@ -6,8 +6,7 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, ErrorKind, Limiter, Quota};
 
 use crate::set_quota::{
-    GUARD, LONG, PATIENCE, SECOND, STEP, build, granted, limited, per_second, redis_store, set,
-    settle, waiter,
+    GUARD, LONG, PATIENCE, SECOND, STEP, build, granted, limited, per_second, set, settle, waiter,
 };
 use support::redis_server::RedisServer;
 
@@ -101,7 +100,7 @@ async fn a_request_that_costs_more_than_the_new_quota_holds_fails() {
 #[tokio::test]
 async fn limiters_with_other_quotas_share_the_departures_of_a_key() {
     let server = RedisServer::start();
-    let store = redis_store(&server).await;
+    let store = server.store().await;
     let quota = |limit| Quota::new(limit, LONG);
     let on_redis = |limit| {
         // No permit expires on a busy machine.

@@ -1,26 +1,6 @@
 //! A test in several operating system processes: its binary starts itself again, for one test.
 //!
-//! The test that plays a part in another process is marked as ignored, so that it runs only when
-//! asked for by name, and takes its part from [`role`]:
-//!
-//! ```ignore
-//! #[test]
-//! #[ignore = "started by another test as a process of its own"]
-//! fn replica() {
-//!     let Some(role) = child::role() else { return };
-//!     assert_eq!(child::hear(), "go");
-//!     child::say(format!("{role} is done"));
-//! }
-//!
-//! #[test]
-//! fn replicas_do_something_together() {
-//!     let mut replicas = ["a", "b", "c"].map(|role| child::spawn("replica", role, &[]));
-//!     replicas.iter_mut().for_each(|replica| replica.tell("go"));
-//!     for replica in replicas {
-//!         assert_eq!(replica.finish(Duration::from_secs(30)).len(), 1);
-//!     }
-//! }
-//! ```
+//! The test that runs in another process is ignored, so that it runs only by name. It gets its role from [`role`].
 
 use std::env;
 use std::fmt::Display;
@@ -55,8 +35,8 @@ pub struct Child {
 /// Runs the ignored test `test` of this binary in a process of its own, with `role` to be read by
 /// [`role`] and further environment variables; returns once it has taken the role.
 ///
-/// `test` is the full name, with modules: `"sharing::replica"`. What the child prints otherwise
-/// goes nowhere; what it writes to stderr, such as a panic, is shown.
+/// `test` is the full name, with modules: `"sharing::replica"`. Its other output is
+/// dropped, except stderr.
 pub fn spawn(test: &str, role: &str, environment: &[(&str, &str)]) -> Child {
     let binary = env::current_exe().expect("the path of the running binary");
     let mut process = Command::new(binary)
@@ -70,7 +50,7 @@ pub fn spawn(test: &str, role: &str, environment: &[(&str, &str)]) -> Child {
     let stdin = process.stdin.take().expect("piped");
     let stdout = BufReader::new(process.stdout.take().expect("piped"));
     let (send, lines) = mpsc::channel();
-    // A thread of its own: a child must never block because nobody reads what it says.
+    // In a thread, so that a child never blocks on a full pipe.
     thread::spawn(move || {
         for line in stdout.lines().map_while(Result::ok) {
             if let Some((_harness, said)) = line.split_once(MARK) {
@@ -106,8 +86,7 @@ impl Child {
         })
     }
 
-    /// Waits for the child to end and returns what it said meanwhile; panics if it takes longer or
-    /// fails.
+    /// Waits for the child to end and returns its lines. Panics if it takes longer or fails.
     pub fn finish(mut self, within: Duration) -> Vec<String> {
         let deadline = Instant::now() + within;
         let mut said = Vec::new();
@@ -127,7 +106,7 @@ impl Child {
         said
     }
 
-    /// Ends the child as a power failure would and returns what it said and nobody read.
+    /// Ends the child as a power failure would and returns its unread lines.
     pub fn kill9(mut self) -> Vec<String> {
         self.process.kill().expect("our own child");
         self.process.wait().expect("our own child");
@@ -182,7 +161,7 @@ fn heard() -> &'static Mutex<Receiver<String>> {
             for line in io::stdin().lines().map_while(Result::ok) {
                 let _ = send.send(line);
             }
-            // The other end is gone, and with it whoever would have ended this process.
+            // The parent has ended.
             process::exit(1);
         });
         say(HELLO);

@@ -25,7 +25,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the servers and returns once they all know who holds what.
+    /// Starts the servers and returns once they agree on the slots.
     pub fn start() -> Self {
         let mut buses = Vec::new();
         let servers: Vec<_> = (0..6)
@@ -35,7 +35,7 @@ impl Cluster {
                 let timeout = ["--cluster-node-timeout", NODE_TIMEOUT];
                 // A replica takes over however long it has not heard from its primary.
                 let validity = ["--cluster-replica-validity-factor", "0"];
-                // Those that are there serve what they hold.
+                // The other servers serve their slots.
                 let coverage = ["--cluster-require-full-coverage", "no"];
                 let quick = ["--repl-diskless-sync-delay", "0"];
                 let words = [&words[..], &timeout, &validity, &coverage, &quick];
@@ -113,7 +113,7 @@ impl Cluster {
         keys.try_into().expect("three")
     }
 
-    /// Those that run.
+    /// The servers that run.
     pub fn running(&self) -> impl Iterator<Item = &RedisServer> {
         self.servers.iter().filter(|it| it.is_running())
     }

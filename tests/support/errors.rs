@@ -1,4 +1,4 @@
-//! What errors and panics say, and that they come in time.
+//! Texts of errors and panics.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -63,7 +63,7 @@ pub fn assert_readable(error: &(dyn StdError + 'static)) {
     }
 }
 
-/// What somebody said who panicked.
+/// The message of a panic.
 pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(text) => *text,

@@ -1,4 +1,4 @@
-//! What a server holds, and how it spreads over a cluster.
+//! The keys of a server.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

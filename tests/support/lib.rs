@@ -1,4 +1,4 @@
-//! What integration tests stand on: real servers, real processes, a recording upstream.
+//! Support code of the tests: real servers, real processes, a recording upstream.
 //!
 //! | module | for |
 //! | --- | --- |
@@ -7,7 +7,7 @@
 //! | [`errors`] | what errors and panics say, all the way down, and that they come in time |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`ports`] | ports of a process's own, for servers that come back where they were |
-//! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and lead elsewhere |
+//! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and redirect |
 //! | [`child`] | a test that runs in several operating system processes |
 //! | [`cluster`] | three primaries with a replica each |
 //! | [`sentinel`] | a primary with two replicas, and three sentinels that watch it |

@@ -19,7 +19,7 @@ pub struct Monitor {
     stream: BufReader<TcpStream>,
 }
 
-/// What a [`Monitor`] saw.
+/// The commands that a [`Monitor`] saw.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     pub commands: Vec<Sent>,
@@ -37,7 +37,7 @@ pub struct Sent {
 }
 
 impl Monitor {
-    /// Watches `server` from now on. Whatever it sees waits in the server until `finish`.
+    /// Watches `server` from now on.
     pub fn start(server: &RedisServer) -> Self {
         let mut stream =
             TcpStream::connect(("127.0.0.1", server.port())).expect("the server to listen");
@@ -75,7 +75,7 @@ impl Monitor {
 }
 
 impl Seen {
-    /// The same, but for what the test itself has sent by these commands.
+    /// Leaves out these commands of clients.
     pub fn without(mut self, names: &[&str]) -> Self {
         self.commands
             .retain(|sent| sent.by_script() || !names.contains(&sent.name.as_str()));

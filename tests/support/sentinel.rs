@@ -4,12 +4,12 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::redis_server::RedisServer;
+use crate::redis_server::{RedisServer, installed};
 
 /// How long it may take until the sentinels know of each other and of all servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the sentinels call the primary.
+/// The name of the primary.
 pub const NAME: &str = "the-primary";
 
 /// Three servers, of which the first is the primary to begin with, and three sentinels.
@@ -31,7 +31,7 @@ impl Sentinels {
             RedisServer::start_with(&[&of[..], &["--repl-diskless-sync-delay", "0"]].concat())
         };
         let servers: Vec<_> = [primary].into_iter().chain((0..2).map(replica)).collect();
-        let binary = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let binary = installed();
         let sentinels = (0..3).map(|_| {
             RedisServer::start_as(&binary, |dir| {
                 let file = dir.join("sentinel.conf");

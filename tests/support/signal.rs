@@ -38,8 +38,7 @@ pub fn send(signal: &str, pid: u32) {
     );
 }
 
-/// The process's state letter: the first field after the name, which stands in parentheses and may
-/// itself hold spaces.
+/// The state letter: the first field after the name in parentheses, which may have spaces.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()

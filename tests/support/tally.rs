@@ -12,7 +12,7 @@ use tower_throttle::store::StoreError;
 pub enum Count {
     /// Requests.
     Asked,
-    /// Those that got a permit and departed with it.
+    /// Requests that departed with a permit.
     Departed,
     /// Permits that had expired.
     Expired,
@@ -20,7 +20,7 @@ pub enum Count {
     Forfeited,
     /// Requests that their callers dropped.
     Dropped,
-    /// Those that were not to wait, and would have had to.
+    /// Requests that were not to wait, and were refused.
     Refused,
     /// Errors that say that the wait would be longer than the caller's bound.
     Limited,
@@ -43,7 +43,7 @@ pub enum Count {
 const COUNTS: usize = Count::LostCalls as usize + 1;
 
 impl Count {
-    /// What a request is counted as that got this error.
+    /// The count of a request that got this error.
     pub fn of_error(error: &Error) -> Self {
         let store: Option<&StoreError> = error.source().and_then(|it| it.downcast_ref());
         match store {
@@ -78,7 +78,7 @@ impl Tally {
         }
     }
 
-    /// Of both together.
+    /// The sum of both.
     pub fn join(self, other: &Self) -> Self {
         for (place, number) in other.0.iter().enumerate() {
             let number = number.load(Ordering::SeqCst);

@@ -1,13 +1,12 @@
 //! [`TlsServer`]: a server with a certificate made for it.
 
-use std::env;
 use std::fs;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 
 use crate::ports::spare_port;
-use crate::redis_server::RedisServer;
+use crate::redis_server::{RedisServer, installed};
 
 /// A server that speaks TLS on one port, and for the tests themselves nothing else on another. It asks its
 /// clients for certificates, too.
@@ -35,7 +34,7 @@ impl TlsServer {
         let (authority, certificate, key) =
             (authority.pem(), certificate.pem(), key.serialize_pem());
         let tls_port = spare_port();
-        let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let binary = installed();
         let server = RedisServer::start_as(binary, |dir| {
             let file = |name: &str, text: &str| {
                 fs::write(dir.join(name), text).expect("a new file");
@@ -65,7 +64,7 @@ impl TlsServer {
         format!("rediss://localhost:{}/", self.tls_port)
     }
 
-    /// A client that trusts who has signed the server's certificate, and shows the same one.
+    /// A client that trusts the server's authority and has the same certificate.
     pub fn client(&self) -> Client {
         let client_tls = ClientTlsConfig {
             client_cert: self.certificate.clone().into_bytes(),

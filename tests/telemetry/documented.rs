@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::runtime::Builder;
-use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 
 use super::page::{code, rows};
@@ -66,9 +65,7 @@ async fn a_scrape_holds_what_the_documentation_says_and_nothing_else() {
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
         let _here = metrics::set_default_local_recorder(&recorder);
-        let store = RedisStore::connect(&server.url())
-            .await
-            .expect("a connection");
+        let store = server.store().await;
         let quota = Quota::new(5, Duration::from_millis(50));
         let limiter = Limiter::builder().quota(quota).name("scrape").store(store);
         let limiter = limiter.build().expect("a valid policy");

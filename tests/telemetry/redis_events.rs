@@ -78,9 +78,7 @@ pub(super) async fn loss(seen: &Seen) {
     let server = RedisServer::start();
     let mut limiters = Vec::new();
     for _ in 0..2 {
-        let store = RedisStore::connect(&server.url())
-            .await
-            .expect("a connection");
+        let store = server.store().await;
         let quota = Quota::new(10, Duration::from_millis(200));
         let limiter = Limiter::builder().quota(quota).store(store);
         let limiter = limiter.recovery(Recovery::Strict).name("strict");

@@ -4,18 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
-use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
-use tower::{BoxError, Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{
-    Error, ErrorKind, FailureMode, Limiter, LimiterBuilder, Outage, Quota, ThrottleLayer,
-};
+use tower_throttle::{ErrorKind, Limiter, LimiterBuilder, Outage, Quota};
 use tracing::{Instrument as _, Level, Span};
 
-use super::figures::Figures;
 use super::seen::{Seen, SpanSeen};
 use super::stores::Sharded;
 
@@ -151,38 +145,4 @@ async fn every_refusal_has_a_name() {
     let limiter = one().store(store).build().unwrap();
     assert!(limiter.acquire("a").await.unwrap_err().is_store());
     assert_eq!(outcome(), "store_error");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_without_a_key_has_a_span_and_is_counted() {
-    let figures = Figures::new();
-    let (seen, _guard) = Seen::begin();
-    let plain = figures.build(
-        Limiter::builder()
-            .quota(Quota::per_second(10))
-            .name("plain"),
-    );
-    let tenant = Rule::named("tenant").quota(Quota::per_second(10));
-    let rules = Rules::new([tenant.key(KeyPart::Header("x-tenant".into()))]).unwrap();
-    let ruled = figures.build(Limiter::builder().rules(rules));
-    for (limiter, policy) in [(plain, "plain"), (ruled, "tenant")] {
-        let nobody = || Request::get("/").body(()).unwrap();
-        let echo = service_fn(async |_| Ok::<_, BoxError>(Response::new(String::new())));
-        let layer = ThrottleLayer::new(limiter.clone());
-        let error = layer.layer(echo).oneshot(nobody()).await.unwrap_err();
-        let error = error.downcast_ref::<Error>().unwrap();
-        assert_eq!(error.policy_name(), Some(policy));
-        let layer = layer.inbound(limiter.by_rules(), FailureMode::Open);
-        let refused = layer.layer(echo).oneshot(nobody()).await;
-        assert_eq!(refused.unwrap().status(), StatusCode::BAD_REQUEST);
-        let invalid = format!("requests_total{{outcome=invalid,policy={policy}}}");
-        assert_eq!(figures.read().number(&invalid), 2.0);
-    }
-    let spans = seen.spans();
-    assert_eq!(spans.len(), 4);
-    assert!(
-        spans
-            .iter()
-            .all(|it| it.fields.text("outcome") == "invalid")
-    );
 }

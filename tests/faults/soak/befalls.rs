@@ -1,4 +1,4 @@
-//! What befalls the processes and their server, of the table of faults, and what it takes to go on after it.
+//! The faults of a soak run, all from the table of faults.
 
 use crate::fault::Fault;
 use crate::stage::Stage;
@@ -14,7 +14,7 @@ pub(crate) struct Befalls {
     pub(crate) afterwards: fn(&mut Stage),
 }
 
-/// What state is lost.
+/// The state that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loses {
     Nothing,
@@ -22,7 +22,7 @@ pub(crate) enum Loses {
     All,
     /// None, but departures that were granted under the quotas before count as those under the present ones.
     Quotas,
-    /// That of some keys, or what was written last: only those who know of it can tell.
+    /// The state of some keys, or the last writes. Only processes that saw them can notice.
     Some,
 }
 

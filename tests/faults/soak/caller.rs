@@ -25,7 +25,7 @@ const TAKES: Duration = Duration::from_millis(20);
 pub(crate) struct Caller {
     load: Arc<Load>,
     random: StdRng,
-    /// What mischief leaves behind.
+    /// Leaked by a defect.
     hoard: Vec<Vec<u8>>,
     abandoned: Vec<Acquire>,
 }
@@ -82,7 +82,7 @@ impl Caller {
             };
             let span = MS * self.random.random_range(50..1_200);
             let until = Instant::now() + span;
-            // While the store is out, it cannot be told.
+            // It fails while the store is out.
             let _ = self.load.limiter.pause(&*key, until).await;
             if self.random.random_bool(0.5) {
                 sleep(span.mul_f64(self.random.random())).await;

@@ -10,7 +10,7 @@ use super::quotas::Bound;
 /// How long after a loss requests may still depart that were granted before: longer than a horizon and a guard.
 pub(crate) const REACH: Duration = Duration::from_secs(3);
 
-/// State was lost, and nobody could know.
+/// A loss of state that no process could notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: Duration,

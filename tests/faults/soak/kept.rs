@@ -13,7 +13,7 @@ use crate::upstream::Arrival;
 /// How long after a change of quotas requests may depart that were granted before.
 const CARRIED: Duration = Duration::from_secs(1);
 
-/// How many excesses are told.
+/// The most excesses to report.
 const TOLD: usize = 5;
 
 #[derive(Debug, Default)]
@@ -113,10 +113,10 @@ impl Kept {
 }
 
 impl Loss {
-    /// What of this subject departs besides what is counted; `None` if nothing does.
+    /// The departures of this subject that the store did not count, if any.
     fn gap(&self, subject: Subject, bound: &Bound) -> Option<Gap> {
-        // All processes have slots of the hot keys, and so notice. Of others, somebody may have departed who
-        // does not ask again in time. See `Recovery::Strict`.
+        // All processes use the hot keys, and so notice. A process may have departed for another key and not call
+        // again in time. See `Recovery::Strict`.
         let is_known = subject.key < KEYS && subject.set == self.set;
         let is_noticed = match self.loses {
             Loses::Nothing => true,

@@ -1,4 +1,4 @@
-//! The load: a process with two limiters, one of each recovery, that does as it is told by lines.
+//! The load: a process with two limiters, one of each recovery, that obeys lines.
 //!
 //! | line | what it does |
 //! | --- | --- |
@@ -37,10 +37,10 @@ pub(crate) const ALL: usize = 10_000;
 /// The first of them are hot: there always is a line for each, in each process.
 pub(crate) const KEYS: usize = 4;
 
-/// Who asks for one hot key again and again, and waits as long as it takes; for each, in each process.
+/// The number of callers without a bound, for each hot key in each process.
 const PATIENT: usize = 5;
 
-/// Who asks for keys at random, with bounds of chance.
+/// The number of callers with random keys and bounds.
 const RESTLESS: usize = 20;
 
 /// More than it takes to answer over a slow network, and less than a caller would wait.
@@ -49,11 +49,11 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a process may take until nothing is left of requests that have ended.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// What the callers of a process have in common.
+/// State that the callers of a process share.
 pub(crate) struct Load {
     pub(crate) limiter: Limiter,
     pub(crate) is_strict: bool,
-    /// The number of the quotas that are set. Whoever reads it knows that no others are set meanwhile.
+    /// The number of the current quotas. They do not change under a read lock.
     pub(crate) quotas: Arc<RwLock<usize>>,
     pub(crate) way: Arc<Way>,
     pub(crate) tally: Arc<Tally>,
@@ -67,7 +67,7 @@ impl Load {
     }
 }
 
-/// What a process says when it is at rest.
+/// The report of a process at rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rest {
     pub(crate) lines: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Rest {
     pub(crate) tasks_at_first: usize,
 }
 
-/// Plays a part until it is told to stop.
+/// Plays a part until the line `stop`.
 pub(crate) fn play(part: &Part) {
     let (seed, mischief) = part.script.split_once(' ').expect("a seed, and mischief");
     let seed: u64 = seed.parse().expect("a number");
@@ -104,7 +104,7 @@ pub(crate) fn play(part: &Part) {
 
 struct Process {
     runtime: Runtime,
-    /// Of immediate and of strict recovery.
+    /// With immediate and with strict recovery.
     limiters: [Limiter; 2],
     quotas: Arc<RwLock<usize>>,
     way: Arc<Way>,

@@ -12,10 +12,10 @@ pub(crate) struct Series {
 /// A shorter one tells nothing: half of it, and more, is warming up.
 const LEAST: usize = 120;
 
-/// A run of this length shows enough of whoever lives through it, though not every second is looked at.
+/// A run of this length has enough samples of each process that lives through it.
 pub(crate) const LONG: Duration = Duration::from_secs(240);
 
-/// What the last quarter may be above the second, by its median: a tenth, and this for what the allocator does.
+/// The median of the last quarter may exceed that of the second by a tenth and this, for the allocator.
 const SLACK: u64 = 4 << 20;
 
 impl Series {
@@ -40,7 +40,7 @@ impl Series {
     }
 }
 
-/// What a process has in memory, in bytes; `None` once it has ended.
+/// The resident memory of a process, in bytes; `None` once it has ended.
 ///
 /// As Linux says; nothing else is looked at.
 pub(crate) fn resident(pid: u32) -> Option<u64> {

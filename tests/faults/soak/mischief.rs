@@ -1,4 +1,4 @@
-//! What a limiter with a fault would do, to see that it is found: [`Mischief`].
+//! Defects that the judgment has to find: [`Mischief`].
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) enum Mischief {
     Litters,
     /// Some requests that were refused depart all the same.
     Jumps,
-    /// The server forgets everything, and nobody takes note of it.
+    /// The server loses its state, and the judgment does not allow for it.
     Forgets,
     /// Each request leaves some memory behind.
     Hoards,

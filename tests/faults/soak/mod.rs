@@ -33,7 +33,7 @@ use support::child;
 const PHASE: Duration = Duration::from_secs(25);
 
 #[test]
-#[ignore = "takes as long as it is told to: scripts/soak MINUTES"]
+#[ignore = "runs for minutes: scripts/soak MINUTES"]
 fn soak() {
     let minutes: f64 = number("SOAK_MINUTES").expect("SOAK_MINUTES says how long");
     let ended = run(&Plan {

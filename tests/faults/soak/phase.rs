@@ -20,7 +20,7 @@ use crate::upstream::now;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What goes on, and what was seen of it.
+/// The state of a run, and its figures.
 pub(crate) struct Phases<'a> {
     plan: &'a Plan,
     pub(crate) stage: Stage,
@@ -31,12 +31,12 @@ pub(crate) struct Phases<'a> {
     pub(crate) count: usize,
     pub(crate) befell: BTreeMap<&'static str, u64>,
     pub(crate) changes: u64,
-    /// Of each process, by its number, and of the server.
+    /// The memory of each process, by its number, and of the server.
     pub(crate) memory: BTreeMap<usize, Series>,
     pub(crate) server: Series,
     /// The longest that keys stayed once all was at rest.
     pub(crate) stayed: Duration,
-    /// What was done in this phase, and when.
+    /// The actions of this phase, with their times.
     log: Vec<(Duration, String)>,
     /// When the memory of the processes and of the server was looked at last.
     sampled: [Instant; 2],
@@ -91,7 +91,7 @@ impl<'a> Phases<'a> {
     }
 
     fn step(&mut self) {
-        // Told in any case, as nobody listens for ever.
+        // Sent in any case, as processes wait for a line only for a minute.
         let set = match self.random.random_bool(0.4) && !self.plan.befalls.is_empty() {
             true => self.random.random_range(0..SETS.len()),
             false => self.set,
@@ -220,7 +220,7 @@ impl<'a> Phases<'a> {
         at
     }
 
-    /// What was done in this phase.
+    /// The actions of this phase.
     pub(crate) fn told(&self) -> String {
         let lines = self.log.iter();
         lines

@@ -46,7 +46,7 @@ impl Bound {
         let (most, window) = match quota.counted_by() {
             Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } => (limit, window),
             Algorithm::Gcra { burst } => (burst + limit, window),
-            // What one costs is kept free behind it.
+            // The cost of a request keeps the time after it free.
             Algorithm::Spacing => (1, window / limit),
             other => panic!("of {other:?} something else is promised"),
         };

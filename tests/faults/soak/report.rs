@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! A summary of a run.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) fn table(phases: &Phases<'_>, tally: &Tally, took: Duration) -> Strin
     text
 }
 
-/// What grows, or is not known to be flat.
+/// Complaints about memory that grows, or has too few samples.
 pub(crate) fn growth(phases: &Phases<'_>, took: Duration) -> Vec<String> {
     let (all, flat) = (phases.memory.len(), phases.memory.values());
     let judged = flat.filter(|it| it.medians().is_some()).count();

@@ -50,7 +50,7 @@ impl Phases<'_> {
         complaints
     }
 
-    /// What a process has sent may be under way yet.
+    /// Requests may still be on their way.
     fn wait_for(&mut self, number: usize, departed: u64) {
         let deadline = Instant::now() + PATIENCE;
         while self.kept.count(number) < departed && Instant::now() < deadline {
@@ -93,7 +93,7 @@ fn left(number: usize, rest: Rest) -> Vec<String> {
     .collect()
 }
 
-/// Whether each request came to one end, and only those with a permit went.
+/// Checks that each request had one outcome, and that only requests with a permit departed.
 pub(crate) fn accounts(number: usize, tally: &Tally, arrived: u64) -> Vec<String> {
     let others = [
         Count::Expired,

@@ -40,7 +40,7 @@ impl Plan {
     }
 }
 
-/// What was seen, and what should not have been.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ended {
     seed: u64,
@@ -106,7 +106,7 @@ impl Ended {
     pub(crate) fn assert_complains_of(&self, texts: &[&str]) {
         let all = self.complaints.join("\n");
         for text in texts {
-            assert!(all.contains(text), "nobody finds that {text}; but:\n{all}");
+            assert!(all.contains(text), "no complaint has {text}, but:\n{all}");
         }
     }
 }

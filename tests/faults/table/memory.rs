@@ -1,4 +1,4 @@
-//! What goes wrong with the server's data and its memory.
+//! Faults of the server's data and its memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ pub(super) const FAULTS: &[Fault] = &[
             for name in LARGE {
                 server.command::<()>(&["SET", name, &value]);
             }
-            // Whatever of this memory is needed to read commands, the rest is too much.
+            // The server needs some of this memory to read commands.
             limit_memory(server, server.used_memory() - 2_000_000);
             assert_eq!(refusal(server, &["SET", "f", ""]).as_deref(), Some("OOM"));
         },
@@ -93,7 +93,7 @@ fn limit_memory(server: &RedisServer, most: u64) {
     server.command::<()>(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
 }
 
-/// Writes keys that nobody needs until the server has evicted the state of one that is needed.
+/// Writes other keys until the server has evicted the state of a key.
 fn evict(stage: &mut Stage) {
     stage.losses.store(0, Ordering::SeqCst);
     let server = &stage.servers[0];
@@ -105,7 +105,7 @@ fn evict(stage: &mut Stage) {
         let mut connection = client.get_connection().expect("a connection");
         let mut heard = connection.as_pubsub();
         heard.psubscribe(KEYSPACE).expect("the right to it");
-        ready.send(()).expect("somebody who waits");
+        ready.send(()).expect("a receiver");
         let mut counts = HashMap::new();
         loop {
             let message = heard.get_message().expect("a server that lives");

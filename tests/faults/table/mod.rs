@@ -11,7 +11,7 @@ mod server;
 use crate::fault::{Fault, Lasts};
 use crate::load::LIMIT;
 
-/// What all others are compared to.
+/// The baseline.
 const NONE: &[Fault] = &[Fault {
     name: "none",
     lasts: Lasts::UntilDeparted(2 * LIMIT as usize),

@@ -1,4 +1,4 @@
-//! What goes wrong between the processes and their server.
+//! Faults between the processes and their server.
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "200 ms each way",
         store: |store| store.timeout(Duration::from_secs(5)),
         inject: |stage| stage.proxies.iter().for_each(|it| it.delay(SLOW)),
-        // First those who hold slots already.
+        // Requests with grants depart first.
         lasts: Lasts::UntilDeparted(4 * LIMIT as usize),
         heal: |stage| stage.proxies.iter().for_each(|it| it.delay(Duration::ZERO)),
         ..Fault::PLAIN
@@ -102,7 +102,7 @@ pub(super) const FAULTS: &[Fault] = &[
 
 /// All processes are connected again.
 fn wait_for_connections(stage: &Stage) {
-    wait_until("connections are made anew", || {
+    wait_until("connections are made again", || {
         stage.proxies.iter().all(|it| it.open() > 0)
     });
 }

@@ -1,4 +1,4 @@
-//! What goes wrong in one of the processes.
+//! Faults of one process.
 
 use crate::fault::Fault;
 use crate::stage::{Process, Stage};

@@ -1,4 +1,4 @@
-//! The same losses of state, where recovery is strict: never more than the quota allows.
+//! Losses of state under strict recovery: never more than the quota allows.
 
 use tower_throttle::{LimiterBuilder, Recovery};
 

@@ -1,4 +1,4 @@
-//! What goes wrong in the server, or is done to it.
+//! Faults of the server, and commands of its operator.
 
 use std::thread;
 use std::time::Duration;
@@ -101,7 +101,7 @@ pub(super) const FAULTS: &[Fault] = &[
                     .query(&mut connection);
                 ended.expect_err("it is killed");
             }));
-            wait_until("others are told", || {
+            wait_until("other clients get BUSY", || {
                 refusal(&stage.servers[0], &["PING"]).as_deref() == Some("BUSY")
             });
         },
@@ -118,7 +118,7 @@ pub(super) const FAULTS: &[Fault] = &[
             assert_eq!(refusal.as_deref(), Some("READONLY"));
         },
         heal: |stage| stage.server().command(&["REPLICAOF", "NO", "ONE"]),
-        // What the primary has said last, the other may not have known.
+        // The replica may not have the last writes.
         ..Fault::FORGETS
     },
     Fault {

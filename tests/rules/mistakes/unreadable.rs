@@ -1,4 +1,4 @@
-//! What cannot be read, or says less than its author means.
+//! Files that cannot be read.
 
 use serde::de::Error as _;
 use tower_throttle::rules::Rules;
@@ -41,25 +41,9 @@ fn what_is_no_field_or_of_another_type_is_named_by_path_line_and_column() {
 
 #[test]
 fn a_field_without_a_value_is_refused_as_it_would_match_every_request() {
-    let fields = [
-        "name",
-        "exempt",
-        "host",
-        "method",
-        "path",
-        "header",
-        "quota",
-        "key",
-        "trusted_proxies",
-        "cost",
-        "max_wait",
-        "max_waiting",
-        "buffer",
-        "guard",
-        "outage",
-        "recovery",
-    ];
-    for field in fields {
+    let fields = "name exempt host method path header quota key trusted_proxies cost max_wait max_waiting buffer guard \
+                  outage recovery";
+    for field in fields.split(' ') {
         let place = format!("rules[0].{field}");
         let text = format!(r#"{{ "rules": [{{ "{field}": null }}, {{ "exempt": true }}] }}"#);
         let error = json(&text).expect_err(field);

@@ -94,7 +94,6 @@ impl Connection<'_> {
             end
         };
         let (end, written) = tokio::join!(read, self.write(chunks, self.server));
-        // Nobody is left to be told of a reset.
         end.and(written).map_or(End::Broken, |()| End::Closed)
     }
 
@@ -114,7 +113,7 @@ impl Connection<'_> {
         };
         let (end, written) = tokio::join!(read, self.write(chunks, self.client));
         if self.is_dead() {
-            // What becomes of the server is not seen from here.
+            // The client does not see the end of the server.
             pending::<()>().await;
         }
         if *self.lit() == Some(0) {
@@ -147,7 +146,7 @@ impl Connection<'_> {
         is_dead(&self.state.weather.borrow(), self.number)
     }
 
-    /// Whatever has been queued, when it is due.
+    /// Writes the queued bytes when they are due.
     async fn write(&self, mut chunks: UnboundedReceiver<Chunk>, to: &TcpStream) -> io::Result<()> {
         let mut weather: watch::Receiver<_> = self.state.weather.subscribe();
         while let Some((due, bytes)) = chunks.recv().await {
