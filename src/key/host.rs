@@ -222,53 +222,46 @@ mod tests {
 
     const NONE: &str = "the request has no host";
 
+    /// Lines of a key and the texts that have it.
+    fn table(lines: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let lines = lines
+            .lines()
+            .filter_map(|line| line.trim().split_once(" <= "));
+        lines.flat_map(|(key, texts)| texts.split(' ').map(move |text| (key, text)))
+    }
+
     #[test]
     fn one_place_has_one_key_however_it_is_spelled() {
-        for (expected, uris) in [
-            (
-                "example.com",
-                "http://example.com/ https://example.com/a?b HTTPS://EXAMPLE.com.:443 \
-                 http://example.com:80 http://example.com: wss://example.com:443 \
-                 https://me:secret@example.com https://443:80@example.com example.com:443",
-            ),
-            (
-                "example.com:443",
-                "http://example.com:443 grpc://example.com:443",
-            ),
-            ("example.com:80", "https://example.com:80"),
-            ("example.com:8080", "http://Example.com.:08080"),
-            ("[::1]", "http://[::1]/ http://[0:0:0:0:0:0:0:1]:80/"),
-            ("[2001:db8::a]:8080", "http://[2001:DB8::A]:8080/"),
-            ("[fe80::1%25eth0]", "http://[fe80::1%25Eth0]/"),
-            ("127.0.0.1:3000", "http://127.0.0.1:3000"),
-            (NONE, "http://./ http://[]/ http://:80/"),
-        ] {
-            for uri in uris.split(' ') {
-                assert_eq!(of_uri(uri), expected, "{uri}");
-            }
+        for (expected, uri) in table(
+            "example.com <= http://example.com/ https://example.com/a?b HTTPS://EXAMPLE.com.:443
+             example.com <= http://example.com:80 http://example.com: wss://example.com:443
+             example.com <= https://me:secret@example.com https://443:80@example.com example.com:443
+             example.com:443 <= http://example.com:443 grpc://example.com:443
+             example.com:80 <= https://example.com:80
+             example.com:8080 <= http://Example.com.:08080
+             [::1] <= http://[::1]/ http://[0:0:0:0:0:0:0:1]:80/
+             [2001:db8::a]:8080 <= http://[2001:DB8::A]:8080/
+             [fe80::1%25eth0] <= http://[fe80::1%25Eth0]/
+             127.0.0.1:3000 <= http://127.0.0.1:3000
+             the request has no host <= http://./ http://[]/ http://:80/",
+        ) {
+            assert_eq!(of_uri(uri), expected, "{uri}");
         }
         assert_eq!(of_uri(&format!("http://{}/", "a".repeat(256))), NONE);
     }
 
     #[test]
     fn the_host_header_serves_where_the_uri_has_no_host() {
-        for (expected, values) in [
-            (
-                "example.com",
-                "Example.COM example.com. example.com: example.com:80 example.com:443",
-            ),
-            ("example.com:8080", "example.com:8080"),
-            ("[::1]", "[::1] [0::1]:443"),
-            ("my_service", "my_service"),
-            (
-                NONE,
-                ". :80 a/b a?b a#b a{b} a|b a\\b me@a me:pw@a a:+80 a:-1 a:80a a:65536 a:80:80 ::1 \
-                 [ ] [] [::1 [::1]80 [::1]:x [a]b] [me@a] caf\u{e9}",
-            ),
-        ] {
-            for value in values.split(' ') {
-                assert_eq!(of_header(value), expected, "{value}");
-            }
+        for (expected, value) in table(
+            "example.com <= Example.COM example.com. example.com: example.com:80 example.com:443
+             example.com:8080 <= example.com:8080
+             [::1] <= [::1] [0::1]:443
+             my_service <= my_service
+             the request has no host <= . :80 a/b a?b a#b a{b} a|b a\\b me@a me:pw@a a:+80 a:-1 a:80a
+             the request has no host <= a:65536 a:80:80 ::1 [ ] [] [::1 [::1]80 [::1]:x [a]b] [me@a]
+             the request has no host <= caf\u{e9}",
+        ) {
+            assert_eq!(of_header(value), expected, "{value}");
         }
         let long = "a".repeat(100 * 1024);
         for value in ["", "a b", " a", "a, b", "a\tb", &long] {

@@ -16,8 +16,7 @@ const LARGEST_COST: u32 = 2;
 #[derive(Debug, Clone)]
 enum Operation {
     /// A request of this cost joins, with a bound in milliseconds.
-    Join(u32, Option<u64>),
-    Attempt(u32),
+    Join(Mode, u32, Option<u64>),
     /// The task of a request is polled, though nothing may have woken it.
     Poll(usize),
     /// All tasks are polled that were woken or whose timers have passed.
@@ -45,8 +44,8 @@ enum Operation {
 fn operation() -> impl Strategy<Value = Operation> {
     let bound = prop::option::weighted(0.3, 0_u64..300);
     prop_oneof![
-        6 => (1..=3_u32, bound).prop_map(|(cost, bound)| Operation::Join(cost.min(2), bound)),
-        2 => (1..=2_u32).prop_map(Operation::Attempt),
+        6 => (1..=3_u32, bound).prop_map(|(cost, bound)| Operation::Join(Mode::Wait, cost.min(2), bound)),
+        2 => (1..=2_u32).prop_map(|cost| Operation::Join(Mode::Try, cost, None)),
         3 => (0..20_usize).prop_map(Operation::Poll),
         4 => Just(Operation::PollWoken),
         3 => (0..20_usize).prop_map(Operation::Cancel),
@@ -119,25 +118,23 @@ impl Bench {
         let mut woken = Woken::new();
         let now = self.now;
         match *operation {
-            Operation::Join(cost, bound) => {
+            Operation::Join(mode, cost, bound) => {
                 self.places += 1;
                 let bound = bound.map(|bound| now + MILLI * bound as u32);
-                let id = self.queue.join(Mode::Wait, self.places, cost, now, bound);
-                self.joined(id);
-            }
-            Operation::Attempt(cost) => {
-                self.places += 1;
-                let id = self.queue.join(Mode::Try, self.places, cost, now, None);
-                self.joined(id);
+                self.joined.push(Joined {
+                    id: self.queue.join(mode, self.places, cost, now, bound),
+                    place: self.places,
+                    task: Arc::default(),
+                    sleeps: None,
+                });
             }
             Operation::Poll(nth) if nth < self.joined.len() => self.poll(nth),
             Operation::PollWoken => {
                 for nth in (0..self.joined.len()).rev() {
                     let joined = &self.joined[nth];
-                    let is_due = match joined.sleeps {
-                        None => true,
-                        Some((until, _)) => until.is_some_and(|until| until <= now),
-                    };
+                    let is_over =
+                        |(until, _): (Option<Instant>, _)| until.is_some_and(|it| it <= now);
+                    let is_due = joined.sleeps.is_none_or(is_over);
                     if is_due || joined.task.is_woken.load(Ordering::Relaxed) {
                         self.poll(nth);
                     }
@@ -175,7 +172,8 @@ impl Bench {
             }
             Operation::Refuse => {
                 if let Some((number, _)) = self.in_flight.take() {
-                    self.drop_settlements();
+                    let settlements = self.queue.settlements.clone();
+                    self.returned(&settlements);
                     let error = StoreError::new("refused").no_outage();
                     self.queue.refused(number, &error, &mut woken);
                 }
@@ -188,8 +186,8 @@ impl Bench {
                 }
             }
             Operation::Pause(millis) => {
-                self.queue
-                    .pause(now + MILLI * millis as u32, now, &mut woken);
+                let until = now + MILLI * millis as u32;
+                self.queue.pause(until, now, &mut woken);
             }
             Operation::Resume => self.queue.resume(now),
             Operation::Nudge => self.queue.nudge(now),
@@ -197,15 +195,6 @@ impl Bench {
         }
         woken.into_iter().for_each(Waker::wake);
         self.check();
-    }
-
-    fn joined(&mut self, id: usize) {
-        self.joined.push(Joined {
-            id,
-            place: self.places,
-            task: Arc::default(),
-            sleeps: None,
-        });
     }
 
     fn turn(&self, nth: u64) -> Turn {
@@ -252,9 +241,8 @@ impl Bench {
         if self.in_flight.is_none() && self.queue.call_due().is_some_and(|due| due <= self.now) {
             self.number += 1;
             let arrived = |at: Instant| (at - self.now.min(at)).as_micros() as u64;
-            let ask = self
-                .queue
-                .begin(self.number, LARGEST_COST, None, arrived, woken);
+            let queue = &mut self.queue;
+            let ask = queue.begin(self.number, LARGEST_COST, None, arrived, woken);
             assert!(ask.settlements.len() <= MOST_SETTLEMENTS);
             self.returned(&ask.settlements);
             self.in_flight = Some((self.number, ask));
@@ -265,11 +253,6 @@ impl Bench {
         for settlement in settlements {
             *self.open.entry(settlement.recorded).or_default() += settlement.difference;
         }
-    }
-
-    fn drop_settlements(&mut self) {
-        let settlements = self.queue.settlements.clone();
-        self.returned(&settlements);
     }
 
     fn answer(&mut self, grants: u32, apart: u64, woken: &mut Woken) {
@@ -303,17 +286,14 @@ impl Bench {
         self.check_order();
         let queue = &self.queue;
         assert_eq!(queue.requests.len(), self.joined.len(), "a request leaks");
-        let is_asking = !queue.waiting.is_empty() || !queue.tries.is_empty();
-        let has_to_send =
-            queue.is_announced || queue.lost.is_some() || !queue.settlements.is_empty();
+        let has_to_ask = !queue.waiting.is_empty() || !queue.tries.is_empty();
+        let has_to_send = queue.is_announced || queue.lost.is_some();
+        let has_to_call = has_to_ask || has_to_send || !queue.settlements.is_empty();
         if queue.is_idle() {
-            assert!(
-                self.joined.is_empty() && !is_asking && !has_to_send,
-                "{queue:?}"
-            );
+            assert!(self.joined.is_empty() && !has_to_call, "{queue:?}");
         }
         if matches!(queue.stage, Stage::Idle) && queue.out.is_none() {
-            assert!(!is_asking && !has_to_send, "no call is due: {queue:?}");
+            assert!(!has_to_call, "no call is due: {queue:?}");
             assert_eq!(queue.is_idle(), self.joined.is_empty(), "{queue:?}");
         }
     }
@@ -428,7 +408,7 @@ proptest! {
     ) {
         let mut bench = Bench::new();
         for (cost, _) in &requests {
-            bench.apply(&Operation::Join(*cost, None));
+            bench.apply(&Operation::Join(Mode::Wait, *cost, None));
         }
         let mut missed: BTreeMap<u64, Instant> = BTreeMap::new();
         let mut departed: Vec<(u64, Instant, Instant)> = Vec::new();
@@ -475,34 +455,26 @@ proptest! {
 #[test]
 fn a_try_that_misses_its_turn_does_not_wait() {
     let mut bench = Bench::new();
-    for operation in [
-        Operation::Attempt(1),
-        Operation::Begin,
-        Operation::Answer(1, 0),
-        Operation::Pass(20),
-        Operation::PollWoken,
-        Operation::Begin,
-        Operation::Answer(0, 0),
-        Operation::PollWoken,
-    ] {
-        bench.apply(&operation);
-    }
+    bench.apply(&Operation::Join(Mode::Try, 1, None));
+    bench.apply(&Operation::Begin);
+    bench.apply(&Operation::Answer(1, 0));
+    bench.apply(&Operation::Pass(20));
+    bench.apply(&Operation::PollWoken);
+    bench.apply(&Operation::Begin);
+    bench.apply(&Operation::Answer(0, 0));
+    bench.apply(&Operation::PollWoken);
     assert!(bench.joined.is_empty(), "it has failed: {bench:?}");
 }
 
 #[test]
 fn a_pause_makes_no_estimate_late() {
     let mut bench = Bench::new();
-    for operation in [
-        Operation::Join(1, Some(125)),
-        Operation::Join(1, None),
-        Operation::Begin,
-        Operation::Pause(10),
-        // The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
-        Operation::Answer(1, 0),
-        Operation::PollWoken,
-    ] {
-        bench.apply(&operation);
-    }
+    bench.apply(&Operation::Join(Mode::Wait, 1, Some(125)));
+    bench.apply(&Operation::Join(Mode::Wait, 1, None));
+    bench.apply(&Operation::Begin);
+    bench.apply(&Operation::Pause(10));
+    // The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
+    bench.apply(&Operation::Answer(1, 0));
+    bench.apply(&Operation::PollWoken);
     assert_eq!(bench.joined.len(), 2, "none has failed: {bench:?}");
 }

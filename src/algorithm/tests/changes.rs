@@ -87,7 +87,7 @@ fn a_lost_answer_is_not_taken_back_from_another_counter() {
     assert_eq!(departs(&mut state, &new, &call(1, 2, 1), now), 0);
 }
 
-/// What a process knows, and what departs for it, under strict recovery.
+/// Calls under strict recovery, with the state that the process knows and learns; returns how many requests depart.
 fn departs_strictly(
     state: &mut State,
     quota: &Counter,

@@ -30,7 +30,7 @@ fn take(process: u64, number: u64, requests: usize) -> Take {
     }
 }
 
-/// The same, after the answer to this call was lost.
+/// Returns a call of process 1 after the answer to its call `lost` was lost.
 fn take_after(lost: u64, number: u64, requests: usize) -> Take {
     Take {
         lost,
@@ -95,17 +95,6 @@ fn departures_that_arrived_or_were_reset_are_not_taken_back() {
 }
 
 #[test]
-fn an_outdated_call_changes_nothing() {
-    for number in [1, 2, 3] {
-        let mut state = State::new(&counters()[..1]);
-        granted(&mut state, &take(1, 3, 9), START);
-        let before = state.clone();
-        assert!(state.take(0, &take(1, number, 9), START).is_outdated);
-        assert_eq!(state, before);
-    }
-}
-
-#[test]
 fn a_reset_ends_pauses_and_makes_all_units_available() {
     for quota in counters() {
         let mut state = State::new(&[quota]);
@@ -132,22 +121,6 @@ fn an_answer_older_than_the_last_command_is_ignored() {
     state.control(allow, START + 1);
     state.control(pause(SECOND, START), START + 2);
     assert_eq!(state.paused_until(), START + 2 + SECOND);
-}
-
-#[test]
-fn an_allowance_bounds_departures_of_all_processes() {
-    for quota in counters() {
-        let mut state = State::new(&[quota]);
-        let allow = Command::Allow {
-            units: 1,
-            span: 300 * MILLI,
-            evidence: u64::MAX,
-        };
-        state.control(allow, START);
-        assert_eq!(granted(&mut state, &take(1, 1, 9), START), 1);
-        assert_eq!(granted(&mut state, &take(2, 1, 9), START), 0);
-        assert!(granted(&mut state, &take(1, 2, 9), START + 300 * MILLI) > 0);
-    }
 }
 
 #[test]
@@ -178,26 +151,6 @@ fn a_try_leaves_no_demand() {
     let refused = state.take(0, &attempt, START);
     assert_eq!((refused.grants.len(), refused.next_call), (0, 0));
     assert_eq!(refused.expected[0], START + 5 * MILLI + SECOND);
-}
-
-#[test]
-fn one_call_grants_by_arrival_across_processes() {
-    let mut state = State::new(&counters()[..1]);
-    granted(&mut state, &take(9, 1, 4), START);
-    // A later process waits first.
-    let later = Take {
-        demand: Demand::new([(START + 9, 1); 4].into_iter()),
-        ..take(1, 1, 0)
-    };
-    let next_call = state.take(0, &later, START + 10).next_call;
-    let older = Take {
-        demand: Demand::new([(START + 5, 1); 3].into_iter()),
-        ..take(2, 1, 0)
-    };
-    state.take(0, &older, START + 20);
-    let open = next_call;
-    assert_eq!(granted(&mut state, &Take { number: 2, ..later }, open), 1);
-    assert_eq!(granted(&mut state, &Take { number: 2, ..older }, open), 3);
 }
 
 #[test]

@@ -76,27 +76,21 @@ fn call() -> impl Strategy<Value = Call> {
         3 => (1usize..30, 1u32..3).prop_map(|(count, cost)| vec![cost; count]),
         1 => prop::collection::vec(1u32..12, 0..12),
     ];
-    let times = (
-        prop_oneof![Just(0), 0..60 * MILLI],
-        0..30 * MILLI,
-        0..120 * MILLI,
-        0..SECOND,
-    );
+    let round_trip = prop_oneof![Just(0), 0..60 * MILLI];
     let moment = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0];
+    let times = (round_trip, 0..30 * MILLI, 0..120 * MILLI, 0..SECOND);
     let rest = (0u64..5, prop::bool::weighted(0.2), mode, moment);
-    (costs, times, rest).prop_map(
-        |(costs, (round_trip, guard, horizon, age), (process, is_lost, mode, moment))| Call {
-            process,
-            round_trip,
-            guard,
-            horizon,
-            costs,
-            age,
-            is_lost,
-            mode,
-            moment,
-        },
-    )
+    (costs, times, rest).prop_map(|(costs, times, (process, is_lost, mode, moment))| Call {
+        process,
+        round_trip: times.0,
+        guard: times.1,
+        horizon: times.2,
+        costs,
+        age: times.3,
+        is_lost,
+        mode,
+        moment,
+    })
 }
 
 fn command() -> impl Strategy<Value = Command> {
@@ -152,16 +146,13 @@ impl World {
             Step::Wait(span) => self.now += span,
             Step::Take(call) => self.take(call),
             Step::GiveBack(which) => {
-                let now = self.now;
-                let mut later =
-                    (0..self.departures.len()).filter(|&it| self.departures[it].departs > now);
-                let count = later.clone().count().max(1);
-                if let Some(place) = later.nth(which % count) {
+                let is_later = |place: &usize| self.departures[*place].departs > self.now;
+                let later: Vec<_> = (0..self.departures.len()).filter(is_later).collect();
+                if let Some(&place) = later.get(which % later.len().max(1)) {
                     let it = self.departures.swap_remove(place);
-                    let difference = -i64::from(it.cost);
                     self.state.settle(&Settlement {
                         recorded: it.recorded,
-                        difference,
+                        difference: -i64::from(it.cost),
                     });
                 }
             }
@@ -204,17 +195,11 @@ impl World {
         let mut allowed = 0;
         for grant in &taken.grants {
             assert!(grant.at >= now.max(before.paused_until) && grant.at <= now + call.horizon);
-            assert_eq!(
-                grant.recorded,
-                grant.at.max(now + call.round_trip) + call.guard
-            );
+            let recorded = grant.at.max(now + call.round_trip) + call.guard;
+            assert_eq!(grant.recorded, recorded);
             let span = (grant.recorded - grant.at) as f64;
             for cost in costs.by_ref().take(grant.requests as usize) {
-                allowed += if grant.at < before.allowed_until {
-                    cost
-                } else {
-                    0
-                };
+                allowed += cost * u32::from(grant.at < before.allowed_until);
                 self.departures.push(Granted {
                     at: grant.at,
                     departs: grant.at + (span * call.moment) as u64,

@@ -17,13 +17,31 @@ fn strict(quota: Quota) -> Plan {
     }
 }
 
+fn pause(seconds: u64) -> Command {
+    Command::Pause {
+        span: seconds * 1_000_000,
+        evidence: u64::MAX,
+    }
+}
+
+/// Whether a request that does not wait departs.
+async fn tries(handle: &Arc<Handle>, cost: u32) -> bool {
+    let attempt = handle.join(Mode::Try, &key(), cost, Instant::now().into(), None);
+    match attempt.unwrap().await {
+        Ok(_) => true,
+        Err(Refusal::Limited(_)) => false,
+        Err(refusal) => panic!("{refusal:?}"),
+    }
+}
+
 impl Remote {
     /// Another process applies an operation.
     fn apply(&self, handle: &Handle, operation: &Operation) -> Taken {
-        let answer = self
-            .memory
-            .apply(&key(), &handle.policy(), operation, Instant::now());
-        answer.1.unwrap()
+        let (policy, now) = (handle.policy(), Instant::now());
+        self.memory
+            .apply(&key(), &policy, operation, now)
+            .1
+            .unwrap()
     }
 
     fn remaining(&self, handle: &Handle) -> u32 {
@@ -34,8 +52,7 @@ impl Remote {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_a_key_is_not_called_again() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = remote(&store, Quota::per_second(10), None);
+    let (store, handle) = served(Quota::per_second(10));
     // The second refusal comes when the round trip is known.
     for _ in 0..2 {
         store.set(Fault::Refuses);
@@ -53,8 +70,7 @@ async fn a_store_that_refuses_a_key_is_not_called_again() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_or_panics_is_rarely_called_until_it_is_back() {
     for fault in [Fault::Fails, Fault::Panics] {
-        let store = Remote::new(Duration::from_millis(2));
-        let handle = remote(&store, Quota::per_second(10), None);
+        let (store, handle) = served(Quota::per_second(10));
         depart(&handle, 1).await.unwrap();
         store.set(fault);
         let waiting = spawn(&handle, 1);
@@ -86,8 +102,7 @@ async fn requests_that_join_during_the_first_ping_send_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_store_without_replies_or_answers_is_out() {
     for fault in [Fault::Silent, Fault::Short] {
-        let store = Remote::new(Duration::from_millis(2));
-        let handle = remote(&store, Quota::per_second(10), None);
+        let (store, handle) = served(Quota::per_second(10));
         for _ in 0..2 {
             store.set(fault);
             let refused = timeout(20 * SECOND, depart(&handle, 1)).await;
@@ -102,8 +117,7 @@ async fn a_store_without_replies_or_answers_is_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_joins_as_an_outage_ends_is_served() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = remote(&store, Quota::per_second(10), None);
+    let (_, handle) = served(Quota::per_second(10));
     depart(&handle, 1).await.unwrap();
     let start = Instant::now();
     let waiting = spawn(&handle, 1);
@@ -118,8 +132,7 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_failure_does_not_lengthen_the_pause_before_a_probe() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = remote(&store, Quota::per_second(10), None);
+    let (store, handle) = served(Quota::per_second(10));
     depart(&handle, 1).await.unwrap();
     store.set(Fault::Out);
     let start = Instant::now();
@@ -149,8 +162,7 @@ async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
     }
     let remaining = store.remaining(&handle);
     store.set(Fault::Out);
-    let waiting = handle.wait(&key(), 1, Instant::now(), None).unwrap();
-    let Granted { turn, .. } = waiting.await.unwrap();
+    let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
     store.set(Fault::None);
     pass(2_000).await;
     handle.forfeit(&key(), turn);
@@ -163,8 +175,7 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
     let store = Remote::new(Duration::from_millis(2));
     let quota = |limit| Quota::new(limit, 3_600 * SECOND);
     let handle = remote(&store, quota(10), Some(quota(1)));
-    let first = handle.wait(&key(), 1, Instant::now(), None).unwrap();
-    let Granted { turn, .. } = first.await.unwrap();
+    let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
     // The answer to the call that grants the second is lost, and then the store is out.
     store.set(Fault::Reply);
     let second = spawn(&handle, 1);
@@ -184,16 +195,11 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = remote(&store, Quota::new(2, 3_600 * SECOND), None);
+    let (_, handle) = served(Quota::new(2, 3_600 * SECOND));
     depart(&handle, 1).await.unwrap();
     let granted = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     pass(5).await;
-    let refused = handle
-        .join(Mode::Try, &key(), 1, Instant::now().into(), None)
-        .unwrap()
-        .await;
-    assert!(matches!(refused, Err(Refusal::Limited(_))), "{refused:?}");
+    assert!(!tries(&handle, 1).await);
     let denied = || {
         let now = Instant::now();
         handle.denied(&key(), 1, Some(now), now)
@@ -210,8 +216,7 @@ async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after
     let quota = Quota::new(10, 60 * SECOND);
     let handle = Handle::new(&dispatcher, strict(quota), Settings::default(), 100);
     // The store may have lost what was there before: its key is in quarantine.
-    let waiting = handle.wait(&key(), 1, Instant::now(), None).unwrap();
-    waiting.await.unwrap();
+    depart(&handle, 1).await.unwrap();
     store.set(Fault::Out);
     let start = Instant::now();
     depart(&handle, 1).await.unwrap();
@@ -228,11 +233,7 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
     let store = Remote::new(Duration::from_millis(100));
     let handle = remote(&store, Quota::per_second(10), None);
     depart(&handle, 1).await.unwrap();
-    let pause = Command::Pause {
-        span: 3_600_000_000,
-        evidence: u64::MAX,
-    };
-    store.apply(&handle, &Operation::Control(pause));
+    store.apply(&handle, &Operation::Control(pause(3_600)));
     let start = Instant::now();
     let waiting = spawn(&handle, 1);
     pass(50).await;
@@ -245,16 +246,11 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
 #[tokio::test(start_paused = true)]
 async fn a_forfeited_permit_is_not_used_during_a_pause() {
     let handle = embedded(Quota::new(1, 100 * SECOND));
-    let first = handle.wait(&key(), 1, Instant::now(), None).unwrap();
-    let Granted { turn, .. } = first.await.unwrap();
+    let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
     let start = Instant::now();
     let second = spawn(&handle, 1);
     tokio::task::yield_now().await;
-    let pause = Command::Pause {
-        span: 5_000_000,
-        evidence: u64::MAX,
-    };
-    handle.command(&key(), &pause, start);
+    handle.command(&key(), &pause(5), start);
     handle.forfeit(&key(), turn);
     second.await.unwrap().unwrap();
     assert_since(start, 5_000..6_000);
@@ -262,34 +258,19 @@ async fn a_forfeited_permit_is_not_used_during_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = remote(&store, Quota::per_second(100), None);
-    let now = Instant::now();
-    let tries = (0..30).map(|nth| {
-        handle
-            .join(Mode::Try, &key(), 1 + nth % 2, now.into(), None)
-            .unwrap()
-    });
-    for attempt in tries.map(tokio::spawn).collect::<Vec<_>>() {
-        attempt.await.unwrap().unwrap();
-    }
-    let refusal = handle
-        .join(Mode::Try, &key(), 56, now.into(), None)
-        .unwrap()
-        .await;
-    assert!(matches!(refusal, Err(Refusal::Limited(_))), "{refusal:?}");
+    let (_, handle) = served(Quota::per_second(100));
+    let all = (0..30).map(|nth| tries(&handle, 1 + nth % 2));
+    let all = futures_util::future::join_all(all).await;
+    assert!(all.iter().all(|departs| *departs));
+    assert!(!tries(&handle, 56).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_try_waits_for_no_departure() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = remote(&store, Quota::new(1, SECOND / 10), None);
+    let (_, handle) = served(Quota::new(1, SECOND / 10));
     depart(&handle, 1).await.unwrap();
-    let start = Instant::now();
     pass(50).await;
-    let attempt = handle.join(Mode::Try, &key(), 1, start.into(), None);
-    let refusal = attempt.unwrap().await;
-    assert!(matches!(refusal, Err(Refusal::Limited(_))), "{refusal:?}");
+    assert!(!tries(&handle, 1).await);
 }
 
 #[tokio::test(start_paused = true)]

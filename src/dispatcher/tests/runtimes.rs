@@ -25,8 +25,7 @@ fn returns(function: impl FnOnce() + Send + 'static) {
 fn a_runtime_with_waiting_requests_shuts_down() {
     returns(|| {
         for _ in 0..20 {
-            let store = Remote::new(Duration::from_millis(2));
-            let handle = remote(&store, Quota::new(1, 100 * SECOND), None);
+            let (_, handle) = served(Quota::new(1, 100 * SECOND));
             let runtime = new_runtime();
             runtime.block_on(async {
                 for _ in 0..20 {
@@ -44,8 +43,7 @@ fn a_runtime_with_waiting_requests_shuts_down() {
 #[test]
 fn a_runtime_shuts_down_while_its_task_sends_a_call() {
     returns(|| {
-        let store = Remote::new(Duration::from_millis(2));
-        let handle = remote(&store, Quota::per_second(1), None);
+        let (store, handle) = served(Quota::per_second(1));
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let mut waiting = None;
@@ -66,8 +64,7 @@ fn a_runtime_shuts_down_while_its_task_sends_a_call() {
 #[test]
 fn a_runtime_without_a_timer_is_refused_at_once() {
     returns(|| {
-        let store = Remote::new(Duration::from_millis(2));
-        let handle = remote(&store, Quota::per_second(1), None);
+        let (_, handle) = served(Quota::per_second(1));
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
         let joined = runtime.block_on(async {
@@ -84,8 +81,7 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
 #[test]
 fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
     returns(|| {
-        let store = Remote::new(Duration::from_millis(2));
-        let handle = remote(&store, Quota::per_second(10), None);
+        let (store, handle) = served(Quota::per_second(10));
         store.set(Fault::Out);
         let (first, second) = (new_runtime(), new_runtime());
         first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
@@ -105,8 +101,7 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
 #[test]
 fn the_task_that_watches_an_idle_leader_ends() {
     returns(|| {
-        let store = Remote::new(Duration::from_millis(2));
-        let handle = remote(&store, Quota::per_second(10), None);
+        let (_, handle) = served(Quota::per_second(10));
         let (idle, busy) = (new_runtime(), new_runtime());
         idle.block_on(async { depart(&handle, 1).await.unwrap() });
         busy.block_on(async {

@@ -6,8 +6,9 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
 use crate::quota::Algorithm;
+use crate::test_util::history::History;
 
-/// What happens to a process. Times are milliseconds from the start.
+/// A process and its failures. Times are milliseconds from the start.
 #[derive(Debug, Clone, Default)]
 struct Process {
     round_trip: u64,
@@ -74,8 +75,18 @@ fn three(change: impl Fn(usize, &mut Process)) -> Vec<Process> {
     processes
 }
 
-/// Runs until all requests of processes that are not killed have ended.
-async fn run(quotas: &[Quota], processes: &[Process]) -> Outcome {
+/// Runs until all requests have ended, and asserts the bounds of the quotas.
+#[track_caller]
+fn run(quotas: &[Quota], processes: &[Process]) -> Outcome {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let ends = async { timeout(600 * SECOND, run_all(quotas, processes)).await };
+    let out = runtime.block_on(ends).expect("no request waits for ever");
+    quotas.iter().for_each(|quota| assert_safe(*quota, &out));
+    out
+}
+
+async fn run_all(quotas: &[Quota], processes: &[Process]) -> Outcome {
     let (memory, start) = (MemoryStore::new(), Instant::now());
     let parts = PolicyParts {
         quotas: quotas.iter().copied().collect(),
@@ -204,10 +215,7 @@ const USUAL: Bounds = Bounds {
 #[track_caller]
 fn assert_within(name: &str, quotas: &str, processes: &[Process], bounds: Bounds) {
     let quotas: Vec<Quota> = quotas.split(" + ").map(|it| it.parse().unwrap()).collect();
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-    let out = runtime.block_on(run(&quotas, processes));
-    quotas.iter().for_each(|quota| assert_safe(*quota, &out));
+    let out = run(&quotas, processes);
     let rate = out.rate(&quotas, bounds.span.0, bounds.span.1);
     let unfair = out.unfair(bounds.excused);
     let calls = out.calls as f64 / out.departed.len() as f64;
@@ -385,11 +393,7 @@ proptest! {
         let most = quotas.iter().map(Quota::largest_cost).min().unwrap_or(1);
         let arrivals = processes.iter_mut().flat_map(|it| &mut it.arrivals);
         arrivals.for_each(|it| it.1 = it.1.min(most));
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-        let out = runtime.block_on(async { timeout(600 * SECOND, run(&quotas, &processes)).await });
-        let out = out.expect("no request waits for ever");
-        quotas.iter().for_each(|quota| assert_safe(*quota, &out));
+        let out = run(&quotas, &processes);
         for (nth, process) in processes.iter().enumerate() {
             let departed = out.departed.iter().filter(|it| it.process == nth).count();
             let is_excused = process.killed.is_some() || process.cancelled.is_some();

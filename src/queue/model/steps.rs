@@ -83,108 +83,66 @@ impl World {
         !it.has_crashed && it.stopped_until <= self.tick
     }
 
-    /// The steps that are to happen before time passes.
-    pub(super) fn due_steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
-        let now = self.now();
+    /// The possible steps, and whether each is due before time passes.
+    pub(super) fn steps(&self, setup: &Setup) -> Vec<(bool, Step)> {
+        let (now, left) = (self.now(), self.left);
+        let mut steps = Vec::new();
+        let mut add = |is_due: bool, is_possible: bool, step: Step| {
+            steps.extend(is_possible.then_some((is_due, step)));
+        };
         for (p, process) in self.processes.iter().enumerate() {
             for (nth, call) in process.calls.iter().enumerate() {
-                if !call.is_late {
-                    steps.push(Step::Execute(p, nth));
-                }
+                add(!call.is_late, true, Step::Execute(p, nth));
             }
             if !self.runs(p) {
                 continue;
             }
-            if process.queue.due().is_some_and(|due| due <= now) {
-                steps.push(Step::Send(p));
-            }
             for (nth, reply) in process.replies.iter().enumerate() {
-                if !reply.is_late {
-                    steps.push(Step::Answer(p, nth));
-                }
+                let arrives = !reply.is_late || process.lost.is_none();
+                add(!reply.is_late, arrives, Step::Answer(p, nth));
             }
-            if process.lost.is_some_and(|(_, at)| at <= self.tick) {
-                steps.push(Step::GiveUp(p));
-            }
+            let is_call_due = process.queue.due().is_some_and(|due| due <= now);
+            add(true, is_call_due, Step::Send(p));
+            let is_given_up = process.lost.is_some_and(|(_, at)| at <= self.tick);
+            add(true, is_given_up, Step::GiveUp(p));
+            let may_lose = left.lost > 0 && process.lost.is_none();
+            let has_call = process.calls.iter().any(|call| !call.is_late);
+            add(false, may_lose && has_call, Step::LoseCall(p));
+            let has_reply = process.replies.iter().any(|reply| !reply.is_late);
+            add(false, may_lose && has_reply, Step::LoseReply(p));
+            let is_active = self.is_waiting(setup, p);
+            add(false, left.crashed > 0 && is_active, Step::Crash(p));
+            add(false, left.stopped > 0 && is_active, Step::Stop(p));
+            add(false, left.paused > 0 && is_active, Step::Pause(p));
+            add(false, process.paused_until > self.tick, Step::Resume(p));
         }
+        let mut has_new = [false; 2];
         for (nth, (request, &(p, _))) in self.requests.iter().zip(&setup.requests).enumerate() {
-            match request {
-                _ if !self.runs(p) => {}
-                // The requests of a process join in their order.
-                Request::New => {
-                    let is_first = steps.iter().all(|step| match step {
-                        Step::Join(other) => setup.requests[*other].0 != p,
-                        _ => true,
-                    });
-                    if is_first {
-                        steps.push(Step::Join(nth));
-                    }
-                }
-                Request::Joined {
-                    is_awake, timer, ..
-                } if *is_awake || timer.is_some_and(|at| at <= now) => {
-                    steps.push(Step::Poll(nth));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// The other steps that are possible.
-    pub(super) fn possible_steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
-        let now = self.now();
-        for (p, process) in self.processes.iter().enumerate() {
-            for (nth, call) in process.calls.iter().enumerate() {
-                if call.is_late {
-                    steps.push(Step::Execute(p, nth));
-                }
-            }
             if !self.runs(p) {
                 continue;
             }
-            for (nth, reply) in process.replies.iter().enumerate() {
-                if reply.is_late && process.lost.is_none() {
-                    steps.push(Step::Answer(p, nth));
-                }
-            }
-            if self.left.lost > 0 && process.lost.is_none() {
-                if process.calls.iter().any(|call| !call.is_late) {
-                    steps.push(Step::LoseCall(p));
-                }
-                if process.replies.iter().any(|reply| !reply.is_late) {
-                    steps.push(Step::LoseReply(p));
-                }
-            }
-            if self.is_waiting(setup, p) {
-                let left = self.left;
-                for (count, step) in [
-                    (left.crashed, Step::Crash(p)),
-                    (left.stopped, Step::Stop(p)),
-                    (left.paused, Step::Pause(p)),
-                ] {
-                    steps.extend((count > 0).then_some(step));
-                }
-            }
-            if process.paused_until > self.tick {
-                steps.push(Step::Resume(p));
-            }
-        }
-        for (nth, &(p, _)) in setup.requests.iter().enumerate() {
-            let Some(fate) = self.fate(setup, nth).filter(|_| self.runs(p)) else {
-                continue;
-            };
-            if self.left.cancelled > 0 {
-                steps.push(Step::Cancel(nth));
+            // The requests of a process join in their order.
+            let is_new = *request == Request::New;
+            add(true, is_new && !has_new[p], Step::Join(nth));
+            has_new[p] |= is_new;
+            if let Request::Joined {
+                is_awake, timer, ..
+            } = request
+            {
+                let is_over = timer.is_some_and(|at| at <= now);
+                add(true, *is_awake || is_over, Step::Poll(nth));
+                add(false, left.cancelled > 0, Step::Cancel(nth));
             }
             let is_due = |turn: &Turn| turn.from <= now && now <= turn.until;
-            let may_depart = matches!(fate, Fate::Departs(turn) if is_due(turn));
-            if self.left.forfeited > 0 && may_depart {
-                steps.push(Step::Forfeit(nth));
-            }
+            let may_depart = match self.fate(setup, nth) {
+                Some(Fate::Departs(turn)) => is_due(turn),
+                _ => false,
+            };
+            add(false, left.forfeited > 0 && may_depart, Step::Forfeit(nth));
         }
-        if self.left.lost_state > 0 && !self.departed.is_empty() {
-            steps.push(Step::LoseState);
-        }
+        let may_be_lost = left.lost_state > 0 && !self.departed.is_empty();
+        add(false, may_be_lost, Step::LoseState);
+        steps
     }
 
     pub(super) fn apply(&mut self, setup: &Setup, step: Step) {

@@ -397,14 +397,6 @@ impl World {
         let is_closed = is_quarantined || self.store.paused_until() > now;
         has_no_demand && (is_closed || remaining as usize + used == usize::from(setup.limit))
     }
-
-    /// Whether a tick may pass while nothing is late.
-    pub(super) fn is_punctual(&self, setup: &Setup) -> bool {
-        let mut steps = Vec::new();
-        self.due_steps(setup, &mut steps);
-        let may_wait = |step: &Step| matches!(step, Step::Join(_)) && self.tick < JOINED;
-        steps.iter().all(may_wait)
-    }
 }
 
 pub(super) fn horizon(mode: Mode) -> u64 {
@@ -440,9 +432,12 @@ impl Model for Setup {
         if world.broken.is_some() || world.tick >= END {
             return;
         }
-        world.due_steps(self, steps);
-        world.possible_steps(self, steps);
-        let is_punctual = world.is_punctual(self);
+        let possible = world.steps(self);
+        let may_wait = |(is_due, step): &(bool, Step)| {
+            !is_due || (matches!(step, Step::Join(_)) && world.tick < JOINED)
+        };
+        let is_punctual = possible.iter().all(may_wait);
+        steps.extend(possible.into_iter().map(|(_, step)| step));
         if is_punctual || world.left.late > 0 {
             steps.push(Step::Tick { is_punctual });
         }

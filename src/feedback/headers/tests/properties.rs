@@ -206,28 +206,4 @@ proptest! {
         let advice = Headers::new().read_at(StatusCode::OK, &headers, UNIX_EPOCH + secs(NOW));
         prop_assert_eq!(advice, expected(&[(count, reset)]));
     }
-
-    #[test]
-    fn a_wait_is_read_back(
-        wait in 1_u64..8_000,
-        millis in 0_u64..1000,
-        date in prop::option::of(1_200_000_000_u64..3_000_000_000),
-        kind in 0..5_usize,
-        status in select(&[403, 429, 503]),
-    ) {
-        let moment = date.unwrap_or(NOW) + wait;
-        let mut stated = secs(wait);
-        let text = match kind {
-            0 => wait.to_string(),
-            1 => {
-                stated += Duration::from_millis(millis);
-                format!("{wait}.{millis:03}")
-            }
-            format => http_date(moment, format - 2),
-        };
-        let date = date.map(|date| http_date(date, 0));
-        let mut lines = vec![("retry-after", text.as_str())];
-        lines.extend(date.iter().map(|date| ("date", date.as_str())));
-        prop_assert_eq!(read(status, &lines), Advice::pause(stated.min(secs(3600))));
-    }
 }

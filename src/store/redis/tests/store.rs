@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::algorithm::{Command, Demand, Mode, State, Take};
-use crate::lock::Mutex;
+use crate::algorithm::{Demand, Mode, State, Take};
 use crate::store::Store as _;
 use crate::store::redis::servers::{AnswerOrigin, Servers};
 use crate::store::redis::{Options, Reading, RedisStore};
@@ -93,30 +92,6 @@ async fn scripts_that_the_server_forgets_are_sent_again() {
     }
     ends.store(true, Ordering::Relaxed);
     flushes.join().unwrap();
-}
-
-#[tokio::test]
-async fn a_reset_nudges_subscribers() {
-    let server = RedisServer::start();
-    for scripting in [true, false] {
-        let (one, other) = (store(&server, scripting), store(&server, true));
-        let keys = Arc::new(Mutex::new(Vec::new()));
-        let noted = keys.clone();
-        other.subscribe(Box::new(move |key| {
-            noted.lock().push(key.clone());
-            true
-        }));
-        let policy = policy("10/s");
-        let key = "x".repeat(100);
-        for _ in 0..500 {
-            call(&one, &key, &policy, Operation::Control(Command::Reset)).await;
-            if !keys.lock().is_empty() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(keys.lock().first(), Some(&Key::new(&key)));
-    }
 }
 
 #[tokio::test]
