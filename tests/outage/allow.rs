@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
-use tower_throttle::test_util::Fault;
 use tower_throttle::Outage;
+use tower_throttle::test_util::Fault;
 
 use super::{LIMIT, fail, limiter, recover, store};
 
