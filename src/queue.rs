@@ -264,6 +264,14 @@ impl Queue {
         self.waiting.len()
     }
 
+    /// When the last request is expected to depart, if it waits without a bound.
+    pub(crate) fn unbounded(&self) -> Option<Instant> {
+        let (_, &id) = self.waiting.last_key_value()?;
+        self.latest
+            .last
+            .filter(|_| self.requests[id].bound.is_none())
+    }
+
     /// When the dispatcher has to look at the queue.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.call_due().into_iter().chain(self.check_due()).min()

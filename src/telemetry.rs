@@ -6,6 +6,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::algorithm::Command;
@@ -66,6 +67,8 @@ pub(crate) struct Settings {
 pub(crate) struct Telemetry {
     policy: Arc<str>,
     is_exempt: bool,
+    /// The event of a long wait was emitted.
+    has_warned: AtomicBool,
     #[cfg(feature = "metrics")]
     meters: meters::Meters,
 }
@@ -75,6 +78,7 @@ impl Telemetry {
         let this = Self {
             policy: policy.shared_label().clone(),
             is_exempt: policy.is_exempt(),
+            has_warned: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
             meters: meters::Meters::new(settings, policy),
         };
@@ -119,6 +123,20 @@ impl Telemetry {
     #[inline]
     pub(crate) fn queues(&self, more: f64) {
         meter!(self.meters.queues.increment(more));
+    }
+
+    /// A request without a bound is expected to wait for so long. Emits one event.
+    pub(crate) fn waits_long(&self, key: &Key, wait: Duration) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            let (policy, key, wait) = (&*self.policy, key.as_str(), wait.as_secs_f64());
+            event!(
+                WARN,
+                policy,
+                key,
+                wait,
+                "a request has to wait for more than a minute; set max_wait to refuse it"
+            );
+        }
     }
 
     /// A grant was missed by so much.

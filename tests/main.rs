@@ -21,7 +21,6 @@ mod reqwest_errors;
 mod reqwest_middleware;
 mod rules;
 mod run;
-
 mod security;
 mod server_time;
 mod set_quota;
@@ -29,3 +28,4 @@ mod telemetry;
 mod test_util;
 mod tower_contract;
 mod tower_layer;
+mod transactions;

@@ -60,6 +60,9 @@ const IDLE: Duration = Duration::from_secs(1);
 const HORIZON: u64 = 100_000;
 const BEYOND_ROUND_TRIP: u64 = 40_000;
 
+/// A longer wait without a bound may surprise the user.
+const LONG_WAIT: Duration = Duration::from_secs(60);
+
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -709,8 +712,16 @@ impl Dispatcher {
                 let guard = Duration::from_micros(sent.take.guard);
                 sent.queue.missed(guard, now - until);
             }
-            sent.queue
-                .update(|queue, woken| queue.answer(sent.number, &answer, now, woken));
+            let last = sent.queue.update(|queue, woken| {
+                queue.answer(sent.number, &answer, now, woken);
+                queue.unbounded()
+            });
+            if let Some(wait) = last.map(|last| last.saturating_duration_since(now))
+                && wait > LONG_WAIT
+            {
+                let telemetry = &handle.load().telemetry;
+                telemetry.waits_long(&sent.queue.key, wait);
+            }
         }
     }
 

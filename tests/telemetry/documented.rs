@@ -39,6 +39,8 @@ fn each_documented_event_happens_and_no_others_do() {
     note();
     paused.block_on(events::misses(&seen));
     note();
+    paused.block_on(events::long_waits(&seen));
+    note();
     paused.block_on(events::clock(&seen));
     note();
     let real = runtime(false);

@@ -112,6 +112,31 @@ pub(super) async fn misses(seen: &Seen) {
     assert!(fields.number("guard") > 0.02, "{fields:?}");
 }
 
+pub(super) async fn long_waits(seen: &Seen) {
+    let limiter = ten(&Sharded::default()).build().expect("a valid policy");
+    limiter
+        .pause("a", Instant::now() + SECOND * 90)
+        .await
+        .expect("an answer");
+    seen.forget();
+    // With a bound it is refused, and nothing waits.
+    limiter
+        .acquire("a")
+        .max_wait(SECOND * 80)
+        .await
+        .expect_err("a refusal");
+    assert!(seen.messages().is_empty(), "{:?}", seen.messages());
+    for departed in join_all((0..5).map(|_| limiter.acquire("a"))).await {
+        departed.expect("a permit");
+    }
+    let told = seen.told("a request has to wait for more than a minute; set max_wait to refuse it");
+    assert_eq!((told.len(), told[0].level), (1, Level::WARN), "{told:?}");
+    assert!(
+        (89.0..91.0).contains(&told[0].fields.number("wait")),
+        "{told:?}"
+    );
+}
+
 pub(super) async fn clock(seen: &Seen) {
     let clock = ManualClock::running();
     let store = FailingStore::new(MemoryStore::with_clock(clock.clone()));
