@@ -18,8 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
 async fn limiter(server: &RedisServer, quota: &str) -> Limiter {
+    on(server, quota, true).await
+}
+
+async fn on(server: &RedisServer, quota: &str, scripting: bool) -> Limiter {
     let store = server.store().await;
     let store = store.prefix("fleet").expect("a prefix").timeout(PATIENCE);
+    let store = store.scripting(scripting).expect("its own connections");
     let quota: Quota = quota.parse().expect("a quota");
     let limiter = Limiter::builder().quota(quota).guard(MS(5)).store(store);
     limiter.build().expect("a policy")
@@ -74,7 +79,11 @@ async fn replicas_keep_the_bound_of_each_algorithm_and_leave_nothing() {
     ];
     join_all(cases.map(async |(quota, keeps)| {
         let server = RedisServer::start();
-        let replicas = [limiter(&server, quota).await, limiter(&server, quota).await];
+        // One replica uses scripts, the other transactions.
+        let replicas = [
+            on(&server, quota, true).await,
+            on(&server, quota, false).await,
+        ];
         let departs = (0..30).flat_map(|_| replicas.each_ref().map(|it| depart(it, 1)));
         let mut departed = join_all(departs).await;
         departed.sort_unstable();

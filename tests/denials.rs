@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep};
+use tower_throttle::key::Key;
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::FailingStore;
 use tower_throttle::{Decision, Limiter, LimiterBuilder, Quota, Snapshot};
@@ -126,4 +127,27 @@ async fn a_cache_of_no_keys_remembers_nothing() {
         limited(&limiter, 1).await;
     }
     assert_eq!(store.calls(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_holds_as_many_keys_as_it_may() {
+    let store = remote();
+    let limiter = build(per_window(1, &store).denial_cache(100));
+    for key in 0..2_000 {
+        let key = Key::from(format!("user:{key}"));
+        for _ in 0..2 {
+            let decision = limiter.try_acquire(&key).await;
+            decision.expect("a decision");
+        }
+    }
+    let calls = store.calls();
+    let mut known = 0;
+    for key in 0..2_000 {
+        let before = store.calls();
+        let decision = limiter.try_acquire(format!("user:{key}")).await;
+        assert!(!decision.expect("a decision").is_granted());
+        known += usize::from(store.calls() == before);
+    }
+    assert!(known <= 200, "{known} are known");
+    assert!(store.calls() - calls >= 1_800);
 }

@@ -311,3 +311,63 @@ async fn requests_depart_in_their_order_behind_one_that_is_late() {
         assert!(places.is_sorted(), "{departed:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_requests_depart_in_their_order() {
+    let limiter = build(per_second(30));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..1_000 {
+        let (limiter, order) = (limiter.clone(), order.clone());
+        tasks.push(tokio::spawn(async move {
+            limiter.acquire("a").await.expect("a permit");
+            order.lock().expect("no panic").push(number);
+        }));
+        tokio::task::yield_now().await;
+    }
+    join_all(tasks).await;
+    assert_eq!(
+        *order.lock().expect("no panic"),
+        (0..1_000).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_request_moves_the_others_up() {
+    let limiter = build(per_second(1));
+    limiter.acquire("a").await.expect("a permit");
+    let mut waiters: Vec<_> = (0..4).map(|_| Box::pin(limiter.acquire("a"))).collect();
+    for waiter in &mut waiters {
+        assert!(poll!(waiter).is_pending());
+    }
+    sleep(SECOND / 2).await;
+    waiters.drain(..2);
+    let waits = join_all(waiters).await;
+    for (place, permit) in (1..).zip(&waits) {
+        let waited = permit.as_ref().expect("a permit").waited();
+        let due = (SECOND + GUARD) * place;
+        assert!(waited >= due && waited < due + GUARD, "{waited:?}");
+    }
+    settle(&limiter).await;
+    let waited = limiter.acquire("a").await.expect("a permit").waited();
+    assert!(waited <= SECOND + GUARD + GUARD, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_all_requests_leaves_nothing_behind() {
+    let limiter = build(per_second(1));
+    limiter.acquire("a").await.expect("a permit");
+    let mut waiters: Vec<_> = (0..500).map(|_| Box::pin(limiter.acquire("a"))).collect();
+    for waiter in &mut waiters {
+        assert!(poll!(waiter).is_pending());
+    }
+    sleep(SECOND / 10).await;
+    // First those in the middle, then the others.
+    waiters.drain(100..300);
+    waiters.clear();
+    settle(&limiter).await;
+    let Decision::Limited(limited) = limiter.try_acquire("a").await.expect("a decision") else {
+        panic!("granted");
+    };
+    assert!(limited.delay() <= SECOND, "{limited:?}");
+}

@@ -178,3 +178,24 @@ async fn a_reset_forgets_one_key_of_one_policy_in_redis() {
     let store = server.store().await;
     forgets_one_key_only(store).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_look_respects_the_cost() {
+    let limiter = limiter("5/10m", MemoryStore::new());
+    limiter.acquire("a").cost(3).await.expect("a permit");
+    let look = |cost| limiter.peek("a").cost(cost);
+    assert!(look(2).await.expect("a look").delay().is_zero());
+    assert!(look(3).await.expect("a look").delay() > LONG / 2);
+    assert_eq!(
+        look(6).await.expect_err("never").kind(),
+        ErrorKind::InvalidCost
+    );
+    assert_eq!(
+        look(0).await.expect_err("never").kind(),
+        ErrorKind::InvalidCost
+    );
+    assert_eq!(
+        limiter.peek("").await.expect_err("no key").kind(),
+        ErrorKind::EmptyKey
+    );
+}

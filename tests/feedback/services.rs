@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tokio::time::Instant;
-use tower::{Layer as _, Service, ServiceExt as _, service_fn};
-use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer};
+use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower_throttle::feedback::Advice;
+use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, key};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -83,4 +84,28 @@ async fn feedback_can_be_switched_off() {
         service.clone().oneshot(request()).await.expect("an answer");
     }
     assert!(start.elapsed() < SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_of_any_type_can_pause() {
+    let limiter = limiter(10);
+    let service = ServiceBuilder::new()
+        .layer(
+            ThrottleLayer::new(limiter.clone())
+                .key(key::constant("printer"))
+                .unreported()
+                .feedback(|busy: &Option<u64>| match busy {
+                    Some(seconds) => Advice::pause(Duration::from_secs(*seconds)),
+                    None => Advice::none(),
+                }),
+        )
+        .service(service_fn(|busy: Option<u64>| async move {
+            Ok::<_, Infallible>(busy)
+        }));
+    let print = async |busy| service.clone().oneshot(busy).await.expect("an answer");
+    print(None).await;
+    let start = Instant::now();
+    print(Some(30)).await;
+    print(None).await;
+    assert!(start.elapsed() >= SECOND * 30);
 }

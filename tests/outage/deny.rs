@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
-use tower_throttle::key::Key;
-use tower_throttle::store::{Answered, Call, Reply, Store};
 use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Limiter, Outage, Quota};
+
+use crate::telemetry::stores::Sharded;
 
 use super::{FAULTS, LIMIT, assert_out, fail, limiter, recover, store};
 
@@ -103,44 +103,23 @@ async fn when_the_store_is_back_all_go_on_in_their_order() {
     }
 }
 
-/// A store of two shards. The second holds the keys that begin with `other`.
-#[derive(Debug, Clone)]
-struct Sharded([FailingStore; 2]);
-
-impl Store for Sharded {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
-        let shard = self.shard(calls[0].key());
-        assert!(calls.iter().all(|call| self.shard(call.key()) == shard));
-        self.0[shard as usize].call(calls)
-    }
-
-    fn ping(&self, key: &Key) -> Reply<Answered> {
-        self.0[self.shard(key) as usize].ping(key)
-    }
-
-    fn shard(&self, key: &Key) -> u64 {
-        u64::from(key.as_str().starts_with("other"))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_shard_that_is_out_does_not_concern_the_others() {
-    let shards = Sharded([store(), store()]);
+    let store = Sharded::default();
     let quota = Quota::new(LIMIT, Duration::from_secs(1));
-    let limiter = Limiter::builder().quota(quota).store(shards.clone());
+    let limiter = Limiter::builder().quota(quota).store(store.clone());
     let limiter = limiter.build().expect("a valid policy");
-    for shard in [0, 1] {
-        fail(&shards.0[shard], Fault::Unreachable);
-        let keys = ["a", "other"];
-        assert_out(limiter.try_acquire(keys[shard]).await);
-        let decision = limiter.try_acquire(keys[1 - shard]).await;
+    for (key, other) in [("a", "b"), ("b", "a")] {
+        store.out(&[key]);
+        assert_out(limiter.try_acquire(key).await);
+        let decision = limiter.try_acquire(other).await;
         assert!(decision.expect("it works").is_granted());
         let health = limiter.health();
         assert!(health.is_out() && health.shards_out() == 1);
-        let waiting = tokio::spawn(limiter.acquire(keys[shard]));
+        let waiting = tokio::spawn(limiter.acquire(key));
         sleep(Duration::from_secs(3)).await;
         assert!(!waiting.is_finished());
-        recover(&shards.0[shard]);
+        store.out(&[]);
         waiting.await.expect("no panic").expect("it is back");
         assert!(!limiter.health().is_out());
     }

@@ -134,3 +134,27 @@ async fn a_cluster_that_is_down_is_not_flooded() {
         "{pings} pings, {connections} connections"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_affects_its_own_keys_until_its_replica_takes_over() {
+    let mut cluster = Cluster::start();
+    let store = connect(&cluster).await.timeout(Duration::from_secs(1));
+    let limiter = promises::limiter(&store);
+    let [lost, others @ ..] = cluster.keys_of_each();
+    bounded(limiter.acquire(&*lost)).await.expect("a permit");
+    let primary = cluster.primary_of(&lost);
+    cluster.servers[primary].kill9();
+    bounded(limiter.try_acquire(&*lost))
+        .await
+        .expect_err("it is gone");
+    for key in &others {
+        bounded(limiter.try_acquire(&**key))
+            .await
+            .expect("a server of its own");
+    }
+    let deadline = Instant::now() + 3 * LONG;
+    while bounded(limiter.try_acquire(&*lost)).await.is_err() {
+        assert!(Instant::now() < deadline, "no replica takes over");
+        sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,5 +1,6 @@
 //! URLs with passwords.
 
+use std::error::Error as _;
 use std::fmt::Debug;
 
 use redis::sentinel::{SentinelClient, SentinelServerType};
@@ -137,4 +138,60 @@ async fn until_it_fails(limiter: &Limiter) -> Error {
         }
     })
     .await
+}
+
+#[tokio::test]
+async fn no_url_that_cannot_be_used_is_told() {
+    for password in PASSWORDS {
+        let (encoded, _) = password;
+        let urls = [
+            // No URL, or none of Redis.
+            format!("user:{encoded}@host"),
+            format!("http://user:{encoded}@host/"),
+            format!("redis:user:{encoded}@host/"),
+            format!("redis://user:{encoded}@"),
+            format!("redis://user:{encoded}@host:99999/"),
+            format!("redis://user:{encoded}@ho st/"),
+            format!("redis://user:{encoded}@host/database"),
+            format!("redis://user:{encoded}@host/-1"),
+            format!("redis://:{encoded}@host/0?protocol=resp9"),
+            format!("redis://user:%FF{encoded}@host/"),
+            // Without the feature, or without a server.
+            format!("rediss://user:{encoded}@127.0.0.1:1/"),
+            format!("redis://user:{encoded}@127.0.0.1:1/"),
+            format!("redis://user:{encoded}@nowhere.invalid/"),
+            format!("unix:///nowhere/redis.sock?user=user&pass={encoded}"),
+        ];
+        for url in urls {
+            let error = error(&url).await;
+            assert_hidden(&everything(&error), password);
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_password_that_is_refused_is_told() {
+    let server = RedisServer::start();
+    server.command::<()>(&["CONFIG", "SET", "requirepass", "another"]);
+    // As where they are switched off, or on the way through a proxy: the server quotes what it does not know.
+    let no_auth = RedisServer::start_with(&["--rename-command", "AUTH", ""]);
+    let no_hello = RedisServer::start_with(&["--rename-command", "HELLO", ""]);
+    for password in PASSWORDS {
+        let (encoded, _) = password;
+        let mut urls = vec![with_user(&no_hello, encoded) + "0?protocol=resp3"];
+        for server in [&server, &no_auth] {
+            urls.push(with_user(server, encoded));
+            urls.push(
+                server
+                    .url()
+                    .replace("redis://", &format!("redis://:{encoded}@")),
+            );
+        }
+        urls.push(with_user(&server, encoded) + "?protocol=resp3");
+        for url in urls {
+            let error = error(&url).await;
+            assert!(error.source().is_some(), "{error:?} says no cause");
+            assert_hidden(&everything(&error), password);
+        }
+    }
 }

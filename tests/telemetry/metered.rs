@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{join_all, poll_immediate};
-use tokio::time::sleep;
+use tokio::time::{Instant, advance, sleep};
 use tower_throttle::{ErrorKind, Limiter, LimiterBuilder, Outage, Quota};
 
 use super::figures::Figures;
@@ -178,4 +178,64 @@ fn metrics_go_to_the_recorder_in_which_the_limiter_was_built() {
         1.0
     );
     assert_eq!(read.number(requests), 4.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_counted_by_operation_and_result() {
+    let figures = Figures::new();
+    let store = Sharded::default();
+    let limiter = figures.build(far(&store));
+    let calls = |operation: &str, result: &str| {
+        let labels = format!("operation={operation},policy=ten,result={result}");
+        figures
+            .read()
+            .number(&format!("store_calls_total{{{labels}}}"))
+    };
+    limiter.acquire("a").await.unwrap();
+    limiter.peek("a").await.unwrap();
+    limiter.reset("a").await.unwrap();
+    // The first call follows a ping.
+    for operation in ["take", "peek", "control", "ping"] {
+        assert_eq!(calls(operation, "ok"), 1.0, "{operation}");
+    }
+    store.out(&["b"]);
+    limiter.try_acquire("b").await.unwrap_err();
+    assert_eq!(calls("take", "out"), 1.0);
+    limiter.peek("b").await.unwrap_err();
+    assert_eq!(calls("peek", "out"), 1.0);
+    assert_eq!(calls("take", "error"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_that_are_missed_and_returned_are_counted() {
+    let figures = Figures::new();
+    let limiter = figures.build(far(&Sharded::default()));
+    assert_eq!(figures.read().number("guard_seconds{policy=ten}"), 0.012);
+    let waiting = tokio::spawn(join_all((0..20).map(|_| limiter.acquire("a"))));
+    sleep(Duration::from_millis(980)).await;
+    advance(Duration::from_secs(2)).await;
+    waiting.await.unwrap();
+    let read = figures.read();
+    let missed = read.number("missed_total{policy=ten}");
+    assert!((1.0..=10.0).contains(&missed), "{missed}");
+    assert!(read.number("guard_seconds{policy=ten}") > 0.02);
+    let returned = read.number("returned_total{policy=ten}");
+
+    limiter.acquire("b").await.unwrap().forfeit();
+    sleep(Duration::from_millis(200)).await;
+    let read = figures.read();
+    assert_eq!(read.number("returned_total{policy=ten}") - returned, 1.0);
+    assert_eq!(read.number("waiting{policy=ten}"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_are_counted_by_the_limiter_that_sends_them() {
+    let figures = Figures::new();
+    let limiter = figures.build(far(&Sharded::default()));
+    for seconds in [10, 20] {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        limiter.pause("a", until).await.unwrap();
+    }
+    limiter.resume("a").await.unwrap();
+    assert_eq!(figures.read().number("pauses_total{policy=ten}"), 2.0);
 }

@@ -12,7 +12,7 @@ mod redis_events;
 mod ruled;
 mod seen;
 mod spans;
-mod stores;
+pub(crate) mod stores;
 
 use std::time::Duration;
 

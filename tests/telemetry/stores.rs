@@ -45,6 +45,7 @@ fn shard(key: &str) -> u64 {
 impl Store for Sharded {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let shard = self.shard(calls[0].key());
+        assert!(calls.iter().all(|call| self.shard(call.key()) == shard));
         if self.out.lock().expect("no panic").contains(&shard) {
             return self.reply(true, self.store.ping(calls[0].key()));
         }

@@ -6,13 +6,26 @@ use std::time::Duration;
 use super::memory::{LONG, Series};
 use super::phase::Phases;
 use crate::stage::PROCESSES;
-use support::tally::Tally;
+use support::tally::{Count, Tally};
 
 pub(crate) fn table(phases: &Phases<'_>, tally: &Tally, took: Duration) -> String {
     let (minutes, stayed) = (took.as_secs_f64() / 60.0, phases.stayed.as_secs_f64());
+    let of = |count| tally.of(count);
     let mut text = format!(
-        "{minutes:.1} minutes, {} phases, {} changes of quotas\n{tally:?}\nkeys at rest are kept for {stayed:.1} s\n",
-        phases.count, phases.changes
+        "{minutes:.1} minutes, {} phases, {} changes of quotas\n\
+         requests: {} asked, {} departed, {} dropped, {} lost\n\
+         errors: {} limited, {} out, {} of unknown outcome, {} other\n\
+         keys at rest are kept for {stayed:.1} s at most\n",
+        phases.count,
+        phases.changes,
+        of(Count::Asked),
+        of(Count::Departed),
+        of(Count::Dropped),
+        of(Count::Lost),
+        of(Count::Limited),
+        of(Count::Out),
+        of(Count::Unknown),
+        of(Count::Other),
     );
     let mut line = |what: &str, seen: &str| {
         let _ = writeln!(text, "{what:<44} {seen}");
