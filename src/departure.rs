@@ -36,7 +36,7 @@ impl Departure {
         self.remaining
     }
 
-    /// How long until all units of the quotas are available again.
+    /// How long from now until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
         until(self.reset, Instant::now())

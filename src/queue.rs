@@ -131,6 +131,8 @@ struct Stall {
     /// When to look again whether requests depart.
     check: Option<Instant>,
     has_departed: bool,
+    /// Requests have missed their turns since one departed: tasks are polled late, and one departs at a time.
+    has_missed: bool,
     /// How often others were let past since one departed.
     times: u32,
     /// How many have departed before the first of those that may.
@@ -692,15 +694,22 @@ impl Queue {
                 Step::Sleep(from)
             }
             Fate::Departs(turn) if now <= turn.until => {
-                let turn = *turn;
-                let place = self.requests.remove(id).place;
+                let (turn, place) = (*turn, request.place);
+                let (mut is_first, mut is_behind_late) = (true, false);
+                for (_, &id) in self.departing.iter().take_while(|(it, _)| **it < place) {
+                    is_first &= !self.is_valid(id, now);
+                    is_behind_late |= self.stall.is_late(&self.requests[id], now);
+                }
+                if is_behind_late {
+                    // Those before it may take its turn.
+                    self.expire(now, woken);
+                    return self.poll(id, now, waker, woken);
+                }
+                self.requests.remove(id);
                 self.departing.remove(&place);
-                let before = self.departing.iter();
-                let mut before = before.take_while(|(other, _)| **other < place);
-                let is_first = !before.any(|(_, &id)| self.is_valid(id, now));
                 let stall = &mut self.stall;
                 stall.passed = if is_first { 0 } else { stall.passed + 1 };
-                (stall.has_departed, stall.times) = (true, 0);
+                (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
                 stall.ready = stall.ready.saturating_sub(1);
                 if stall.ready <= NEIGHBOURS / 2 {
                     self.release(now, woken);
@@ -721,11 +730,9 @@ impl Queue {
 
     /// Requests that have missed their turns get others. A request that is not polled gets no third one.
     fn expire(&mut self, now: Instant, woken: &mut Woken) {
+        self.stall.has_missed = true;
         let stall = self.stall;
-        let misses = |request: &Request, turn: &Turn| {
-            turn.until < now && (!request.has_missed || stall.blocks(request.place))
-        };
-        self.replace(misses, now, woken);
+        self.replace(|request, _| stall.is_late(request, now), now, woken);
     }
 
     /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
@@ -775,7 +782,10 @@ impl Queue {
         let Some(from) = self.stall.blocked_from else {
             return;
         };
-        let most = NEIGHBOURS << self.stall.times.min(MOST_STALLS);
+        let most = match (self.stall.times, self.stall.has_missed) {
+            (0, true) => 1,
+            (times, _) => NEIGHBOURS << times.min(MOST_STALLS),
+        };
         let before = self.departing.range(..from);
         let valid = before.filter(|(_, id)| self.is_valid(**id, now));
         let ready = valid.take(most).count();
@@ -964,6 +974,12 @@ impl Queue {
 impl Stall {
     fn blocks(&self, place: u64) -> bool {
         self.blocked_from.is_some_and(|from| place >= from)
+    }
+
+    /// Returns true if a request has missed its turn, and may get another one.
+    fn is_late(&self, request: &Request, now: Instant) -> bool {
+        let has_passed = request.turn().is_some_and(|turn| turn.until < now);
+        has_passed && (!request.has_missed || self.blocks(request.place))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The limiter on an embedded store, on a paused clock.
 
 use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -275,7 +276,7 @@ fn many_threads_without_a_runtime_decide_and_leave_nothing_behind() {
 }
 
 /// The task of a request at the head works for longer than the guard before it polls its request. Costs alternate.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn requests_depart_in_their_order_behind_one_that_is_late() {
     let store = MemoryStore::new();
     let quota = Quota::new(6, Duration::from_millis(200));
@@ -292,7 +293,9 @@ async fn requests_depart_in_their_order_behind_one_that_is_late() {
             poll_fn(|cx| {
                 polls += 1;
                 if place == 0 || (place == 9 && polls == 2) {
-                    thread::sleep(Duration::from_millis(60));
+                    // The time passes before the others are polled.
+                    let works = advance(Duration::from_millis(60));
+                    assert!(pin!(works).poll(cx).is_pending());
                 }
                 acquire.as_mut().poll(cx)
             })

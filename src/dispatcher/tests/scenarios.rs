@@ -329,9 +329,10 @@ fn mixed_costs_keep_the_rate() {
         rate: 0.92,
         unfair: 0.03,
         calls: 2.0,
+        span: (3.0, 99.0),
         ..USUAL
     };
-    let mixed = random(3, 8.0, 20, &[1, 1, 1, 5, 20]);
+    let mixed = random(3, 8.0, 100, &[1, 1, 1, 5, 20]);
     assert_within("costs of 1 to 20", "100/s", &mixed, bounds);
     let mut costly = random(3, 45.0, 60, &[1]);
     costly[0] = random(1, 0.6, 60, &[50]).remove(0);
