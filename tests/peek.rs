@@ -31,10 +31,10 @@ async fn tells_what_the_next_request_gets(store: impl Store + Clone) {
         let mut granted = 0;
         loop {
             let snapshot = limiter.peek("a").await.expect("a look");
-            assert_eq!(
-                limiter.peek("a").await.expect("a look").remaining(),
-                snapshot.remaining()
-            );
+            let again = limiter.peek("a").await.expect("a look").remaining();
+            // A unit may become available in between.
+            let (least, most) = (snapshot.remaining(), snapshot.remaining() + 1);
+            assert!((least..=most).contains(&again), "{text}: {again}");
             let decision = limiter.try_acquire("a").await.expect("a decision");
             if decision.is_granted() && snapshot.delay() < LONG / 20 && !snapshot.delay().is_zero()
             {

@@ -158,7 +158,9 @@ async fn shows_what_a_limiter_knows(store: &RedisStore) {
             let peek = bounded(limiter.peek(text)).await.expect("a look");
             let seen = look(store, &stored).await.expect("a look").expect("state");
             let context = format!("{text}, {spent}: {seen:?}, {peek:?}");
-            assert_eq!(seen.remaining(), peek.remaining(), "{context}");
+            // A unit may become available in between.
+            let (least, most) = (peek.remaining(), peek.remaining() + 1);
+            assert!((least..=most).contains(&seen.remaining()), "{context}");
             let differ =
                 |one: Duration, other: Duration| one.abs_diff(other) > Duration::from_secs(5);
             assert!(!differ(seen.reset(), peek.reset()), "{context}");
