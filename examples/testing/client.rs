@@ -12,7 +12,7 @@ use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use tokio::time::{Instant, advance, sleep};
 use tower_throttle::store::{MemoryStore, Store};
 use tower_throttle::test_util::history::History;
-use tower_throttle::test_util::{FailingStore, Fault, RecordingStore};
+use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{BuildError, Error, Limiter, Quota, ThrottleMiddleware};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -183,15 +183,13 @@ async fn gives_up_on_a_store_that_stays_out_and_has_sent_nothing() {
 #[tokio::test(start_paused = true)]
 async fn calls_the_store_twice_for_a_burst_however_large() {
     let latency = Duration::from_millis(2);
-    let store = RecordingStore::new(FailingStore::new(MemoryStore::new()).latency(latency));
+    let store = FailingStore::new(MemoryStore::new()).latency(latency);
     let (forecasts, provider) = start(store.clone());
     forecasts.of("Lisbon").await.expect("a forecast");
     sleep(2 * SECOND).await;
-    store.take_calls();
+    let before = store.calls();
 
     join_all((0..LIMIT).map(|_| forecasts.of("Lisbon"))).await;
     assert_eq!(provider.arrivals().len(), LIMIT as usize + 1);
-    let calls = store.take_calls();
-    assert!(calls.len() <= 2, "{calls:#?}");
-    assert_eq!(calls.iter().map(|call| call.granted()).sum::<u32>(), LIMIT);
+    assert!(store.calls() - before <= 2);
 }

@@ -1,6 +1,5 @@
 //! A store that fails when a test says so: [`FailingStore`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,19 +89,10 @@ impl Fault {
 /// ```
 ///
 /// A call is applied when it is made. Its answer arrives after the [latency](Self::latency).
-#[derive(Debug)]
-pub struct FailingStore<S = MemoryStore> {
-    store: Arc<S>,
-    wire: Arc<Wire>,
-}
-
-type Subscriber = Box<dyn Fn(&Key) -> bool + Send + Sync>;
-
-/// The connection to the store.
-#[derive(Default)]
-struct Wire {
-    script: Mutex<Script>,
-    subscribers: Mutex<Vec<Subscriber>>,
+#[derive(Debug, Clone)]
+pub struct FailingStore {
+    store: Arc<dyn Store>,
+    script: Arc<Mutex<Script>>,
 }
 
 /// The faults to come, and counts of past calls.
@@ -118,19 +108,13 @@ struct Script {
     failures: u64,
 }
 
-impl<S: Store> FailingStore<S> {
+impl FailingStore {
     /// A store that works.
     #[must_use]
-    pub fn new(store: S) -> Self {
-        let wire = Arc::<Wire>::default();
-        let weak = Arc::downgrade(&wire);
-        store.subscribe(Box::new(move |key| {
-            let wire = weak.upgrade();
-            wire.map(|wire| wire.nudge(key)).is_some()
-        }));
+    pub fn new(store: impl Store) -> Self {
         Self {
             store: Arc::new(store),
-            wire,
+            script: Arc::default(),
         }
     }
 
@@ -144,59 +128,55 @@ impl<S: Store> FailingStore<S> {
 
     /// Sets the [latency](Self::latency) of further calls.
     pub fn set_latency(&self, latency: Duration) {
-        self.script().latency = latency;
+        self.script.lock().latency = latency;
     }
 
     /// Makes all calls fail until the test calls [`recover`](Self::recover) or sets another fault.
     pub fn fail_with(&self, fault: Fault) {
-        self.script().fault = Some((fault, u64::MAX));
+        self.script.lock().fault = Some((fault, u64::MAX));
     }
 
     /// Makes the next calls fail, so many, and none after them. Pings count if they [fail](Fault).
     pub fn fail_next(&self, calls: u64, fault: Fault) {
-        self.script().fault = (calls > 0).then_some((fault, calls));
+        self.script.lock().fault = (calls > 0).then_some((fault, calls));
     }
 
     /// Makes no more calls fail.
     pub fn recover(&self) {
-        self.script().fault = None;
+        self.script.lock().fault = None;
     }
 
     /// Forgets all state, as a server that restarts without its data. Granted requests still depart; under
     /// [`Recovery::Strict`](crate::Recovery::Strict), all keys are in quarantine then.
     pub fn lose_state(&self) {
-        self.script().losses += 1;
+        self.script.lock().losses += 1;
     }
 
     /// The number of calls, without [pings](Self::pings). A call is a batch: it may be for many keys.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.script().calls
+        self.script.lock().calls
     }
 
     /// The number of [pings](Store::ping). Limiters ping a store before their first call and while it is out.
     #[must_use]
     pub fn pings(&self) -> u64 {
-        self.script().pings
+        self.script.lock().pings
     }
 
     /// The number of calls and pings that failed.
     #[must_use]
     pub fn failures(&self) -> u64 {
-        self.script().failures
-    }
-
-    fn script(&self) -> std::sync::MutexGuard<'_, Script> {
-        self.wire.script.lock()
+        self.script.lock().failures
     }
 
     fn reply(
         &self,
         is_ping: bool,
-        call: impl FnOnce(&S, u64) -> Reply<Answered>,
+        call: impl FnOnce(&dyn Store, u64) -> Reply<Answered>,
     ) -> Reply<Answered> {
         let (fault, latency, losses) = {
-            let mut script = self.script();
+            let mut script = self.script.lock();
             let fault = script.next(is_ping);
             (fault, script.latency, script.losses)
         };
@@ -205,7 +185,7 @@ impl<S: Store> FailingStore<S> {
         let error = fault.map(Fault::error);
         let reply = match &error {
             Some(error) if fault != Some(Fault::LostReply) => Reply::ready(Err(error.clone())),
-            _ => call(&self.store, losses),
+            _ => call(&*self.store, losses),
         };
         Reply::pending(async move {
             let answer = reply.await;
@@ -268,7 +248,7 @@ fn call_after(losses: u64, mut call: Call) -> Call {
     call
 }
 
-impl<S: Store> Store for FailingStore<S> {
+impl Store for FailingStore {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         self.reply(false, |store, losses| {
             let calls = calls.into_iter().map(|call| call_after(losses, call));
@@ -285,43 +265,22 @@ impl<S: Store> Store for FailingStore<S> {
     }
 
     fn shard(&self, key: &Key) -> u64 {
-        let losses = self.script().losses;
+        let losses = self.script.lock().losses;
         self.store.shard(&key_after(losses, key))
     }
 
-    fn subscribe(&self, subscriber: Subscriber) {
-        self.wire.subscribers.lock().push(subscriber);
+    fn subscribe(&self, subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {
+        let script = self.script.clone();
+        self.store.subscribe(Box::new(move |key| {
+            let fault = script.lock().fault;
+            let name = key.as_str().split(LOST).next().unwrap_or_default();
+            matches!(fault, Some((Fault::Unreachable, _))) || subscriber(&Key::new(name))
+        }));
     }
 }
 
-impl Wire {
-    fn nudge(&self, key: &Key) {
-        if matches!(self.script.lock().fault, Some((Fault::Unreachable, _))) {
-            return;
-        }
-        let name = key.as_str().split(LOST).next().unwrap_or_default();
-        let key = Key::new(name);
-        self.subscribers.lock().retain(|it| it(&key));
-    }
-}
-
-impl fmt::Debug for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.script.fmt(f)
-    }
-}
-
-impl<S> Clone for FailingStore<S> {
-    fn clone(&self) -> Self {
-        Self {
-            store: self.store.clone(),
-            wire: self.wire.clone(),
-        }
-    }
-}
-
-impl<S: Store + Default> Default for FailingStore<S> {
+impl Default for FailingStore {
     fn default() -> Self {
-        Self::new(S::default())
+        Self::new(MemoryStore::new())
     }
 }

@@ -4,20 +4,14 @@
 //! | --- | --- |
 //! | [`History`](history::History) | whether more than N requests ever fell into one window |
 //! | [`ManualClock`] | a store's clock that stands still and can be set |
-//! | [`FailingStore`] | what a client does while its store is out, refuses, is slow, or has lost its state |
-//! | [`RecordingStore`] | how often the store is called, with what, and its answers |
+//! | [`FailingStore`] | what a client does while its store is out, refuses, is slow, or has lost its state, and how often the store is called |
 //!
-//! The stores wrap any other store: `RecordingStore::new(FailingStore::new(MemoryStore::new()))`. All are handles, whose
-//! clones share everything. The [guide](crate::guide::testing) shows how to test a client with them.
+//! The store wraps any other store. It and the clock are handles, whose clones share everything. The [guide](crate::guide::testing) shows how to test a client with them.
 
 mod failing;
 pub mod history;
-mod recording;
 
 #[doc(inline)]
 pub use crate::store::ManualClock;
 
-pub use self::{
-    failing::{FailingStore, Fault},
-    recording::{RecordedCall, RecordedOperation, RecordingStore},
-};
+pub use self::failing::{FailingStore, Fault};

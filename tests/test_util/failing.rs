@@ -1,20 +1,15 @@
 //! A failing store fails as its test says, and otherwise does what the store inside does.
 
 use tokio::time::sleep;
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::{FailingStore, Fault, RecordingStore};
+use tower_throttle::store::contents::{Command, Operation};
+use tower_throttle::store::{Call, MemoryStore, Store};
+use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
 use super::MS;
 
 fn per_hour(limit: u32) -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_hour(limit))
-}
-
-async fn remaining(store: MemoryStore) -> u32 {
-    let limiter = per_hour(10).store(store).build().expect("a valid policy");
-    let snapshot = limiter.peek("a").await;
-    snapshot.expect("an answer").remaining()
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,34 +21,31 @@ async fn each_fault_fails_calls_as_its_table_says() {
         (Fault::LostRequest, false, false, true, true),
         (Fault::LostReply, true, false, true, true),
     ] {
-        let inside = MemoryStore::new();
-        let failing = FailingStore::new(inside.clone());
-        let store = RecordingStore::new(failing.clone());
+        let embedded = MemoryStore::new();
+        let store = FailingStore::new(embedded.clone());
+        let inside = per_hour(10).store(embedded).build();
+        let inside = inside.expect("a valid policy");
         let limiter = per_hour(10).store(store.clone()).build();
         let limiter = limiter.expect("a valid policy");
         limiter.acquire("other").await.expect("a permit");
-        store.take_calls();
-        failing.fail_with(fault);
-        let waiting = tokio::spawn(limiter.acquire("a"));
-        sleep(MS).await;
-        let call = &store.take_calls()[0];
-        let error = call.error().expect("the call fails");
+        store.fail_with(fault);
+
+        let (span, evidence) = (60_000_000, u64::MAX);
+        let pause = Operation::Control(Command::Pause { span, evidence });
+        let call = Call::new(&"paused".into(), &limiter.policy(), &pause);
+        let error = store.call(vec![call]).await.expect_err("the call fails");
         assert_eq!(error.is_outage(), is_outage, "{fault:?}");
         assert_eq!(error.is_outcome_unknown(), is_unknown, "{fault:?}");
-        let left = remaining(inside.clone()).await;
-        assert_eq!(left, 10 - u32::from(is_applied), "{fault:?}");
-        sleep(200 * MS).await;
-        let pinged: Vec<_> = store
-            .calls()
-            .iter()
-            .filter(|call| call.is_ping())
-            .cloned()
-            .collect();
-        assert_eq!(pinged.is_empty(), !is_outage, "{fault:?}");
-        let succeed = pinged.iter().all(|call| call.error().is_none());
-        assert!(pinged.is_empty() || succeed == pings, "{fault:?}");
+        let delay = inside.peek("paused").await.expect("an answer").delay();
+        assert_eq!(!delay.is_zero(), is_applied, "{fault:?}");
+        let ping = store.ping(&"paused".into()).await;
+        assert_eq!(ping.is_ok(), pings, "{fault:?}");
 
-        failing.recover();
+        let before = store.pings();
+        let waiting = tokio::spawn(limiter.acquire("a"));
+        sleep(200 * MS).await;
+        assert_eq!(store.pings() > before, is_outage, "{fault:?}");
+        store.recover();
         let result = waiting.await.expect("no panic");
         assert_eq!(result.is_ok(), is_outage, "{fault:?}: {result:?}");
     }

@@ -2,7 +2,6 @@
 
 mod clock;
 mod failing;
-mod recording;
 
 use std::time::Duration;
 
