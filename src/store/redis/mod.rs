@@ -20,7 +20,6 @@ use redis::Pipeline;
 use tokio::time::Instant;
 
 use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
-use self::transaction::Turns;
 use super::{Answered, Call, Operation, Store};
 use crate::algorithm::{Command, Taken};
 use crate::error::BuildError;
@@ -79,7 +78,6 @@ struct Inner {
     servers: Servers,
     options: Options,
     host_clock: Option<HostClock>,
-    turns: Turns,
     subscription: OnceLock<Subscription>,
 }
 
@@ -172,7 +170,6 @@ impl RedisStore {
             servers,
             host_clock: (!options.server_time).then(HostClock::default),
             options,
-            turns: Turns::default(),
             subscription: OnceLock::new(),
         }))
     }
