@@ -4,7 +4,6 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use crate::acquire::{Cause, Error, check};
 use crate::dispatcher::Handle;
@@ -61,20 +60,8 @@ impl Future for Peek {
 fn snapshot(answered: Answered) -> Result<Snapshot, StoreError> {
     let now = answered.now;
     let none = || StoreError::new("the store did not answer what was asked").no_outage();
-    let taken = answered
-        .answers
-        .into_iter()
-        .next_back()
-        .ok_or_else(none)??;
-    let from_now = |at: u64| Duration::from_micros(at.saturating_sub(now));
-    Ok(Snapshot {
-        delay: taken
-            .expected
-            .first()
-            .map_or(Duration::ZERO, |&at| from_now(at)),
-        remaining: taken.remaining,
-        reset: from_now(taken.reset),
-    })
+    let last = answered.answers.into_iter().next_back();
+    Ok(Snapshot::of(&last.ok_or_else(none)??, now))
 }
 
 impl fmt::Debug for Peek {

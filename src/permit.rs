@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::algorithm::Taken;
 use crate::dispatcher::{Current, Granted, Handle};
 use crate::key::Key;
 use crate::policy::Outage;
@@ -133,6 +134,16 @@ impl Snapshot {
             delay: until(standing.last, now),
             remaining: standing.remaining,
             reset: until(standing.reset, now),
+        }
+    }
+
+    /// From the answer of a store whose clock shows `now`.
+    pub(crate) fn of(taken: &Taken, now: u64) -> Self {
+        let from_now = |at: u64| Duration::from_micros(at.saturating_sub(now));
+        Self {
+            delay: from_now(taken.expected.first().copied().unwrap_or(0)),
+            remaining: taken.remaining,
+            reset: from_now(taken.reset),
         }
     }
 

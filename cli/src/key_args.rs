@@ -164,5 +164,5 @@ impl Stored {
 }
 
 pub(crate) fn quotas_of(state: &KeyState) -> impl Iterator<Item = Quota> {
-    state.quotas().into_iter().map(|it| it.quota)
+    state.quotas.iter().map(|it| it.quota)
 }

@@ -49,7 +49,7 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
     let mut outcomes = Outcomes::of(&found.key);
     for stored in &found.policies {
         let paused = match stored.limiter(&found) {
-            Ok((state, limiter)) => pause(&found, &limiter, time, state.pause()).await,
+            Ok((state, limiter)) => pause(&found, &limiter, time, state.pause).await,
             Err(failure) => Err(failure),
         };
         outcomes.push(stored.stored.policy_name(), stored.policy(), paused);

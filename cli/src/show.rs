@@ -117,7 +117,7 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
 
 impl Details {
     fn new(it: &Stored, state: &KeyState) -> Self {
-        let processes = state.waiting().into_iter().map(|it| Process {
+        let processes = state.waiting.iter().map(|it| Process {
             id: format!("{:x}", it.process),
             units: it.units,
             longest: it.longest,
@@ -127,12 +127,12 @@ impl Details {
             status: KeyStatus::new(&it.stored, state),
             processes: processes.collect(),
             generation: state
-                .generation()
+                .generation
                 .map(|(age, version)| Generation { age, version }),
             redis: Value {
-                name: state.name().to_owned(),
-                bytes: state.bytes(),
-                expires: state.expiry(),
+                name: state.name.clone(),
+                bytes: state.bytes,
+                expires: state.expiry,
             },
         }
     }

@@ -61,22 +61,22 @@ pub(crate) struct Allowance {
 
 impl KeyStatus {
     pub(crate) fn new(stored: &StoredKey, state: &KeyState) -> Self {
-        let quotas: Vec<_> = state.quotas().iter().map(Used::new).collect();
+        let quotas: Vec<_> = state.quotas.iter().map(Used::new).collect();
         Self {
             key: stored.key().map(|key| key.to_string()),
             encoded: stored.encoded().to_owned(),
             policy: stored.policy_name().map(str::to_owned),
             exact: quotas.iter().all(|it| it.exact),
             quotas,
-            remaining: state.remaining(),
-            waiting: state.waiting().iter().map(|it| it.units).sum(),
-            next: state.delay(),
-            full: state.reset(),
-            paused: state.pause(),
+            remaining: state.snapshot.remaining(),
+            waiting: state.waiting.iter().map(|it| it.units).sum(),
+            next: state.snapshot.delay(),
+            full: state.snapshot.reset(),
+            paused: state.pause,
             allowance: state
-                .allowance()
+                .allowance
                 .map(|(left, lasts)| Allowance { left, lasts }),
-            quarantined: state.quarantine(),
+            quarantined: state.quarantine,
         }
     }
 

@@ -160,16 +160,16 @@ async fn shows_what_a_limiter_knows(store: &RedisStore) {
             let context = format!("{text}, {spent}: {seen:?}, {peek:?}");
             // A unit may become available in between.
             let (least, most) = (peek.remaining(), peek.remaining() + 1);
-            assert!((least..=most).contains(&seen.remaining()), "{context}");
+            assert!((least..=most).contains(&seen.snapshot.remaining()), "{context}");
             let differ =
                 |one: Duration, other: Duration| one.abs_diff(other) > Duration::from_secs(5);
-            assert!(!differ(seen.reset(), peek.reset()), "{context}");
-            assert!(!differ(seen.delay(), peek.delay()), "{context}");
-            let quota = seen.quotas()[0];
+            assert!(!differ(seen.snapshot.reset(), peek.reset()), "{context}");
+            assert!(!differ(seen.snapshot.delay(), peek.delay()), "{context}");
+            let quota = seen.quotas[0];
             assert!(quota.used >= spent.min(quota.capacity), "{context}");
             assert!(quota.used <= spent + 1, "{context}");
-            assert!(seen.bytes() > 0 && seen.expiry().is_some(), "{context}");
-            assert_eq!(seen.waiting(), [], "{context}");
+            assert!(seen.bytes > 0 && seen.expiry.is_some(), "{context}");
+            assert_eq!(seen.waiting, [], "{context}");
         }
     }
     let nothing = StoredKey::new(&"nothing".into(), None);
@@ -244,7 +244,7 @@ async fn keys_of_all_servers_of_a_cluster_are_listed() {
     let keys: Vec<_> = spent.iter().cloned().collect();
     for (key, state) in keys.iter().zip(store.look(&keys).await) {
         let state = state.expect("a look").expect("state");
-        assert!(state.name().contains(key.encoded()), "{state:?}");
+        assert!(state.name.contains(key.encoded()), "{state:?}");
     }
     let scans = |before: &[CommandStats]| {
         let servers = cluster.servers.iter().zip(before);

@@ -25,7 +25,7 @@ impl RedisStore {
     /// while let Some(page) = keys.next_page().await? {
     ///     for (stored, state) in page.iter().zip(store.look(&page).await) {
     ///         if let Some(state) = state? {
-    ///             println!("{stored}: {} more may depart", state.remaining());
+    ///             println!("{stored}: {} more may depart", state.snapshot.remaining());
     ///         }
     ///     }
     /// }

@@ -1,24 +1,19 @@
 //! The state of stored keys, for people: [`KeyState`].
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
-use super::servers::CommandAnswer;
 use super::{Inner, RedisStore, naming, strange, unrecognized};
-use crate::algorithm::{Announcement, Mode, State, Take, Taken};
+use crate::algorithm::{Mode, State, Take};
+use crate::permit::Snapshot;
 use crate::quota::Quota;
 use crate::store::StoreError;
 
 /// Values are read up to this length. No value of this crate is as long.
 const LONGEST: usize = 256 * 1024;
-
-/// The most keys that one pipeline reads.
-const BATCH: usize = 100;
 
 impl RedisStore {
     /// Reads the state of stored keys, in their order; `None` of a key without any. It changes nothing.
@@ -28,24 +23,7 @@ impl RedisStore {
     /// Fails for the keys of a server that cannot be reached, takes too long, or refuses, and for keys whose value this
     /// crate did not write. The user needs the right to `PTTL`.
     pub async fn look(&self, keys: &[StoredKey]) -> Vec<Result<Option<KeyState>, StoreError>> {
-        let inner = &self.0;
-        let mut by_shard = BTreeMap::<_, Vec<_>>::new();
-        for (place, stored) in keys.iter().enumerate() {
-            let name = stored.name(&inner.options.prefix);
-            let shard = by_shard.entry(inner.servers.shard(&name)).or_default();
-            shard.push((place, name));
-        }
-        let batches = by_shard.values().flat_map(|names| names.chunks(BATCH));
-        let looks = batches.map(async |batch| {
-            let states = match inner.read_batch(batch).await {
-                Ok(states) => states,
-                Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
-            };
-            batch.iter().map(|(place, _)| *place).zip(states)
-        });
-        let mut states: Vec<_> = join_all(looks).await.into_iter().flatten().collect();
-        states.sort_by_key(|(place, _)| *place);
-        states.into_iter().map(|(_, state)| state).collect()
+        join_all(keys.iter().map(|stored| self.0.look(stored))).await
     }
 
     /// Deletes what Redis holds of a key, also if this crate did not write it. Under strict recovery, limiters take
@@ -65,61 +43,53 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Looks at values of one shard.
-    async fn read_batch(
-        &self,
-        names: &[(usize, String)],
-    ) -> Result<Vec<Result<Option<KeyState>, StoreError>>, StoreError> {
+    async fn look(&self, stored: &StoredKey) -> Result<Option<KeyState>, StoreError> {
+        let name = stored.name(&self.options.prefix);
         let mut pipe = redis::pipe();
-        for (_, name) in names {
-            pipe.cmd("GETRANGE").arg(name).arg(0).arg(LONGEST - 1);
-            pipe.cmd("PTTL").arg(name);
+        pipe.cmd("GETRANGE").arg(&name).arg(0).arg(LONGEST - 1);
+        pipe.cmd("PTTL").arg(&name);
+        let (answers, at) = self.read(None, &name, pipe, self.deadline()).await?;
+        let [value, lifetime] = <[_; 2]>::try_from(answers).map_err(|_| strange())?;
+        let value = value.into_value().map_err(naming(&name))?;
+        let lifetime = i64::from_redis_value(lifetime.into_value()?).map_err(|_| strange())?;
+        let value = Vec::<u8>::from_redis_value(value).map_err(|_| strange())?;
+        if value.is_empty() {
+            return Ok(None);
         }
-        let (answers, at) = self.read(None, &names[0].1, pipe, self.deadline()).await?;
-        let mut answers = answers.into_iter();
-        let states = names
-            .iter()
-            .map_while(|(_, name)| Some(read(name, answers.next()?, answers.next()?, at.now)));
-        Ok(states.collect())
+        let state = State::decode(&value).map_err(|_| unrecognized(&name))?;
+        Ok(Some(KeyState {
+            bytes: value.len(),
+            expiry: u64::try_from(lifetime).ok().map(Duration::from_millis),
+            ..KeyState::of(name, state, at.now)
+        }))
     }
-}
-
-/// Reads the answers to `GETRANGE` and `PTTL`.
-fn read(
-    name: &str,
-    value: CommandAnswer,
-    lifetime: CommandAnswer,
-    now: u64,
-) -> Result<Option<KeyState>, StoreError> {
-    let value = value.into_value().map_err(naming(name))?;
-    let lifetime = i64::from_redis_value(lifetime.into_value()?).map_err(|_| strange())?;
-    let value = Vec::<u8>::from_redis_value(value).map_err(|_| strange())?;
-    if value.is_empty() {
-        return Ok(None);
-    }
-    let mut state = State::decode(&value).map_err(|_| unrecognized(name))?;
-    state.drop_expired(now);
-    // A request that arrives after all others.
-    let peek = Take::one(Mode::Peek, 1);
-    Ok(Some(KeyState {
-        name: name.to_owned(),
-        bytes: value.len(),
-        expiry: u64::try_from(lifetime).ok().map(Duration::from_millis),
-        now,
-        taken: state.take(0, &peek, now),
-        state,
-    }))
 }
 
 /// The state of a key under a policy at one moment. It does not know the guard and the buffer of the limiters.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct KeyState {
-    name: String,
-    bytes: usize,
-    expiry: Option<Duration>,
-    now: u64,
-    taken: Taken,
-    state: State,
+    /// The name of the Redis key.
+    pub name: String,
+    /// The size of the value in bytes.
+    pub bytes: usize,
+    /// How long until Redis deletes the value.
+    pub expiry: Option<Duration>,
+    /// The quotas, in the policy's order.
+    pub quotas: Vec<QuotaState>,
+    /// The processes whose requests wait, the one with the oldest request first.
+    pub waiting: Vec<WaitingProcess>,
+    /// As by [`Limiter::peek`](crate::Limiter::peek), of a request that arrives now, behind all others. The delay may
+    /// be longer than shown, never shorter.
+    pub snapshot: Snapshot,
+    /// How long the key stays paused.
+    pub pause: Option<Duration>,
+    /// The units that an upstream has announced to accept, and for how long.
+    pub allowance: Option<(u32, Duration)>,
+    /// How long the key stays in quarantine, because its state was lost.
+    pub quarantine: Option<Duration>,
+    /// How long ago the generation of the state began, and how often it was written, under strict recovery.
+    pub generation: Option<(Duration, u64)>,
 }
 
 /// A quota, and what is used of it.
@@ -149,114 +119,45 @@ pub struct WaitingProcess {
 }
 
 impl KeyState {
-    /// The quotas, in the policy's order.
-    #[must_use]
-    pub fn quotas(&self) -> Vec<QuotaState> {
-        let counters = self.state.counters.iter();
-        let states = counters.map(|counter| {
-            let (used, capacity) = counter.used(self.now);
+    fn of(name: String, mut state: State, now: u64) -> Self {
+        state.drop_expired(now);
+        // A request that arrives after all others.
+        let taken = state.take(0, &Take::one(Mode::Peek, 1), now);
+        let until = |time: u64| {
+            let left = time.checked_sub(now).filter(|left| *left > 0);
+            left.map(Duration::from_micros)
+        };
+        let since = |time: u64| Duration::from_micros(now.saturating_sub(time));
+        let quotas = state.counters.iter().map(|counter| {
+            let (used, capacity) = counter.used(now);
             QuotaState {
                 quota: counter.quota(),
                 used,
                 capacity,
             }
         });
-        states.collect()
-    }
-
-    /// The processes whose requests wait, the one with the oldest request first.
-    #[must_use]
-    pub fn waiting(&self) -> Vec<WaitingProcess> {
-        let announced = self.state.announced.iter();
+        let announced = state.announced.iter();
         let mut waiting: Vec<_> = announced.filter(|it| !it.demand.is_empty()).collect();
         waiting.sort_by_key(|it| it.demand.oldest());
-        let waiting = waiting.into_iter().map(|it: &Announcement| WaitingProcess {
+        let waiting = waiting.into_iter().map(|it| WaitingProcess {
             process: it.process,
             units: it.demand.units(),
-            longest: Duration::from_micros(self.now.saturating_sub(it.demand.oldest())),
-            is_overdue: it.deadline < self.now,
+            longest: since(it.demand.oldest()),
+            is_overdue: it.deadline < now,
         });
-        waiting.collect()
-    }
-
-    /// How many units may depart now.
-    #[must_use]
-    pub fn remaining(&self) -> u32 {
-        self.taken.remaining
-    }
-
-    /// How long a request that arrives now waits, behind all others. It may be longer than this, never shorter.
-    #[must_use]
-    pub fn delay(&self) -> Duration {
-        let departs = self.taken.expected.first();
-        self.until(departs.copied().unwrap_or(0))
-            .unwrap_or_default()
-    }
-
-    /// How long until all units are available again.
-    #[must_use]
-    pub fn reset(&self) -> Duration {
-        self.until(self.taken.reset).unwrap_or_default()
-    }
-
-    /// How long the key stays paused.
-    #[must_use]
-    pub fn pause(&self) -> Option<Duration> {
-        self.until(self.taken.paused_until)
-    }
-
-    /// The units that an upstream has announced to accept, and for how long.
-    #[must_use]
-    pub fn allowance(&self) -> Option<(u32, Duration)> {
-        let hold = self.state.hold.as_deref()?;
-        Some((hold.allowed, self.until(hold.allowed_until)?))
-    }
-
-    /// How long the key stays in quarantine, because its state was lost.
-    #[must_use]
-    pub fn quarantine(&self) -> Option<Duration> {
-        self.until(self.taken.quarantined_until)
-    }
-
-    /// How long ago the generation of the state began, and how often it was written, under strict recovery.
-    #[must_use]
-    pub fn generation(&self) -> Option<(Duration, u64)> {
-        let life = self.state.life.as_deref()?;
-        let age = Duration::from_micros(self.now.saturating_sub(life.generation));
-        Some((age, life.version))
-    }
-
-    /// The name of the Redis key.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The size of the value in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// How long until Redis deletes the value.
-    #[must_use]
-    pub fn expiry(&self) -> Option<Duration> {
-        self.expiry
-    }
-
-    fn until(&self, time: u64) -> Option<Duration> {
-        let left = time.checked_sub(self.now).filter(|left| *left > 0);
-        left.map(Duration::from_micros)
-    }
-}
-
-impl fmt::Debug for KeyState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyState")
-            .field("name", &self.name)
-            .field("quotas", &self.quotas())
-            .field("remaining", &self.remaining())
-            .field("waiting", &self.waiting())
-            .finish_non_exhaustive()
+        let hold = state.hold.as_deref();
+        let life = state.life.as_deref();
+        Self {
+            name,
+            bytes: 0,
+            expiry: None,
+            quotas: quotas.collect(),
+            waiting: waiting.collect(),
+            pause: until(taken.paused_until),
+            quarantine: until(taken.quarantined_until),
+            allowance: hold.and_then(|it| Some((it.allowed, until(it.allowed_until)?))),
+            generation: life.map(|it| (since(it.generation), it.version)),
+            snapshot: Snapshot::of(&taken, now),
+        }
     }
 }
