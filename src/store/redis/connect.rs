@@ -2,8 +2,8 @@
 
 use tokio::runtime::Handle;
 
+use super::RedisStore;
 use super::servers::Servers;
-use super::{Options, RedisStore};
 use crate::store::StoreError;
 
 impl RedisStore {
@@ -63,7 +63,7 @@ impl RedisStore {
     ///
     /// Fails if the URL is invalid.
     pub fn connect_lazy(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::on(Servers::at(url)?, Options::default()))
+        Ok(Self::on(Servers::at(url)?))
     }
 
     /// Connects to the cluster that the servers at these URLs are part of.
@@ -131,6 +131,6 @@ impl RedisStore {
         };
         Handle::try_current().map_err(no_runtime)?;
         servers.connect().await?;
-        Ok(Self::on(servers, Options::default()))
+        Ok(Self::on(servers))
     }
 }

@@ -3,8 +3,8 @@
 use redis::Client;
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 
+use super::RedisStore;
 use super::servers::Servers;
-use super::{Options, RedisStore};
 use crate::store::StoreError;
 
 impl RedisStore {
@@ -65,7 +65,7 @@ impl From<ConnectionManager> for RedisStore {
     /// A store on a connection of yours. Both the manager's response timeout and the store's apply. The store
     /// receives no nudges, and needs scripts.
     fn from(manager: ConnectionManager) -> Self {
-        Self::on(manager.into(), Options::default())
+        Self::on(manager.into())
     }
 }
 
@@ -73,6 +73,6 @@ impl From<MultiplexedConnection> for RedisStore {
     /// A store on a connection of yours, which is not replaced when it breaks. The store receives no nudges, and needs
     /// scripts.
     fn from(connection: MultiplexedConnection) -> Self {
-        Self::on(connection.into(), Options::default())
+        Self::on(connection.into())
     }
 }

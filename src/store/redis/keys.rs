@@ -37,8 +37,8 @@ impl RedisStore {
     pub fn keys(&self) -> Keys {
         Keys {
             store: self.clone(),
-            pattern: names::pattern(&self.0.options.prefix, None),
-            name: format!("{}:ping", self.0.options.prefix),
+            pattern: names::pattern(&self.prefix, None),
+            name: format!("{}:ping", self.prefix),
             page_size: 1_000,
             looked_at: 0,
             servers: None,
@@ -72,10 +72,10 @@ impl Keys {
     /// Lists only this key, once for each policy. The server looks at as many names as without; in a cluster, only
     /// the one that holds the key.
     pub fn of(mut self, key: &Key) -> Self {
-        let prefix = &self.store.0.options.prefix;
+        let prefix = &self.store.prefix;
         self.pattern = names::pattern(prefix, Some(&names::tag(key.as_str())));
         self.name = names::of(prefix, key, None);
-        self.servers = Some([self.store.0.servers.clone()].into());
+        self.servers = Some([self.store.servers.clone()].into());
         self
     }
 
@@ -105,7 +105,7 @@ impl Keys {
     /// Fails if the server cannot be reached, takes too long, or refuses. Then ask for the same page again, or
     /// [skip the server](Self::skip_server). The user needs the right to `SCAN`.
     pub async fn next_page(&mut self) -> Result<Option<Vec<StoredKey>>, StoreError> {
-        let store = &self.store.0;
+        let store = &self.store;
         let deadline = store.deadline();
         let servers = match &mut self.servers {
             Some(servers) => servers,
@@ -140,7 +140,7 @@ impl Keys {
             self.looked_at += found.len().max(self.page_size);
             self.cursor = Some((cursor, connection));
         }
-        let prefix = &store.options.prefix;
+        let prefix = &store.prefix;
         let mut page: Vec<_> = found
             .iter()
             .filter_map(|name| StoredKey::parse(prefix, name))

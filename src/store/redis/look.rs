@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
-use super::{Inner, RedisStore, naming, strange, unrecognized};
+use super::{RedisStore, naming, strange, unrecognized};
 use crate::algorithm::{Mode, State, Take};
 use crate::permit::Snapshot;
 use crate::quota::Quota;
@@ -23,7 +23,7 @@ impl RedisStore {
     /// Fails for the keys of a server that cannot be reached, takes too long, or refuses, and for keys whose value this
     /// crate did not write. The user needs the right to `PTTL`.
     pub async fn look(&self, keys: &[StoredKey]) -> Vec<Result<Option<KeyState>, StoreError>> {
-        join_all(keys.iter().map(|stored| self.0.look(stored))).await
+        join_all(keys.iter().map(|stored| self.look_at(stored))).await
     }
 
     /// Deletes what Redis holds of a key, also if this crate did not write it. Under strict recovery, limiters take
@@ -33,18 +33,18 @@ impl RedisStore {
     ///
     /// Fails if the server cannot be reached, takes too long, or refuses.
     pub async fn delete(&self, stored: &StoredKey) -> Result<(), StoreError> {
-        let name = stored.name(&self.0.options.prefix);
+        let name = stored.name(&self.prefix);
         let mut pipe = redis::pipe();
         pipe.cmd("DEL").arg(&name);
-        let answers = self.0.servers.run(&name, &pipe, self.0.deadline()).await?;
+        let answers = self.servers.run(&name, &pipe, self.deadline()).await?;
         let answer = answers.into_iter().next().ok_or_else(strange)?;
         answer.into_value().map(drop)
     }
 }
 
-impl Inner {
-    async fn look(&self, stored: &StoredKey) -> Result<Option<KeyState>, StoreError> {
-        let name = stored.name(&self.options.prefix);
+impl RedisStore {
+    async fn look_at(&self, stored: &StoredKey) -> Result<Option<KeyState>, StoreError> {
+        let name = stored.name(&self.prefix);
         let mut pipe = redis::pipe();
         pipe.cmd("GETRANGE").arg(&name).arg(0).arg(LONGEST - 1);
         pipe.cmd("PTTL").arg(&name);

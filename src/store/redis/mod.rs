@@ -72,13 +72,14 @@ mod wire;
 /// Prefix `throttle`, timeout 1 s, scripts, the server's clock. Settings apply to the store that they return, not to
 /// earlier clones.
 #[derive(Clone)]
-pub struct RedisStore(Arc<Inner>);
-
-struct Inner {
+pub struct RedisStore {
     servers: Servers,
-    options: Options,
-    host_clock: Option<HostClock>,
-    subscription: OnceLock<Subscription>,
+    prefix: Arc<str>,
+    timeout: Duration,
+    scripting: bool,
+    /// `None` if the servers tell the time.
+    host_clock: Option<Arc<HostClock>>,
+    subscription: Arc<OnceLock<Subscription>>,
 }
 
 /// A call, and the name of the value that it changes.
@@ -87,41 +88,24 @@ struct NamedCall {
     call: Call,
 }
 
-/// How a store is used; see the methods of the same names.
-#[derive(Debug, Clone)]
-struct Options {
-    prefix: Box<str>,
-    timeout: Duration,
-    scripting: bool,
-    server_time: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            prefix: "throttle".into(),
-            timeout: Duration::from_secs(1),
-            scripting: true,
-            server_time: true,
-        }
-    }
-}
-
 impl RedisStore {
     /// Sets the start of the names of all Redis keys. Default: `throttle`.
     ///
     /// # Errors
     ///
     /// Fails unless the prefix is 1 to 128 visible ASCII characters without braces.
-    pub fn prefix(self, prefix: &str) -> Result<Self, BuildError> {
+    pub fn prefix(mut self, prefix: &str) -> Result<Self, BuildError> {
         check_name("prefix", prefix)?;
-        Ok(self.with(|options| options.prefix = prefix.into()))
+        self.prefix = prefix.into();
+        self.subscription = Arc::default();
+        Ok(self)
     }
 
     /// Sets how long a call waits for its answer. Default: 1 s.
     #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.with(|options| options.timeout = timeout)
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
     }
 
     /// Set it to `false` for servers that allow no scripts: the user lacks the right to them, or a proxy does not know
@@ -142,12 +126,13 @@ impl RedisStore {
     /// # Errors
     ///
     /// Fails if the store was made from a connection, because it cannot open further ones.
-    pub fn scripting(self, scripting: bool) -> Result<Self, BuildError> {
-        if !scripting && !self.0.servers.makes_connections() {
+    pub fn scripting(mut self, scripting: bool) -> Result<Self, BuildError> {
+        if !scripting && !self.servers.makes_connections() {
             let problem = "cannot be false with a connection that was handed in: connect by a URL or a client";
             return Err(BuildError::new("scripting", problem));
         }
-        Ok(self.with(|options| options.scripting = scripting))
+        self.scripting = scripting;
+        Ok(self)
     }
 
     /// Set it to `false` to use the clocks of the hosts, for servers that do not tell the time: the user lacks the
@@ -161,71 +146,67 @@ impl RedisStore {
     /// Within a process, the clock never goes back: if the host's clock is set back, it stands still until that has
     /// caught up. If it is set forward, departures that still count are forgotten.
     #[must_use]
-    pub fn server_time(self, server_time: bool) -> Self {
-        self.with(|options| options.server_time = server_time)
+    pub fn server_time(mut self, server_time: bool) -> Self {
+        self.host_clock = (!server_time).then(Arc::default);
+        self
     }
 
-    fn on(servers: Servers, options: Options) -> Self {
-        Self(Arc::new(Inner {
+    fn on(servers: Servers) -> Self {
+        Self {
             servers,
-            host_clock: (!options.server_time).then(HostClock::default),
-            options,
-            subscription: OnceLock::new(),
-        }))
-    }
-
-    fn with(self, change: impl FnOnce(&mut Options)) -> Self {
-        let mut options = self.0.options.clone();
-        change(&mut options);
-        Self::on(self.0.servers.clone(), options)
+            prefix: "throttle".into(),
+            timeout: Duration::from_secs(1),
+            scripting: true,
+            host_clock: None,
+            subscription: Arc::default(),
+        }
     }
 }
 
 impl Store for RedisStore {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
-        let inner = self.0.clone();
+        let this = self.clone();
         let named = calls.into_iter().map(|call| NamedCall {
-            name: names::of(&inner.options.prefix, &call.key, call.policy.name()),
+            name: names::of(&this.prefix, &call.key, call.policy.name()),
             call,
         });
         let calls: Vec<_> = named.collect();
-        Reply::pending(async move { inner.call(&calls).await })
+        Reply::pending(async move { this.call_all(&calls).await })
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
-        let inner = self.0.clone();
-        let name = names::of(&inner.options.prefix, key, None);
+        let this = self.clone();
+        let name = names::of(&this.prefix, key, None);
         Reply::pending(async move {
-            let at = inner.ping(&name, inner.deadline()).await?;
+            let at = this.read_clock(&name, this.deadline()).await?;
             Ok(at.answered(Vec::new()))
         })
     }
 
     fn batch_size(&self) -> usize {
         // A transaction does not wait for those of other keys.
-        if self.0.options.scripting { 64 } else { 1 }
+        if self.scripting { 64 } else { 1 }
     }
 
     fn shard(&self, key: &Key) -> u64 {
-        let name = names::of(&self.0.options.prefix, key, None);
-        self.0.servers.shard(&name)
+        let name = names::of(&self.prefix, key, None);
+        self.servers.shard(&name)
     }
 
     fn subscribe(&self, subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {
-        let inner = &self.0;
-        if inner.servers.makes_connections() {
-            let subscribe = || Subscription::new(inner.servers.clone(), inner.channel());
-            let subscription = inner.subscription.get_or_init(subscribe);
+        if self.servers.makes_connections() {
+            let subscribe = || Subscription::new(self.servers.clone(), self.channel());
+            let subscription = self.subscription.get_or_init(subscribe);
             subscription.add(subscriber);
             subscription.resume();
         }
     }
 }
 
-impl Inner {
-    async fn call(&self, calls: &[NamedCall]) -> Result<Answered, StoreError> {
+impl RedisStore {
+    async fn call_all(&self, calls: &[NamedCall]) -> Result<Answered, StoreError> {
         let deadline = self.deadline();
-        let mut results = match self.options.scripting {
+        let mut results = match self.scripting {
             true => self.run_scripts(calls, deadline).await?,
             false => calls.iter().map(|_| None).collect(),
         };
@@ -253,11 +234,11 @@ impl Inner {
             return Err(error);
         }
         let name = calls.first().map_or("", |named| &named.name);
-        Ok(self.ping(name, deadline).await?.answered(answers))
+        Ok(self.read_clock(name, deadline).await?.answered(answers))
     }
 
     /// Reads the clock of the server that holds this name.
-    async fn ping(&self, name: &str, deadline: Instant) -> Result<Reading, StoreError> {
+    async fn read_clock(&self, name: &str, deadline: Instant) -> Result<Reading, StoreError> {
         let read = self.read(None, name, Pipeline::new(), deadline).await?;
         Ok(read.1)
     }
@@ -313,16 +294,16 @@ impl Inner {
     fn deadline(&self) -> Instant {
         // An instant cannot be centuries ahead.
         const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        Instant::now() + self.options.timeout.min(LONGEST)
+        Instant::now() + self.timeout.min(LONGEST)
     }
 
     fn channel(&self) -> String {
-        format!("{}:nudges", self.options.prefix)
+        format!("{}:nudges", self.prefix)
     }
 
     /// The name of the mark that says since when a server, or a slot of a cluster, has known of every call.
     fn mark(&self, name: &str) -> String {
-        let prefix = &self.options.prefix;
+        let prefix = &self.prefix;
         match self.servers.slot_tag(name) {
             None => format!("{prefix}:created"),
             Some(tag) => format!("{prefix}:created:{{{tag}}}"),
@@ -425,8 +406,8 @@ impl HostClock {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.0.options.prefix)
-            .field("timeout", &self.0.options.timeout)
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }

@@ -6,13 +6,13 @@ use tokio::time::Instant;
 use super::script::Script;
 use super::servers::CommandAnswer;
 use super::wire::{self, Answer, Encoded};
-use super::{Done, HostClock, Inner, NamedCall, Reading, naming, strange, unrecognized};
+use super::{Done, NamedCall, Reading, RedisStore, naming, strange, unrecognized};
 use crate::store::StoreError;
 
 /// The most keys of one script call, as no other command runs until it has ended.
 const MOST_KEYS: usize = 16;
 
-impl Inner {
+impl RedisStore {
     /// The result of each call, or `None` if its value has to be changed without a script.
     pub(super) async fn run_scripts(
         &self,
@@ -28,7 +28,7 @@ impl Inner {
         };
         let begun = Instant::now();
         let encoded = calls.iter().map(|named| {
-            let now = self.host_clock.as_ref().map_or(0, HostClock::now);
+            let now = self.host_clock.as_ref().map_or(0, |clock| clock.now());
             wire::call(&named.call, server, now)
         });
         let encoded: Vec<_> = encoded.collect();

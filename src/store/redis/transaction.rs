@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use super::servers::{AnswerOrigin, CommandAnswer, Exclusive};
-use super::{Done, Inner, NamedCall, Reading, naming, strange};
+use super::{Done, NamedCall, Reading, RedisStore, naming, strange};
 use crate::algorithm::{Counter, State};
 use crate::backoff;
 use crate::quota::HORIZON;
@@ -44,7 +44,7 @@ struct Snapshot {
     at: Reading,
 }
 
-impl Inner {
+impl RedisStore {
     /// Applies a call to its value.
     pub(super) async fn transact(
         &self,
@@ -65,7 +65,7 @@ impl Inner {
             }
             match self.attempt(named, script.take(), deadline).await {
                 Ok(Attempt::Done(result)) => return result,
-                Ok(Attempt::Conflict(found)) if self.options.scripting => {
+                Ok(Attempt::Conflict(found)) if self.scripting => {
                     // The value may be one that a script can change, or differ in the shape of a log only.
                     let (name, mut call) = (named.name.clone(), named.call.clone());
                     if let Some(policy) = found.and_then(|found| call.policy.stored_like(&found)) {
@@ -101,7 +101,7 @@ impl Inner {
             }
         }
         let NamedCall { name, call } = named;
-        let exclusive = match self.options.scripting {
+        let exclusive = match self.scripting {
             true => None,
             false => Some(self.servers.exclusive(name, deadline).await?),
         };
@@ -167,7 +167,7 @@ impl Inner {
         if let Some(answer) = answers.into_iter().next() {
             received = answer.origin.received;
             if answer.into_value()? == Value::Nil {
-                let found = value.filter(|_| self.options.scripting);
+                let found = value.filter(|_| self.scripting);
                 let found = found.and_then(|value| State::decode(&value).ok());
                 return Ok(Attempt::Conflict(found.map(|state| state.counters)));
             }

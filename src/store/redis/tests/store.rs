@@ -10,15 +10,12 @@ use super::*;
 use crate::algorithm::{Demand, Mode, State, Take};
 use crate::store::Store as _;
 use crate::store::redis::servers::{AnswerOrigin, Servers};
-use crate::store::redis::{Options, Reading, RedisStore};
+use crate::store::redis::{Reading, RedisStore};
 
 fn store(server: &RedisServer, scripting: bool) -> RedisStore {
-    let options = Options {
-        scripting,
-        timeout: Duration::from_secs(10),
-        ..Options::default()
-    };
-    RedisStore::on(Servers::at(&server.url()).unwrap(), options)
+    let store = RedisStore::on(Servers::at(&server.url()).unwrap());
+    let store = store.timeout(Duration::from_secs(10));
+    store.scripting(scripting).unwrap()
 }
 
 fn take(process: u64, number: u64, count: usize) -> Operation {
