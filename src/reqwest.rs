@@ -163,13 +163,13 @@ impl Middleware for ThrottleMiddleware {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
-        let mut extracted = self.key.extract(&request);
-        if let Some(cost) = &self.cost {
-            extracted = self.limiter.with_cost(extracted, || cost(&request));
-        }
-        let Some(acquire) = self.limiter.admit(extracted).map_err(refused)? else {
+        let admitted = self.limiter.admit(&*self.key, &request);
+        let Some(mut acquire) = admitted.map_err(refused)? else {
             return next.run(request, extensions).await;
         };
+        if let Some(cost) = &self.cost {
+            acquire = acquire.cost(cost(&request));
+        }
         let permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
         let mut response = next.run(request, extensions).await?;

@@ -19,6 +19,11 @@ macro_rules! impl_for_tuple {
                 let ($($part,)+) = self;
                 None$(.or_else(|| $part.challenge(request)))+
             }
+
+            fn cost(&self, request: &R) -> Option<u32> {
+                let ($($part,)+) = self;
+                None$(.or_else(|| $part.cost(request)))+
+            }
         }
     };
 }

@@ -152,6 +152,11 @@ pub trait KeyExtractor<R> {
     fn challenge(&self, _: &R) -> Option<&'static str> {
         None
     }
+
+    /// The cost of the request, if it depends on the request. Default: `None`, for 1 or the cost of its rule.
+    fn cost(&self, _: &R) -> Option<u32> {
+        None
+    }
 }
 
 impl<R, F, K> KeyExtractor<R> for F
@@ -171,6 +176,10 @@ impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
 
     fn challenge(&self, request: &R) -> Option<&'static str> {
         (**self).challenge(request)
+    }
+
+    fn cost(&self, request: &R) -> Option<u32> {
+        (**self).cost(request)
     }
 }
 

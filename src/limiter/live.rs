@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::dispatcher::{Dispatcher, Handle};
-use crate::key::{Extracted, RequestHead, Ruled};
 use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::rules::{Reloaded, Rules};
@@ -52,19 +51,6 @@ impl Live {
         };
         live.reload(rules);
         live
-    }
-
-    /// Finds the rule that a request falls under.
-    pub(crate) fn judge<R: RequestHead>(&self, request: &R) -> Extracted {
-        let now = self.now.load();
-        let (place, ruled) = now.rules.find(request, |_, _| {});
-        match (ruled, &now.handles[place]) {
-            (Some(ruled), Some(handle)) => Extracted::Ruled(Ruled {
-                handle: Some(handle.clone()),
-                ..ruled
-            }),
-            _ => Extracted::Exempt,
-        }
     }
 
     /// The handle of the last rule.

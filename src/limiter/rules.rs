@@ -1,11 +1,11 @@
-//! A limiter with rules.
+//! A limiter with rules, and its rules as a key extractor: [`ByRules`].
 
 use std::sync::Arc;
 
 use super::{Kind, Limiter, Live};
 use crate::acquire::{Acquire, Cause, Error};
 use crate::error::BuildError;
-use crate::key::{Extracted, Ruled};
+use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 use crate::rules::{Reloaded, Rules};
 
 impl Limiter {
@@ -81,6 +81,38 @@ impl Limiter {
         }
     }
 
+    /// An extractor that takes the policy, the key and the cost from the rules of this limiter; the
+    /// [`host`](crate::key::host()) as the key if it has no rules. This is the default of the adapters.
+    ///
+    /// A request falls under the rules at its time: a reload changes them for the extractor, too.
+    ///
+    /// ```
+    /// use tower_throttle::key::{Extracted, KeyExtractor};
+    /// use tower_throttle::rules::{Rule, Rules};
+    /// use tower_throttle::{Limiter, Quota};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let table = Rules::new([
+    ///     Rule::named("search").path("/search").quota(Quota::per_minute(30)).cost(2),
+    ///     Rule::exempt(),
+    /// ])?;
+    /// let extractor = Limiter::builder().rules(table).build()?.by_rules();
+    ///
+    /// let search = http::Request::get("https://api.example.com/search").body(())?;
+    /// let Extracted::Ruled(ruled) = extractor.extract(&search) else { panic!("not exempt") };
+    /// assert_eq!(ruled.rule(), "search");
+    /// assert_eq!(ruled.key, Ok("api.example.com".into()));
+    /// assert_eq!(ruled.cost, 2);
+    ///
+    /// let other = http::Request::get("https://api.example.com/").body(())?;
+    /// assert_eq!(extractor.extract(&other), Extracted::Exempt);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn by_rules(&self) -> ByRules {
+        ByRules(self.clone())
+    }
+
     pub(crate) fn live(&self) -> Option<&Arc<Live>> {
         match &self.kind {
             Kind::Plain(_) | Kind::Rule(_) => None,
@@ -88,47 +120,79 @@ impl Limiter {
         }
     }
 
-    /// Sets the cost of a request, in place of that of its rule.
-    pub(crate) fn with_cost(&self, extracted: Extracted, cost: impl FnOnce() -> u32) -> Extracted {
-        match extracted {
-            Extracted::Key(key) => {
-                let handle = self.handle();
-                Extracted::Ruled(Ruled {
-                    policy: handle.policy(),
-                    handle: Some(handle),
-                    key: Ok(key),
-                    cost: cost(),
-                })
-            }
-            Extracted::Ruled(ruled) => Extracted::Ruled(Ruled {
-                cost: cost(),
-                ..ruled
-            }),
-            other => other,
-        }
-    }
-
     /// Asks for the permit of a request; `None` if it needs none.
-    pub(crate) fn admit(&self, extracted: Extracted) -> Result<Option<Acquire>, Error> {
-        let (handle, key, cost) = match extracted {
+    pub(crate) fn admit<R>(
+        &self,
+        extractor: &(impl KeyExtractor<R> + ?Sized),
+        request: &R,
+    ) -> Result<Option<Acquire>, Error> {
+        let (handle, key, cost) = match extractor.extract(request) {
             Extracted::Key(key) => (self.handle(), Ok(key), 1),
             Extracted::Exempt => return Ok(None),
             Extracted::Refused(reason) => (self.handle(), Err(reason), 1),
             Extracted::Ruled(ruled) => {
-                let handle = match ruled.handle {
-                    Some(handle) => handle.downcast().expect("a limiter made it"),
-                    None => (self.live().and_then(|live| live.rule(ruled.rule())))
-                        .unwrap_or_else(|| self.handle()),
-                };
-                (handle, ruled.key, ruled.cost)
+                let rule = self.live().and_then(|live| live.rule(ruled.rule()));
+                (rule.unwrap_or_else(|| self.handle()), ruled.key, ruled.cost)
             }
         };
         match key {
-            Ok(key) => Ok(Some(Acquire::new(handle, key).cost(cost))),
+            Ok(key) => {
+                let cost = extractor.cost(request).unwrap_or(cost);
+                Ok(Some(Acquire::new(handle, key).cost(cost)))
+            }
             Err(reason) => Err(Error::new(
                 Cause::NoKey(reason),
                 handle.refuse_without_key(),
             )),
         }
+    }
+}
+
+/// Takes the policy, the key and the cost from the rules of a limiter; made by
+/// [`Limiter::by_rules`].
+#[derive(Debug, Clone)]
+#[must_use = "an extractor does nothing until a request is given to it"]
+pub struct ByRules(Limiter);
+
+impl<R: RequestHead> KeyExtractor<R> for ByRules {
+    fn extract(&self, request: &R) -> Extracted {
+        match self.0.rules() {
+            Some(rules) => {
+                (rules.find(request, |_, _| {}).1).map_or(Extracted::Exempt, Extracted::Ruled)
+            }
+            None => host().extract(request),
+        }
+    }
+
+    fn challenge(&self, request: &R) -> Option<&'static str> {
+        self.0.rules()?.challenge(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::Quota;
+    use crate::rules::{KeyPart, Rule};
+
+    #[test]
+    fn a_request_without_the_secret_of_its_rule_is_challenged() {
+        let rule = |name: &str, header: &str| {
+            let rule = Rule::named(name).quota(Quota::per_second(1));
+            rule.key(KeyPart::Header(header.into()))
+        };
+        let rules = [
+            rule("api", "x-api-key").path("/api"),
+            rule("rest", "x-tenant"),
+        ];
+        let limiter = Limiter::builder().rules(Rules::new(rules).unwrap());
+        let extractor = limiter.build().unwrap().by_rules();
+        let challenge = |path: &str, header: &str| {
+            let request = http::Request::get(path).header(header, "a");
+            extractor.challenge(&request.body(()).unwrap())
+        };
+        assert_eq!(challenge("/api", "x-tenant"), Some("ApiKey"));
+        assert_eq!(challenge("/api", "x-api-key"), None);
+        assert_eq!(challenge("/", "x-api-key"), None);
     }
 }

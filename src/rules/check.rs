@@ -62,11 +62,6 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         mistakes.add("", "it has neither a `quota` nor `exempt = true`");
     }
     let key = RuleKey::of(rule, mistakes);
-    mistakes.list(
-        "trusted_proxies",
-        &rule.trusted_proxies,
-        |_, Parsed(network)| network.clone(),
-    );
     let quotas = mistakes.list("quota", &rule.quota, |place, Parsed(quota)| {
         Ok((place, quota.clone()?))
     });

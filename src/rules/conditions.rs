@@ -27,14 +27,6 @@ pub(super) struct HeaderCondition {
     wanted: Wanted,
 }
 
-/// The first condition of a rule that a request does not meet.
-pub(super) enum Unmet<'a> {
-    Host(&'a [HostPattern]),
-    Method(&'a [Method]),
-    Path(&'a Templates),
-    Header(&'a HeaderCondition),
-}
-
 impl Conditions {
     pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Self {
         let hosts = mistakes.list("host", &rule.host, |_, text| HostPattern::parse(text));
@@ -68,30 +60,48 @@ impl Conditions {
         }
     }
 
-    /// Returns the template that the path matches, if the rule has templates, or the first condition that the request
-    /// does not meet.
+    /// Returns the template that the path matches, if the rule has templates; `None` if the request does not meet a
+    /// condition.
+    ///
+    /// Calls `missed` for the first condition that it does not meet, with a function that returns the reason.
     pub(super) fn check<R: RequestHead>(
         &self,
         request: &R,
         host: Option<&Authority<'_>>,
-    ) -> Result<Option<&Key>, Unmet<'_>> {
+        missed: impl FnOnce(&dyn Fn() -> String),
+    ) -> Option<Option<&Key>> {
         let is_host = || host.is_some_and(|host| self.hosts.iter().any(|it| it.matches(host)));
         if !self.hosts.is_empty() && !is_host() {
-            return Err(Unmet::Host(&self.hosts));
+            let hosts = || joined(&self.hosts, " or ");
+            missed(&|| match host {
+                Some(host) => format!("the host is {host}, not {}", hosts()),
+                None => format!("the request has no host, such as {}", hosts()),
+            });
+            return None;
         }
         let method = request.method();
         if !self.methods.is_empty() && !self.methods.iter().any(|it| falls_under(method, it)) {
-            return Err(Unmet::Method(&self.methods));
+            missed(&|| {
+                format!(
+                    "the method is {method}, not {}",
+                    joined(&self.methods, " or ")
+                )
+            });
+            return None;
         }
-        let route = self.paths.find(method, request.path());
-        if route.is_none() && !self.paths.all().is_empty() {
-            return Err(Unmet::Path(&self.paths));
+        let (path, paths) = (request.path(), self.paths.all());
+        let route = self.paths.find(method, path).map(|it| &it.key);
+        if route.is_none() && !paths.is_empty() {
+            let keys = || joined(paths.iter().map(|it| &it.key), " or ");
+            missed(&|| format!("the path {path} does not match {}", keys()));
+            return None;
         }
         let headers = request.headers();
-        match self.headers.iter().find(|it| !it.is_met(headers)) {
-            Some(header) => Err(Unmet::Header(header)),
-            None => Ok(route.map(|template| &template.key)),
+        if let Some(header) = self.headers.iter().find(|it| !it.is_met(headers)) {
+            missed(&|| header.to_string());
+            return None;
         }
+        Some(route)
     }
 }
 
@@ -114,33 +124,6 @@ pub(super) fn common<'a>(
         (Some(one), Some(other)) if falls_under(one, other) => Some(Some(one)),
         (Some(one), Some(other)) if falls_under(other, one) => Some(Some(other)),
         _ => None,
-    }
-}
-
-impl Unmet<'_> {
-    pub(super) fn reason(
-        &self,
-        request: &impl RequestHead,
-        host: Option<&Authority<'_>>,
-    ) -> String {
-        match self {
-            Self::Host(hosts) => {
-                let hosts = joined(*hosts, " or ");
-                match host {
-                    Some(host) => format!("the host is {host}, not {hosts}"),
-                    None => format!("the request has no host, such as {hosts}"),
-                }
-            }
-            Self::Method(methods) => {
-                let methods = joined(*methods, " or ");
-                format!("the method is {}, not {methods}", request.method())
-            }
-            Self::Path(paths) => {
-                let paths = joined(paths.all().iter().map(|template| &template.key), " or ");
-                format!("the path {} does not match {paths}", request.path())
-            }
-            Self::Header(header) => header.to_string(),
-        }
     }
 }
 

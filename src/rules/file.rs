@@ -3,17 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{
-    DeserializeOwned, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::error::RulesError;
 use super::rule::{Given, Headers, Parsed, Rule, Values};
 use super::table::Rules;
-use crate::key::parse_network;
 use crate::quota::{ParseQuotaError, Quota};
 
 impl Rules {
@@ -139,48 +135,26 @@ enum Span {
     Number(f64),
 }
 
-/// A value that a file writes as text or a number, and that is checked with the rule.
-trait Written: Sized {
-    type Form: DeserializeOwned;
-
-    fn parse(form: Self::Form) -> Result<Self, String>;
-}
-
-impl<'de, T: Written> Deserialize<'de> for Parsed<T> {
+impl<'de> Deserialize<'de> for Parsed<Quota> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        T::Form::deserialize(deserializer).map(|form| Self(T::parse(form)))
+        let text = String::deserialize(deserializer)?;
+        Ok(Self(
+            text.parse()
+                .map_err(|error: ParseQuotaError| error.to_string()),
+        ))
     }
 }
 
-impl Written for Quota {
-    type Form = String;
-
-    fn parse(text: String) -> Result<Self, String> {
-        text.parse()
-            .map_err(|error: ParseQuotaError| error.to_string())
-    }
-}
-
-impl Written for IpNet {
-    type Form = String;
-
-    fn parse(text: String) -> Result<Self, String> {
-        parse_network(&text)
-    }
-}
-
-impl Written for Duration {
-    type Form = Span;
-
-    fn parse(span: Span) -> Result<Self, String> {
-        let example = "such as \"30s\" or \"1m 30s\"";
-        match span {
-            Span::Text(text) => humantime::parse_duration(&text)
-                .map_err(|error| format!("{text:?} is not a time, {example}: {error}")),
+impl<'de> Deserialize<'de> for Parsed<Duration> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(match Span::deserialize(deserializer)? {
+            Span::Text(text) => humantime::parse_duration(&text).map_err(|error| {
+                format!("{text:?} is not a time, such as \"30s\" or \"1m 30s\": {error}")
+            }),
             Span::Number(number) => Err(format!(
                 "{number} has no unit: write \"{number}s\" for seconds"
             )),
-        }
+        }))
     }
 }
 

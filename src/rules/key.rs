@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
+use ipnet::IpNet;
+
 use super::conditions::parse_header_name;
 use super::error::Mistakes;
-use super::rule::{Parsed, Rule};
+use super::rule::Rule;
 use crate::key::{
     self, Authority, ClientIp, Extracted, Header, Key, KeyExtractor as _, RequestHead, join,
+    parse_network,
 };
 
 /// A part of the key of a rule; several are joined as those of a [tuple](crate::key::KeyExtractor#tuples) are.
@@ -28,7 +31,8 @@ pub enum KeyPart {
     BearerToken,
     /// The value of this header; in a file `{ header = "x-tenant" }`.
     ///
-    /// Secrets have to be [hashed](Self::HashedHeader).
+    /// As with [`key::header`], it is hashed if the name looks like that of a secret, such as `x-api-key`. A server then
+    /// answers 401 to a request without it.
     Header(String),
     /// A hash of the value of this header; in a file `{ hashed_header = "x-api-key" }`.
     HashedHeader(String),
@@ -54,13 +58,16 @@ enum Part {
 
 impl RuleKey {
     pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Self {
+        let proxies = mistakes.list("trusted_proxies", &rule.trusted_proxies, |_, network| {
+            parse_network(network)
+        });
         let mut given = Vec::new();
         let mut parts = mistakes.list("key", &rule.key, |_, part| {
             if given.contains(&part) {
                 return Err("it is listed twice".into());
             }
             given.push(part);
-            Part::of(part, rule)
+            Part::of(part, rule, &proxies)
         });
         if rule.key.0.is_none() {
             parts.push(Part::Host);
@@ -89,23 +96,25 @@ impl RuleKey {
             Extracted::Exempt | Extracted::Ruled(_) => Err("the request has no key".into()),
         }
     }
+
+    /// The scheme of the credential that a request lacks.
+    pub(super) fn challenge<R: RequestHead>(&self, request: &R) -> Option<&'static str> {
+        self.0.iter().find_map(|part| match part {
+            Part::Header(header) => header.challenge(request),
+            _ => None,
+        })
+    }
 }
 
 impl Part {
-    fn of(part: &KeyPart, rule: &Rule) -> Result<Self, String> {
+    fn of(part: &KeyPart, rule: &Rule, proxies: &[IpNet]) -> Result<Self, String> {
         Ok(match part {
             KeyPart::Host => Self::Host,
             KeyPart::Route if rule.path.0.is_none() => {
                 return Err("the rule has no `path` whose template could be the key".into());
             }
             KeyPart::Route => Self::Route,
-            KeyPart::ClientIp => {
-                let proxies = rule
-                    .trusted_proxies
-                    .iter()
-                    .flat_map(|Parsed(network)| network);
-                Self::ClientIp(key::client_ip().trusting(proxies.copied()))
-            }
+            KeyPart::ClientIp => Self::ClientIp(key::client_ip().trusting(proxies.iter().copied())),
             KeyPart::BearerToken => Self::Header(key::bearer_token()),
             KeyPart::Header(name) => Self::Header(key::header(parse_header_name(name)?)),
             KeyPart::HashedHeader(name) => {

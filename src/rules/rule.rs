@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
-use ipnet::IpNet;
 
 use super::key::KeyPart;
-use crate::key::parse_network;
 use crate::policy::{Outage, Recovery};
 use crate::quota::Quota;
 
@@ -45,7 +43,7 @@ pub struct Rule {
     pub(super) header: Given<Headers>,
     pub(super) quota: List<Parsed<Quota>>,
     pub(super) key: List<KeyPart>,
-    pub(super) trusted_proxies: List<Parsed<IpNet>>,
+    pub(super) trusted_proxies: List<String>,
     pub(super) cost: Given<u32>,
     pub(super) max_wait: Given<Parsed<Duration>>,
     pub(super) max_waiting: Given<usize>,
@@ -191,8 +189,7 @@ impl Rule {
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.trusted_proxies = Given(None);
         for network in networks {
-            let network = parse_network(network.as_ref());
-            self.trusted_proxies.push(Parsed(network));
+            self.trusted_proxies.push(network.as_ref().to_owned());
         }
         self
     }

@@ -124,20 +124,23 @@ impl Rules {
         let host = Authority::of(request);
         let host = host.as_ref();
         for (place, entry) in self.0.iter().enumerate() {
-            match entry.conditions.check(request, host) {
-                Ok(route) => {
-                    let ruled = entry.limit.as_ref().map(|limit| Ruled {
-                        handle: None,
-                        policy: limit.plan.policy.clone(),
-                        key: limit.key.extract(request, host, route),
-                        cost: limit.cost,
-                    });
-                    return (place, ruled);
-                }
-                Err(unmet) => missed(place, &|| unmet.reason(request, host)),
+            let missed = |reason: &dyn Fn() -> String| missed(place, reason);
+            if let Some(route) = entry.conditions.check(request, host, missed) {
+                let ruled = entry.limit.as_ref().map(|limit| Ruled {
+                    policy: limit.plan.policy.clone(),
+                    key: limit.key.extract(request, host, route),
+                    cost: limit.cost,
+                });
+                return (place, ruled);
             }
         }
         unreachable!("the last rule matches every request")
+    }
+
+    /// The scheme of the credential that a request lacks under its rule.
+    pub(crate) fn challenge<R: RequestHead>(&self, request: &R) -> Option<&'static str> {
+        let (place, _) = self.find(request, |_, _| {});
+        self.0[place].limit.as_ref()?.key.challenge(request)
     }
 }
 

@@ -137,7 +137,6 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     {
         ThrottleLayer {
             key: Costed {
-                limiter: self.limiter.clone(),
                 key: self.key,
                 cost,
             },
@@ -230,7 +229,7 @@ where
     type Error = BoxError;
 
     fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error> {
-        self.limiter.admit(self.key.extract(request))
+        self.limiter.admit(&self.key, request)
     }
 
     fn refuse(&self, error: Error, _: &mut Waiting<S, Q>) -> Option<Result<S::Response, BoxError>> {

@@ -111,7 +111,6 @@ impl<K, F, C> InboundLayer<K, F, C> {
     {
         InboundLayer {
             key: Costed {
-                limiter: self.limiter.clone(),
                 key: self.key,
                 cost,
             },
@@ -262,7 +261,7 @@ where
             true => Duration::ZERO,
             false => self.options.max_wait,
         };
-        let acquire = self.limiter.admit(self.key.extract(request))?;
+        let acquire = self.limiter.admit(&self.key, request)?;
         Ok(acquire.map(|acquire| acquire.max_wait(max_wait)))
     }
 
