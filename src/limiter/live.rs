@@ -26,8 +26,8 @@ pub(crate) struct Live {
 /// The current rules.
 struct Now {
     rules: Rules,
-    /// For each rule, unless it is exempt.
-    handles: Vec<Option<Arc<Handle>>>,
+    /// By the names of the rules that limit.
+    handles: HashMap<String, Arc<Handle>>,
 }
 
 impl Live {
@@ -39,7 +39,7 @@ impl Live {
     ) -> Self {
         let now = Now {
             rules: rules.clone(),
-            handles: Vec::new(),
+            handles: HashMap::new(),
         };
         let live = Self {
             dispatcher,
@@ -55,13 +55,14 @@ impl Live {
 
     /// The handle of the last rule.
     pub(crate) fn last(&self) -> Arc<Handle> {
-        let last = self.now.load().handles.last().cloned().flatten();
-        last.unwrap_or_else(|| self.unlimited.clone())
+        let now = self.now.load();
+        let last = now.rules.names().last().flatten();
+        let handle = last.and_then(|name| now.handles.get(name));
+        handle.unwrap_or(&self.unlimited).clone()
     }
 
     pub(crate) fn rule(&self, name: &str) -> Option<Arc<Handle>> {
-        let now = self.now.load();
-        now.handles[now.rules.place(name)?].clone()
+        self.now.load().handles.get(name).cloned()
     }
 
     pub(crate) fn rules(&self) -> Rules {
@@ -80,15 +81,16 @@ impl Live {
         let known = self.dispatcher.handles().into_iter();
         let by_name = |handle: Arc<Handle>| Some((handle.policy().name()?.to_owned(), handle));
         let known: HashMap<_, _> = known.filter_map(by_name).collect();
-        let handles = rules.plans().map(|plan| {
-            let plan = plan?.clone();
-            Some(match known.get(plan.policy.name()?) {
+        let handles = rules.plans().filter_map(|plan| {
+            let name = plan.policy.name()?.to_owned();
+            let handle = match known.get(&name) {
                 Some(handle) => {
-                    handle.set_plan(plan);
+                    handle.set_plan(plan.clone());
                     handle.clone()
                 }
-                None => Handle::new(&self.dispatcher, plan, self.telemetry, self.denials),
-            })
+                None => Handle::new(&self.dispatcher, plan.clone(), self.telemetry, self.denials),
+            };
+            Some((name, handle))
         });
         let handles = handles.collect();
         self.now.store(Arc::new(Now { rules, handles }));

@@ -91,10 +91,10 @@ impl Rules {
         Some(&limit.plan.policy)
     }
 
-    /// The plan of each rule, unless it is exempt.
-    pub(crate) fn plans(&self) -> impl Iterator<Item = Option<&Plan>> {
-        let limits = self.0.iter().map(|entry| entry.limit.as_ref());
-        limits.map(|limit| limit.map(|limit| &limit.plan))
+    /// The plans of the rules that limit.
+    pub(crate) fn plans(&self) -> impl Iterator<Item = &Plan> {
+        let limits = self.0.iter().filter_map(|entry| entry.limit.as_ref());
+        limits.map(|limit| &limit.plan)
     }
 
     pub(crate) fn place(&self, name: &str) -> Option<usize> {

@@ -6,8 +6,14 @@ use crate::key::{Extracted, KeyExtractor};
 /// [`InboundLayer::cost`](super::inbound::InboundLayer::cost).
 #[derive(Debug, Clone)]
 pub struct Costed<K, C> {
-    pub(super) key: K,
-    pub(super) cost: C,
+    key: K,
+    cost: C,
+}
+
+impl<K, C> Costed<K, C> {
+    pub(super) fn new(key: K, cost: C) -> Self {
+        Self { key, cost }
+    }
 }
 
 impl<Q, K: KeyExtractor<Q>, C: Fn(&Q) -> u32> KeyExtractor<Q> for Costed<K, C> {

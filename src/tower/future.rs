@@ -60,8 +60,6 @@ pin_project! {
     enum Stage<S, Q, F, A> {
         Waiting {
             waiting: Waiting<S, Q>,
-            // It is refused without asking for a permit.
-            refused: Option<Error>,
         },
         Calling {
             #[pin]
@@ -83,12 +81,9 @@ where
     L: Direction<S, Q>,
 {
     pub(super) fn new(service: S, is_shared: bool, request: Q, layer: Arc<L>) -> Self {
-        let (acquire, refused) = match layer.admit(&request) {
-            Ok(acquire) => (acquire, None),
-            Err(error) => (None, Some(error)),
-        };
-        let waiting = Waiting::new(service, is_shared, request, acquire);
-        let stage = Stage::Waiting { waiting, refused };
+        let admitted = layer.admit(&request);
+        let waiting = Waiting::new(service, is_shared, request, admitted);
+        let stage = Stage::Waiting { waiting };
         Self { stage, layer }
     }
 }
@@ -105,25 +100,19 @@ where
         let (mut stage, layer) = (this.stage, this.layer);
         let result = loop {
             let next = match stage.as_mut().project() {
-                StageProjection::Waiting { waiting, refused } => {
-                    let stopped = match refused.take() {
-                        Some(error) => Err(Stopped::Refused(error)),
-                        None => ready!(waiting.poll(cx)),
-                    };
-                    match stopped {
-                        Ok(()) => {
-                            let passed = waiting.passed.take().map(Err);
-                            let departed = waiting.permit.take().map(Ok).or(passed);
-                            let response = waiting.call();
-                            Stage::Calling { response, departed }
-                        }
-                        Err(Stopped::Failed(error)) => break Err(L::fail(error)),
-                        Err(Stopped::Refused(error)) => match layer.refuse(error, waiting) {
-                            Some(answer) => break answer,
-                            None => continue,
-                        },
+                StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
+                    Ok(()) => {
+                        let passed = waiting.passed.take().map(Err);
+                        let departed = waiting.permit.take().map(Ok).or(passed);
+                        let response = waiting.call();
+                        Stage::Calling { response, departed }
                     }
-                }
+                    Err(Stopped::Failed(error)) => break Err(L::fail(error)),
+                    Err(Stopped::Refused(error)) => match layer.refuse(error, waiting) {
+                        Some(answer) => break answer,
+                        None => continue,
+                    },
+                },
                 StageProjection::Calling { response, departed } => {
                     let mut response = match ready!(response.poll(cx)) {
                         Ok(response) => response,

@@ -72,12 +72,8 @@ pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
 impl ThrottleLayer {
     /// Delays each request by the rules of the limiter, or by the quota of its host.
     pub fn new(limiter: Limiter) -> Self {
-        Self {
-            key: limiter.by_rules(),
-            limiter,
-            report: InExtensions,
-            feedback: Headers::new(),
-        }
+        let key = limiter.by_rules();
+        Self::of(limiter, key, InExtensions, Headers::new())
     }
 
     /// Protects a server instead of delaying a client: requests over the limit are answered with 429.
@@ -107,16 +103,20 @@ impl<R, F> ThrottleLayer<ByRules, R, F> {
     /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
-        ThrottleLayer {
-            limiter: self.limiter,
-            key,
-            report: self.report,
-            feedback: self.feedback,
-        }
+        ThrottleLayer::of(self.limiter, key, self.report, self.feedback)
     }
 }
 
 impl<K, R, F> ThrottleLayer<K, R, F> {
+    fn of(limiter: Limiter, key: K, report: R, feedback: F) -> Self {
+        Self {
+            limiter,
+            key,
+            report,
+            feedback,
+        }
+    }
+
     /// Sets the cost of each request, after the [`key`](ThrottleLayer::key). Default: 1, or the cost of its rule.
     ///
     /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost).
@@ -135,39 +135,22 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     where
         C: Fn(&Q) -> u32,
     {
-        ThrottleLayer {
-            key: Costed {
-                key: self.key,
-                cost,
-            },
-            limiter: self.limiter,
-            report: self.report,
-            feedback: self.feedback,
-        }
+        let key = Costed::new(self.key, cost);
+        ThrottleLayer::of(self.limiter, key, self.report, self.feedback)
     }
 
     /// Sets how responses report the departure. Default: [`InExtensions`].
     ///
     /// A closure takes the [`Departure`](crate::Departure) and the response.
     pub fn report<P>(self, report: P) -> ThrottleLayer<K, P, F> {
-        ThrottleLayer {
-            limiter: self.limiter,
-            key: self.key,
-            report,
-            feedback: self.feedback,
-        }
+        ThrottleLayer::of(self.limiter, self.key, report, self.feedback)
     }
 
     /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
     ///
     /// A closure can read responses that are not HTTP.
     pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, R, G> {
-        ThrottleLayer {
-            limiter: self.limiter,
-            key: self.key,
-            report: self.report,
-            feedback,
-        }
+        ThrottleLayer::of(self.limiter, self.key, self.report, feedback)
     }
 
     /// Reads no limits from responses.

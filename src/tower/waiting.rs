@@ -32,6 +32,8 @@ pub struct Waiting<S, Q> {
     pub(super) request: Option<Q>,
     /// `None` for a request that is exempt.
     pub(super) acquire: Option<Acquire>,
+    /// The reason why the request is refused without asking for a permit.
+    refused: Option<Error>,
     /// Gives itself back unless the request departs.
     pub(super) permit: Option<Permit>,
     /// The reason why an inbound layer would have refused the request if it had enforced that.
@@ -45,12 +47,19 @@ pub struct Waiting<S, Q> {
 
 impl<S, Q> Waiting<S, Q> {
     #[inline]
-    pub(super) fn new(service: S, is_shared: bool, request: Q, acquire: Option<Acquire>) -> Self {
+    pub(super) fn new(
+        service: S,
+        is_shared: bool,
+        request: Q,
+        admitted: Result<Option<Acquire>, Error>,
+    ) -> Self {
+        let (acquire, refused) = admitted.map_or_else(|error| (None, Some(error)), |it| (it, None));
         Self {
             service,
             is_shared,
             request: Some(request),
             acquire,
+            refused,
             permit: None,
             passed: None,
             expires: None,
@@ -100,6 +109,9 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
 
     #[inline]
     fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Stopped<S::Error>>> {
+        if let Some(error) = self.refused.take() {
+            return Poll::Ready(Err(Stopped::Refused(error)));
+        }
         if self.permit.is_none()
             && let Some(acquire) = &mut self.acquire
         {

@@ -83,25 +83,30 @@ type OnRefused = Arc<dyn Fn(&Refused) + Send + Sync>;
 
 impl<K> InboundLayer<K> {
     pub(in crate::tower) fn new(limiter: Limiter, key: K, failure_mode: FailureMode) -> Self {
-        Self {
-            limiter,
-            key,
-            refusal: ProblemDetails,
-            charge: EveryRequest,
-            options: Options {
-                failure_mode,
-                max_wait: Duration::ZERO,
-                rate_limit_headers: true,
-                retry_after: true,
-                x_rate_limit_headers: false,
-                observe_only: false,
-                on_refused: None,
-            },
-        }
+        let options = Options {
+            failure_mode,
+            max_wait: Duration::ZERO,
+            rate_limit_headers: true,
+            retry_after: true,
+            x_rate_limit_headers: false,
+            observe_only: false,
+            on_refused: None,
+        };
+        Self::of(limiter, key, ProblemDetails, EveryRequest, options)
     }
 }
 
 impl<K, F, C> InboundLayer<K, F, C> {
+    fn of(limiter: Limiter, key: K, refusal: F, charge: C, options: Options) -> Self {
+        Self {
+            limiter,
+            key,
+            refusal,
+            charge,
+            options,
+        }
+    }
+
     /// Sets the cost of each request. Default: 1, or the cost of its rule.
     ///
     /// A request that costs 0, or more than the quotas allow at once, is answered with 400.
@@ -109,16 +114,8 @@ impl<K, F, C> InboundLayer<K, F, C> {
     where
         W: Fn(&Request<Q>) -> u32,
     {
-        InboundLayer {
-            key: Costed {
-                key: self.key,
-                cost,
-            },
-            limiter: self.limiter,
-            refusal: self.refusal,
-            charge: self.charge,
-            options: self.options,
-        }
+        let key = Costed::new(self.key, cost);
+        InboundLayer::of(self.limiter, key, self.refusal, self.charge, self.options)
     }
 
     /// Delays requests for at most so long, and answers requests that would have to wait longer with 429 at once. Default:
@@ -158,13 +155,7 @@ impl<K, F, C> InboundLayer<K, F, C> {
     ///
     /// A closure takes the [`Refused`] and yields a response: see [`Refusal`](super::Refusal).
     pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G, C> {
-        InboundLayer {
-            limiter: self.limiter,
-            key: self.key,
-            refusal,
-            charge: self.charge,
-            options: self.options,
-        }
+        InboundLayer::of(self.limiter, self.key, refusal, self.charge, self.options)
     }
 
     /// Sets which requests count, by their responses. Default: every request counts.
@@ -193,13 +184,7 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) and [`Gcra`](crate::Algorithm::Gcra) keep one time, from which only
     /// a part of a departure can be taken back once others have followed it.
     pub fn charge_when<D>(self, charge: D) -> InboundLayer<K, F, D> {
-        InboundLayer {
-            limiter: self.limiter,
-            key: self.key,
-            refusal: self.refusal,
-            charge,
-            options: self.options,
-        }
+        InboundLayer::of(self.limiter, self.key, self.refusal, charge, self.options)
     }
 
     /// Tries out a limit: no request is refused or delayed, and the layer reports which requests it would refuse.
