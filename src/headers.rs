@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::header::{Entry, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sfv::{KeyRef, ListSerializer, StringRef};
+use sfv::{ListSerializer, StringRef, key_ref};
 
 use crate::policy::Policy;
 use crate::quota::Quota;
@@ -45,9 +45,9 @@ pub(crate) fn write_rate_limit(
         // A client may well count what is spent as the difference of the two.
         let item = list
             .bare_item(string(policy.label()))
-            .parameter(key("r"), remaining.min(limit(policy)));
+            .parameter(key_ref("r"), remaining.min(limit(policy)));
         if let Some(more) = more {
-            let _ = item.parameter(key("t"), whole_seconds(more));
+            let _ = item.parameter(key_ref("t"), whole_seconds(more));
         }
         headers.append(RATE_LIMIT, value(list.finish()));
     }
@@ -121,18 +121,14 @@ fn whole_window(quota: &Quota) -> Option<u32> {
 }
 
 fn item(list: &mut ListSerializer<String>, name: &str, quota: u32, window: Option<u32>) {
-    let item = list.bare_item(string(name)).parameter(key("q"), quota);
+    let item = list.bare_item(string(name)).parameter(key_ref("q"), quota);
     if let Some(window) = window {
-        let _ = item.parameter(key("w"), window);
+        let _ = item.parameter(key_ref("w"), window);
     }
 }
 
 fn string(name: &str) -> &StringRef {
     StringRef::from_str(name).expect("names and quotas are printable ASCII")
-}
-
-fn key(name: &str) -> &KeyRef {
-    KeyRef::from_str(name).expect("a lower-case letter is a key")
 }
 
 fn value(list: Option<String>) -> HeaderValue {

@@ -119,16 +119,13 @@ impl Policy {
 
     /// How long the leaky buckets let a request wait: as long as the last of their capacity.
     pub(crate) fn leaky_wait(&self, guard: Duration) -> Option<Duration> {
-        let waits = self
-            .quotas()
-            .iter()
-            .filter_map(|quota| match quota.counted_by() {
-                Algorithm::LeakyBucket { capacity } => {
-                    let step = quota.interval() + guard + self.parts.buffer;
-                    Some(step.saturating_mul(capacity))
-                }
-                _ => None,
-            });
+        let buffer = self.parts.buffer;
+        let waits = self.quotas().iter().filter_map(|it| match it.counted_by() {
+            Algorithm::LeakyBucket { capacity } => {
+                Some((it.interval() + guard + buffer).saturating_mul(capacity))
+            }
+            _ => None,
+        });
         waits.min()
     }
 

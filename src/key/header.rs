@@ -1,4 +1,4 @@
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 
 use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, bearer_token::token};
@@ -127,6 +127,23 @@ impl Header {
         self
     }
 
+    /// The value or the token, unless it is missing or empty.
+    fn find<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a [u8]>, String> {
+        let mut values = headers.get_all(&self.name).iter();
+        let value = values.next().map(|value| value.as_bytes().trim_ascii());
+        if values.next().is_some() {
+            return Err(format!(
+                "the request has more than one {} header",
+                self.name
+            ));
+        }
+        let value = match self.is_bearer {
+            true => value.and_then(token),
+            false => value,
+        };
+        Ok(value.filter(|value| !value.is_empty()))
+    }
+
     fn key(&self, value: &[u8]) -> SmolStr {
         let text = match self.hashed {
             true => hash(value),
@@ -142,36 +159,20 @@ impl Header {
 
 impl<R: RequestHead> KeyExtractor<R> for Header {
     fn extract(&self, request: &R) -> Extracted {
-        let name = &self.name;
-        let mut values = request.headers().get_all(name).iter();
-        let value = values.next().map(|value| value.as_bytes().trim_ascii());
-        if values.next().is_some() {
-            return Extracted::Refused(
-                format!("the request has more than one {name} header").into(),
-            );
-        }
-        let value = match self.is_bearer {
-            true => value.and_then(token),
-            false => value,
-        };
-        match value {
-            None | Some(b"") => self.without.extracted(|| match self.is_bearer {
+        match self.find(request.headers()) {
+            Ok(Some(value)) => Extracted::Key(Key(self.key(value))),
+            Ok(None) => self.without.extracted(|| match self.is_bearer {
                 true => "the request has no bearer token".to_owned(),
-                false => format!("the request has no {name} header"),
+                false => format!("the request has no {} header", self.name),
             }),
-            Some(value) => Extracted::Key(Key(self.key(value))),
+            Err(problem) => Extracted::Refused(problem.into()),
         }
     }
 
     fn challenge(&self, request: &R) -> Option<&'static str> {
-        let is_single = request
-            .headers()
-            .get_all(&self.name)
-            .iter()
-            .nth(1)
-            .is_none();
-        let is_missing = is_single && matches!(self.extract(request), Extracted::Refused(_));
-        (is_missing && is_secret(&self.name)).then(|| match self.name.as_str() {
+        let is_missing = self.find(request.headers()) == Ok(None);
+        let is_refused = is_missing && self.without == WithoutKey::Refused;
+        (is_refused && is_secret(&self.name)).then(|| match self.name.as_str() {
             "cookie" => "Cookie",
             name if name.contains("authorization") => "Bearer",
             _ => "ApiKey",
@@ -210,12 +211,11 @@ pub(super) fn hash(secret: &[u8]) -> SmolStr {
 /// The two halves of a digest.
 pub(crate) fn sha256(bytes: &[u8]) -> [u128; 2] {
     let digest = hmac_sha256::Hash::hash(bytes);
-    let half = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0, |half, &byte| half << 8 | u128::from(byte))
-    };
-    [half(&digest[..16]), half(&digest[16..])]
+    let (halves, _) = digest.as_chunks();
+    [
+        u128::from_be_bytes(halves[0]),
+        u128::from_be_bytes(halves[1]),
+    ]
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use crate::policy::Policy;
+
 mod address;
 mod bearer_token;
 mod client_ip;
@@ -41,7 +43,6 @@ mod host;
 #[cfg(feature = "axum")]
 mod matched_path;
 mod route;
-mod ruled;
 mod template;
 
 pub(crate) use self::{
@@ -61,7 +62,6 @@ pub use self::{
     header::{Header, header},
     host::{Host, host},
     route::{Route, route},
-    ruled::Ruled,
     template::RouteError,
 };
 
@@ -196,6 +196,26 @@ pub enum Extracted {
     /// A rule decides the policy, the key and the cost of the request; made by
     /// [`Limiter::by_rules`](crate::Limiter::by_rules).
     Ruled(Ruled),
+}
+
+/// A request that a rule limits; see [`Extracted::Ruled`](Extracted::Ruled).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Ruled {
+    /// The rule's policy.
+    pub policy: Arc<Policy>,
+    /// The key whose quota the request spends, or the reason why it has none and must not be sent, such as "the request
+    /// has no host".
+    pub key: Result<Key, Cow<'static, str>>,
+    /// The cost of the request.
+    pub cost: u32,
+}
+
+impl Ruled {
+    /// The rule's name.
+    pub fn rule(&self) -> &str {
+        self.policy.name().unwrap_or_default()
+    }
 }
 
 macro_rules! impl_from {

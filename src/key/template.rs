@@ -19,6 +19,8 @@ pub(crate) struct Template {
     /// The text of the template.
     pub(crate) key: Key,
     segments: Vec<Segment>,
+    /// The last segment is a parameter that takes the rest of the path.
+    is_catch_all: bool,
 }
 
 /// The part of a path between two slashes.
@@ -27,20 +29,10 @@ pub(crate) struct Template {
 /// comparison faults on the dangling pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Segment {
-    kind: Kind,
     /// The whole text of a literal, or the prefix of a parameter.
     before: SmolStr,
-    /// The suffix of a parameter.
-    after: SmolStr,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Literal,
-    /// At least one character between a prefix and a suffix.
-    Parameter,
-    /// A prefix and at least one more character, up to the end of the path.
-    CatchAll,
+    /// The suffix of a parameter, which has at least one character before it.
+    after: Option<SmolStr>,
 }
 
 /// Templates, the most specific first.
@@ -91,51 +83,48 @@ impl Template {
             let problem = format!("{c:?} in a path must be percent-encoded, as it is in a request");
             return Err(problem.into());
         }
-        let segments: Vec<_> = inner
-            .split('/')
-            .map(Segment::parse)
-            .collect::<Result<_, _>>()?;
-        let is_catch_all = |segment: &Segment| segment.kind == Kind::CatchAll;
-        if segments.iter().rev().skip(1).any(is_catch_all) {
-            return Err(CATCH_ALL.into());
+        let mut is_catch_all = false;
+        let mut segments = Vec::new();
+        for segment in inner.split('/') {
+            if is_catch_all {
+                return Err(CATCH_ALL.into());
+            }
+            segments.push(Segment::parse(segment, &mut is_catch_all)?);
         }
-        let key = words.join(" ").into();
         Ok(Self {
             method,
-            key,
+            key: words.join(" ").into(),
             segments,
+            is_catch_all,
         })
-    }
-
-    fn is_catch_all(&self) -> bool {
-        let last = self.segments.last();
-        last.is_some_and(|segment| segment.kind == Kind::CatchAll)
     }
 
     /// True if the template matches a request with this method and these segments of its path.
     fn matches(&self, method: &Method, path: &[&str]) -> bool {
         let is_method = |named| falls_under(method, named);
         let has_more = path.len() > self.segments.len();
-        if path.len() < self.segments.len() || (has_more && !self.is_catch_all()) {
+        if path.len() < self.segments.len() || (has_more && !self.is_catch_all) {
             return false;
         }
-        let mut pairs = self.segments.iter().zip(path);
+        let last = self.segments.len() - 1;
+        let mut pairs = self.segments.iter().zip(path).enumerate();
         self.method.as_ref().is_none_or(is_method)
-            && pairs.all(|(segment, text)| match segment.kind {
-                Kind::CatchAll if has_more => text.starts_with(&*segment.before),
-                _ => segment.matches(text),
+            && pairs.all(|(place, (segment, text))| match has_more && place == last {
+                true => text.starts_with(&*segment.before),
+                false => segment.matches(text),
             })
     }
 
     /// Greater if the template is more specific than another one that matches the same path, or as specific and has the
     /// closer method.
     fn specificity(&self) -> impl Ord + use<> {
-        let before_catch_all = match self.is_catch_all() {
+        let before_catch_all = match self.is_catch_all {
             true => self.segments.len() - 1,
             false => usize::MAX,
         };
         // Templates that match the same path have the same literals, so the lengths of those make no difference.
-        let fixed = |it: &Segment| (it.kind == Kind::Literal, it.before.len(), it.after.len());
+        let after = |it: &Segment| it.after.as_ref().map(|after| after.len());
+        let fixed = |it: &Segment| (it.after.is_none(), it.before.len(), after(it));
         let fixed: Vec<_> = self.segments.iter().map(fixed).collect();
         let method = self.method.as_ref();
         let method = method.map(|method| method == Method::HEAD);
@@ -145,14 +134,17 @@ impl Template {
     /// True if this template certainly matches every path that the other one matches.
     pub(crate) fn covers_path_of(&self, other: &Self) -> bool {
         let (length, others) = (self.segments.len(), other.segments.len());
-        let has_length = length == others || (self.is_catch_all() && length < others);
+        let has_length = match self.is_catch_all {
+            true => length <= others,
+            false => length == others && !other.is_catch_all,
+        };
         let mut pairs = self.segments.iter().zip(&other.segments);
         has_length && pairs.all(|(one, other)| one.covers(other))
     }
 }
 
 impl Segment {
-    fn parse(text: &str) -> Result<Self, &'static str> {
+    fn parse(text: &str, is_catch_all: &mut bool) -> Result<Self, &'static str> {
         // Other routers write parameters like this.
         if text.starts_with([':', '*', '<']) {
             return Err(PARAMETER);
@@ -170,38 +162,37 @@ impl Segment {
             }
             let inside = after.split_once('}').filter(|_| brace == "{");
             let (name, after) = inside.ok_or(PARAMETER)?;
-            let (name, kind) = match name.strip_prefix('*') {
-                Some(name) => (name, Kind::CatchAll),
-                None => (name, Kind::Parameter),
+            let name = match name.strip_prefix('*') {
+                Some(name) => {
+                    *is_catch_all = true;
+                    name
+                }
+                None => name,
             };
             if name.is_empty() || name.contains(['{', '*']) {
                 return Err(PARAMETER);
             }
             let before = mem::take(&mut literal).finish();
-            if parameter.replace((before, kind)).is_some() {
+            if parameter.replace(before).is_some() {
                 return Err("there can be only one parameter between two slashes");
             }
             rest = after;
         }
         literal.push_str(rest);
         let literal = literal.finish();
-        let (before, after, kind) = match parameter {
-            None => (literal, SmolStr::default(), Kind::Literal),
-            Some((_, Kind::CatchAll)) if !literal.is_empty() => return Err(CATCH_ALL),
-            Some((before, kind)) => (before, literal, kind),
+        let (before, after) = match parameter {
+            None => (literal, None),
+            Some(_) if *is_catch_all && !literal.is_empty() => return Err(CATCH_ALL),
+            Some(before) => (before, Some(literal)),
         };
-        Ok(Self {
-            kind,
-            before,
-            after,
-        })
+        Ok(Self { before, after })
     }
 
     fn matches(&self, text: &str) -> bool {
-        let Self { before, after, .. } = self;
-        match self.kind {
-            Kind::Literal => before == text,
-            _ => {
+        let Self { before, after } = self;
+        match after {
+            None => before == text,
+            Some(after) => {
                 text.len() > before.len() + after.len()
                     && text.starts_with(&**before)
                     && text.ends_with(&**after)
@@ -211,10 +202,9 @@ impl Segment {
 
     fn covers(&self, other: &Self) -> bool {
         // With a suffix, the ends of all texts that the other matches would have to be compared.
-        let is_open = self.kind != Kind::Literal && self.after.is_empty();
-        let is_long = other.kind != Kind::Literal || other.before.len() > self.before.len();
-        let is_within = other.kind != Kind::CatchAll || self.kind == Kind::CatchAll;
-        let is_part = is_open && is_long && is_within && other.before.starts_with(&*self.before);
+        let is_open = self.after.as_deref() == Some("");
+        let is_long = other.after.is_some() || other.before.len() > self.before.len();
+        let is_part = is_open && is_long && other.before.starts_with(&*self.before);
         is_part || self == other
     }
 }
@@ -224,8 +214,8 @@ impl Templates {
     pub(crate) fn new(mut templates: Vec<Template>) -> Result<Self, RouteError> {
         let mut seen = HashMap::new();
         for template in &templates {
-            if let Some(before) = seen.insert((&template.method, &template.segments), &template.key)
-            {
+            let matched = (&template.method, &template.segments, template.is_catch_all);
+            if let Some(before) = seen.insert(matched, &template.key) {
                 return Err(RouteError {
                     template: template.key.to_string(),
                     problem: match *before == template.key {

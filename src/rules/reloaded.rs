@@ -83,11 +83,10 @@ impl fmt::Display for Reloaded {
                 write!(f, "{} {change} ({}), ", all.len(), all.join(", "))?;
             }
         }
-        let order = if self.is_reordered {
-            ", in another order"
-        } else {
-            ""
-        };
-        write!(f, "{} as before{order}", self.unchanged.len())
+        write!(f, "{} as before", self.unchanged.len())?;
+        match self.is_reordered {
+            true => f.write_str(", in another order"),
+            false => Ok(()),
+        }
     }
 }
