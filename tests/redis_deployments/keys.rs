@@ -160,7 +160,10 @@ async fn shows_what_a_limiter_knows(store: &RedisStore) {
             let context = format!("{text}, {spent}: {seen:?}, {peek:?}");
             // A unit may become available in between.
             let (least, most) = (peek.remaining(), peek.remaining() + 1);
-            assert!((least..=most).contains(&seen.snapshot.remaining()), "{context}");
+            assert!(
+                (least..=most).contains(&seen.snapshot.remaining()),
+                "{context}"
+            );
             let differ =
                 |one: Duration, other: Duration| one.abs_diff(other) > Duration::from_secs(5);
             assert!(!differ(seen.snapshot.reset(), peek.reset()), "{context}");
