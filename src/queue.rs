@@ -182,7 +182,7 @@ pub(crate) enum Step {
     Wait(Option<Instant>),
     /// It may depart then.
     Sleep(Instant),
-    /// It was polled too late for this turn, and waits for another one.
+    /// It was polled too late for this turn, or another request before it was. It is to be polled again.
     Missed(Turn),
     Depart(Turn, Standing),
     Fail(Refusal),
@@ -695,15 +695,16 @@ impl Queue {
             }
             Fate::Departs(turn) if now <= turn.until => {
                 let (turn, place) = (*turn, request.place);
-                let (mut is_first, mut is_behind_late) = (true, false);
+                let (mut is_first, mut late) = (true, None);
                 for (_, &id) in self.departing.iter().take_while(|(it, _)| **it < place) {
                     is_first &= !self.is_valid(id, now);
-                    is_behind_late |= self.stall.is_late(&self.requests[id], now);
+                    let before = &self.requests[id];
+                    late = late.or(before.turn().filter(|_| self.stall.is_late(before, now)));
                 }
-                if is_behind_late {
+                if let Some(late) = late {
                     // Those before it may take its turn.
                     self.expire(now, woken);
-                    return self.poll(id, now, waker, woken);
+                    return Step::Missed(late);
                 }
                 self.requests.remove(id);
                 self.departing.remove(&place);
@@ -787,8 +788,13 @@ impl Queue {
             (times, _) => NEIGHBOURS << times.min(MOST_STALLS),
         };
         let before = self.departing.range(..from);
-        let valid = before.filter(|(_, id)| self.is_valid(**id, now));
-        let ready = valid.take(most).count();
+        let next = self.first_blocked().map_or(now, |next| next.from.max(now));
+        let ready = before.filter(|(_, id)| {
+            // Behind a miss, a request that departs later holds up no other.
+            let is_due = |turn: Turn| now < turn.until && (most > 1 || turn.from <= next);
+            self.requests[**id].turn().is_some_and(is_due)
+        });
+        let ready = ready.take(most).count();
         if ready == 0 {
             self.stall.passed = 0;
         }

@@ -98,7 +98,7 @@ if raw ~= '' then
     answers[nth] = pack('<BI7', 3, now)
     break
   end
-  shape = quotas ~= @quotas
+  shape = quotas ~= @quotas or #raw < HEAD
 end
 load$()
 if shape then

@@ -231,6 +231,8 @@ impl Handle {
             let error = StoreError::new("requests can wait on a tokio runtime only");
             return Err(Refusal::Store(error.no_outage()));
         }
+        // Without a timer, this panics here, and not again and again in the task of the dispatcher.
+        drop(sleep_until(Instant::now()));
         let most = self.load().policy.max_waiting();
         let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
         let (queue, id, due) = {

@@ -330,8 +330,6 @@ impl Dispatcher {
             if schedule.has_ended() || schedule.tasks.contains(&id) {
                 return;
             }
-            // Without a timer, this panics here, and not again and again in the task.
-            drop(sleep_until(Instant::now()));
             schedule.tasks.push(id);
         }
         let task = Task {

@@ -43,28 +43,29 @@ impl RedisStore {
             !encoded[one].is_single && encoded[one].head == encoded[other].head
         };
         let groups = places.chunk_by(share).flat_map(|group| group.chunks(most));
-        let mut groups: Vec<_> = groups.collect();
-        // `EVAL` also loads the script. It cannot miss it, so there is no third attempt.
-        for command in ["EVALSHA", "EVAL"] {
-            let mut pipe = Pipeline::with_capacity(groups.len());
-            for group in &groups {
+        let mut commands: Vec<(&str, &[usize])> = groups.map(|it| ("EVALSHA", it)).collect();
+        while !commands.is_empty() {
+            let mut pipe = Pipeline::with_capacity(commands.len());
+            for (command, group) in &commands {
                 pipe.add_command(self.command(command, calls, &encoded, group));
             }
             let latest = self.run(None, &first.name, &pipe, deadline).await?;
-            let mut unknown = Vec::new();
-            for (group, answer) in groups.into_iter().zip(latest) {
+            let mut repeated = Vec::new();
+            for ((command, group), answer) in commands.into_iter().zip(latest) {
                 if command == "EVALSHA" && is_unknown_script(&answer) {
-                    unknown.push(group);
-                    continue;
-                }
-                for (&place, answer) in group.iter().zip(answer.each(group.len())) {
-                    answers[place] = Some(answer);
+                    // This also loads the script, and cannot miss it.
+                    repeated.push(("EVAL", group));
+                } else if group.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
+                    // A value is damaged, or the keys are in several slots. What was done already is taken back by
+                    // the next calls.
+                    repeated.extend(group.chunks(1).map(|one| ("EVALSHA", one)));
+                } else {
+                    for (&place, answer) in group.iter().zip(answer.each(group.len())) {
+                        answers[place] = Some(answer);
+                    }
                 }
             }
-            groups = unknown;
-            if groups.is_empty() {
-                break;
-            }
+            commands = repeated;
         }
         let results = calls.iter().zip(answers).map(|(named, answer)| {
             let mut answer = answer?;

@@ -47,6 +47,11 @@ async fn keys_that_share_a_script_have_answers_of_their_own() {
     let _: () = server.command(&["LPUSH", "throttle:{key-3}", "a"]);
     let _: () = server.command(&["SET", "throttle:{key-5}", "another value"]);
     let policy = policy("3/m");
+    let whole = State::new(policy.counters()).encode();
+    let mut connection = server.client().get_connection().unwrap();
+    let mut cut = redis::cmd("SET");
+    cut.arg("throttle:{key-8}").arg(&whole[..whole.len() - 4]);
+    cut.exec(&mut connection).unwrap();
     for (number, expected) in [(1, 2), (2, 1), (3, 0)] {
         let calls = (0..40).map(|nth| {
             let take = take(1, number, 2 - usize::from(nth % 7 == 0));
@@ -56,7 +61,7 @@ async fn keys_that_share_a_script_have_answers_of_their_own() {
         assert_eq!(answers.len(), 40);
         for (nth, answer) in answers.iter().enumerate() {
             match answer {
-                answer if matches!(nth, 3 | 5) => {
+                answer if matches!(nth, 3 | 5 | 8) => {
                     assert!(!answer.as_ref().unwrap_err().is_outage(), "{answer:?}");
                 }
                 Err(error) => panic!("{nth}: {error}"),
@@ -67,6 +72,32 @@ async fn keys_that_share_a_script_have_answers_of_their_own() {
     }
     let info: String = server.command(&["INFO", "commandstats"]);
     assert!(info.contains("cmdstat_evalsha:calls=9,"), "{info}");
+}
+
+#[tokio::test]
+async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() {
+    let bus = support::ports::spare_port().to_string();
+    let server = RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]);
+    server.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let is_ok = || {
+        server
+            .command::<String>(&["CLUSTER", "INFO"])
+            .contains("cluster_state:ok")
+    };
+    while !is_ok() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let store = store(&server, true);
+    let calls = (0..20).map(|nth| {
+        Call::new(
+            &Key::new(format!("key-{nth}")),
+            &policy("1/m"),
+            &take(1, 1, 1),
+        )
+    });
+    for answer in store.call(calls.collect()).await.unwrap().answers {
+        assert_eq!(granted(&answer.unwrap()), 1);
+    }
 }
 
 #[tokio::test]
