@@ -42,7 +42,7 @@
 //! | the protocol between a process and the store, and how it is checked | [`guide::protocol`] |
 //! | many limits in one table, from code or a file | [`rules`], [`LimiterBuilder::rules`] |
 //! | rules that change at runtime | [`Limiter::reload`] |
-//! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`ParseQuotaError`] |
+//! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`BuildError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | the state that replicas share | [`store::RedisStore`], [`store::Store`] |
 //! | the keys in a Redis, and their state | [`store::RedisStore::keys`] |
@@ -134,7 +134,7 @@ pub use self::{
     peek::Peek,
     permit::{Decision, Permit, Snapshot},
     policy::{Outage, Policy, Recovery},
-    quota::{Algorithm, ParseQuotaError, Quota, WindowStart},
+    quota::{Algorithm, Quota, WindowStart},
 };
 
 /// The README's examples are tests.

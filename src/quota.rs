@@ -7,10 +7,7 @@ mod text;
 
 use std::time::Duration;
 
-pub use self::{
-    algorithm::{Algorithm, WindowStart},
-    text::ParseQuotaError,
-};
+pub use self::algorithm::{Algorithm, WindowStart};
 
 /// The longest window: ten years.
 pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -45,7 +42,7 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 ///
 /// assert_eq!("600/1m30s".parse(), Ok(Quota::new(600, Duration::from_secs(90))));
 /// assert_eq!("5000/60min".parse::<Quota>()?.to_string(), "5_000/h");
-/// # Ok::<_, tower_throttle::ParseQuotaError>(())
+/// # Ok::<_, tower_throttle::BuildError>(())
 /// ```
 ///
 /// - A number is made of digits, with single `_` between them or without.
@@ -57,7 +54,7 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 /// - Words are separated by white space, of which there may be more around them. Upper case
 ///   is as good as lower case, except in `M`, which could be months.
 ///
-/// Quotas that could not hold are no quotas here: parsing refuses, with [`ParseQuotaError`], what
+/// Quotas that could not hold are no quotas here: parsing refuses, with a [`BuildError`](crate::BuildError), what
 /// building a limiter would.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {

@@ -21,7 +21,7 @@
 //! let request = http::Request::get("https://api.example.com/repos/tokio-rs/tokio").body(()).unwrap();
 //! let key = "api.example.com|GET /repos/{owner}/{repo}";
 //! assert_eq!(extractor.extract(&request), Extracted::Key(key.into()));
-//! # Ok::<(), key::RouteError>(())
+//! # Ok::<(), tower_throttle::BuildError>(())
 //! ```
 
 use std::borrow::Cow;
@@ -62,7 +62,6 @@ pub use self::{
     header::{Header, header},
     host::{Host, host},
     route::{Route, route},
-    template::RouteError,
 };
 
 /// The name of a quota's owner: a host, a route, a user, an address.

@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use smol_str::format_smolstr;
 
-use super::template::{RouteError, Template, Templates};
+use super::template::{Template, Templates};
 use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
+use crate::error::BuildError;
 
 /// The key of all requests that match no template. It cannot be a template, because those have a slash.
 pub(super) const UNMATCHED: &str = "unmatched";
@@ -30,7 +31,7 @@ pub(super) const UNMATCHED: &str = "unmatched";
 /// assert_eq!(key("GET", "/repos/tokio-rs/tokio?page=2"), "GET /repos/{owner}/{repo}");
 /// assert_eq!(key("DELETE", "/repos/tokio-rs/tokio"), "/repos/{*rest}");
 /// assert_eq!(key("GET", "/users/carllerche"), "unmatched");
-/// # Ok::<(), key::RouteError>(())
+/// # Ok::<(), tower_throttle::BuildError>(())
 /// ```
 ///
 /// # Templates
@@ -55,7 +56,7 @@ pub(super) const UNMATCHED: &str = "unmatched";
 ///
 /// Fails if a template is empty, has a malformed method or path, is listed twice, or matches the same paths as
 /// another one: `/{owner}` and `/{name}`.
-pub fn route<I, S>(templates: I) -> Result<Route, RouteError>
+pub fn route<I, S>(templates: I) -> Result<Route, BuildError>
 where
     I: IntoIterator<Item = S>,
     S: AsRef<str>,
@@ -91,7 +92,7 @@ impl Route {
     /// let search = key::route(["GET /search"])?.or_exempt();
     /// let request = http::Request::get("/health").body(()).unwrap();
     /// assert_eq!(search.extract(&request), Extracted::Exempt);
-    /// # Ok::<(), key::RouteError>(())
+    /// # Ok::<(), tower_throttle::BuildError>(())
     /// ```
     pub fn or_exempt(mut self) -> Self {
         self.without = WithoutKey::Exempt;
@@ -110,7 +111,7 @@ impl Route {
     /// let channel = key::route(["POST /channels/{id}/messages"])?.with_values();
     /// let request = http::Request::post("/channels/81/messages").body(()).unwrap();
     /// assert_eq!(channel.extract(&request), Extracted::Key("POST /channels/81/messages".into()));
-    /// # Ok::<(), key::RouteError>(())
+    /// # Ok::<(), tower_throttle::BuildError>(())
     /// ```
     pub fn with_values(mut self) -> Self {
         self.values = true;

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::error::Error;
-use std::{fmt, mem};
+use std::mem;
 
 use http::Method;
 use smallvec::SmallVec;
 use smol_str::{SmolStr, SmolStrBuilder};
 
 use super::Key;
+use crate::error::BuildError;
 
 /// An optional method and a path with parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,32 +39,12 @@ struct Segment {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Templates(Vec<Template>);
 
-/// Names the template that [`route`](super::route()) cannot use, and the reason.
-///
-/// ```
-/// use tower_throttle::key;
-///
-/// let err = key::route(["GET /repos/{owner"]).unwrap_err();
-/// assert_eq!(
-///     err.to_string(),
-///     r#"route template "GET /repos/{owner": a parameter is written as {name}, and a literal brace twice"#,
-/// );
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RouteError {
-    template: String,
-    problem: Cow<'static, str>,
-}
-
 const PARAMETER: &str = "a parameter is written as {name}, and a literal brace twice";
 const CATCH_ALL: &str = "a catch-all parameter must be the end of the path";
 
 impl Template {
-    pub(crate) fn parse(text: &str) -> Result<Self, RouteError> {
-        Self::read(text).map_err(|problem| RouteError {
-            template: text.to_owned(),
-            problem,
-        })
+    pub(crate) fn parse(text: &str) -> Result<Self, BuildError> {
+        Self::read(text).map_err(|problem| error(text, problem))
     }
 
     fn read(text: &str) -> Result<Self, Cow<'static, str>> {
@@ -211,19 +191,16 @@ impl Segment {
 
 impl Templates {
     /// Fails if two templates of one method match the same paths.
-    pub(crate) fn new(mut templates: Vec<Template>) -> Result<Self, RouteError> {
+    pub(crate) fn new(mut templates: Vec<Template>) -> Result<Self, BuildError> {
         let mut seen = HashMap::new();
         for template in &templates {
             let matched = (&template.method, &template.segments, template.is_catch_all);
             if let Some(before) = seen.insert(matched, &template.key) {
-                return Err(RouteError {
-                    template: template.key.to_string(),
-                    problem: match *before == template.key {
-                        true => "it is listed twice".into(),
-                        false => format!("it conflicts with {before:?}, as paths may match either")
-                            .into(),
-                    },
-                });
+                let problem = match *before == template.key {
+                    true => "it is listed twice".into(),
+                    false => format!("it conflicts with {before:?}, as paths may match either"),
+                };
+                return Err(error(template.key.as_str(), problem));
             }
         }
         templates.sort_by_cached_key(|template| Reverse(template.specificity()));
@@ -256,13 +233,9 @@ pub(crate) fn parse_method(text: &str) -> Result<Method, String> {
     }
 }
 
-impl fmt::Display for RouteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "route template {:?}: {}", self.template, self.problem)
-    }
+fn error(template: &str, problem: impl Into<Cow<'static, str>>) -> BuildError {
+    BuildError::new(format!("route template {template:?}"), problem)
 }
-
-impl Error for RouteError {}
 
 #[cfg(test)]
 mod tests {

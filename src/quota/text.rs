@@ -3,12 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Algorithm, Quota, WindowStart};
+use crate::error::BuildError;
 
 /// The names of each unit of a window, and its length in nanoseconds, from large to small. The first name is shown.
 const UNITS: [(&[&str], u64); 6] = [
@@ -73,24 +73,12 @@ impl fmt::Display for Quota {
 /// );
 /// ```
 impl FromStr for Quota {
-    type Err = ParseQuotaError;
+    type Err = BuildError;
 
-    fn from_str(text: &str) -> Result<Self, ParseQuotaError> {
-        parse(text).map_err(|problem| ParseQuotaError(format!("quota {}: {problem}", quote(text))))
+    fn from_str(text: &str) -> Result<Self, BuildError> {
+        parse(text).map_err(|problem| BuildError::new(format!("quota {}", quote(text)), problem))
     }
 }
-
-/// A text that is no [`Quota`]. `Display` quotes the text and the part at fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParseQuotaError(String);
-
-impl fmt::Display for ParseQuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl StdError for ParseQuotaError {}
 
 fn parse(text: &str) -> Result<Quota, String> {
     let mut words = text.split_ascii_whitespace();

@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer};
 use super::error::RulesError;
 use super::rule::{Given, Headers, Parsed, Rule, Values};
 use super::table::Rules;
-use crate::quota::{ParseQuotaError, Quota};
+use crate::error::BuildError;
+use crate::quota::Quota;
 
 impl Rules {
     /// Reads rules from a deserializer, such as that of TOML, YAML or JSON.
@@ -139,8 +140,7 @@ impl<'de> Deserialize<'de> for Parsed<Quota> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Ok(Self(
-            text.parse()
-                .map_err(|error: ParseQuotaError| error.to_string()),
+            text.parse().map_err(|error: BuildError| error.to_string()),
         ))
     }
 }
