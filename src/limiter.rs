@@ -15,10 +15,9 @@ use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
 
 mod builder;
-mod live;
 mod rules;
 
-use self::live::Live;
+use self::rules::Live;
 pub use self::{builder::LimiterBuilder, rules::ByRules};
 
 /// Delays requests so that no key departs more often than its quotas allow, in this process and all others that use
