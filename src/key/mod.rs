@@ -197,7 +197,7 @@ pub enum Extracted {
     Ruled(Ruled),
 }
 
-/// A request that a rule limits; see [`Extracted::Ruled`](Extracted::Ruled).
+/// A request that a rule limits; see [`Extracted::Ruled`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Ruled {
