@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// What a response advises: a pause, an allowance, both or nothing.
@@ -62,19 +63,10 @@ impl Advice {
     /// assert_eq!(day.and(minute), minute);
     /// ```
     pub fn and(self, other: Self) -> Self {
-        let fewer = |(a, a_within): (u32, Duration), (b, b_within): (u32, Duration)| {
-            if (a, b_within) <= (b, a_within) {
-                (a, a_within)
-            } else {
-                (b, b_within)
-            }
-        };
+        let allowances = [self.allowance, other.allowance].into_iter().flatten();
         Self {
             wait: self.wait.max(other.wait),
-            allowance: match (self.allowance, other.allowance) {
-                (Some(one), Some(another)) => Some(fewer(one, another)),
-                (one, another) => one.or(another),
-            },
+            allowance: allowances.min_by_key(|&(count, within)| (count, Reverse(within))),
         }
     }
 

@@ -7,32 +7,18 @@ use crate::feedback::lines::values;
 use crate::feedback::number::{count, seconds};
 use crate::feedback::origin::OriginClock;
 
-/// The names of the fields for the requests that remain, for the time until the reset, and for the moment of the reset.
-/// The size of the quota does not matter here, so `-Limit` is not among them.
-const FAMILIES: [[&str; 3]; 3] = [
-    [
-        "ratelimit-remaining",
-        "ratelimit-reset-after",
-        "ratelimit-reset",
-    ],
-    [
-        "x-ratelimit-remaining",
-        "x-ratelimit-reset-after",
-        "x-ratelimit-reset",
-    ],
-    [
-        "x-rate-limit-remaining",
-        "x-rate-limit-reset-after",
-        "x-rate-limit-reset",
-    ],
-];
+/// How the names of the fields begin. They end in `-remaining` for the requests that remain, in `-reset-after` for the
+/// time until the reset, and in `-reset` for its moment. The size of the quota, `-limit`, does not matter here.
+const FAMILIES: [&str; 3] = ["ratelimit", "x-ratelimit", "x-rate-limit"];
 
 /// The limit of the first family that states one.
 pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Option<Limit> {
-    FAMILIES.iter().find_map(|&[remaining, after, at]| {
-        let remaining = values(headers, remaining, count).into_iter().min()?;
-        let after = values(headers, after, seconds).into_iter().max();
-        let reset = after.or_else(|| {
+    FAMILIES.iter().find_map(|family| {
+        let remaining = values(headers, format!("{family}-remaining"), count);
+        let remaining = remaining.into_iter().min()?;
+        let after = values(headers, format!("{family}-reset-after"), seconds);
+        let reset = after.into_iter().max().or_else(|| {
+            let at = format!("{family}-reset");
             let resets = values(headers, at, |text| clock.until_reset(text));
             resets.into_iter().max()
         })?;
