@@ -37,7 +37,6 @@ use std::time::Duration;
 /// assert_eq!(departures.len(), 4);
 /// departures.assert_at_most(3, second); // those at 900, 1,000 and 1,100 ms
 /// assert_eq!(departures.most_in_any(Duration::from_millis(100)), 1);
-/// assert_eq!(departures.smallest_gap(), Some(Duration::from_millis(100)));
 /// ```
 ///
 /// # Times of a test
@@ -153,24 +152,6 @@ impl History {
         Some(self.events.last()?.at - self.events.first()?.at)
     }
 
-    /// Weight per second from the first event to the last; `None` while they span no time.
-    ///
-    /// The first event only starts the clock, so events spaced evenly by W/N have a rate of exactly
-    /// N/W.
-    #[must_use]
-    pub fn rate(&self) -> Option<f64> {
-        let span = self.span().filter(|span| !span.is_zero())?;
-        let weight = self.weight() - self.events.first()?.weight;
-        Some(weight as f64 / span.as_secs_f64())
-    }
-
-    /// The shortest time between two events; `None` when there are fewer than two.
-    #[must_use]
-    pub fn smallest_gap(&self) -> Option<Duration> {
-        let pairs = self.events.windows(2);
-        pairs.map(|pair| pair[1].at - pair[0].at).min()
-    }
-
     /// The most, by weight, that any half-open interval `[start, start + window)` holds.
     #[must_use]
     pub fn most_in_any(&self, window: Duration) -> u64 {
@@ -251,22 +232,9 @@ impl FromIterator<Duration> for History {
 /// Pairs of time and weight.
 impl FromIterator<(Duration, u64)> for History {
     fn from_iter<I: IntoIterator<Item = (Duration, u64)>>(weighted: I) -> Self {
-        let mut history = Self::new();
-        history.extend(weighted);
-        history
-    }
-}
-
-impl Extend<Duration> for History {
-    fn extend<I: IntoIterator<Item = Duration>>(&mut self, times: I) {
-        self.extend(times.into_iter().map(|at| (at, 1)));
-    }
-}
-
-impl Extend<(Duration, u64)> for History {
-    fn extend<I: IntoIterator<Item = (Duration, u64)>>(&mut self, weighted: I) {
         let event = |(at, weight)| Event { at, weight };
-        self.events.extend(weighted.into_iter().map(event));
-        self.events.sort_by_key(|event| event.at);
+        let mut events: Vec<_> = weighted.into_iter().map(event).collect();
+        events.sort_by_key(|event| event.at);
+        Self { events }
     }
 }

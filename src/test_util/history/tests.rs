@@ -18,11 +18,9 @@ fn a_history_is_measured_by_its_busiest_window_wherever_that_starts() {
     assert_eq!(history.most_in_aligned(MS(1_000)), 3);
     let first = at_ms([0, 10, 500, 510]).busiest(MS(100)).unwrap();
     assert_eq!(first.start, MS(0));
-    assert_eq!(at_ms([7, 7]).rate(), None);
     let weighted = [(MS(0), 5), (MS(10), 1), (MS(1_000), 5)];
     let weighted: History = weighted.into_iter().collect();
     assert_eq!((weighted.len(), weighted.weight()), (3, 11));
-    assert_eq!(weighted.rate(), Some(6.0));
     let long: History = [Duration::ZERO, Duration::MAX].into_iter().collect();
     assert_eq!(long.most_in_any(Duration::MAX), 1);
 }
@@ -33,7 +31,6 @@ fn without_events_there_is_nothing_to_report() {
     none.assert_at_most(0, MS(1));
     assert!(none.is_empty());
     assert_eq!((none.busiest(MS(1)), none.span()), (None, None));
-    assert_eq!((none.smallest_gap(), none.rate()), (None, None));
 }
 
 #[test]
@@ -57,8 +54,6 @@ proptest! {
         let most = events.iter().map(|(start, _)| weight(*start)).max().unwrap_or(0);
         // Starts that are no event, too: the shortcut above is itself part of what is checked.
         let most_anywhere = (0..60).map(weight).max().unwrap_or(0);
-        let gaps = (0..events.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
-        let smallest = gaps.map(|(i, j)| events[i].0.abs_diff(events[j].0)).min();
 
         let collected: History = events.iter().map(|(at, weight)| (NS(*at), *weight)).collect();
         let mut pushed = History::new();
@@ -67,7 +62,6 @@ proptest! {
         prop_assert_eq!(&collected, &pushed);
         prop_assert_eq!(collected.most_in_any(NS(window)), most);
         prop_assert_eq!(most, most_anywhere);
-        prop_assert_eq!(collected.smallest_gap(), smallest.map(NS));
         if let Some(busiest) = collected.busiest(NS(window)) {
             let start = u64::try_from(busiest.start.as_nanos()).unwrap();
             prop_assert_eq!(weight(start), busiest.weight);
