@@ -212,10 +212,7 @@ impl Call {
     ///
     /// Fails, and nothing may be written, if the value was not written by this crate or by a later version of it, or
     /// if a request costs more than the quotas allow.
-    #[allow(
-        clippy::type_complexity,
-        reason = "a type of its own would have to be looked up"
-    )]
+    #[allow(clippy::type_complexity, reason = "it is read in place")]
     pub fn apply(
         &self,
         value: Option<&[u8]>,
@@ -230,10 +227,7 @@ impl Call {
     /// # Errors
     ///
     /// Fails like [`apply`](Self::apply).
-    #[allow(
-        clippy::type_complexity,
-        reason = "a type of its own would have to be looked up"
-    )]
+    #[allow(clippy::type_complexity, reason = "it is read in place")]
     pub fn apply_strict(
         &self,
         value: Option<&[u8]>,

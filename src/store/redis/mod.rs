@@ -391,15 +391,13 @@ fn naming(name: &str) -> impl Fn(StoreError) -> StoreError {
 
 /// The host's clock, for servers that do not tell the time. It never goes back in this process.
 #[derive(Debug, Default)]
-struct HostClock {
-    latest: AtomicU64,
-}
+struct HostClock(AtomicU64);
 
 impl HostClock {
     fn now(&self) -> u64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = since_epoch.unwrap_or_default().as_micros() as u64;
-        self.latest.fetch_max(now, Ordering::Relaxed).max(now)
+        self.0.fetch_max(now, Ordering::Relaxed).max(now)
     }
 }
 

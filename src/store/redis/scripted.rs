@@ -1,6 +1,6 @@
 //! Runs the scripts: one pipeline for a batch.
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
 
 use super::script::Script;
@@ -134,5 +134,6 @@ fn result(
 }
 
 fn is_unknown_script(answered: &CommandAnswer) -> bool {
-    matches!(&answered.value, Value::ServerError(error) if error.code() == "NOSCRIPT")
+    let error = answered.server_error();
+    error.is_some_and(|error| error.code() == "NOSCRIPT")
 }

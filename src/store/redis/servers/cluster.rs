@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use redis::{Cmd, ConnectionInfo, Pipeline, Value};
+use redis::{Cmd, ConnectionInfo, Pipeline};
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
@@ -228,9 +228,9 @@ fn uncovered() -> StoreError {
 
 /// The places of commands that were redirected.
 fn redirects(answers: &[CommandAnswer], node: &Node) -> Vec<(usize, Redirect)> {
-    let redirect = |(place, answer): (usize, &CommandAnswer)| match &answer.value {
-        Value::ServerError(error) => Some((place, Redirect::of(error, &node.target().host)?)),
-        _ => None,
+    let redirect = |(place, answer): (usize, &CommandAnswer)| {
+        let redirect = Redirect::of(answer.server_error()?, &node.target().host)?;
+        Some((place, redirect))
     };
     answers.iter().enumerate().filter_map(redirect).collect()
 }

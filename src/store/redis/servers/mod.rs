@@ -15,7 +15,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redis::{Client, Pipeline, Value};
+use redis::{Client, Pipeline, ServerError, Value};
 use tokio::time::Instant;
 
 use self::node::Node;
@@ -83,8 +83,12 @@ impl CommandAnswer {
 
     /// The error of a command that the server refused.
     pub(crate) fn refusal(&self) -> Option<StoreError> {
+        self.server_error().map(refused)
+    }
+
+    pub(crate) fn server_error(&self) -> Option<&ServerError> {
         match &self.value {
-            Value::ServerError(error) => Some(refused(error)),
+            Value::ServerError(error) => Some(error),
             _ => None,
         }
     }

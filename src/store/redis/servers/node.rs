@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
 use super::connection::Connection;
-use super::errors::{self, Failure};
+use super::errors::{self, Failure, demoted};
 use super::target::Target;
-use super::{Answers, CommandAnswer, Servers, Topology};
+use super::{Answers, Servers, Topology};
 use crate::lock::Mutex;
 use crate::store::StoreError;
 use crate::telemetry;
@@ -99,7 +99,7 @@ impl Node {
         let answer = connection.send(commands, deadline).await;
         let is_shared = |it: &Shared| it.connection.number == shared.connection.number;
         match &answer {
-            Ok(answers) => match answers.iter().find_map(demoted) {
+            Ok(answers) => match answers.iter().find_map(|it| demoted(it.server_error()?)) {
                 Some(why) => self.0.shared.discard(is_shared, why),
                 None => self.0.shared.succeed(),
             },
@@ -227,12 +227,5 @@ impl Topology for Node {
 
     fn any_node(&self) -> Option<Self> {
         Some(self.clone())
-    }
-}
-
-fn demoted(answered: &CommandAnswer) -> Option<StoreError> {
-    match &answered.value {
-        Value::ServerError(error) => errors::demoted(error),
-        _ => None,
     }
 }
