@@ -111,6 +111,7 @@ mod quota;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 pub mod rules;
+mod snapshot;
 pub mod store;
 #[doc = include_str!("docs/links.md")]
 // The tests package compiles its examples.
@@ -132,9 +133,10 @@ pub use self::{
     error::BuildError,
     limiter::{ByRules, Limiter, LimiterBuilder},
     peek::Peek,
-    permit::{Decision, Permit, Snapshot},
+    permit::{Decision, Permit},
     policy::{Outage, Policy, Recovery},
     quota::{Algorithm, Quota, WindowStart},
+    snapshot::Snapshot,
 };
 
 /// The README's examples are tests.

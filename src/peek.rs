@@ -9,7 +9,7 @@ use crate::acquire::{Cause, Error, check};
 use crate::dispatcher::Handle;
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::permit::Snapshot;
+use crate::snapshot::Snapshot;
 use crate::store::{Answered, Reply};
 
 /// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::algorithm::Taken;
 use crate::dispatcher::{Current, Granted, Handle};
 use crate::key::Key;
 use crate::policy::Outage;
 use crate::queue::Standing;
+use crate::snapshot::Snapshot;
 
 /// The right to depart now.
 ///
@@ -120,14 +120,6 @@ impl Decision {
     }
 }
 
-/// The state of a key at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Snapshot {
-    pub(crate) delay: Duration,
-    pub(crate) remaining: u32,
-    pub(crate) reset: Duration,
-}
-
 impl Snapshot {
     pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
         Self {
@@ -135,34 +127,6 @@ impl Snapshot {
             remaining: standing.remaining,
             reset: until(standing.reset, now),
         }
-    }
-
-    /// From the answer of a store whose clock shows `now`.
-    pub(crate) fn of(taken: &Taken, now: u64) -> Self {
-        let from_now = |at: u64| Duration::from_micros(at.saturating_sub(now));
-        Self {
-            delay: from_now(taken.expected.first().copied().unwrap_or(0)),
-            remaining: taken.remaining,
-            reset: from_now(taken.reset),
-        }
-    }
-
-    /// How long the request would have to wait, if no other came before it. Zero if it could depart at once.
-    #[must_use]
-    pub fn delay(&self) -> Duration {
-        self.delay
-    }
-
-    /// How many requests of cost 1 could depart now.
-    #[must_use]
-    pub fn remaining(&self) -> u32 {
-        self.remaining
-    }
-
-    /// How long until all units of the quotas are available again.
-    #[must_use]
-    pub fn reset(&self) -> Duration {
-        self.reset
     }
 }
 

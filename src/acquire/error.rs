@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::permit::Snapshot;
 use crate::policy::Policy;
+use crate::snapshot::Snapshot;
 use crate::telemetry::Outcome;
 
 /// The reason why a request gets no permit. Nothing was recorded, except as [`is_store`](Self::is_store) says.

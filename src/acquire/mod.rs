@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use crate::algorithm::Mode;
 use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
 use crate::key::Key;
-use crate::permit::{Decision, Permit, Snapshot};
+use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
 use crate::queue::Refusal;
+use crate::snapshot::Snapshot;
 use crate::telemetry::{Outcome, Span};
 
 pub(crate) use self::error::Cause;

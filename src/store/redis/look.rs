@@ -8,8 +8,8 @@ use redis::FromRedisValue as _;
 use super::keys::StoredKey;
 use super::{RedisStore, naming, strange, unrecognized};
 use crate::algorithm::{Mode, State, Take};
-use crate::permit::Snapshot;
 use crate::quota::Quota;
+use crate::snapshot::Snapshot;
 use crate::store::StoreError;
 
 /// Values are read up to this length. No value of this crate is as long.

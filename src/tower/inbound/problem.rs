@@ -86,8 +86,8 @@ mod tests {
     use crate::acquire::{Cause, Error};
     use crate::error::StoreError;
     use crate::limiter::Limiter;
-    use crate::permit::Snapshot;
     use crate::quota::Quota;
+    use crate::snapshot::Snapshot;
 
     fn refused(policy: &str, cause: Cause) -> Refused {
         let limiter = Limiter::builder().name(policy).quota(Quota::per_second(1));

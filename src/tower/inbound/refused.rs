@@ -7,8 +7,8 @@ use http::StatusCode;
 
 use crate::acquire::{Cause, Error};
 use crate::key::Key;
-use crate::permit::Snapshot;
 use crate::policy::Policy;
+use crate::snapshot::Snapshot;
 
 /// Why a request is refused, or would be if that was [enforced](Self::is_enforced).
 ///

@@ -1,0 +1,43 @@
+//! What a peek shows: [`Snapshot`].
+
+use std::time::Duration;
+
+use crate::algorithm::Taken;
+
+/// The state of a key at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    pub(crate) delay: Duration,
+    pub(crate) remaining: u32,
+    pub(crate) reset: Duration,
+}
+
+impl Snapshot {
+    /// From the answer of a store whose clock shows `now`.
+    pub(crate) fn of(taken: &Taken, now: u64) -> Self {
+        let from_now = |at: u64| Duration::from_micros(at.saturating_sub(now));
+        Self {
+            delay: from_now(taken.expected.first().copied().unwrap_or(0)),
+            remaining: taken.remaining,
+            reset: from_now(taken.reset),
+        }
+    }
+
+    /// How long the request would have to wait, if no other came before it. Zero if it could depart at once.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// How many requests of cost 1 could depart now.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// How long until all units of the quotas are available again.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        self.reset
+    }
+}
