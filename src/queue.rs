@@ -459,7 +459,6 @@ impl Queue {
             if self.requests[id].cost != turn.units {
                 return Some(turn);
             }
-            self.without_turn(mode).pop_first();
             self.depart(id, turn);
             return None;
         }
@@ -480,17 +479,11 @@ impl Queue {
     }
 
     /// A request that waits gets a turn.
-    fn give(&mut self, id: usize, turn: Turn) {
-        let request = &self.requests[id];
-        let (mode, place) = (request.mode, request.place);
-        self.without_turn(mode).remove(&place);
-        self.depart(id, turn);
-    }
-
     fn depart(&mut self, id: usize, turn: Turn) {
         let request = &mut self.requests[id];
         request.fate = Fate::Departs(turn);
-        let place = request.place;
+        let (mode, place) = (request.mode, request.place);
+        self.without_turn(mode).remove(&place);
         self.departing.insert(place, id);
         let from = self.stall.blocked_from;
         self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
@@ -770,7 +763,7 @@ impl Queue {
             }
             while let Some(first) = ids.pop_front() {
                 if !self.fails_before(first, &turn, woken) {
-                    self.give(first, turn);
+                    self.depart(first, turn);
                     break;
                 }
             }

@@ -134,7 +134,16 @@ impl Limiter {
         extractor: &(impl KeyExtractor<R> + ?Sized),
         request: &R,
     ) -> Result<Option<Acquire>, Error> {
-        let (handle, key, cost) = match extractor.extract(request) {
+        let mut extracted = extractor.extract(request);
+        if let Extracted::Ruled(ruled) = &extracted
+            && self
+                .live()
+                .is_some_and(|live| live.rule(ruled.rule()).is_none())
+        {
+            // The rule has just been removed.
+            extracted = extractor.extract(request);
+        }
+        let (handle, key, cost) = match extracted {
             Extracted::Key(key) => (self.handle(), Ok(key), 1),
             Extracted::Exempt => return Ok(None),
             Extracted::Refused(reason) => (self.handle(), Err(reason), 1),
