@@ -1,4 +1,4 @@
-//! What a peek shows: [`Snapshot`].
+//! The state of a key at one moment: [`Snapshot`].
 
 use std::time::Duration;
 

@@ -56,8 +56,8 @@ impl RedisStore {
                     // This also loads the script, and cannot miss it.
                     repeated.push(("EVAL", group));
                 } else if group.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
-                    // A value is damaged, or the keys are in several slots. What was done already is taken back by
-                    // the next calls.
+                    // A value is damaged, or the keys are in several slots. The next calls take back grants that were
+                    // made already.
                     repeated.extend(group.chunks(1).map(|one| ("EVALSHA", one)));
                 } else {
                     for (&place, answer) in group.iter().zip(answer.each(group.len())) {
