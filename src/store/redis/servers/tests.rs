@@ -236,3 +236,21 @@ fn an_attempt_that_ends_with_its_runtime_is_made_again_on_another() {
     second.block_on(joined).unwrap().unwrap();
     drop(waiting);
 }
+
+#[tokio::test]
+async fn a_server_that_became_a_replica_is_connected_to_again() {
+    let (old, proxy, servers) = proxied();
+    let new = RedisServer::start();
+    let before = get(&servers).await.unwrap().origin;
+    old.command::<()>(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+    proxy.lead_to(new.port());
+    let answers = run(&servers, &[&["SET", "key", "1"]]).await.unwrap();
+    let error = refusal(&answers[0]);
+    assert!(
+        error.is_outage() && !error.is_outcome_unknown(),
+        "{error:?}"
+    );
+    let answers = run(&servers, &[&["SET", "key", "2"]]).await.unwrap();
+    assert_eq!(answers[0].value, Value::Okay);
+    assert_ne!(answers[0].origin.server, before.server);
+}

@@ -75,6 +75,7 @@ fn errors_of_servers_are_distinguished() {
         (
             "outage",
             "LOADING Redis is loading the dataset|OOM command not allowed|READONLY You can't write|\
+             MISCONF Redis cannot save|MASTERDOWN Link with MASTER is down|NOREPLICAS Not enough replicas|\
              CLUSTERDOWN The cluster is down|TRYAGAIN Multiple keys request during rehashing|\
              ERR max number of clients reached|ERR Redis is busy running a script.|\
              EXECABORT Transaction discarded because of: -OOM command|WRAPPED-OOM command",
