@@ -3,8 +3,10 @@
 
 use std::future::Future;
 use std::net::TcpListener;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use support::errors::{PATIENCE, assert_readable, bounded, everything, store_error};
 use support::redis_server::RedisServer;
 use support::spend::under;
@@ -74,6 +76,17 @@ async fn connecting_to_a_server_that_never_answers_fails_after_two_seconds() {
     );
 }
 
+#[test]
+fn connecting_takes_a_runtime() {
+    let mut connecting = Box::pin(RedisStore::connect("redis://127.0.0.1:1/"));
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready(outcome) = connecting.as_mut().poll(&mut context) else {
+        panic!("it waits");
+    };
+    let error = outcome.expect_err("no runtime");
+    assert!(!error.is_outage(), "{error:?}");
+}
+
 /// The store's timeout applies, and not one that the connection has.
 #[tokio::test]
 async fn the_timeout_bounds_every_call() {
@@ -116,6 +129,20 @@ async fn a_broken_multiplexed_connection_fails_at_once_and_for_good() {
     for _ in 0..3 {
         fails(&limiter).await;
     }
+}
+
+#[tokio::test]
+async fn the_timeout_bounds_a_connection_manager_that_never_gives_up() {
+    let mut server = RedisServer::start();
+    let config = ConnectionManagerConfig::new().set_number_of_retries(1_000);
+    let manager = ConnectionManager::new_with_config(server.client(), config).await;
+    let store = RedisStore::from(manager.expect("a connection"));
+    let limiter = limiter(&store.timeout(Duration::from_millis(200)), "1000/h");
+    limiter.acquire("a").await.expect("a permit");
+    server.kill9();
+    fails(&limiter).await;
+    server.restart();
+    recovers(|| limiter.acquire("a")).await;
 }
 
 #[tokio::test]

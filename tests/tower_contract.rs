@@ -13,8 +13,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::poll;
 use http::{Request, Response};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
+use tower::limit::ConcurrencyLimit;
 use tower::util::BoxService;
 use tower::{Layer as _, Service, ServiceExt as _};
 use tower_test::mock;
@@ -241,6 +243,31 @@ async fn is_ready_however_many_wait_and_though_the_service_is_not() {
         waiting.push(response);
     }
     assert!(matches!(service.poll_ready(), Poll::Ready(Ok(()))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it_waits_again() {
+    let (mock, mut handle) = mock::pair();
+    handle.allow(0);
+    let permits = Arc::new(Semaphore::new(1));
+    let limited = ConcurrencyLimit::with_semaphore(mock, permits.clone());
+    let limiter = per_second(1).build().expect("a valid policy");
+    let service = ThrottleLayer::new(limiter.clone()).layer(limited);
+
+    let late = start(&service, "/late").await;
+    settle().await;
+    assert_eq!(permits.available_permits(), 0, "it is getting ready");
+    // Another request takes the next departure.
+    let other = tokio::spawn(limiter.acquire("upstream").into_future());
+    sleep(GUARD * 5).await;
+    handle.allow(1);
+    for _ in 0..9 {
+        sleep(100 * MS).await;
+        assert_eq!(permits.available_permits(), 1);
+    }
+    assert_eq!(answer(&mut handle).await, "/late");
+    late.await.expect("no panic").expect("an answer");
+    other.await.expect("no panic").expect("a permit");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::poll;
 use http::{Request, Response, StatusCode};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
 use tower_throttle::key::{self, Constant, Extracted, KeyExtractor};
@@ -78,6 +78,43 @@ async fn a_request_that_is_refused_reaches_nothing_inside() {
     assert_eq!(response.body(), "one");
     let departure = response.extensions().get::<Departure>();
     assert_eq!(departure.expect("a departure").remaining(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_departure_that_expires_while_the_service_gets_ready_can_be_taken_by_another() {
+    for (is_taken, observes, status) in [(false, false, 200), (true, false, 429), (true, true, 200)]
+    {
+        let limiter = per_second(1);
+        let (mock, mut handle) = mock::pair::<Request<u32>, Response<String>>();
+        let layer = inbound(&limiter);
+        let layer = if observes {
+            layer.observe_only()
+        } else {
+            layer
+        };
+        let mut service = layer.layer(mock);
+        handle.allow(0);
+        let mut response = Box::pin(service.call(Request::new(1)));
+        assert!(poll!(&mut response).is_pending());
+        assert_eq!(remaining(&limiter).await, 0);
+        sleep(GUARD * 2).await;
+        assert!(poll!(&mut response).is_pending());
+        assert_eq!(remaining(&limiter).await, 1);
+        if is_taken {
+            let other = limiter.try_acquire("all").await.expect("a decision");
+            assert!(other.is_granted());
+        }
+        handle.allow(1);
+        let response = tokio::spawn(response);
+        if status == 200 {
+            let (_, respond) = handle.next_request().await.expect("a call");
+            assert_eq!(remaining(&limiter).await, 0);
+            respond.send_response(Response::default());
+        }
+        let response = response.await.expect("no panic").expect("no error");
+        assert_eq!(response.status(), status, "{is_taken}, {observes}");
+        assert!(poll!(Box::pin(handle.next_request())).is_pending());
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::routing::get;
 use axum::{Extension, Router};
 use http::StatusCode;
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Departure, Limiter, Quota};
+use tower_throttle::{Departure, FailureMode, Limiter, Quota, ThrottleLayer};
 
 use crate::axum_inbound::client::Client;
 use crate::axum_inbound::server::{Server, build, by_client, limiter};
@@ -105,4 +106,32 @@ async fn it_lets_requests_pass_without_a_store() {
     assert_eq!(answer.status, StatusCode::OK);
     assert!(answer.body.contains("store"), "{}", answer.body);
     assert!(!answer.has("ratelimit"));
+}
+
+#[tokio::test]
+async fn exempt_requests_are_not_reported() {
+    let (reports, on_refused) = reports();
+    let layer = ThrottleLayer::new(limiter(Quota::per_hour(1)));
+    let layer = layer
+        .inbound(|_: &Request<Body>| None::<String>, FailureMode::Closed)
+        .observe_only()
+        .on_refused(on_refused);
+    let server = Server::start(app().layer(layer)).await;
+    let client = Client::new(&server, "a");
+    for _ in 0..3 {
+        assert_eq!(client.get("/").await.body, "granted");
+    }
+    assert!(reports.lock().expect("no panic").is_empty());
+}
+
+#[tokio::test]
+async fn clients_do_not_slow_down_for_a_limit_that_is_tried_out() {
+    let layer = by_client(&limiter(Quota::per_hour(1))).observe_only();
+    let server = Server::start(app().layer(layer)).await;
+    let client = Client::new(&server, "a");
+    for _ in 0..3 {
+        let answer = client.get("/").await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert!(!answer.has("ratelimit") && !answer.has("ratelimit-policy"));
+    }
 }

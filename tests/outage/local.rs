@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_throttle::Outage;
 use tower_throttle::test_util::Fault;
 use tower_throttle::test_util::history::History;
+use tower_throttle::{Limiter, Outage, Quota};
 
 use super::{FAULTS, LIMIT, WINDOW, assert_out, fail, limiter, recover, store};
 
@@ -143,4 +143,45 @@ async fn peek_and_pause_use_the_fallback_store() {
             .delay()
             .is_zero()
     );
+}
+
+/// A share of less than one request keeps the rate.
+#[tokio::test(start_paused = true)]
+async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
+    const SECONDS: u32 = 10;
+    for (quota, replicas, together) in [
+        ("10/s", 20, 20),
+        ("10/s gcra burst=6", 3, 6),
+        ("10/s leaky-bucket capacity=2", 5, 5),
+    ] {
+        let quota: Quota = quota.parse().expect("a quota");
+        let store = store();
+        fail(&store, Fault::Unreachable);
+        let share = 1.0 / f64::from(replicas);
+        let limiters = (0..replicas).map(|_| {
+            let limiter = Limiter::builder().quota(quota).store(store.clone());
+            let limiter = limiter.outage(Outage::Local { share }).build();
+            limiter.expect("a valid policy")
+        });
+        let limiters: Vec<_> = limiters.collect();
+        let start = Instant::now();
+        let mut departed = 0;
+        while start.elapsed() < WINDOW * SECONDS {
+            let mut now = 0;
+            for limiter in &limiters {
+                let ask = async || limiter.try_acquire("a").await.expect("its share");
+                while ask().await.is_granted() {
+                    now += 1;
+                }
+            }
+            departed += now;
+            assert!(now <= together, "{quota} by {replicas}: {now} at once");
+            sleep(WINDOW / 100).await;
+        }
+        let most = together + quota.limit() * SECONDS;
+        assert!(
+            (most / 2..=most).contains(&departed),
+            "{quota} by {replicas}: {departed} of {most}"
+        );
+    }
 }

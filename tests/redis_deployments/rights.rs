@@ -88,6 +88,18 @@ async fn limits_hold_without_the_right_to_publish_or_subscribe() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_number_takes_the_right_to_select_it() {
+    let server = RedisServer::start();
+    set_user(&server, "throttle", &[]);
+    let url = url_of(&server, "throttle") + "7";
+    let error = bounded(RedisStore::connect(&url)).await;
+    assert!(!error.expect_err("no right to it").is_outage());
+    set_user(&server, "throttle", &additional("a database number"));
+    let store = bounded(RedisStore::connect(&url)).await;
+    do_everything(&store.expect("a connection").timeout(LONG), &server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_takes_the_additional_rights_in_the_guide() {
     let cluster = Cluster::start();
     for user in ["throttle", "throttle-plain"] {

@@ -239,3 +239,32 @@ async fn pauses_are_counted_by_the_limiter_that_sends_them() {
     limiter.resume("a").await.unwrap();
     assert_eq!(figures.read().number("pauses_total{policy=ten}"), 2.0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_are_counted_once_when_the_label_changes() {
+    let figures = Figures::new();
+    let limiter = figures.build(Limiter::builder().quota(Quota::per_second(1)));
+    let waiting = tokio::spawn(join_all((0..3).map(|_| limiter.acquire("a"))));
+    sleep(Duration::from_millis(500)).await;
+    figures
+        .within(|| limiter.set_quota(Quota::per_second(2)))
+        .unwrap();
+    let level = |series: &str, label: &str| {
+        figures
+            .read()
+            .number(&format!("{series}{{policy={label}}}"))
+    };
+    for label in ["1/s", "2/s"] {
+        let waiting = level("waiting", label);
+        assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
+    }
+    waiting.await.unwrap();
+    for (series, label) in [
+        ("waiting", "1/s"),
+        ("waiting", "2/s"),
+        ("queues", "1/s"),
+        ("queues", "2/s"),
+    ] {
+        assert_eq!(level(series, label), 0.0, "{series} of {label}");
+    }
+}

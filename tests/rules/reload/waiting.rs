@@ -47,6 +47,22 @@ async fn reloads_of_bounds_keep_the_order_and_the_quota() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_buffer_holds_in_a_queue_that_never_empties() {
+    let limiter = limiter([per_second(1)]);
+    limiter.acquire("a").await.expect("a permit");
+    let first = waiter(&limiter).await;
+    tokio::time::sleep(SECOND / 2).await;
+    reload(&limiter, [per_second(1).buffer(SECOND)]);
+    let (second, third) = (waiter(&limiter).await, waiter(&limiter).await);
+    let permits = join_all([first, second, third]).await;
+    let waited = permits.into_iter().map(|it| it.expect("a permit").waited());
+    let waited: Vec<_> = waited.collect();
+    assert!(waited[0] >= STEP && waited[0] < STEP + GUARD, "{waited:?}");
+    let apart = waited[2] - waited[1];
+    assert!(apart >= SECOND + STEP, "{apart:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_waits_by_a_rule_that_is_removed_departs_by_it() {
     let limiter = limiter([per_second(1)]);
     limiter.acquire("a").await.expect("a permit");
