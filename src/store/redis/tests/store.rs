@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::algorithm::{Demand, Mode, State, Take};
+use crate::algorithm::{Demand, Mode, State, Strict, Take};
 use crate::store::Store as _;
 use crate::store::redis::servers::{AnswerOrigin, Servers};
 use crate::store::redis::{Reading, RedisStore};
@@ -182,6 +182,42 @@ async fn a_value_of_another_shape_keeps_the_history() {
             departed += granted(&taken);
         }
         assert_eq!(departed, most, "{quotas}");
+    }
+}
+
+#[tokio::test]
+async fn strict_recovery_quarantines_the_keys_of_a_new_or_emptied_server() {
+    for scripting in [true, false] {
+        let server = RedisServer::start();
+        let store = store(&server, scripting);
+        let policy = policy("10/200ms");
+        let strict = async |number, key, known| {
+            let mut operation = take(1, number, 1);
+            if let Operation::Take(take) = &mut operation {
+                let clock_was_set = false;
+                take.strict = Some(Strict {
+                    known,
+                    clock_was_set,
+                });
+            }
+            call(&store, key, &policy, operation).await
+        };
+        let new = strict(1, "key", None).await;
+        assert!(new.quarantined_until > 0 && new.grants.is_empty());
+        // The quarantine takes a window and a second.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let rested = strict(2, "key", None).await;
+        assert_eq!(granted(&rested), 1);
+        // The server has seen every call for long enough.
+        assert_eq!(granted(&strict(3, "other", None).await), 1);
+        let _: () = server.command(&["FLUSHALL"]);
+        for (number, key, known) in [(4, "third", None), (5, "key", rested.known)] {
+            let lost = strict(number, key, known).await;
+            assert!(
+                lost.quarantined_until > 0 && lost.grants.is_empty(),
+                "{key}"
+            );
+        }
     }
 }
 
