@@ -374,3 +374,22 @@ async fn cancelling_all_requests_leaves_nothing_behind() {
     };
     assert!(limited.delay() <= SECOND, "{limited:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_request_never_overtakes_the_queue() {
+    let limiter = build(per_second(2));
+    let waiting: Vec<_> = (0..6).map(|_| limiter.acquire("a")).collect();
+    let queue = tokio::spawn(join_all(waiting));
+    for _ in 0..2_500 {
+        sleep(Duration::from_millis(1)).await;
+        if queue.is_finished() {
+            return;
+        }
+        let Decision::Limited(limited) = limiter.try_acquire("a").await.expect("a decision") else {
+            panic!("overtook the queue");
+        };
+        assert!(limited.delay() > Duration::ZERO);
+        assert_eq!(limited.remaining(), 0);
+    }
+    panic!("the queue is not served");
+}

@@ -201,3 +201,13 @@ async fn a_call_that_is_overtaken_too_often_fails_and_consumes_nothing() {
     assert_eq!(spoiler.transactions(), 50);
     assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 2);
 }
+
+#[tokio::test]
+async fn a_request_that_waits_calls_again_after_too_many_conflicts() {
+    let server = RedisServer::start();
+    let spoiler = Spoiler::start(&server, 120).await;
+    let limiter = limiter(&spoiler.url, under(&["2/h"])).await;
+    limiter.acquire("a").await.expect("a permit");
+    assert!(spoiler.transactions() > 120);
+    assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 1);
+}

@@ -44,3 +44,16 @@ async fn the_limit_holds_again_once_the_store_is_back() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_in_this_process() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Allow);
+    fail(&store, Fault::Unreachable);
+    limiter.acquire("a").await.expect("everything departs");
+    let until = Instant::now() + Duration::from_secs(3);
+    let pause = limiter.pause("a", until).await;
+    pause.expect_err("the store does not get it");
+    limiter.acquire("a").await.expect("after the pause");
+    assert!(Instant::now() >= until);
+}

@@ -32,6 +32,19 @@ async fn a_store_that_is_out_is_probed_once_for_each_pause() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_answers_only_pings_is_called_as_rarely() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Deny);
+    fail(&store, Fault::ReadOnly);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(60) {
+        assert_out(limiter.acquire("a").await);
+    }
+    let (pings, calls) = (store.pings(), store.calls());
+    assert!(calls <= 150 && pings <= 150, "{calls} calls, {pings} pings");
+}
+
+#[tokio::test(start_paused = true)]
 async fn health_reports_the_outage_its_cause_and_its_end() {
     let store = store();
     let limiter = limiter(&store, Outage::Deny);

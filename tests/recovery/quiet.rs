@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::load::Load;
-use super::{LIMIT, REST, WINDOW, rested, strict};
+use super::{LIMIT, MAX_WAIT, REST, WINDOW, rested, strict};
 use support::redis_server::RedisServer;
 
 /// A new server rests once, as long as a key would.
@@ -55,4 +55,25 @@ async fn traffic_that_comes_and_goes_is_never_held_up() {
             sleep(WINDOW * 3).await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_pause_is_no_loss() {
+    let server = RedisServer::start();
+    let limiters = [strict(&server).await, strict(&server).await];
+    rested(&limiters[0]).await;
+    let mut load = Load::new();
+    limiters.iter().for_each(|limiter| load.add(limiter));
+    load.goes_on(LIMIT as usize).await;
+    for (windows, is_resumed) in [(1, false), (1, false), (100, true)] {
+        let until = Instant::now() + WINDOW * windows;
+        limiters[1].pause("a", until).await.expect("a pause");
+        sleep(WINDOW).await;
+        if is_resumed {
+            limiters[0].resume("a").await.expect("no pause");
+        }
+        let waited = load.goes_on(LIMIT as usize).await;
+        assert!(waited < MAX_WAIT + WINDOW, "{waited:?}");
+    }
+    load.history().await.assert_at_most(LIMIT.into(), WINDOW);
 }

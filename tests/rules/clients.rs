@@ -7,7 +7,7 @@ use reqwest_middleware::ClientWithMiddleware;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::BoxError;
-use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, ThrottleMiddleware};
+use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
 
 use crate::rules::{get, limiter, per_hour, request, rules};
 use support::upstream::Upstream;
@@ -209,4 +209,44 @@ async fn who_has_no_request_passes_if_the_last_rule_is_exempt() {
     let search = limiter.rule("search").expect("a rule");
     assert!(search.acquire("a").await.expect("a permit").is_counted());
     assert!(limiter.rule("others").is_none());
+}
+
+#[tokio::test]
+async fn another_key_goes_by_the_last_rule_and_takes_any_request() {
+    struct Job(&'static str);
+    let limiter = limiter(table());
+    let service = ThrottleLayer::new(limiter.clone())
+        .key(|job: &Job| job.0)
+        .unreported()
+        .layer(service_fn(|_: Job| async { Ok::<_, Infallible>(()) }));
+    for _ in 0..3 {
+        let answer = service.clone().oneshot(Job("print")).await;
+        answer.expect("a permit");
+    }
+    let error = service.oneshot(Job("print")).await.unwrap_err();
+    let error = error.downcast_ref().expect("the limiter's");
+    assert_eq!(refused_by(error).as_deref(), Some("others"));
+    let snapshot = limiter.peek("print").await.expect("a snapshot");
+    assert_eq!(snapshot.remaining(), 0);
+}
+
+#[tokio::test]
+async fn rules_may_be_a_part_of_a_key() {
+    let limiter = limiter([at_once(per_hour("all", 1))]);
+    let service = ThrottleLayer::new(limiter.clone())
+        .key((limiter.by_rules(), key::header("x-user")))
+        .layer(service_fn(|_: Request<()>| async {
+            Ok::<_, Infallible>(Response::new(()))
+        }));
+    let send = async |user: &'static str| {
+        let mut request = get("https://a.example/");
+        let user = user.parse().expect("a value");
+        request.headers_mut().insert("x-user", user);
+        service.clone().oneshot(request).await
+    };
+    send("a").await.expect("a permit");
+    send("b").await.expect("a permit of another key");
+    let error = send("a").await.unwrap_err();
+    let error = error.downcast_ref().expect("the limiter's");
+    assert_eq!(refused_by(error).as_deref(), Some("all"));
 }

@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota};
 
-use crate::set_quota::{GUARD, build, set};
+use crate::set_quota::{GUARD, PATIENCE, build, set};
+use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 
 /// As a rollout does it: 100 per window become 60, one replica after the other.
@@ -60,4 +63,33 @@ async fn a_quota_that_replicas_lower_one_after_the_other_holds_under_load() {
         .collect();
     after.assert_at_most(60, WINDOW);
     assert!(after.len() >= 120, "{} departures", after.len());
+}
+
+/// Requests of a process far from the server, while others with a log of another shape depart all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_of_other_shapes_do_not_keep_a_process_from_departing() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    proxy.delay(Duration::from_millis(20));
+    let quota = |text: &str| Limiter::builder().quota(text.parse().expect("a quota"));
+    let store = RedisStore::connect(&proxy.url()).await;
+    let far = build(quota("50/100ms").store(store.expect("a connection")));
+    let mut traffic = JoinSet::new();
+    for _ in 0..5 {
+        let near = build(quota("60/100ms").store(server.store().await));
+        traffic.spawn(async move {
+            loop {
+                near.acquire("a").await.expect("a permit");
+                sleep(Duration::from_millis(15)).await;
+            }
+        });
+    }
+    sleep(Duration::from_millis(300)).await;
+    let requests = join_all((0..50).map(|_| far.acquire("a")));
+    let permits = timeout(PATIENCE, requests).await;
+    for permit in permits.expect("none waits forever") {
+        permit.expect("a permit");
+    }
+    assert!(!far.health().is_out());
+    traffic.shutdown().await;
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::{Algorithm, Quota, ThrottleLayer, key};
+use tower_throttle::{Algorithm, ErrorKind, Quota, ThrottleLayer, key};
 
-use crate::set_quota::{GUARD, STEP, build, granted, limited, per_second, waiter};
+use crate::set_quota::{GUARD, SECOND, STEP, build, granted, limited, per_second, set, waiter};
 
 #[tokio::test(start_paused = true)]
 async fn all_clones_see_the_change() {
@@ -66,4 +66,26 @@ async fn invalid_quotas_change_nothing_and_are_named() {
     assert!(limited(&limiter).await.delay() >= STEP);
     let waited = waiter.await.expect("a permit").waited();
     assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_the_policy_stays() {
+    let builder = per_second(1).name("search").buffer(GUARD * 3);
+    let limiter = build(builder.max_wait(SECOND * 2).max_waiting(1));
+    let quotas = [Quota::new(1, SECOND / 2), Quota::per_hour(9)];
+    limiter.set_quotas(quotas).expect("valid quotas");
+    let policy = limiter.policy();
+    assert_eq!(policy.name(), Some("search"));
+    assert_eq!((policy.buffer(), policy.guard()), (GUARD * 3, GUARD));
+
+    granted(&limiter).await;
+    let step = SECOND / 2 + GUARD * 4;
+    assert_eq!(limited(&limiter).await.delay(), step);
+    let waits = waiter(&limiter).await;
+    let error = limiter.acquire("a").await.expect_err("one waits already");
+    assert_eq!(error.kind(), ErrorKind::QueueFull);
+    drop(waits);
+    set(&limiter, Quota::per_hour(1));
+    let error = limiter.acquire("a").await.expect_err("an hour is too long");
+    assert!(error.is_limited() && error.wait() > Some(SECOND * 2));
 }

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Algorithm, ErrorKind, Limiter, Quota};
+use tower_throttle::{Algorithm, ErrorKind, Limiter, Permit, Quota};
 
 use crate::set_quota::{
     GUARD, LONG, PATIENCE, SECOND, STEP, build, granted, limited, per_second, set, settle, waiter,
@@ -42,6 +42,33 @@ async fn another_algorithm_starts_from_zero_and_the_former_one_continues() {
     granted(&limiter).await;
     set(&limiter, Quota::per_second(2));
     limited(&limiter).await;
+}
+
+/// The new counter has not recorded the departures that are given back.
+#[tokio::test(start_paused = true)]
+async fn permits_of_another_algorithm_are_not_returned_to_the_new_counter() {
+    for quota in ["10/h fixed-window start=first-request", "1/h gcra burst=10"] {
+        let limiter = build(per_second(10));
+        let mut permits = Vec::new();
+        for _ in 0..10 {
+            permits.push(granted(&limiter).await);
+        }
+        set(&limiter, quota.parse().expect("a quota"));
+        let departed = async || {
+            let mut count = 0;
+            let decide = || limiter.try_acquire("a");
+            while decide().await.expect("a decision").is_granted() {
+                count += 1;
+            }
+            count
+        };
+        let before = departed().await;
+        permits.into_iter().for_each(Permit::forfeit);
+        settle(&limiter).await;
+        let departed = before + departed().await;
+        // A bucket holds one less, until the guard of the first ones has passed.
+        assert!((9..=10).contains(&departed), "{departed} under {quota}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

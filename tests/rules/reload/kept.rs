@@ -1,11 +1,13 @@
 //! Departures and pauses of a rule outlast reloads, also those that remove the rule.
 
 use tokio::time::{Instant, sleep};
-use tower_throttle::Limiter;
 use tower_throttle::rules::Rule;
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::{FailingStore, Fault};
+use tower_throttle::{Limiter, Outage};
 
 use super::{SECOND, reload};
-use crate::rules::{limiter, per_hour};
+use crate::rules::{limiter, per_hour, rules};
 
 /// How many of ten are granted at once.
 async fn granted(limiter: &Limiter) -> usize {
@@ -31,5 +33,22 @@ async fn a_pause_holds_over_other_quotas_and_while_the_rule_is_gone() {
         assert_eq!(granted(&limiter).await, 0, "it is paused");
         sleep(SECOND * 61).await;
         assert_eq!(granted(&limiter).await, quota_at_last as usize);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn departures_by_a_share_count_after_outages_were_denied_and_the_rule_was_gone() {
+    let denied = || per_hour("all", 4);
+    let store = FailingStore::new(MemoryStore::new());
+    store.fail_with(Fault::Unreachable);
+    let builder = Limiter::builder().store(store).rules(rules([denied()]));
+    let limiter = builder.build().expect("a limiter");
+    assert_eq!(granted(&limiter).await, 0);
+    for departs in [4, 0, 0] {
+        reload(&limiter, [denied().outage(Outage::Local { share: 1.0 })]);
+        assert_eq!(granted(&limiter).await, departs);
+        reload(&limiter, [denied()]);
+        assert_eq!(granted(&limiter).await, 0);
+        reload(&limiter, [Rule::exempt()]);
     }
 }

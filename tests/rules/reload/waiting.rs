@@ -2,12 +2,39 @@
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, advance};
-use tower_throttle::Outage;
 use tower_throttle::rules::Rule;
 use tower_throttle::test_util::history::History;
+use tower_throttle::{ErrorKind, Outage, Quota};
 
 use super::{GUARD, SECOND, STEP, per_second, reload, settle, waiter};
 use crate::rules::{limiter, per_hour};
+
+#[tokio::test(start_paused = true)]
+async fn other_bounds_are_for_new_requests_in_the_same_queue() {
+    let limiter = limiter([per_second(1)]);
+    limiter.acquire("a").await.expect("a permit");
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        waiters.push(waiter(&limiter).await);
+    }
+    let bounds = per_second(1).max_waiting(4).max_wait(SECOND * 9 / 2);
+    reload(&limiter, [bounds]);
+    waiters.push(waiter(&limiter).await);
+    let full = limiter.acquire("a").await.unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::QueueFull, "{full}");
+    reload(&limiter, [per_second(1).max_wait(SECOND)]);
+    let error = limiter.acquire("a").await.unwrap_err();
+    assert!(
+        error.is_limited() && error.wait() > Some(STEP * 4),
+        "{error}"
+    );
+    assert_eq!(limiter.queues(), 1);
+    for (place, permit) in (1..).zip(join_all(waiters).await) {
+        let (waited, due) = (permit.expect("a permit").waited(), STEP * place);
+        assert!((due..due + GUARD).contains(&waited), "{waited:?}");
+    }
+    settle(&limiter).await;
+}
 
 #[tokio::test(start_paused = true)]
 async fn reloads_of_bounds_keep_the_order_and_the_quota() {
@@ -98,4 +125,20 @@ async fn a_rule_that_comes_back_finds_its_state() {
     reload(&limiter, [per_hour("search", 2), Rule::exempt()]);
     let again = limiter.rule("search").expect("a rule");
     assert_eq!(again.peek("a").await.expect("a snapshot").remaining(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_of_one_rule_follows_it() {
+    let limiter = limiter([per_hour("search", 2).path("/search"), Rule::exempt()]);
+    let search = limiter.rule("search").expect("a rule");
+    let follows = |rule: Option<Rule>, limit| {
+        reload(&limiter, rule.into_iter().chain([Rule::exempt()]));
+        assert_eq!(search.policy().quotas(), [Quota::per_hour(limit)]);
+    };
+    follows(Some(per_hour("search", 5)), 5);
+    // The last policy stays while there is no such rule.
+    follows(None, 5);
+    follows(Some(per_hour("search", 7).path("/s")), 7);
+    drop(limiter);
+    search.acquire("a").await.expect("a permit");
 }
