@@ -20,6 +20,7 @@ use redis::Pipeline;
 use tokio::time::Instant;
 
 use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
+use self::transaction::Turns;
 use super::{Answered, Call, Operation, Store};
 use crate::algorithm::{Command, Taken};
 use crate::error::BuildError;
@@ -79,6 +80,7 @@ pub struct RedisStore {
     scripting: bool,
     /// `None` if the servers tell the time.
     host_clock: Option<Arc<HostClock>>,
+    turns: Arc<Turns>,
     subscription: Arc<OnceLock<Subscription>>,
 }
 
@@ -158,6 +160,7 @@ impl RedisStore {
             timeout: Duration::from_secs(1),
             scripting: true,
             host_clock: None,
+            turns: Arc::default(),
             subscription: Arc::default(),
         }
     }

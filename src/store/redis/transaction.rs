@@ -3,12 +3,14 @@
 //! Without scripts, each call does so, in a transaction. With scripts, calls do so if the value was written under quotas
 //! of other kinds, or if a ring in it is full; a script then compares and writes it.
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Arg, Pipeline, Value};
 use smallvec::SmallVec;
-use tokio::time::{Instant, sleep};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::servers::{AnswerOrigin, CommandAnswer, Exclusive};
 use super::{Done, NamedCall, Reading, RedisStore, naming, strange};
@@ -29,6 +31,22 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 const SWAP: &str = "
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return false end
 return redis.call(unpack(ARGV, 2))";
+
+/// Calls of this process for one key take turns, so that only other processes cause conflicts.
+pub(super) struct Turns([Mutex<()>; 64]);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl Turns {
+    fn of(&self, name: &str) -> &Mutex<()> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
+        &self.0[hash as usize % self.0.len()]
+    }
+}
 
 enum Attempt {
     Done(Result<Done, StoreError>),
@@ -51,6 +69,9 @@ impl RedisStore {
         named: &NamedCall,
         deadline: Instant,
     ) -> Result<Done, StoreError> {
+        let _turn = timeout_at(deadline, self.turns.of(&named.name).lock())
+            .await
+            .map_err(|late| StoreError::new("redis did not answer in time").caused_by(late))?;
         let conflict = || {
             StoreError::new("other processes changed the same key too often: allow scripts, or raise the timeout").conflict()
         };
