@@ -31,9 +31,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use clap::Parser;
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::support::{Cell, Options, Output, Progress, Table};
+use tower_throttle_benches::support::{Cell, Output, Progress, Table};
 
 use self::contestant::{Contestant, GOVERNOR};
 
@@ -44,15 +43,9 @@ const ROUNDS: u64 = 100;
 
 const MOST_RATIOS: [f64; 2] = [1.5, 1.0];
 
-/// Compares the cost of a permit within one process with other limiters.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 fn main() -> anyhow::Result<()> {
-    let mut output = Output::new(Cli::parse().options);
+    let mut output =
+        Output::parse("Compares the cost of a permit within one process with other limiters");
     // A call that is interrupted for longer than the guard has to wait, which requires a runtime.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

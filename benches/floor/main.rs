@@ -35,7 +35,6 @@ mod usage;
 
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use redis::aio::MultiplexedConnection;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
@@ -43,7 +42,7 @@ use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 use self::case::Case;
 use self::usage::Usage;
 use tower_throttle_benches::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, median, until_asked_to_end,
+    Cell, Output, Progress, RedisServer, Table, median, until_asked_to_end,
 };
 
 const TIME: Duration = Duration::from_secs(15);
@@ -63,13 +62,6 @@ const SHORT: &str = "acquire, 50 per ms";
 const LONG: &str = "acquire, 10,000 per 10 ms";
 const MANY: &str = "acquire, 10,000 per 10 ms, 64 at once";
 
-/// Compares the cost of a permit with simpler calls to Redis.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 /// The cost of a block of calls, per call.
 #[derive(Clone, Copy)]
 struct Block {
@@ -85,8 +77,10 @@ type Round = [Block; 2];
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    until_asked_to_end(run(Output::new(cli.options))).await
+    until_asked_to_end(run(Output::parse(
+        "Compares the cost of a permit with simpler calls to Redis",
+    )))
+    .await
 }
 
 async fn run(mut output: Output) -> anyhow::Result<()> {

@@ -32,12 +32,10 @@ mod round;
 
 use std::time::Duration;
 
-use clap::Parser;
-
 use self::hot::{Hot, Path, is_spaced};
 use self::round::{Series, measure};
 use tower_throttle_benches::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, algorithms, until_asked_to_end,
+    Cell, Output, Progress, RedisServer, Table, algorithms, until_asked_to_end,
 };
 
 const LIMITS: [u32; 3] = [10, 100, 1_000];
@@ -45,17 +43,12 @@ const PATHS: [Path; 4] = [Path::Granted, Path::Returned, Path::Refused, Path::Pe
 const TIME: Duration = Duration::from_millis(1_500);
 const MOST_RATIO: f64 = 1.3;
 
-/// Measures the cost of a call on a hot key, by the limit.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    until_asked_to_end(run(Output::new(cli.options))).await
+    until_asked_to_end(run(Output::parse(
+        "Measures the cost of a call on a hot key, by the limit",
+    )))
+    .await
 }
 
 async fn run(mut output: Output) -> anyhow::Result<()> {

@@ -20,10 +20,9 @@ mod contestant;
 
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use tower_throttle_benches::rounds::{Rounds, quantile, turns};
 use tower_throttle_benches::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, until_asked_to_end,
+    Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
 };
 
 use self::contestant::Contestant;
@@ -36,17 +35,12 @@ const CALLS: u64 = 2_000;
 
 const MOST_RATIOS: [(f64, &str, f64); 2] = [(0.5, "p50", 1.2), (0.99, "p99", 1.5)];
 
-/// Measures the latency of an available permit.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    until_asked_to_end(run(Output::new(cli.options))).await
+    until_asked_to_end(run(Output::parse(
+        "Measures the latency of an available permit",
+    )))
+    .await
 }
 
 async fn run(mut output: Output) -> anyhow::Result<()> {

@@ -16,9 +16,8 @@ mod layered;
 
 use std::time::Instant;
 
-use clap::Parser;
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::support::{Cell, Options, Output, Progress, Table};
+use tower_throttle_benches::support::{Cell, Output, Progress, Table};
 
 use self::layered::Layered;
 
@@ -28,15 +27,8 @@ const ROUNDS: u64 = 200;
 
 const MOST_NANOS: f64 = 300.0;
 
-/// Compares the overhead of tower layers.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 fn main() -> anyhow::Result<()> {
-    let mut output = Output::new(Cli::parse().options);
+    let mut output = Output::parse("Compares the overhead of tower layers");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -18,11 +18,10 @@ mod crowd;
 
 use std::time::Duration;
 
-use clap::Parser;
 use tower_throttle_benches::peers::Rate;
 use tower_throttle_benches::rounds::{Rounds, turns};
 use tower_throttle_benches::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, until_asked_to_end,
+    Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
 };
 use tower_throttle_benches::traffic::Meter;
 
@@ -42,17 +41,12 @@ const RATE: Rate = Rate {
 const LEAST_RATE: f64 = 200_000.0;
 const LEAST_RATIO: f64 = 2.0;
 
-/// Compares decisions per second on many keys with other limiters.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    until_asked_to_end(run(Output::new(cli.options))).await
+    until_asked_to_end(run(Output::parse(
+        "Compares decisions per second on many keys with other limiters",
+    )))
+    .await
 }
 
 async fn run(mut output: Output) -> anyhow::Result<()> {

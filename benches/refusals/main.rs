@@ -19,10 +19,9 @@ mod contestant;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use clap::Parser;
 use tower_throttle_benches::rounds::{Rounds, turns};
 use tower_throttle_benches::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, until_asked_to_end,
+    Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
 };
 use tower_throttle_benches::traffic::Meter;
 
@@ -35,17 +34,12 @@ const BLOCK: u64 = 100;
 
 const LEAST_RATE: f64 = 5e6;
 
-/// Compares how fast limiters refuse requests of a key over its limit.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    until_asked_to_end(run(Output::new(cli.options))).await
+    until_asked_to_end(run(Output::parse(
+        "Compares how fast limiters refuse requests of a key over its limit",
+    )))
+    .await
 }
 
 async fn run(mut output: Output) -> anyhow::Result<()> {

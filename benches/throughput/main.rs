@@ -24,11 +24,10 @@ mod contestant;
 
 use std::time::Duration;
 
-use clap::Parser;
 use tower_throttle_benches::peers::Rate;
 use tower_throttle_benches::rounds::{Rounds, turns};
 use tower_throttle_benches::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, until_asked_to_end,
+    Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
 };
 use tower_throttle_benches::traffic::Meter;
 
@@ -46,17 +45,12 @@ const CROWD: usize = 512;
 const LEAST_RATE: f64 = 1.5e6;
 const LEAST_RATIO: f64 = 20.0;
 
-/// Compares permits per second on one hot key with other limiters.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    until_asked_to_end(run(Output::new(cli.options))).await
+    until_asked_to_end(run(Output::parse(
+        "Compares permits per second on one hot key with other limiters",
+    )))
+    .await
 }
 
 async fn run(mut output: Output) -> anyhow::Result<()> {

@@ -23,10 +23,9 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
 use tower_throttle_benches::rounds::{Rounds, median, turns};
 use tower_throttle_benches::support::{
-    Cell, Options, Output, Progress, RedisServer, Table, until_asked_to_end,
+    Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
 };
 
 use self::run::{Run, run};
@@ -56,13 +55,6 @@ const ROUNDS: u64 = 3;
 const MOST_BYTES: f64 = 500.0;
 const MOST_RATIO: f64 = 1.5;
 
-/// Compares the cost of many waiters for one key with a semaphore.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[derive(Clone, Copy)]
 struct Size {
     waiters: usize,
@@ -72,8 +64,10 @@ struct Size {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    until_asked_to_end(measure(Output::new(cli.options))).await
+    until_asked_to_end(measure(Output::parse(
+        "Compares the cost of many waiters for one key with a semaphore",
+    )))
+    .await
 }
 
 async fn measure(mut output: Output) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::ensure;
-use clap::Args;
+use clap::{Args, Command, FromArgMatches};
 use serde_json::{Map, Value, json};
 
 #[derive(Args)]
@@ -78,6 +78,14 @@ impl Options {
 }
 
 impl Output {
+    /// With the options of the command line. `about` is the first line of the help.
+    #[must_use]
+    pub fn parse(about: &'static str) -> Self {
+        let command = Command::new(env!("CARGO_PKG_NAME")).about(about);
+        let matches = Options::augment_args(command).get_matches();
+        Self::new(Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+    }
+
     pub fn new(options: Options) -> Self {
         Self {
             options,
