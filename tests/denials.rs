@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use support::spend::build;
 use tokio::time::{Instant, advance, sleep};
 use tower_throttle::key::Key;
 use tower_throttle::store::MemoryStore;
@@ -25,10 +26,6 @@ fn per_window(limit: u32, store: &FailingStore) -> LimiterBuilder {
         .quota(quota)
         .guard(GUARD)
         .store(store.clone())
-}
-
-fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
 }
 
 async fn granted(limiter: &Limiter, cost: u32) -> bool {

@@ -9,22 +9,19 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, poll};
+use support::spend::build;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Decision, ErrorKind, Limiter, LimiterBuilder, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
-const GUARD: Duration = Duration::from_millis(10);
+pub(crate) const GUARD: Duration = Duration::from_millis(10);
 
-fn per_second(limit: u32) -> LimiterBuilder {
+pub(crate) fn per_second(limit: u32) -> LimiterBuilder {
     Limiter::builder()
         .quota(Quota::per_second(limit))
         .guard(GUARD)
-}
-
-fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
 }
 
 /// Waits until no queue is left, so that nothing changes any more.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::poll;
 use reqwest_middleware::ClientWithMiddleware;
+use support::spend::build;
 use support::upstream::Upstream;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
@@ -20,10 +21,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn per_hour(limit: u32) -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_hour(limit))
-}
-
-fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
 }
 
 fn client_with(middleware: ThrottleMiddleware) -> ClientWithMiddleware {

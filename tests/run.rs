@@ -5,14 +5,11 @@ use std::future::{self, Ready};
 use std::rc::Rc;
 use std::time::Duration;
 
+use support::spend::build;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::{ErrorKind, Limiter, LimiterBuilder, Quota};
+use tower_throttle::{ErrorKind, Limiter, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
-}
 
 fn limited(quota: Quota) -> Limiter {
     build(Limiter::builder().quota(quota))

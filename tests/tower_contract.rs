@@ -28,9 +28,10 @@ use tower_throttle::{
     Departure, Error, ErrorKind, Limiter, LimiterBuilder, Quota, Throttle, ThrottleLayer,
 };
 
+use crate::limiter::{GUARD, per_second};
+
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-const GUARD: Duration = Duration::from_millis(10);
 
 /// The distance between departures with a limit of 1.
 const STEP: Duration = Duration::from_millis(1_010);
@@ -38,11 +39,6 @@ const STEP: Duration = Duration::from_millis(1_010);
 type Mock = mock::Mock<Request<()>, Response<()>>;
 type Handle = mock::Handle<Request<()>, Response<()>>;
 type Answer = Result<Response<()>, BoxError>;
-
-fn per_second(limit: u32) -> LimiterBuilder {
-    let quota = Quota::per_second(limit);
-    Limiter::builder().quota(quota).guard(GUARD)
-}
 
 fn layer(builder: LimiterBuilder) -> ThrottleLayer {
     ThrottleLayer::new(builder.build().expect("a valid policy"))

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use axum::Router;
+pub(crate) use support::spend::build;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tower_throttle::key::{self, Header};
 use tower_throttle::tower::inbound::InboundLayer;
-use tower_throttle::{FailureMode, Limiter, LimiterBuilder, Quota, ThrottleLayer};
+use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer};
 
 /// Serves until it is dropped.
 #[derive(Debug)]
@@ -31,10 +32,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-pub(crate) fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
 }
 
 pub(crate) fn limiter(quota: Quota) -> Limiter {

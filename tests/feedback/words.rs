@@ -5,19 +5,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use reqwest_middleware::ClientWithMiddleware;
 use tower_throttle::feedback::{Advice, Headers};
-use tower_throttle::{Limiter, LimiterBuilder, Quota, ThrottleMiddleware};
+use tower_throttle::{Limiter, ThrottleMiddleware};
 
+use support::spend::{build, per_second};
 use support::upstream::{Answer, Upstream};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn per_second(limit: u32) -> LimiterBuilder {
-    Limiter::builder().quota(Quota::per_second(limit))
-}
-
-fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
-}
 
 fn client(throttle: ThrottleMiddleware) -> ClientWithMiddleware {
     let plain = reqwest::Client::builder()

@@ -6,22 +6,15 @@ mod services;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use support::spend::{build, per_second};
 use tokio::time::Instant;
+use tower_throttle::Limiter;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
 const KEY: &str = "api.example.com";
-
-fn per_second(limit: u32) -> LimiterBuilder {
-    Limiter::builder().quota(Quota::per_second(limit))
-}
-
-fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
-}
 
 /// How many of so many have been spent.
 async fn spent(limiter: &Limiter, limit: u32) -> u32 {

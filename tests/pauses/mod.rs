@@ -8,21 +8,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use support::errors::bounded;
+pub(crate) use support::spend::{build, per_second};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tower_throttle::Limiter;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MS: Duration = Duration::from_millis(1);
-
-pub(crate) fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("quotas that can hold")
-}
-
-pub(crate) fn per_second(limit: u32) -> LimiterBuilder {
-    Limiter::builder().quota(Quota::per_second(limit))
-}
 
 /// Requests in their order of arrival. Each task returns the time of its departure.
 pub(crate) async fn line(limiter: &Limiter, count: usize) -> Vec<JoinHandle<Instant>> {

@@ -8,11 +8,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::poll;
+use support::spend::build;
 use tokio::time::{sleep, timeout};
-use tower_throttle::{Acquire, Decision, Limiter, LimiterBuilder, Permit, Quota, Snapshot};
+use tower_throttle::{Acquire, Decision, Limiter, Permit, Quota, Snapshot};
+
+use crate::limiter::{GUARD, per_second};
 
 const SECOND: Duration = Duration::from_secs(1);
-const GUARD: Duration = Duration::from_millis(10);
 
 /// The time between two departures with a limit of 1.
 const STEP: Duration = Duration::from_millis(1_010);
@@ -22,16 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// So long that a test ends within one window.
 const LONG: Duration = Duration::from_secs(600);
-
-fn per_second(limit: u32) -> LimiterBuilder {
-    Limiter::builder()
-        .quota(Quota::per_second(limit))
-        .guard(GUARD)
-}
-
-fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
-}
 
 fn set(limiter: &Limiter, quota: Quota) {
     limiter.set_quota(quota).expect("a valid quota");

@@ -14,7 +14,7 @@
 //! | [`tls`] | a certificate, and a server that has it |
 //! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`rights`] | all that a store ever does, for users whose rights are limited |
-//! | [`spend`] | departures that are recorded at once |
+//! | [`spend`] | limiters, and departures that are recorded at once |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
 //! | [`tally`] | what came of the requests of a process, told from one process to another |
 //! | [`upstream`] | an HTTP server that remembers when requests arrived |

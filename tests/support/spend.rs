@@ -1,4 +1,4 @@
-//! Departures that are recorded at once.
+//! Limiters, and departures that are recorded at once.
 
 use tower_throttle::Quota;
 use tower_throttle::store::Store;
@@ -10,6 +10,14 @@ pub fn under(quotas: &[&str]) -> LimiterBuilder {
         .iter()
         .map(|quota| quota.parse::<Quota>().expect("a quota"));
     quotas.fold(Limiter::builder(), LimiterBuilder::quota)
+}
+
+pub fn per_second(limit: u32) -> LimiterBuilder {
+    Limiter::builder().quota(Quota::per_second(limit))
+}
+
+pub fn build(builder: LimiterBuilder) -> Limiter {
+    builder.build().expect("a valid policy")
 }
 
 /// Lets one request of this cost depart.

@@ -10,6 +10,7 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, LimiterBuilder, Quota};
 
 use super::{SECOND, delay, granted, quota};
+use support::spend::build;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const TICK: Duration = Duration::from_micros(1);
@@ -17,10 +18,6 @@ const TICK: Duration = Duration::from_micros(1);
 fn by(clock: &ManualClock, quota: Quota) -> LimiterBuilder {
     let store = MemoryStore::with_clock(clock.clone());
     Limiter::builder().store(store).quota(quota)
-}
-
-fn build(builder: LimiterBuilder) -> Limiter {
-    builder.build().expect("a valid policy")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
