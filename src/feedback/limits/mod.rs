@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 
 use super::origin::OriginClock;
 
@@ -19,13 +19,6 @@ pub(super) struct Limit {
 
 /// The limits by the newest form that is there and well-formed.
 pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Vec<Limit> {
-    let names_limit = |name: &HeaderName| {
-        let name = name.as_str();
-        name.starts_with("ratelimit") || name.starts_with("x-rate")
-    };
-    if !headers.keys().any(names_limit) {
-        return Vec::new();
-    }
     structured::read(headers)
         .or_else(|| triple::read(headers, clock).map(|limit| vec![limit]))
         .unwrap_or_default()

@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::visitor::{
     DictionaryVisitor, EntryVisitor, Ignored, InnerListVisitor, ItemVisitor, ListVisitor,
     ParameterVisitor,
@@ -15,8 +15,8 @@ use sfv::{BareItemFromInput, KeyRef, Parser};
 
 use super::Limit;
 
-const RATE_LIMIT: &str = "ratelimit";
-const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
+static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// The members of a List or a Dictionary.
 #[derive(Default)]
@@ -32,10 +32,13 @@ struct Member<'a> {
 
 /// `None` where the field is missing, empty, or malformed in any part.
 pub(super) fn read(headers: &HeaderMap) -> Option<Vec<Limit>> {
-    if !headers.contains_key(RATE_LIMIT) {
+    if !headers.contains_key(&RATE_LIMIT) {
         return None;
     }
-    let (limits, policies) = (text(headers, RATE_LIMIT), text(headers, RATE_LIMIT_POLICY));
+    let (limits, policies) = (
+        text(headers, &RATE_LIMIT),
+        text(headers, &RATE_LIMIT_POLICY),
+    );
     if let Ok(limits) = Parser::new(&limits).parse_list_with_visitor(Members::default()) {
         let policies = Parser::new(&policies).parse_list_with_visitor(Members::default());
         return service_limits(&limits, &policies.unwrap_or_default());
@@ -90,7 +93,7 @@ fn limit(remaining: u64, reset: u64) -> Limit {
     }
 }
 
-fn text(headers: &HeaderMap, name: &str) -> Vec<u8> {
+fn text(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
     let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
     lines.collect::<Vec<_>>().join(&b", "[..])
 }
@@ -198,10 +201,10 @@ mod tests {
     fn read(limits: &[&str], policies: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for value in limits {
-            headers.append(RATE_LIMIT, value.parse().unwrap());
+            headers.append(&RATE_LIMIT, value.parse().unwrap());
         }
         for value in policies {
-            headers.append(RATE_LIMIT_POLICY, value.parse().unwrap());
+            headers.append(&RATE_LIMIT_POLICY, value.parse().unwrap());
         }
         let Some(limits) = super::read(&headers) else {
             return "-".to_owned();

@@ -1,24 +1,47 @@
 //! Limits with a header for each number, as they were before `RateLimit` held them all.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::Limit;
 use crate::feedback::lines::values;
 use crate::feedback::number::{count, seconds};
 use crate::feedback::origin::OriginClock;
 
-/// How the names of the fields begin. They end in `-remaining` for the requests that remain, in `-reset-after` for the
-/// time until the reset, and in `-reset` for its moment. The size of the quota, `-limit`, does not matter here.
-const FAMILIES: [&str; 3] = ["ratelimit", "x-ratelimit", "x-rate-limit"];
+/// The fields for the requests that remain, for the time until the reset, and for its moment. The size of the quota,
+/// `-limit`, does not matter here.
+static FAMILIES: [[HeaderName; 3]; 3] = [
+    fields([
+        "ratelimit-remaining",
+        "ratelimit-reset-after",
+        "ratelimit-reset",
+    ]),
+    fields([
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset-after",
+        "x-ratelimit-reset",
+    ]),
+    fields([
+        "x-rate-limit-remaining",
+        "x-rate-limit-reset-after",
+        "x-rate-limit-reset",
+    ]),
+];
+
+const fn fields([remaining, after, at]: [&'static str; 3]) -> [HeaderName; 3] {
+    [
+        HeaderName::from_static(remaining),
+        HeaderName::from_static(after),
+        HeaderName::from_static(at),
+    ]
+}
 
 /// The limit of the first family that states one.
 pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Option<Limit> {
-    FAMILIES.iter().find_map(|family| {
-        let remaining = values(headers, format!("{family}-remaining"), count);
-        let remaining = remaining.into_iter().min()?;
-        let after = values(headers, format!("{family}-reset-after"), seconds);
-        let reset = after.into_iter().max().or_else(|| {
-            let at = format!("{family}-reset");
+    let mut stated = FAMILIES.iter().filter(|[it, ..]| headers.contains_key(it));
+    stated.find_map(|[remaining, after, at]| {
+        let remaining = values(headers, remaining, count).into_iter().min()?;
+        let after = values(headers, after, seconds).into_iter().max();
+        let reset = after.or_else(|| {
             let resets = values(headers, at, |text| clock.until_reset(text));
             resets.into_iter().max()
         })?;
