@@ -50,10 +50,9 @@ impl Subscription {
     }
 
     pub(crate) fn add(&self, subscriber: Subscriber) {
-        let mut subscribers = self.subscribers.lock();
         // There is no empty key: this drops subscribers that are gone.
-        subscribers.retain(|it| it(&Key::new("")));
-        subscribers.push(subscriber);
+        deliver_key(&self.subscribers, &Key::new(""));
+        self.subscribers.lock().push(subscriber);
     }
 
     /// Starts the task on the current runtime, unless it runs or there is no runtime. To be called again, because the
@@ -88,6 +87,13 @@ async fn listen(servers: Servers, channel: String, subscribers: Subscribers) {
     }
 }
 
+/// Calls all subscribers, without the lock, since they may use the store.
+fn deliver_key(subscribers: &Subscribers, key: &Key) {
+    let mut all = std::mem::take(&mut *subscribers.lock());
+    all.retain(|subscriber| subscriber(key));
+    subscribers.lock().append(&mut all);
+}
+
 /// Returns when the connection is lost.
 async fn deliver(connection: PubSub, subscribers: &Subscribers) {
     let (mut sink, mut messages) = connection.split();
@@ -95,8 +101,7 @@ async fn deliver(connection: PubSub, subscribers: &Subscribers) {
         match timeout(SILENCE, messages.next()).await {
             Ok(Some(message)) => {
                 if let Ok(key) = str::from_utf8(message.get_payload_bytes()) {
-                    let key = Key::new(key);
-                    subscribers.lock().retain(|it| it(&key));
+                    deliver_key(subscribers, &Key::new(key));
                 }
             }
             Ok(None) => return,
