@@ -40,9 +40,7 @@ impl RedisStore {
         let answer = answers.into_iter().next().ok_or_else(strange)?;
         answer.into_value().map(drop)
     }
-}
 
-impl RedisStore {
     async fn look_at(&self, stored: &StoredKey) -> Result<Option<KeyState>, StoreError> {
         let name = stored.name(&self.prefix);
         let mut pipe = redis::pipe();
@@ -57,11 +55,9 @@ impl RedisStore {
             return Ok(None);
         }
         let state = State::decode(&value).map_err(|_| unrecognized(&name))?;
-        Ok(Some(KeyState {
-            bytes: value.len(),
-            expiry: u64::try_from(lifetime).ok().map(Duration::from_millis),
-            ..KeyState::of(name, state, at.now)
-        }))
+        let bytes = value.len();
+        let expiry = u64::try_from(lifetime).ok().map(Duration::from_millis);
+        Ok(Some(KeyState::of(name, bytes, expiry, state, at.now)))
     }
 }
 
@@ -119,7 +115,13 @@ pub struct WaitingProcess {
 }
 
 impl KeyState {
-    fn of(name: String, mut state: State, now: u64) -> Self {
+    fn of(
+        name: String,
+        bytes: usize,
+        expiry: Option<Duration>,
+        mut state: State,
+        now: u64,
+    ) -> Self {
         state.drop_expired(now);
         // A request that arrives after all others.
         let taken = state.take(0, &Take::one(Mode::Peek, 1), now);
@@ -149,8 +151,8 @@ impl KeyState {
         let life = state.life.as_deref();
         Self {
             name,
-            bytes: 0,
-            expiry: None,
+            bytes,
+            expiry,
             quotas: quotas.collect(),
             waiting: waiting.collect(),
             pause: until(taken.paused_until),
