@@ -128,6 +128,14 @@ impl Limiter {
         }
     }
 
+    /// The handle of the policy for a request; `None` if its rule has been removed.
+    fn handle_of(&self, extracted: &Extracted) -> Option<Arc<Handle>> {
+        match (extracted, self.live()) {
+            (Extracted::Ruled(ruled), Some(live)) => live.rule(ruled.rule()),
+            _ => Some(self.handle()),
+        }
+    }
+
     /// Asks for the permit of a request; `None` if it needs none.
     pub(crate) fn admit<R>(
         &self,
@@ -135,22 +143,18 @@ impl Limiter {
         request: &R,
     ) -> Result<Option<Acquire>, Error> {
         let mut extracted = extractor.extract(request);
-        if let Extracted::Ruled(ruled) = &extracted
-            && self
-                .live()
-                .is_some_and(|live| live.rule(ruled.rule()).is_none())
-        {
+        let mut handle = self.handle_of(&extracted);
+        if handle.is_none() {
             // The rule has just been removed.
             extracted = extractor.extract(request);
+            handle = self.handle_of(&extracted);
         }
-        let (handle, key, cost) = match extracted {
-            Extracted::Key(key) => (self.handle(), Ok(key), 1),
+        let handle = handle.unwrap_or_else(|| self.handle());
+        let (key, cost) = match extracted {
+            Extracted::Key(key) => (Ok(key), 1),
             Extracted::Exempt => return Ok(None),
-            Extracted::Refused(reason) => (self.handle(), Err(reason), 1),
-            Extracted::Ruled(ruled) => {
-                let rule = self.live().and_then(|live| live.rule(ruled.rule()));
-                (rule.unwrap_or_else(|| self.handle()), ruled.key, ruled.cost)
-            }
+            Extracted::Refused(reason) => (Err(reason), 1),
+            Extracted::Ruled(ruled) => (ruled.key, ruled.cost),
         };
         match key {
             Ok(key) => {
