@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::permit::{Permit, until};
+use crate::permit::Permit;
+use crate::snapshot::until;
 
 /// How a request departed; the adapters put it into the extensions of its response.
 ///

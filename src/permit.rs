@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use crate::dispatcher::{Current, Granted, Handle};
 use crate::key::Key;
 use crate::policy::Outage;
-use crate::queue::Standing;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, until};
 
 /// The right to depart now.
 ///
@@ -38,7 +37,7 @@ impl Permit {
     /// all processes.
     pub fn forfeit(self) {
         let mut turn = self.granted.turn;
-        if !self.current.policy.counts_like(&self.handle.policy()) {
+        if !self.current.policy.counts_like(&self.handle.load().policy) {
             // The present counters have not recorded it.
             turn.recorded = 0;
         }
@@ -118,20 +117,4 @@ impl Decision {
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted(_))
     }
-}
-
-impl Snapshot {
-    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
-        Self {
-            delay: until(standing.last, now),
-            remaining: standing.remaining,
-            reset: until(standing.reset, now),
-        }
-    }
-}
-
-/// The time from now until then, in whole microseconds, rounded up.
-pub(crate) fn until(at: Option<Instant>, now: Instant) -> Duration {
-    let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

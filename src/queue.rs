@@ -276,7 +276,7 @@ impl Queue {
 
     /// When the dispatcher has to look at the queue.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.call_due().into_iter().chain(self.check_due()).min()
+        self.call_due().into_iter().chain(self.stall.check).min()
     }
 
     /// When the next call is due.
@@ -835,11 +835,6 @@ impl Queue {
         self.requests[id].turn()
     }
 
-    /// When to look whether requests that may depart do so, as others wait for them.
-    fn check_due(&self) -> Option<Instant> {
-        self.stall.check
-    }
-
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
     /// wait again; yields the guard that was too short for them.
     pub(crate) fn check(&mut self, now: Instant, woken: &mut Woken) -> Option<Duration> {
@@ -847,7 +842,7 @@ impl Queue {
         if missed.is_some() {
             self.expire(now, woken);
         }
-        if self.check_due().is_some_and(|due| due <= now) {
+        if self.stall.check.is_some_and(|due| due <= now) {
             self.stall.times += u32::from(!self.stall.has_departed);
             (self.stall.check, self.stall.has_departed) = (None, false);
         }

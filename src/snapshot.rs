@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::algorithm::Taken;
+use crate::queue::Standing;
 
 /// The state of a key at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +16,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// From what is known in this process.
+    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
+        Self {
+            delay: until(standing.last, now),
+            remaining: standing.remaining,
+            reset: until(standing.reset, now),
+        }
+    }
+
     /// From the answer of a store whose clock shows `now`.
     pub(crate) fn of(taken: &Taken, now: u64) -> Self {
         let from_now = |at: u64| Duration::from_micros(at.saturating_sub(now));
@@ -40,4 +52,10 @@ impl Snapshot {
     pub fn reset(&self) -> Duration {
         self.reset
     }
+}
+
+/// The time from now until then, in whole microseconds, rounded up.
+pub(crate) fn until(at: Option<Instant>, now: Instant) -> Duration {
+    let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
 }

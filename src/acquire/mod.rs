@@ -286,14 +286,12 @@ impl Acquire {
         waited: Duration,
     ) -> Result<Permit, Cause> {
         self.stage = Stage::Done;
-        let span = std::mem::replace(&mut self.span, Span::NONE);
         let outcome = match &result {
             Ok(granted) if granted.turn.is_counted() => Outcome::Granted,
             Ok(_) => Outcome::Fallback,
             Err(cause) => cause.outcome(),
         };
-        let request = (&self.key, self.cost);
-        current.telemetry.ended(span, request, outcome, waited);
+        self.ended(current, outcome, waited);
         result.map(|granted| Permit {
             handle: self.handle.clone(),
             current: current.clone(),
@@ -302,6 +300,12 @@ impl Acquire {
             waited,
         })
     }
+
+    fn ended(&mut self, current: &Current, outcome: Outcome, waited: Duration) {
+        let span = std::mem::replace(&mut self.span, Span::NONE);
+        let request = (&self.key, self.cost);
+        current.telemetry.ended(span, request, outcome, waited);
+    }
 }
 
 impl Drop for Acquire {
@@ -309,9 +313,7 @@ impl Drop for Acquire {
         if let Stage::Waiting(waiting, joined) = &self.stage {
             joined.telemetry.waiting(&self.key, -1.0);
             let waited = waiting.place.arrival.elapsed();
-            let span = std::mem::replace(&mut self.span, Span::NONE);
-            let (current, request) = (self.handle.load(), (&self.key, self.cost));
-            (current.telemetry).ended(span, request, Outcome::Cancelled, waited);
+            self.ended(&self.handle.load(), Outcome::Cancelled, waited);
         }
     }
 }

@@ -30,14 +30,11 @@ impl Demand {
     #[must_use]
     pub fn new(requests: impl ExactSizeIterator<Item = (u64, u32)> + Clone) -> Self {
         let count = requests.len();
-        let Some((_, cost)) = requests.clone().next() else {
+        let Some((arrival, cost)) = requests.clone().next() else {
             return Self::default();
         };
         if count == 1 {
-            return requests.fold(Self::one(cost), |mut this, (arrival, _)| {
-                this.points[0].arrival = arrival;
-                this
-            });
+            return Self::single(arrival, cost);
         }
         let is_uniform = requests.clone().all(|(_, other)| other == cost);
         let mut rank_of_points = (0..POINTS)
@@ -65,10 +62,12 @@ impl Demand {
 
     /// One request that arrives now.
     pub(crate) fn one(cost: u32) -> Self {
-        let point = Point {
-            arrival: u64::MAX,
-            units: cost.into(),
-        };
+        Self::single(u64::MAX, cost)
+    }
+
+    fn single(arrival: u64, cost: u32) -> Self {
+        let units = cost.into();
+        let point = Point { arrival, units };
         Self {
             points: SmallVec::from_buf([point]),
             cost,

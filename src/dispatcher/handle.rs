@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -33,18 +34,15 @@ pub(crate) struct Handle {
     pub(crate) guard: Guard,
     current: ArcSwap<Current>,
     settings: Settings,
-    queues: Mutex<Queues>,
+    queues: Mutex<HashMap<Key, Arc<KeyQueue>>>,
+    /// How many queues there are.
+    count: AtomicUsize,
+    /// The place of the latest request in its queue.
+    last_place: AtomicU64,
     pub(super) denials: Option<Denials>,
     seen: Seen,
     /// When a pause (true) or an allowance that an upstream announces was last passed on to the store.
     announced: Cache<(Key, bool), Instant>,
-}
-
-#[derive(Default)]
-struct Queues {
-    by_key: HashMap<Key, Arc<KeyQueue>>,
-    /// The place of the latest request in its queue.
-    last_place: u64,
 }
 
 /// The policy that holds now.
@@ -102,6 +100,8 @@ impl Handle {
             current: ArcSwap::from_pointee(Current::new(plan, settings)),
             settings,
             queues: Mutex::default(),
+            count: AtomicUsize::new(0),
+            last_place: AtomicU64::new(0),
             denials: (is_remote && denials > 0).then(|| Denials::new(denials)),
             seen: Seen::default(),
             announced: Cache::new(ANNOUNCED),
@@ -113,7 +113,7 @@ impl Handle {
     /// A call to the store took so long, and its clock is known as closely as that.
     pub(super) fn measured(&self, took: Duration, uncertainty: Duration) {
         self.guard.measured(took, uncertainty);
-        self.current.load().telemetry.guard(self.guard.current());
+        self.load().telemetry.guard(self.guard.current());
     }
 
     /// The current policy, for a moment.
@@ -126,7 +126,7 @@ impl Handle {
     }
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
-        self.current.load().policy.clone()
+        self.load().policy.clone()
     }
 
     /// Replaces the policy, also for the requests that wait.
@@ -140,7 +140,7 @@ impl Handle {
         {
             // The policy may have another label.
             let queues = self.queues.lock();
-            let count = queues.by_key.len() as f64;
+            let count = queues.len() as f64;
             current.telemetry.queues(count);
             let before = self.current.swap(Arc::new(current));
             before.telemetry.queues(-count);
@@ -158,11 +158,11 @@ impl Handle {
 
     /// The number of keys for which requests wait.
     pub(crate) fn queues(&self) -> usize {
-        self.queues.lock().by_key.len()
+        self.count.load(Ordering::Acquire)
     }
 
     fn each(&self) -> Vec<Arc<KeyQueue>> {
-        self.queues.lock().by_key.values().cloned().collect()
+        self.queues.lock().values().cloned().collect()
     }
 
     /// Departs at once if the embedded store allows it and no request of this key waits; `None` if that has to be
@@ -176,13 +176,10 @@ impl Handle {
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
         let store = self.dispatcher.embedded.as_ref()?;
-        {
-            let mut queues = self.queues.lock();
-            if queues.by_key.contains_key(key) {
-                return None;
-            }
-            queues.number(&mut place);
+        if self.queues() > 0 && self.queues.lock().contains_key(key) {
+            return None;
         }
+        self.number(&mut place);
         let guard = self.guard.current();
         let (at, attempt) = store.try_one(key, policy, cost, guard, now)?;
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
@@ -242,7 +239,7 @@ impl Handle {
             if most.is_some_and(|most| locked.len() >= most) {
                 return Err(Refusal::Full(locked.len()));
             }
-            queues.number(&mut place);
+            self.number(&mut place);
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
             let due = locked.due();
             drop(locked);
@@ -257,8 +254,19 @@ impl Handle {
         })
     }
 
-    fn queue_of(self: &Arc<Self>, queues: &mut Queues, key: &Key) -> Arc<KeyQueue> {
-        if let Some(queue) = queues.by_key.get(key) {
+    /// Gives a request a place behind all others, if it is new.
+    fn number(&self, place: &mut Place) {
+        if place.number == 0 {
+            place.number = self.last_place.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+    }
+
+    fn queue_of(
+        self: &Arc<Self>,
+        queues: &mut HashMap<Key, Arc<KeyQueue>>,
+        key: &Key,
+    ) -> Arc<KeyQueue> {
+        if let Some(queue) = queues.get(key) {
             return queue.clone();
         }
         let queue = Arc::new(KeyQueue {
@@ -268,18 +276,20 @@ impl Handle {
             queue: Mutex::default(),
             scheduled: Mutex::default(),
         });
-        queues.by_key.insert(key.clone(), queue.clone());
-        self.current.load().telemetry.queues(1.0);
+        queues.insert(key.clone(), queue.clone());
+        self.count.store(queues.len(), Ordering::Release);
+        self.load().telemetry.queues(1.0);
         queue
     }
 
     /// Drops the queue of a key if it has nothing to do.
     pub(crate) fn drop_idle(&self, key: &Key) {
         let mut queues = self.queues.lock();
-        let queue = queues.by_key.get(key);
+        let queue = queues.get(key);
         if queue.is_some_and(|queue| queue.lock().is_idle()) {
-            queues.by_key.remove(key);
-            self.current.load().telemetry.queues(-1.0);
+            queues.remove(key);
+            self.count.store(queues.len(), Ordering::Release);
+            self.load().telemetry.queues(-1.0);
         }
     }
 
@@ -360,7 +370,12 @@ impl Handle {
             policy: policy.clone(),
             operation: Operation::Take(take),
         };
-        let mut take = self.take_one(cost, Mode::Peek);
+        let mut take = Take {
+            process: self.dispatcher.process,
+            round_trip: self.guard.round_trip().as_micros() as u64,
+            guard: self.guard.current_micros(),
+            ..Take::one(Mode::Peek, cost)
+        };
         if let Some(policy) = &current.fallback
             && self.dispatcher.outages.error(store.shard(key)).is_some()
         {
@@ -389,15 +404,6 @@ impl Handle {
         })
     }
 
-    fn take_one(&self, cost: u32, mode: Mode) -> Take {
-        Take {
-            process: self.dispatcher.process,
-            round_trip: self.guard.round_trip().as_micros() as u64,
-            guard: self.guard.current_micros(),
-            ..Take::one(mode, cost)
-        }
-    }
-
     /// Applies a command to the requests of a key in this process.
     pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
         let Some(queue) = self.known_queue(key) else {
@@ -414,7 +420,7 @@ impl Handle {
     }
 
     fn known_queue(&self, key: &Key) -> Option<Arc<KeyQueue>> {
-        self.queues.lock().by_key.get(key).cloned()
+        self.queues.lock().get(key).cloned()
     }
 
     /// The standing of a key if it is known, without a call, that a request cannot depart by `bound`.
@@ -455,8 +461,7 @@ impl Handle {
     }
 
     pub(crate) fn is_strict(&self) -> bool {
-        self.current.load().policy.recovery() == Recovery::Strict
-            && self.dispatcher.embedded.is_none()
+        self.load().policy.recovery() == Recovery::Strict && self.dispatcher.embedded.is_none()
     }
 
     /// The knowledge of this key that a call under strict recovery carries.
@@ -490,7 +495,7 @@ impl Handle {
         let rests = until.saturating_duration_since(Instant::now());
         let seen = self.seen.get(key);
         if !rests.is_zero() && seen.is_none_or(|seen| seen.quarantined_until < quarantined_until) {
-            self.current.load().telemetry.quarantined(key, rests);
+            self.load().telemetry.quarantined(key, rests);
         }
         let state = SeenState {
             known,
@@ -499,16 +504,6 @@ impl Handle {
             clock_sets,
         };
         self.seen.note(key, state);
-    }
-}
-
-impl Queues {
-    /// Gives a request a place behind all others, if it is new.
-    fn number(&mut self, place: &mut Place) {
-        if place.number == 0 {
-            self.last_place += 1;
-            place.number = self.last_place;
-        }
     }
 }
 
@@ -558,7 +553,7 @@ impl KeyQueue {
     pub(super) fn missed(&self, guard: Duration, late: Duration) {
         let handle = &self.handle;
         handle.guard.forfeited(guard);
-        let telemetry = &handle.current.load().telemetry;
+        let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
     }
 

@@ -697,9 +697,7 @@ impl Dispatcher {
                 }
             }
             // Nothing that the fallback store has granted is returned to the store, nor what other counters have recorded.
-            let current = handle.policy();
-            let is_same = Arc::ptr_eq(&sent.policy, &current) || sent.policy.counts_like(&current);
-            if shard.is_none() || !is_same {
+            if shard.is_none() || !sent.policy.counts_like(&handle.load().policy) {
                 let turns = answer.turns.iter_mut();
                 turns.for_each(|(turn, _)| turn.recorded = 0);
             }

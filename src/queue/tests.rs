@@ -325,7 +325,7 @@ impl Bench {
             let is_in_time = |at: Instant| until.is_some_and(|until| until <= at);
             match &request.fate {
                 Fate::Departs(_) if self.queue.stall.blocks(request.place) => {
-                    assert!(self.queue.check_due().is_some(), "{joined:?}");
+                    assert!(self.queue.stall.check.is_some(), "{joined:?}");
                 }
                 Fate::Departs(turn) => assert!(had_turn && is_in_time(turn.from), "{joined:?}"),
                 Fate::Fails(_) => panic!("it has failed: {joined:?}"),
