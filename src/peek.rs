@@ -1,6 +1,5 @@
 //! The state of a key, without recording anything: [`Peek`].
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -15,6 +14,7 @@ use crate::store::{Answered, Reply};
 /// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).
 ///
 /// Default: a cost of 1.
+#[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Peek {
     handle: Arc<Handle>,
@@ -62,13 +62,4 @@ fn snapshot(answered: Answered) -> Result<Snapshot, StoreError> {
     let none = || StoreError::new("the store did not answer what was asked").no_outage();
     let last = answered.answers.into_iter().next_back();
     Ok(Snapshot::of(&last.ok_or_else(none)??, now))
-}
-
-impl fmt::Debug for Peek {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peek")
-            .field("key", &self.key)
-            .field("cost", &self.cost)
-            .finish_non_exhaustive()
-    }
 }

@@ -1,14 +1,12 @@
 //! The right to depart now, or the reason why not: [`Permit`], [`Decision`], [`Snapshot`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatcher::{Current, Granted, Handle};
+use crate::dispatcher::{Granted, Handle};
 use crate::key::Key;
-use crate::policy::Outage;
 use crate::snapshot::{Snapshot, until};
 
 /// The right to depart now.
@@ -16,10 +14,12 @@ use crate::snapshot::{Snapshot, until};
 /// Send the request at once, or call [`forfeit`](Self::forfeit). Dropping a permit counts as a departure. A permit that
 /// [is no longer valid](Self::is_valid) must not be used: other requests may depart in its place by then.
 /// [`run`](crate::Limiter::run) and the adapters take care of that.
+#[derive(Debug)]
 pub struct Permit {
     pub(crate) handle: Arc<Handle>,
-    /// The policy under which it was granted.
-    pub(crate) current: Arc<Current>,
+    /// The number of the counters that have recorded it.
+    pub(crate) counters: u64,
+    pub(crate) is_counted: bool,
     pub(crate) key: Key,
     pub(crate) granted: Granted,
     pub(crate) waited: Duration,
@@ -37,7 +37,7 @@ impl Permit {
     /// all processes.
     pub fn forfeit(self) {
         let mut turn = self.granted.turn;
-        if !self.current.policy.counts_like(&self.handle.load().policy) {
+        if self.counters != self.handle.load().counters {
             // The present counters have not recorded it.
             turn.recorded = 0;
         }
@@ -62,13 +62,12 @@ impl Permit {
         until(self.granted.standing.reset, Instant::now())
     }
 
-    /// Whether the departure counts. It does not if a rule exempts the request, or if [`Outage::Allow`] lets it depart
+    /// Whether the departure counts. It does not if a rule exempts the request, or if
+    /// [`Outage::Allow`](crate::Outage::Allow) lets it depart
     /// while the store is out.
     #[must_use]
     pub fn is_counted(&self) -> bool {
-        let policy = &self.current.policy;
-        let is_counted = self.granted.turn.is_counted() || policy.outage() != Outage::Allow;
-        is_counted && !policy.is_exempt()
+        self.is_counted
     }
 
     /// The key.
@@ -81,16 +80,6 @@ impl Permit {
     #[must_use]
     pub fn cost(&self) -> u32 {
         self.granted.turn.units
-    }
-}
-
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
-            .field("key", &self.key)
-            .field("cost", &self.cost())
-            .field("waited", &self.waited)
-            .finish_non_exhaustive()
     }
 }
 

@@ -104,6 +104,11 @@ impl Policy {
         &self.label
     }
 
+    /// Whether a departure counts that the store has recorded, or has not.
+    pub(crate) fn counts(&self, is_recorded: bool) -> bool {
+        (is_recorded || self.outage() != Outage::Allow) && !self.is_exempt()
+    }
+
     /// Everything departs, uncounted and unobserved.
     pub(crate) fn is_exempt(&self) -> bool {
         self.parts.is_exempt

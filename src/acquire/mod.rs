@@ -281,7 +281,7 @@ impl Acquire {
 
     fn end(
         &mut self,
-        current: &Arc<Current>,
+        current: &Current,
         result: Result<Granted, Cause>,
         waited: Duration,
     ) -> Result<Permit, Cause> {
@@ -294,7 +294,8 @@ impl Acquire {
         self.ended(current, outcome, waited);
         result.map(|granted| Permit {
             handle: self.handle.clone(),
-            current: current.clone(),
+            counters: current.counters,
+            is_counted: current.policy.counts(granted.turn.is_counted()),
             key: self.key.clone(),
             granted,
             waited,

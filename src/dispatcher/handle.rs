@@ -48,6 +48,8 @@ pub(crate) struct Handle {
 /// The policy that holds now.
 pub(crate) struct Current {
     pub(crate) policy: Arc<Policy>,
+    /// Counts the policies so far that have started with new counters.
+    pub(crate) counters: u64,
     /// Holds while the store is out, if anything departs then.
     pub(crate) fallback: Option<Arc<Policy>>,
     pub(crate) telemetry: Telemetry,
@@ -97,7 +99,7 @@ impl Handle {
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
             guard: Guard::new(plan.policy.guard()),
-            current: ArcSwap::from_pointee(Current::new(plan, settings)),
+            current: ArcSwap::from_pointee(Current::new(plan, settings, 0)),
             settings,
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
@@ -135,16 +137,19 @@ impl Handle {
             return;
         }
         self.guard.set_floor(plan.policy.guard());
-        let current = Current::new(plan, self.settings);
-        let counts_like = current.policy.counts_like(&self.policy());
-        {
-            // The policy may have another label.
+        let counts_like = {
             let queues = self.queues.lock();
+            let before = self.load();
+            let counts_like = plan.policy.counts_like(&before.policy);
+            let counters = before.counters + u64::from(!counts_like);
+            let current = Current::new(plan, self.settings, counters);
+            // The policy may have another label.
             let count = queues.len() as f64;
             current.telemetry.queues(count);
-            let before = self.current.swap(Arc::new(current));
             before.telemetry.queues(-count);
-        }
+            self.current.store(Arc::new(current));
+            counts_like
+        };
         self.forget_denials(None);
         for queue in self.each() {
             queue.update(|queue, _| {
@@ -379,11 +384,8 @@ impl Handle {
         if let Some(policy) = &current.fallback
             && self.dispatcher.outages.error(store.shard(key)).is_some()
         {
-            return self
-                .dispatcher
-                .fallback
-                .store
-                .call(vec![call(policy, take)]);
+            let fallback = &self.dispatcher.fallback.store;
+            return fallback.call(vec![call(policy, take)]);
         }
         if let Some(queue) = self.known_queue(key) {
             take.settlements = queue.lock().settlements().to_vec();
@@ -508,10 +510,11 @@ impl Handle {
 }
 
 impl Current {
-    fn new(Plan { policy, fallback }: Plan, settings: Settings) -> Self {
+    fn new(Plan { policy, fallback }: Plan, settings: Settings, counters: u64) -> Self {
         Self {
             telemetry: Telemetry::new(settings, &policy),
             policy,
+            counters,
             fallback,
         }
     }

@@ -5,7 +5,6 @@
 //! leads, and the others watch it: if it is late, as its runtime is not polled any more, another one takes over.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -231,14 +230,10 @@ impl Dispatcher {
             let this = weak.upgrade();
             this.map(|this| this.nudge(key)).is_some()
         }));
-        for (clock, store) in [
-            (&this.clock, &this.embedded),
-            (&this.fallback.clock, &Some(this.fallback.store.clone())),
-        ] {
-            let answered = store
-                .as_ref()
-                .and_then(|store| store.ping(&"".into()).take_ready());
-            if let Some(Ok(answered)) = answered {
+        let embedded = this.embedded.as_ref().map(|store| (store, &this.clock));
+        let fallback = (&this.fallback.store, &this.fallback.clock);
+        for (store, clock) in embedded.into_iter().chain([fallback]) {
+            if let Some(Ok(answered)) = store.ping(&"".into()).take_ready() {
                 this.observe(clock, &answered);
             }
         }
@@ -620,10 +615,8 @@ impl Dispatcher {
     fn lost(self: &Arc<Self>, flight: Flight) {
         match flight {
             Flight::Probe(shard, key) => {
-                self.schedule
-                    .lock()
-                    .probes
-                    .insert((Instant::now(), shard), key);
+                let probe = (Instant::now(), shard);
+                self.schedule.lock().probes.insert(probe, key);
                 self.ensure_task();
             }
             Flight::Ping(..) => Handle::each_queue(self, |queue| self.touch(queue)),
@@ -651,11 +644,7 @@ impl Dispatcher {
                 return;
             }
         };
-        let clock = if shard.is_some() {
-            &self.clock
-        } else {
-            &self.fallback.clock
-        };
+        let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
         let took = answered.received - answered.sent;
         let mut answers = answered.answers.into_iter();
@@ -815,11 +804,8 @@ impl Schedule {
         let is_overdue = self
             .next_due()
             .is_some_and(|due| due.max(leader.beat) + LATE < now);
-        let longest = if self.is_idle() {
-            2 * IDLE
-        } else {
-            BEAT + 2 * LATE
-        };
+        let (idle, busy) = (2 * IDLE, BEAT + 2 * LATE);
+        let longest = if self.is_idle() { idle } else { busy };
         let is_silent = self.is_idle() || !self.flights.is_empty();
         is_overdue || (is_silent && leader.beat + longest < now)
     }
@@ -940,14 +926,6 @@ impl Drop for Landing {
             Some(flight) => self.dispatcher.lost(flight),
             None => {}
         }
-    }
-}
-
-impl fmt::Debug for Dispatcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dispatcher")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
     }
 }
 

@@ -297,7 +297,7 @@ where
         };
         let counts = self.charge.counts(response);
         if permit.is_counted() {
-            let policy = &permit.current.policy;
+            let policy = &permit.handle.policy();
             let standing = Standing {
                 remaining: permit.remaining(),
                 // The remaining units and the reset of joint quotas may come from different quotas.
