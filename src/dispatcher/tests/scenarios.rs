@@ -260,7 +260,7 @@ fn a_stopped_or_killed_process_does_not_hold_back_the_others() {
         excused: Some(1),
         ..USUAL
     };
-    let stopped = three(|nth, it| it.stopped = (nth == 1).then_some((6_000, 10_500)));
+    let stopped = three(|nth, it| it.stopped = (nth == 1).then_some((6_000, 9_500)));
     assert_within("stopped", "100/s", &stopped, bounds);
     let killed = three(|nth, it| it.killed = (nth == 1).then_some(6_000));
     assert_within("killed", "100/s", &killed, bounds);
