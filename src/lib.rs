@@ -42,6 +42,8 @@
 //! | the protocol between a process and the store, and how it is checked | [`guide::protocol`] |
 //! | many limits in one table, from code or a file | [`rules`], [`LimiterBuilder::rules`] |
 //! | rules that change at runtime | [`Limiter::reload`] |
+//! | tokens, bytes, points: quotas that count something else than requests | [`Quota::unit`], [`Cost`] |
+//! | costs that are known only after the response | [`Charge`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`BuildError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | the state that replicas share | [`store::RedisStore`], [`store::Store`] |
@@ -90,7 +92,9 @@
 mod acquire;
 mod algorithm;
 mod backoff;
+mod charge;
 mod clock;
+mod cost;
 mod departure;
 mod dispatcher;
 mod error;
@@ -128,6 +132,8 @@ pub use self::reqwest::ThrottleMiddleware;
 pub use self::tower::{Throttle, ThrottleLayer, inbound::FailureMode};
 pub use self::{
     acquire::{Acquire, Error, ErrorKind, TryAcquire},
+    charge::Charge,
+    cost::Cost,
     departure::Departure,
     dispatcher::Health,
     error::BuildError,

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::acquire::{Cause, Error, check};
+use crate::cost::Cost;
 use crate::dispatcher::Handle;
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 use crate::store::{Answered, Reply};
 
@@ -19,7 +21,7 @@ use crate::store::{Answered, Reply};
 pub struct Peek {
     handle: Arc<Handle>,
     key: Key,
-    cost: u32,
+    cost: Cost,
     reply: Option<Reply<Answered>>,
 }
 
@@ -28,14 +30,20 @@ impl Peek {
         Self {
             handle,
             key,
-            cost: 1,
+            cost: Cost::default(),
             reply: None,
         }
     }
 
-    /// Sets the cost of the request whose [delay](Snapshot::delay) is asked for.
-    pub fn cost(mut self, cost: u32) -> Self {
-        self.cost = cost;
+    /// Sets the cost of the request whose [delay](Snapshot::delay) is asked for, by default 1 in each unit.
+    pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
+        self.cost = cost.into();
+        self
+    }
+
+    /// Sets that cost in one unit.
+    pub fn cost_of(mut self, unit: &'static str, cost: u32) -> Self {
+        self.cost.set(unit, cost);
         self
     }
 }
@@ -46,20 +54,21 @@ impl Future for Peek {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let policy = this.handle.policy();
-        if let Err(cause) = check(&policy, &this.key, this.cost) {
-            return Poll::Ready(Err(Error::new(cause, policy)));
-        }
-        let look = || this.handle.look(&this.key, this.cost);
+        let cost = match check(&policy, &this.key, &this.cost, Some(1)) {
+            Ok(cost) => cost,
+            Err(cause) => return Poll::Ready(Err(Error::new(cause, policy))),
+        };
+        let look = || this.handle.look(&this.key, cost);
         let reply = this.reply.get_or_insert_with(look);
         let answer = ready!(Pin::new(reply).poll(cx));
-        let snapshot = answer.and_then(snapshot);
+        let snapshot = answer.and_then(|answered| snapshot(answered, &policy));
         Poll::Ready(snapshot.map_err(|error| Error::new(Cause::Store(error), policy)))
     }
 }
 
-fn snapshot(answered: Answered) -> Result<Snapshot, StoreError> {
+fn snapshot(answered: Answered, policy: &Policy) -> Result<Snapshot, StoreError> {
     let now = answered.now;
     let none = || StoreError::new("the store did not answer what was asked").no_outage();
     let last = answered.answers.into_iter().next_back();
-    Ok(Snapshot::of(&last.ok_or_else(none)??, now))
+    Ok(Snapshot::of(&last.ok_or_else(none)??, policy.units(), now))
 }

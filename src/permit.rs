@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::charge::Charge;
 use crate::dispatcher::{Granted, Handle};
 use crate::key::Key;
-use crate::snapshot::{Snapshot, until};
+use crate::snapshot::{Remaining, Snapshot, until};
 
 /// The right to depart now.
 ///
@@ -44,6 +45,12 @@ impl Permit {
         self.handle.forfeit(&self.key, turn);
     }
 
+    /// The charge, to correct it when the actual cost is known. The request departs as if the permit were dropped.
+    #[must_use]
+    pub fn into_charge(self) -> Charge {
+        Charge::of(&self)
+    }
+
     /// How long the request waited.
     #[must_use]
     pub fn waited(&self) -> Duration {
@@ -53,7 +60,14 @@ impl Permit {
     /// How many more requests of cost 1 could have departed at once when this one was granted.
     #[must_use]
     pub fn remaining(&self) -> u32 {
-        self.granted.standing.remaining
+        self.granted.standing.remaining.0[0]
+    }
+
+    /// How much more of this unit could have departed at once; `None` if no quota counts it.
+    #[must_use]
+    pub fn remaining_of(&self, unit: &str) -> Option<u32> {
+        let units = self.handle.load().policy.units();
+        Remaining::new(units, self.granted.standing.remaining).of(unit)
     }
 
     /// How long until all units of the quotas are available again.
@@ -76,10 +90,10 @@ impl Permit {
         &self.key
     }
 
-    /// The cost of the request.
+    /// The cost of the request, in requests or else in the first unit by name.
     #[must_use]
     pub fn cost(&self) -> u32 {
-        self.granted.turn.units
+        self.granted.turn.units.0[0]
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Counter, are_alike};
-use crate::quota::{Algorithm, Quota};
+use crate::algorithm::{Costs, Counter, are_alike};
+use crate::cost::Cost;
+use crate::quota::{Algorithm, Quota, REQUESTS, UnitNames};
 
 mod outage;
 mod parts;
@@ -25,11 +26,22 @@ pub struct Policy {
     parts: PolicyParts,
     guard: Duration,
     label: Arc<str>,
-    largest_cost: u32,
+    units: SmallVec<[PolicyUnit; 1]>,
+    unit_names: UnitNames,
     /// The quotas, with nothing recorded.
     counters: SmallVec<[Counter; 1]>,
     /// The header field that describes the policy, once a response needs it.
     header: OnceLock<HeaderValue>,
+}
+
+/// A unit that quotas of a policy count.
+#[derive(Debug, Clone, Copy)]
+struct PolicyUnit {
+    name: &'static str,
+    /// The most that one request may cost.
+    largest_cost: u32,
+    /// The cost of a request that names none.
+    default_cost: Option<u32>,
 }
 
 /// Equal by everything that the builder sets.
@@ -80,21 +92,76 @@ impl Policy {
         self.parts.recovery
     }
 
-    /// The most one request may cost.
+    /// The most that one request may cost, in requests or else in the first unit by name.
     pub fn largest_cost(&self) -> u32 {
-        self.largest_cost
+        self.units
+            .first()
+            .map_or(u32::MAX, |unit| unit.largest_cost)
     }
 
-    /// The reason why no request of this cost can depart, if there is one.
-    pub(crate) fn problem_of_cost(&self, cost: u32) -> Option<String> {
-        let most = self.largest_cost;
-        match cost {
-            0 => Some("a cost of 0 is no request".to_owned()),
-            cost if cost > most => Some(format!(
-                "a cost of {cost} can never depart, as the quotas hold {most}"
-            )),
-            _ => None,
+    /// The most that one request may cost in each unit.
+    pub(crate) fn largest_costs(&self) -> Costs {
+        let mut largest = Costs::from(self.largest_cost());
+        for (largest, unit) in largest.0.iter_mut().zip(&self.units) {
+            *largest = unit.largest_cost;
         }
+        largest
+    }
+
+    /// Whether the quotas count something else than requests.
+    pub(crate) fn has_units(&self) -> bool {
+        self.unit_names != [REQUESTS]
+    }
+
+    /// The names of the units that the quotas count, requests first.
+    pub(crate) fn units(&self) -> UnitNames {
+        self.unit_names
+    }
+
+    /// The cost of a request in each unit, or the reason why it can never depart.
+    /// In a unit that the request does not name, it costs `otherwise`, if that is set and the quotas have no default cost.
+    pub(crate) fn costs_of(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
+        if self.is_exempt() {
+            return Ok(Costs::from(1));
+        }
+        let known = |name| self.unit_names.contains(&name);
+        if let Some((name, _)) = cost.each().find(|&(name, cost)| {
+            // Each request is a request, also where tokens alone are counted.
+            !known(name) && (name, cost) != (REQUESTS, 1)
+        }) {
+            let units = self.unit_names.join(", ");
+            return Err(format!(
+                "it names a cost in {name}, and the quotas count {units}"
+            ));
+        }
+        let mut costs = Costs::default();
+        for (each, unit) in costs.0.iter_mut().zip(&self.units) {
+            let own = (unit.name == REQUESTS).then_some(1).or(otherwise);
+            *each = (cost.of_unit(unit.name).or(unit.default_cost).or(own)).ok_or_else(|| {
+                format!(
+                    "it names no cost in {}, and the quota has no default cost",
+                    unit.name
+                )
+            })?;
+        }
+        self.problem_of(&costs).map_or(Ok(costs), Err)
+    }
+
+    /// The reason why no request of this cost can ever depart, if there is one.
+    pub(crate) fn problem_of(&self, costs: &Costs) -> Option<String> {
+        if costs.is_zero() {
+            return Some("a cost of 0 is no request".to_owned());
+        }
+        let mut pairs = costs.0.iter().zip(&self.units);
+        let (cost, unit) = pairs.find(|(cost, unit)| **cost > unit.largest_cost)?;
+        let most = unit.largest_cost;
+        let name = match self.has_units() {
+            true => format!(" {}", unit.name),
+            false => String::new(),
+        };
+        Some(format!(
+            "a cost of {cost}{name} can never depart, as the quotas hold {most}"
+        ))
     }
 
     /// The name, or the quotas as text if it has none, such as `10/s+5000/h`.

@@ -10,8 +10,11 @@ use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::algorithm::{Demand, Mode, Settlement, Take};
+use crate::algorithm::{Costs, Demand, Mode, Settlement, Take, Units};
+use crate::cost::Cost;
 use crate::error::StoreError;
+use crate::policy::Policy;
+use crate::quota::UnitNames;
 
 /// How long a request without a bound waits for a store that is out.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
@@ -57,6 +60,8 @@ pub(crate) struct Queue {
     /// The store may hold a demand of this queue.
     is_announced: bool,
     latest: Standing,
+    /// The units of the costs of the requests.
+    units: UnitNames,
     /// Nothing departs earlier, as a command of this process says.
     paused_until: Option<Instant>,
     /// The outage of the store, if requests wait for its end.
@@ -84,6 +89,7 @@ struct Sent {
     last_place: u64,
     /// The next call is due then, as the queue has changed since this one.
     next: Option<Instant>,
+    settlements: Vec<Settlement>,
     is_fallback: bool,
 }
 
@@ -109,7 +115,7 @@ pub(crate) struct Turn {
     pub(crate) until: Instant,
     /// When the store has recorded the departure; 0 for a grant of the fallback store, which is not corrected.
     pub(crate) recorded: u64,
-    pub(crate) units: u32,
+    pub(crate) units: Costs,
     /// The guard under which it was granted.
     pub(crate) guard: Duration,
 }
@@ -117,7 +123,7 @@ pub(crate) struct Turn {
 /// The state of the quotas at the latest answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Standing {
-    pub(crate) remaining: u32,
+    pub(crate) remaining: Costs,
     pub(crate) reset: Option<Instant>,
     /// When the last request is expected to depart.
     pub(crate) last: Option<Instant>,
@@ -146,7 +152,7 @@ struct Stall {
 struct Request {
     place: u64,
     mode: Mode,
-    cost: u32,
+    cost: Costs,
     arrival: Instant,
     /// It fails if it cannot depart by then.
     bound: Option<Instant>,
@@ -219,7 +225,7 @@ impl Queue {
         &mut self,
         mode: Mode,
         place: u64,
-        cost: u32,
+        cost: Costs,
         arrival: Instant,
         bound: Option<Instant>,
     ) -> usize {
@@ -248,6 +254,33 @@ impl Queue {
         id
     }
 
+    /// Expresses the costs of the requests in the units of this policy, if those have changed. A request that names no cost
+    /// in one of them fails.
+    pub(crate) fn express(&mut self, policy: &Policy, woken: &mut Woken) {
+        let units = policy.units();
+        if self.units == units {
+            return;
+        }
+        let before = std::mem::replace(&mut self.units, units);
+        let known = |costs: Costs| {
+            let pairs = before.iter().copied().zip(costs.0);
+            let known = pairs.filter(|(name, _)| units.contains(name));
+            known.fold(Cost::default(), |cost, (name, units)| cost.of(name, units))
+        };
+        let express = |costs| policy.costs_of(&known(costs), None);
+        let mut failing = Vec::new();
+        for (id, request) in &mut self.requests {
+            match express(request.cost) {
+                Ok(cost) => request.cost = cost,
+                Err(_) if matches!(request.fate, Fate::Waiting) => failing.push(id),
+                Err(_) => {}
+            }
+        }
+        for id in failing {
+            self.fail(id, Refusal::TooCostly, woken);
+        }
+    }
+
     /// The requests that ask in this way and have no turn.
     fn without_turn(&mut self, mode: Mode) -> &mut BTreeMap<u64, usize> {
         match mode {
@@ -258,7 +291,8 @@ impl Queue {
 
     /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        self.requests.is_empty() && matches!(self.stage, Stage::Idle) && self.lost.is_none()
+        let has_to_send = self.lost.is_some() || !self.settlements.is_empty();
+        self.requests.is_empty() && matches!(self.stage, Stage::Idle) && !has_to_send
     }
 
     /// How many requests wait.
@@ -303,7 +337,7 @@ impl Queue {
 
     /// Something may have become available early.
     pub(crate) fn nudge(&mut self, now: Instant) {
-        if !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || !self.settlements.is_empty() {
             self.call_at(now);
         }
     }
@@ -313,29 +347,22 @@ impl Queue {
     pub(crate) fn begin(
         &mut self,
         number: u64,
-        largest_cost: u32,
+        largest_costs: &Costs,
         outage: Option<&StoreError>,
         arrived: impl Fn(Instant) -> u64,
         woken: &mut Woken,
     ) -> Take {
         let (mut mode, mut demand) = self.describe(&arrived);
-        if !(1..=largest_cost).contains(&demand.cost) {
+        if demand.cost.is_zero() || !demand.cost.is_within(largest_costs) {
             let too_costly =
                 outage.map_or(Refusal::TooCostly, |error| Refusal::Store(error.clone()));
-            self.fail_where(|request| request.cost > largest_cost, &too_costly, woken);
+            let is_too_costly = |request: &Request| !request.cost.is_within(largest_costs);
+            self.fail_where(is_too_costly, &too_costly, woken);
             (mode, demand) = self.describe(&arrived);
         }
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
         let last = self.without_turn(mode).last_key_value();
         let last_place = last.map_or(0, |(&place, _)| place);
-        self.stage = Stage::Calling(Sent {
-            number,
-            mode,
-            demand: demand.clone(),
-            last_place,
-            next: None,
-            is_fallback: outage.is_some(),
-        });
         let (settlements, lost) = match outage {
             Some(_) => (Vec::new(), 0),
             None => (
@@ -343,6 +370,15 @@ impl Queue {
                 self.lost.unwrap_or(0),
             ),
         };
+        self.stage = Stage::Calling(Sent {
+            number,
+            mode,
+            demand: demand.clone(),
+            last_place,
+            next: None,
+            settlements: settlements.clone(),
+            is_fallback: outage.is_some(),
+        });
         Take {
             mode,
             demand,
@@ -415,14 +451,20 @@ impl Queue {
     }
 
     /// Gives turns to the requests in their order, and returns the units of those that no request can use.
-    fn distribute(&mut self, sent: &Sent, answer: &Answer, now: Instant, woken: &mut Woken) -> u64 {
-        let (mut rank, mut unused) = (0, 0);
+    fn distribute(
+        &mut self,
+        sent: &Sent,
+        answer: &Answer,
+        now: Instant,
+        woken: &mut Woken,
+    ) -> Units {
+        let (mut rank, mut unused) = (0, Units::default());
         for (turn, requests) in &answer.turns {
             for _ in 0..*requests {
                 let units = sent.demand.units_of(rank + 1) - sent.demand.units_of(rank);
                 rank += 1;
                 let turn = Turn {
-                    units: units as u32,
+                    units: units.as_costs(),
                     ..*turn
                 };
                 if let Some(turn) = self.assign(sent.mode, turn, now, woken) {
@@ -494,26 +536,48 @@ impl Queue {
         self.paused_until.is_some_and(|until| at < until)
     }
 
+    /// Corrects what past departures cost: at once if requests wait, else by then.
+    pub(crate) fn settle(&mut self, settlements: &[Settlement], at: Instant) {
+        settlements.iter().for_each(|it| self.keep_settlement(*it));
+        if self.out.is_none() {
+            self.call_at(at);
+        }
+    }
+
+    /// If there are too many, returns stay charged.
+    fn keep_settlement(&mut self, settlement: Settlement) {
+        if self.settlements.len() < MOST_SETTLEMENTS {
+            self.settlements.push(settlement);
+        } else if settlement.difference > 0
+            && let Some(returned) = self.settlements.iter_mut().find(|it| it.difference < 0)
+        {
+            *returned = settlement;
+        }
+    }
+
     /// Returns a turn that was not used to the store, with the next call.
     fn give_back(&mut self, turn: &Turn) {
-        if turn.is_counted() && self.settlements.len() < MOST_SETTLEMENTS {
-            let difference = -i64::from(turn.units);
-            self.settlements.push(Settlement {
+        let units = turn.units.each().filter(|_| turn.is_counted());
+        for (unit, units) in units {
+            self.keep_settlement(Settlement {
                 recorded: turn.recorded,
-                difference,
+                unit,
+                difference: -i64::from(units),
             });
         }
     }
 
     /// Fails the requests whose bound is earlier than their expected departure, behind so many units that depart.
-    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: u64, woken: &mut Woken) {
-        let points: Vec<u64> = sent.demand.points.iter().map(|point| point.units).collect();
+    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: Units, woken: &mut Woken) {
+        let points = sent.demand.points.iter();
+        let points: Vec<u64> = points.map(|point| point.units.total()).collect();
         let known = points.len().saturating_sub(answer.expected.len());
-        let mut units = used;
+        let mut units = used.total();
         let mut refused = Vec::new();
         for (&place, &id) in &self.waiting {
             let request = &self.requests[id];
-            units += u64::from(request.cost);
+            let cost = Units::from(request.cost).total();
+            units += cost;
             // The last point that is not behind this request: its estimate is never late.
             let nth = points[known..].partition_point(|&point| point <= units);
             let expected = nth.checked_sub(1).map(|nth| answer.expected[nth]);
@@ -522,7 +586,7 @@ impl Queue {
                 && expected > bound + answer.uncertainty
             {
                 // The requests behind it move up.
-                units -= u64::from(request.cost);
+                units -= cost;
                 refused.push((id, expected));
             }
         }
@@ -574,8 +638,17 @@ impl Queue {
         if is_outcome_unknown {
             self.lost.get_or_insert(sent.number);
         }
+        self.repeat_settlements(sent.settlements, is_outcome_unknown);
         self.stage = Stage::Idle;
         self.reschedule(retry);
+    }
+
+    /// Keeps the corrections of a failed call. Units that it may have returned are not returned again.
+    fn repeat_settlements(&mut self, settlements: Vec<Settlement>, is_outcome_unknown: bool) {
+        let settlements = settlements.into_iter();
+        settlements
+            .filter(|it| !is_outcome_unknown || it.difference > 0)
+            .for_each(|it| self.keep_settlement(it));
     }
 
     /// Other processes have changed the key while it was called. Only requests that wait are asked for again.
@@ -593,26 +666,26 @@ impl Queue {
     /// Fails all requests. The store is not called again until another request joins.
     pub(crate) fn abandon(&mut self, error: &StoreError, woken: &mut Woken) {
         self.fail_where(|_| true, &Refusal::Store(error.clone()), woken);
+        self.settlements.clear();
         self.forget();
     }
 
-    /// Sends nothing more. The store drops the demand after a while, and keeps what it has charged.
+    /// Calls for nothing more. The store drops the demand after a while. Corrections wait for the next call.
     fn forget(&mut self) {
         (self.lost, self.is_announced) = (None, false);
-        self.settlements.clear();
         self.stage = Stage::Idle;
     }
 
     /// The store is out. Requests without an earlier bound fail after a while.
     pub(crate) fn out(&mut self, error: &StoreError, now: Instant, woken: &mut Woken) {
         self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
+        if let Stage::Calling(sent) = std::mem::take(&mut self.stage) {
+            self.lost.get_or_insert(sent.number);
+            self.repeat_settlements(sent.settlements, true);
+        }
         if self.waiting.is_empty() {
             self.forget();
         }
-        if let Stage::Calling(sent) = &self.stage {
-            self.lost.get_or_insert(sent.number);
-        }
-        self.stage = Stage::Idle;
         if self.out.is_none() {
             let error = error.clone();
             self.out = Some(Out { since: now, error });
@@ -737,7 +810,7 @@ impl Queue {
         now: Instant,
         woken: &mut Woken,
     ) {
-        let mut displaced: HashMap<(Mode, u32), VecDeque<usize>> = HashMap::new();
+        let mut displaced: HashMap<(Mode, Costs), VecDeque<usize>> = HashMap::new();
         for id in self.departing.values().copied().collect::<Vec<_>>() {
             let request = &mut self.requests[id];
             let (place, mode, alike) = (request.place, request.mode, (request.mode, request.cost));

@@ -4,10 +4,14 @@ mod algorithm;
 #[cfg(feature = "serde")]
 mod serde;
 mod text;
+mod unit;
 
 use std::time::Duration;
 
 pub use self::algorithm::{Algorithm, WindowStart};
+pub(crate) use self::unit::{
+    MOST_UNITS, REQUESTS, UnitNames, interned as interned_units, parse as parse_unit, units_of,
+};
 
 /// The longest window: ten years.
 pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -26,11 +30,14 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 ///
 /// let bursty = Quota::per_minute(100).algorithm(Algorithm::Gcra { burst: 20 });
 /// assert_eq!(bursty.largest_cost(), 20);
+///
+/// let tokens = Quota::per_minute(100_000).unit("tokens");
+/// assert_eq!(tokens.unit_name(), "tokens");
 /// ```
 ///
 /// # As text
 ///
-/// A quota is parsed from, and shown as, `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]]`:
+/// A quota is parsed from, and shown as, `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]] [unit=NAME] [default_cost=COUNT]`:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -39,6 +46,9 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 /// let quota: Quota = "100/m gcra burst=20".parse()?;
 /// assert_eq!(quota, Quota::per_minute(100).algorithm(Algorithm::Gcra { burst: 20 }));
 /// assert_eq!(quota.to_string(), "100/m gcra burst=20");
+///
+/// let tokens: Quota = "100_000/m unit=tokens".parse()?;
+/// assert_eq!(tokens, Quota::per_minute(100_000).unit("tokens"));
 ///
 /// assert_eq!("600/1m30s".parse(), Ok(Quota::new(600, Duration::from_secs(90))));
 /// assert_eq!("5000/60min".parse::<Quota>()?.to_string(), "5_000/h");
@@ -51,6 +61,7 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 /// - The algorithm is `sliding-log`, the default, `sliding-buckets buckets=COUNT`, `spacing`,
 ///   `leaky-bucket capacity=COUNT`, `gcra burst=COUNT`, or `fixed-window`, which begins windows by
 ///   `start=clock`, the default, or `start=first-request`.
+/// - The [unit](Self::unit) is `requests` unless it is given, and the [default cost](Self::default_cost) of other units is none.
 /// - Words are separated by white space, of which there may be more around them. Upper case
 ///   is as good as lower case, except in `M`, which could be months.
 ///
@@ -61,6 +72,8 @@ pub struct Quota {
     limit: u32,
     window: Duration,
     algorithm: Algorithm,
+    unit: &'static str,
+    default_cost: Option<u32>,
 }
 
 impl Quota {
@@ -71,6 +84,8 @@ impl Quota {
             limit,
             window,
             algorithm: Algorithm::SlidingLog,
+            unit: REQUESTS,
+            default_cost: None,
         }
     }
 
@@ -107,6 +122,25 @@ impl Quota {
         self
     }
 
+    /// Counts this unit instead of requests: tokens, bytes, points.
+    ///
+    /// A request says [what it costs](crate::Acquire::cost_of) in each unit. A name has at most 32 of the characters a to
+    /// z, 0 to 9, `-`, `_` and `.`, and a policy at most four units.
+    #[must_use]
+    pub const fn unit(mut self, unit: &'static str) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// Sets what a request costs that names no cost in this unit.
+    ///
+    /// Default: 1 for requests. Under a quota of another unit, such a request [fails](crate::ErrorKind::InvalidCost).
+    #[must_use]
+    pub const fn default_cost(mut self, cost: u32) -> Self {
+        self.default_cost = Some(cost);
+        self
+    }
+
     /// How many requests the window holds.
     pub const fn limit(&self) -> u32 {
         self.limit
@@ -115,6 +149,15 @@ impl Quota {
     /// How long the window is.
     pub const fn window(&self) -> Duration {
         self.window
+    }
+
+    /// What is counted.
+    pub const fn unit_name(&self) -> &'static str {
+        self.unit
+    }
+
+    pub(crate) fn own_default_cost(&self) -> Option<u32> {
+        self.default_cost
     }
 
     /// How departures are counted.

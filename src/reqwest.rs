@@ -8,8 +8,9 @@ use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use crate::acquire::Error;
+use crate::cost::Cost;
 use crate::departure::Departure;
-use crate::feedback::{self, Feedback, Headers, NoFeedback};
+use crate::feedback::{self, Feedback, Headers, NoFeedback, Settled};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
 
@@ -98,11 +99,11 @@ use crate::limiter::Limiter;
 pub struct ThrottleMiddleware {
     limiter: Limiter,
     key: Arc<dyn KeyExtractor<Request> + Send + Sync>,
-    cost: Option<Arc<Cost>>,
+    cost: Option<Arc<CostOf>>,
     feedback: Arc<dyn Feedback<Response> + Send + Sync>,
 }
 
-type Cost = dyn Fn(&Request) -> u32 + Send + Sync;
+type CostOf = dyn Fn(&Request) -> Cost + Send + Sync;
 
 impl ThrottleMiddleware {
     /// Delays each request by the rules of the limiter, or by the quota of its host.
@@ -136,8 +137,35 @@ impl ThrottleMiddleware {
     /// # }
     /// ```
     #[must_use]
-    pub fn cost(mut self, cost: impl Fn(&Request) -> u32 + Send + Sync + 'static) -> Self {
-        self.cost = Some(Arc::new(cost));
+    pub fn cost<C: Into<Cost>>(
+        mut self,
+        cost: impl Fn(&Request) -> C + Send + Sync + 'static,
+    ) -> Self {
+        self.cost = Some(Arc::new(move |request| cost(request).into()));
+        self
+    }
+
+    /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the
+    /// units that it names is [corrected](crate::Charge::settle). Default: the estimate stays, unless the caller corrects the
+    /// [`Charge`](crate::Charge) in the response's extensions, as for a body that is streamed.
+    ///
+    /// ```
+    /// # use tower_throttle::{Cost, Limiter, ThrottleMiddleware};
+    /// # fn example(limiter: Limiter) -> ThrottleMiddleware {
+    /// ThrottleMiddleware::new(limiter)
+    ///     .cost(|_| Cost::default().of("tokens", 2_000))
+    ///     .settle(|response| {
+    ///         let tokens = response.headers().get("x-tokens")?.to_str().ok()?.parse().ok()?;
+    ///         Some(Cost::default().of("tokens", tokens))
+    ///     })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn settle(
+        mut self,
+        settle: impl Fn(&Response) -> Option<Cost> + Send + Sync + 'static,
+    ) -> Self {
+        self.feedback = Arc::new(Settled::new(self.feedback, settle));
         self
     }
 
@@ -172,8 +200,21 @@ impl Middleware for ThrottleMiddleware {
         }
         let permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
-        let mut response = next.run(request, extensions).await?;
+        let mut response = match next.run(request, extensions).await {
+            Ok(response) => response,
+            Err(error) => {
+                // Nothing was sent.
+                if matches!(&error, reqwest_middleware::Error::Reqwest(error) if error.is_connect())
+                {
+                    permit.forfeit();
+                }
+                return Err(error);
+            }
+        };
         response.extensions_mut().insert(Departure::from(&permit));
+        if let Some(charge) = feedback::settle(&permit, self.feedback.cost(&response)) {
+            response.extensions_mut().insert(charge);
+        }
         // The response of another host, to which the client was redirected, says nothing of this key. The store gets
         // the limits before the caller gets the response, as the next attempt may follow at once.
         if response.url().origin() == origin

@@ -4,33 +4,52 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::algorithm::Taken;
+use crate::algorithm::{Costs, Taken};
 use crate::queue::Standing;
+use crate::quota::UnitNames;
 
 /// The state of a key at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     pub(crate) delay: Duration,
-    pub(crate) remaining: u32,
+    pub(crate) remaining: Remaining,
     pub(crate) reset: Duration,
+}
+
+/// How much is left of each unit, by its name. Requests are first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Remaining {
+    units: UnitNames,
+    left: Costs,
+}
+
+impl Remaining {
+    pub(crate) fn new(units: UnitNames, left: Costs) -> Self {
+        Self { units, left }
+    }
+
+    pub(crate) fn of(&self, unit: &str) -> Option<u32> {
+        let nth = self.units.iter().position(|name| *name == unit)?;
+        Some(self.left.0[nth])
+    }
 }
 
 impl Snapshot {
     /// From what is known in this process.
-    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
+    pub(crate) fn new(standing: &Standing, units: UnitNames, now: Instant) -> Self {
         Self {
             delay: until(standing.last, now),
-            remaining: standing.remaining,
+            remaining: Remaining::new(units, standing.remaining),
             reset: until(standing.reset, now),
         }
     }
 
     /// From the answer of a store whose clock shows `now`.
-    pub(crate) fn of(taken: &Taken, now: u64) -> Self {
+    pub(crate) fn of(taken: &Taken, units: UnitNames, now: u64) -> Self {
         let from_now = |at: u64| Duration::from_micros(at.saturating_sub(now));
         Self {
             delay: from_now(taken.expected.first().copied().unwrap_or(0)),
-            remaining: taken.remaining,
+            remaining: Remaining::new(units, taken.remaining),
             reset: from_now(taken.reset),
         }
     }
@@ -41,10 +60,17 @@ impl Snapshot {
         self.delay
     }
 
-    /// How many requests of cost 1 could depart now.
+    /// How many requests of cost 1 could depart now. If the quotas do not count requests, how much of the first unit by name
+    /// could.
     #[must_use]
     pub fn remaining(&self) -> u32 {
-        self.remaining
+        self.remaining.left.0[0]
+    }
+
+    /// How much of this unit could depart now; `None` if no quota counts it.
+    #[must_use]
+    pub fn remaining_of(&self, unit: &str) -> Option<u32> {
+        self.remaining.of(unit)
     }
 
     /// How long until all units of the quotas are available again.

@@ -548,8 +548,9 @@ async fn each_request_spends_its_cost() {
     let ruled = Limiter::builder().rules(Rules::new([rule]).expect("a valid table"));
     for builder in [plain, ruled] {
         let limiter = builder.build().expect("a valid policy");
-        let layer = ThrottleLayer::new(limiter)
-            .cost(|request: &Request<()>| request.uri().path()[1..].parse().expect("a number"));
+        let layer = ThrottleLayer::new(limiter).cost(|request: &Request<()>| {
+            request.uri().path()[1..].parse::<u32>().expect("a number")
+        });
         let service = layer.layer(Strict::open());
         for (path, remaining) in [("/1", 9), ("/5", 4), ("/4", 0)] {
             let response = service.clone().oneshot(get(path)).await;
@@ -573,7 +574,7 @@ fn only_api() -> impl KeyExtractor<Request<()>> + Clone + Send + Sync + 'static 
 async fn exempt_requests_are_not_delayed_and_carry_no_departure() {
     let strict = Strict::open();
     let layer = layer(per_second(1)).key(only_api());
-    let layer = layer.cost(|request: &Request<()>| request.uri().path().starts_with("/api").into());
+    let layer = layer.cost(|request: &Request<()>| request.uri().path().starts_with("/api") as u32);
     let service = layer.layer(strict.clone());
     let _limited = start(&service, "/api/1").await;
     let waiting = start(&service, "/api/2").await;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::algorithm::Mode;
+use crate::algorithm::{Costs, Mode};
+use crate::cost::Cost;
 use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
@@ -30,7 +31,7 @@ pub use self::error::{Error, ErrorKind};
 pub struct Acquire {
     handle: Arc<Handle>,
     key: Key,
-    cost: u32,
+    cost: Cost,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
     /// So many requests were waiting when it asked before, too many to wait behind.
@@ -52,7 +53,7 @@ impl Acquire {
         Self {
             handle,
             key,
-            cost: 1,
+            cost: Cost::default(),
             max_wait: None,
             deadline: None,
             full: None,
@@ -88,9 +89,31 @@ impl Acquire {
         &self.key
     }
 
-    /// Sets the cost of the request, from 1 to what the quotas allow at once. All of it departs at once.
-    pub fn cost(mut self, cost: u32) -> Self {
-        self.cost = cost;
+    /// Sets what the request costs, by default 1 in requests: up to what the quotas allow at once. All of it departs at
+    /// once.
+    ///
+    /// ```
+    /// use tower_throttle::{Cost, Limiter, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder()
+    ///     .quota(Quota::per_minute(600))
+    ///     .quota(Quota::per_minute(100_000).unit("tokens"))
+    ///     .build()?;
+    /// limiter.acquire("api").cost(Cost::default().of("tokens", 1_200)).await?;
+    /// assert_eq!(limiter.peek("api").cost_of("tokens", 1).await?.remaining_of("tokens"), Some(98_800));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
+        self.cost = cost.into();
+        self
+    }
+
+    /// Sets what the request costs in one unit.
+    pub fn cost_of(mut self, unit: &'static str, cost: u32) -> Self {
+        self.cost.set(unit, cost);
         self
     }
 
@@ -155,9 +178,14 @@ impl TryAcquire {
         Self(Acquire::new(handle, key).max_wait(Duration::ZERO))
     }
 
-    /// Sets the cost of the request, from 1 to what the quotas allow at once.
-    pub fn cost(self, cost: u32) -> Self {
+    /// Sets what the request costs, by default 1 in requests: up to what the quotas allow at once.
+    pub fn cost(self, cost: impl Into<Cost>) -> Self {
         Self(self.0.cost(cost))
+    }
+
+    /// Sets what the request costs in one unit.
+    pub fn cost_of(self, unit: &'static str, cost: u32) -> Self {
+        Self(self.0.cost_of(unit, cost))
     }
 }
 
@@ -179,7 +207,7 @@ impl Acquire {
             let now = Instant::now();
             let place = place.unwrap_or_else(|| now.into());
             let current = self.handle.load();
-            self.span = current.telemetry.begin(&self.key, self.cost);
+            self.span = current.telemetry.begin(&self.key, self.cost.requests());
             let _entered = self.span.enter();
             match self.join(&current, place, now) {
                 ControlFlow::Continue(waiting) => {
@@ -212,11 +240,11 @@ impl Acquire {
         place: Place,
         now: Instant,
     ) -> ControlFlow<Result<Granted, Cause>, Waiting> {
-        let (handle, key, cost) = (&self.handle, &self.key, self.cost);
-        let policy = &current.policy;
-        if let Err(cause) = check(policy, key, cost) {
-            return ControlFlow::Break(Err(cause));
-        }
+        let (handle, key, policy) = (&self.handle, &self.key, &current.policy);
+        let cost = match check(policy, key, &self.cost, None) {
+            Ok(cost) => cost,
+            Err(cause) => return ControlFlow::Break(Err(cause)),
+        };
         let at_once = handle.depart_at_once(policy, key, cost, place, now);
         if let Some(Ok(granted)) = at_once {
             return ControlFlow::Break(Ok(granted));
@@ -228,14 +256,14 @@ impl Acquire {
         let denied = match at_once {
             Some(Err(standing)) if !waits => Some(standing),
             _ => {
-                let denied = handle.denied(key, cost, bound, now);
+                let denied = handle.denied(key, &cost, bound, now);
                 denied.inspect(|_| current.telemetry.remembered())
             }
         };
         let joined = match denied {
             Some(standing) => Err(Refusal::Limited(standing)),
-            None if waits => handle.join(Mode::Wait, key, cost, place, bound),
-            None => handle.join(Mode::Try, key, cost, now.into(), None),
+            None if waits => handle.join(Mode::Wait, key, &self.cost, place, bound),
+            None => handle.join(Mode::Try, key, &self.cost, now.into(), None),
         };
         match joined {
             Ok(waiting) => ControlFlow::Continue(waiting),
@@ -258,7 +286,7 @@ impl Acquire {
     fn cause(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
         match refusal {
             Refusal::Limited(standing) => {
-                let snapshot = Snapshot::new(&standing, now);
+                let snapshot = Snapshot::new(&standing, policy.units(), now);
                 match self.full {
                     Some(waiting) => Cause::QueueFull {
                         waiting,
@@ -272,7 +300,7 @@ impl Acquire {
                 snapshot: None,
             },
             Refusal::TooCostly => {
-                let problem = policy.problem_of_cost(self.cost);
+                let problem = policy.costs_of(&self.cost, None).err();
                 Cause::InvalidCost(problem.unwrap_or_default())
             }
             Refusal::Store(error) => Cause::Store(error),
@@ -304,7 +332,7 @@ impl Acquire {
 
     fn ended(&mut self, current: &Current, outcome: Outcome, waited: Duration) {
         let span = std::mem::replace(&mut self.span, Span::NONE);
-        let request = (&self.key, self.cost);
+        let request = (&self.key, self.cost.requests());
         current.telemetry.ended(span, request, outcome, waited);
     }
 }
@@ -328,15 +356,18 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// Fails if no such request can ever depart.
-pub(crate) fn check(policy: &Policy, key: &Key, cost: u32) -> Result<(), Cause> {
+/// Returns the cost of a request in each unit. Fails if no such request can ever depart.
+pub(crate) fn check(
+    policy: &Policy,
+    key: &Key,
+    cost: &Cost,
+    otherwise: Option<u32>,
+) -> Result<Costs, Cause> {
     if key.as_str().is_empty() {
         return Err(Cause::EmptyKey);
     }
-    match policy.problem_of_cost(cost) {
-        Some(problem) => Err(Cause::InvalidCost(problem)),
-        None => Ok(()),
-    }
+    let costs = policy.costs_of(cost, otherwise);
+    costs.map_err(Cause::InvalidCost)
 }
 
 #[cfg(test)]

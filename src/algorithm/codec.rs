@@ -4,10 +4,10 @@
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
-//! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
+//! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas, 8: units), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
 //! | each quota | | its kind (1), its numbers |
 //! | rings | 11 × room | room for the entries of each log of kind 2 |
-//! | tail | | if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; each announcement; the entries of each log of kind 1 |
+//! | tail | | if one counts something else than requests, the units; if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; each announcement; the entries of each log of kind 1 |
 //! | padding | | of a value with rings, so that announcements need no new memory |
 //!
 //! | kind | quota | numbers |
@@ -19,20 +19,28 @@
 //!
 //! | part of the tail | content |
 //! | --- | --- |
-//! | hold | until when paused (7), units allowed (4), until when (7), last command (7) |
+//! | units | bytes of what follows (1), the names of the units that the quotas count, separated by spaces |
+//! | hold | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7) |
 //! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
-//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), units (7), bytes of what follows (2); number of the call (7), cost of its requests (4), number of points (1); each point if there are at least two: arrival (7), units (7); each grant: recorded (7), units (4) |
+//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), sums, bytes of what follows (2); number of the call (7), cost of its requests in each unit (4), number of points (1); each point if there are at least two: arrival (7), sums; each grant: recorded (7), each unit (4) |
+//! | sums | each unit (7), and if there are several units, all together (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //!
 //! Times are microseconds since 1970. The key does not expire before its expiry in the head.
+
+use smallvec::SmallVec;
 
 use crate::error::StoreError;
 
 use super::demand::Point;
 use super::numbers::{Reader, Writer, unrecognized};
 use super::window::{Entry, MOST_ENTRIES};
-use super::{Announcement, Counter, Demand, Fixed, Gcra, Hold, Life, Recorded, State, Window};
+use super::{
+    Announcement, Costs, Counter, Demand, Fixed, Gcra, Hold, Life, Recorded, State, Units, Window,
+    number_units,
+};
+use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 
 /// The entries that a new ring has room for.
 const LEAST_ROOM: usize = 64;
@@ -45,6 +53,7 @@ const VERSION: u8 = 1;
 const HAS_HOLD: u64 = 1;
 const HAS_LIFE: u64 = 2;
 const HAS_FORMER: u64 = 4;
+const HAS_UNITS: u64 = 8;
 
 /// The bytes of the head.
 #[cfg(feature = "redis")]
@@ -56,12 +65,8 @@ const LOG: [usize; 2] = [2, 4];
 const RING: [usize; 5] = [2, 2, 7, 4, 7];
 const GCRA: [usize; 2] = [7, 7];
 const FIXED: [usize; 4] = [7, 7, 4, 7];
-const HOLD: [usize; 4] = [7, 4, 7, 7];
 const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
-const ANNOUNCEMENT: [usize; 6] = [7, 7, 7, 7, 7, 2];
-const DETAIL: [usize; 3] = [7, 4, 1];
-const POINT: [usize; 2] = [7, 7];
-/// An entry of a log, or a grant.
+const ANNOUNCEMENT: [usize; 4] = [7, 7, 7, 7];
 const RECORDED: [usize; 2] = [7, 4];
 const RECORDED_BYTES: usize = 11;
 
@@ -182,6 +187,64 @@ impl Counter {
     }
 }
 
+/// The names of the units of these counters, as in calls and values. Empty if they count requests alone.
+pub(crate) fn unit_names(counters: &[Counter]) -> String {
+    let names: Vec<_> = counters.iter().map(|it| it.unit().name).collect();
+    match names.iter().all(|name| *name == REQUESTS) {
+        true => String::new(),
+        false => names.join(" "),
+    }
+}
+
+/// Amounts in so many units.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amounts(usize);
+
+impl Amounts {
+    /// In the units of these counters.
+    pub(crate) fn of(counters: &[Counter]) -> Self {
+        let numbers = counters.iter().map(|counter| counter.nth() + 1);
+        Self(numbers.max().unwrap_or(1))
+    }
+
+    /// The number of units.
+    pub(crate) fn units(self) -> usize {
+        self.0
+    }
+
+    pub(crate) fn put_sums(self, out: &mut Writer, sums: Units) {
+        sums.0[..self.0].iter().for_each(|&sum| out.put([7], [sum]));
+        if self.0 > 1 {
+            out.put([7], [sums.total()]);
+        }
+    }
+
+    pub(crate) fn put_costs(self, out: &mut Writer, costs: Costs) {
+        let costs = costs.0[..self.0].iter();
+        costs.for_each(|&cost| out.put([4], [cost.into()]));
+    }
+
+    fn sums(self, value: &mut Reader<'_>) -> Result<Units, StoreError> {
+        let mut sums = Units::default();
+        for sum in &mut sums.0[..self.0] {
+            [*sum] = value.numbers([7])?;
+        }
+        match self.0 {
+            2.. if value.numbers([7])? != [sums.total()] => Err(unrecognized()),
+            _ => Ok(sums),
+        }
+    }
+
+    pub(crate) fn costs(self, value: &mut Reader<'_>) -> Result<Costs, StoreError> {
+        let mut costs = Costs::default();
+        for cost in &mut costs.0[..self.0] {
+            let [units] = value.numbers([4])?;
+            *cost = units as u32;
+        }
+        Ok(costs)
+    }
+}
+
 impl State {
     /// The value of this state.
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -194,12 +257,16 @@ impl State {
         } else {
             HAS_FORMER
         };
+        let units = match unit_names(&self.counters).is_empty() {
+            true => 0,
+            false => HAS_UNITS,
+        };
         let (quotas, announced) = (self.counters.len() as u64, self.announced.len() as u64);
         out.0.extend_from_slice(MAGIC);
         out.0.push(VERSION);
         let tail_bytes = tail.len() as u64;
         let numbers = [
-            hold + life + former,
+            hold + life + former + units,
             quotas,
             announced,
             tail_bytes,
@@ -222,9 +289,17 @@ impl State {
 
     fn encode_tail(&self) -> Vec<u8> {
         let mut out = Writer::default();
+        let (names, amounts) = (unit_names(&self.counters), Amounts::of(&self.counters));
+        if !names.is_empty() {
+            out.put([1], [names.len() as u64]);
+            out.0.extend(names.bytes());
+        }
         if let Some(hold) = &self.hold {
-            let (allowed, until) = (hold.allowed.into(), hold.allowed_until);
-            out.put(HOLD, [hold.paused_until, allowed, until, hold.commanded]);
+            out.put([7], [hold.paused_until]);
+            for (allowed, until) in &hold.allowed[..amounts.units()] {
+                out.put([4, 7], [u64::from(*allowed), *until]);
+            }
+            out.put([7], [hold.commanded]);
         }
         if let Some(life) = &self.life {
             let (written, until) = (life.written, life.quarantined_until);
@@ -236,7 +311,8 @@ impl State {
             out.put([4], [former.len() as u64]);
             out.0.extend(former);
         }
-        self.announced.iter().for_each(|it| it.encode(&mut out));
+        let announced = self.announced.iter();
+        announced.for_each(|it| it.encode(amounts, &mut out));
         self.logs(false).for_each(|log| encode_log(&mut out, log));
         out.0
     }
@@ -268,21 +344,34 @@ impl State {
             state.counters.push(counter);
             logs.push(log);
         }
-        let mut logs: Vec<_> = logs.into_iter().zip(&mut state.counters).collect();
-        for (log, counter) in &mut logs {
+        for (log, counter) in logs.iter().zip(&mut state.counters) {
             if let Some(log) = log.as_ref().filter(|log| log.is_ring) {
                 log.decode(&mut value, counter)?;
             }
         }
         let mut tail = Reader(value.bytes(tail as usize)?);
+        if flags & HAS_UNITS != 0 {
+            let [bytes] = tail.numbers([1])?;
+            let names = str::from_utf8(tail.bytes(bytes as usize)?).unwrap_or_default();
+            for (counter, name) in state.counters.iter_mut().zip(names.split(' ')) {
+                counter.unit_mut().name = parse_unit(name).map_err(|_| unrecognized())?;
+            }
+            if number_units(&mut state.counters).len() > MOST_UNITS
+                || unit_names(&state.counters) != names
+            {
+                return Err(unrecognized());
+            }
+        }
+        let amounts = Amounts::of(&state.counters);
         if flags & HAS_HOLD != 0 {
-            let [paused_until, allowed, allowed_until, commanded] = tail.numbers(HOLD)?;
-            state.hold = Some(Box::new(Hold {
-                paused_until,
-                allowed: allowed as u32,
-                allowed_until,
-                commanded,
-            }));
+            let mut hold = Hold::default();
+            [hold.paused_until] = tail.numbers([7])?;
+            for allowed in &mut hold.allowed[..amounts.units()] {
+                let [units, until] = tail.numbers([4, 7])?;
+                *allowed = (units as u32, until);
+            }
+            [hold.commanded] = tail.numbers([7])?;
+            state.hold = Some(Box::new(hold));
         }
         if flags & HAS_LIFE != 0 {
             let [generation, version, written, server, until] = tail.numbers(LIFE)?;
@@ -298,16 +387,18 @@ impl State {
         if flags & HAS_FORMER != 0 {
             let [bytes] = tail.numbers([4])?;
             let former = tail.bytes(bytes as usize)?;
-            // It has no flags, and so no values within it.
-            if former.get(MAGIC.len() + 1) != Some(&0) {
+            // It has no other flags, and so no values within it.
+            let flags = former.get(MAGIC.len() + 1);
+            if flags.is_none_or(|&flags| u64::from(flags) & !HAS_UNITS != 0) {
                 return Err(unrecognized());
             }
             state.former = Self::decode(former)?.counters.into_vec();
         }
         for _ in 0..announced {
-            state.announced.push(Announcement::decode(&mut tail)?);
+            let announced = Announcement::decode(amounts, &mut tail)?;
+            state.announced.push(announced);
         }
-        for (log, counter) in &mut logs {
+        for (log, counter) in logs.iter().zip(&mut state.counters) {
             if let Some(log) = log.as_ref().filter(|log| !log.is_ring) {
                 log.decode(&mut tail, counter)?;
             }
@@ -356,61 +447,77 @@ impl Log {
 }
 
 impl Announcement {
-    fn encode(&self, out: &mut Writer) {
+    fn encode(&self, amounts: Amounts, out: &mut Writer) {
         let points = &self.demand.points[..];
         let (first, last) = (points.first(), points.last());
         let mut detail = Writer::default();
-        let cost = self.demand.cost.into();
-        detail.put(DETAIL, [self.number, cost, points.len() as u64]);
+        detail.put([7], [self.number]);
+        amounts.put_costs(&mut detail, self.demand.cost);
+        detail.put([1], [points.len() as u64]);
         // A single point needs no more than the first part.
         for point in points.iter().filter(|_| points.len() > 1) {
-            detail.put(POINT, [point.arrival, point.units]);
+            detail.put([7], [point.arrival]);
+            amounts.put_sums(&mut detail, point.units);
         }
         for granted in &self.granted {
-            detail.put(RECORDED, [granted.recorded, granted.units.into()]);
+            detail.put([7], [granted.recorded]);
+            amounts.put_costs(&mut detail, granted.units);
         }
         let numbers = [
             self.process,
             self.deadline,
             first.map_or(0, |point| point.arrival),
             last.map_or(0, |point| point.arrival),
-            self.demand.units(),
-            detail.0.len() as u64,
         ];
         out.put(ANNOUNCEMENT, numbers);
+        amounts.put_sums(out, self.demand.units());
+        out.put([2], [detail.0.len() as u64]);
         out.0.extend(detail.0);
     }
 
-    fn decode(value: &mut Reader<'_>) -> Result<Self, StoreError> {
-        let [process, deadline, first, _, units, bytes] = value.numbers(ANNOUNCEMENT)?;
+    fn decode(amounts: Amounts, value: &mut Reader<'_>) -> Result<Self, StoreError> {
+        let [process, deadline, first, _] = value.numbers(ANNOUNCEMENT)?;
+        let units = amounts.sums(value)?;
+        let [bytes] = value.numbers([2])?;
         let mut detail = Reader(value.bytes(bytes as usize)?);
-        let [number, cost, count] = detail.numbers(DETAIL)?;
-        let points = match count {
-            1 => vec![[first, units]],
-            _ => detail.list(count as usize, POINT)?.collect(),
+        let [number] = detail.numbers([7])?;
+        let cost = amounts.costs(&mut detail)?;
+        let [count] = detail.numbers([1])?;
+        let mut demand = Demand {
+            cost,
+            ..Demand::default()
         };
-        let granted = detail.list(detail.0.len().div_ceil(RECORDED_BYTES), RECORDED)?;
-        if !points.is_sorted_by(|[before, less], [after, more]| before <= after && less < more) {
+        for _ in 0..count {
+            let (arrival, units) = match count {
+                1 => (first, units),
+                _ => (detail.numbers([7])?[0], amounts.sums(&mut detail)?),
+            };
+            demand.points.push(Point { arrival, units });
+        }
+        let mut granted = SmallVec::new();
+        while !detail.0.is_empty() {
+            let [recorded] = detail.numbers([7])?;
+            let units = amounts.costs(&mut detail)?;
+            granted.push(Recorded { recorded, units });
+        }
+        let follows = |before: &Point, after: &Point| {
+            let grows = before
+                .units
+                .0
+                .iter()
+                .zip(&after.units.0)
+                .all(|(less, more)| less <= more);
+            grows && before.arrival <= after.arrival && before.units.total() < after.units.total()
+        };
+        if !demand.points.is_sorted_by(follows) {
             return Err(unrecognized());
         }
-        let points = points.into_iter();
-        let granted = granted.into_iter();
         Ok(Self {
             process,
             number,
             deadline,
-            demand: Demand {
-                points: points
-                    .map(|[arrival, units]| Point { arrival, units })
-                    .collect(),
-                cost: cost as u32,
-            },
-            granted: granted
-                .map(|[recorded, units]| Recorded {
-                    recorded,
-                    units: units as u32,
-                })
-                .collect(),
+            demand,
+            granted,
         })
     }
 }

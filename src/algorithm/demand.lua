@@ -1,17 +1,19 @@
 -- The demand of the other processes, and how the capacity is divided by arrival; see demand.rs. Only if there is any.
 
 local function units_of(requests)
-  if cost > 0 or requests == 0 then return requests * cost end
-  return points[requests * 2]
+  if cost@all > 0 or requests == 0 then return <<requests * cost&>> end
+  local place = (requests - 1) * @step + 1
+  return <<points[place + &]>>
 end
 
--- When the request with the unit of this rank arrived, counted from 1.
+-- When the last request arrived of those that cost so much in all units together.
 local function arrival_of(unit)
-  local i = 2
-  while i < count * 2 and points[i] < unit do i = i + 2 end
-  if i == 2 then return points[1] end
-  local arrival, before = points[i - 3], points[i - 2]
-  local behind = (points[i - 1] - arrival) * (unit - before) / (points[i] - before)
+  local i = @step
+  while i < count * @step and points[i] < unit do i = i + @step end
+  if i == @step then return points[1] end
+  local place = i - @step + 1
+  local arrival, before = points[place - @step], points[place - 1]
+  local behind = (points[place] - arrival) * (unit - before) / (points[i] - before)
   return arrival + behind - behind % 1
 end
 
@@ -19,50 +21,61 @@ end
 local function arrived_by(j, time)
   local known = detail[j]
   if type(known) == 'number' then
-    known = { unpack('<' .. rep('I7I7', byte(tail, known + 11)), tail, known + 12) }
+    known = { unpack('<' .. rep('I7@sums', byte(tail, known + @detail - 1)), tail, known + @detail) }
     detail[j] = known
   end
-  local i = 3
-  while known[i] <= time do i = i + 2 end
-  local before = known[i - 1]
-  local units = (known[i + 1] - before) * (time - known[i - 2]) / (known[i] - known[i - 2])
-  return before + units - units % 1
+  local i = @step + 1
+  while known[i] <= time do i = i + @step end
+  local last = i - @step
+  local more& = (known[i + &] - known[last + &]) * (time - known[last]) / (known[i] - known[last])
+  return <<known[last + &] + more& - more& % 1>>
 end
 
 -- The units of a process ahead of a request that arrived then.
 function ahead_of(j, time)
   if processes[j] >= process and time > 0 then time = time - 1 end
-  if time >= newest[j] then return waiting[j] end
+  if time >= newest[j] then return <<waiting&[j]>> end
   if time >= oldest[j] then return arrived_by(j, time) end
-  return 0
+  return <<0>>
 end
 
 -- The units ahead: of all processes, without what can be overtaken until then, or of those that are not overdue.
 function ahead(arrival, finish, on_time)
-  local sum = 0
+  local <<sum&>> = <<0>>
   for j = 1, live do
     if not on_time or now <= deadlines[j] then
       local time = arrival
       if finish and deadlines[j] > finish then time = time > 50000 and time - 50000 or 0 end
-      sum = sum + ahead_of(j, time)
+      local <<more&>> = ahead_of(j, time)
+      sum& = sum& + more&
     end
   end
-  return sum
+  return <<sum&>>
 end
 
 -- How many of the first requests may depart until then, after all that arrived before them.
 function share(finish)
-  local most = cost > 0 and count > 0 and points[count * 2] / cost or count
-  most = cost == 0 and most > 8 and 8 or most - most % 1
+  local most = cost@all > 0 and count > 0 and points[count * @step] / cost@all or count
+  most = cost@all == 0 and most > 8 and 8 or most - most % 1
   if live == 0 then return most end
   local low, high = 0, most + 1
   while high - low > 1 do
     local middle = (low + high) / 2
     middle = middle - middle % 1
-    local before, units = units_of(middle - 1), units_of(middle)
-    local arrival = arrival_of(units)
-    if earliest(now, ahead(arrival, finish) + before, units - before) <= finish
-      or earliest(now, ahead(arrival, nil, true) + before, units - before) == now then
+    local <<before&>> = units_of(middle - 1)
+    local <<units&>> = units_of(middle)
+    local each& = units& - before&
+    -- Behind those before it, it needs room in each of their units.
+    if each& == 0 and units& > 0 then each& = 1 end --units
+    before& = units& - each& --units
+    local arrival = arrival_of(<<units&| + >>)
+    local <<others&>> = ahead(arrival, finish)
+    local is_due = earliest(now, <<others& + before&>>, <<each&>>) <= finish
+    if not is_due then
+      <<others&>> = ahead(arrival, nil, true)
+      is_due = earliest(now, <<others& + before&>>, <<each&>>) == now
+    end
+    if is_due then
       low = middle
     else
       high = middle

@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use super::{Costs, Units};
+
 /// The most points of a demand at even ranks, and the most requests of different costs that it describes.
 const POINTS: usize = 8;
 
@@ -13,22 +15,26 @@ const POINTS: usize = 8;
 pub struct Demand {
     // One inline: most calls are for one request.
     pub(crate) points: SmallVec<[Point; 1]>,
-    /// The cost of each request; 0 where costs differ.
-    pub cost: u32,
+    /// The cost of each request; zero where costs differ.
+    pub cost: Costs,
 }
 
 /// A waiting request: when it arrived, and the units of all requests up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Point {
     pub(crate) arrival: u64,
-    pub(crate) units: u64,
+    pub(crate) units: Units,
 }
 
 impl Demand {
     /// The demand of these requests: the arrival, in microseconds on the store's clock, and the cost of each, oldest
     /// first. A point that arrived before the point ahead of it counts as arrived then.
     #[must_use]
-    pub fn new(requests: impl ExactSizeIterator<Item = (u64, u32)> + Clone) -> Self {
+    pub fn new<C>(requests: impl ExactSizeIterator<Item = (u64, C)> + Clone) -> Self
+    where
+        C: Into<Costs>,
+    {
+        let requests = requests.map(|(arrival, cost)| (arrival, cost.into()));
         let count = requests.len();
         let Some((arrival, cost)) = requests.clone().next() else {
             return Self::default();
@@ -42,11 +48,11 @@ impl Demand {
             .peekable();
         let mut this = Self {
             points: SmallVec::with_capacity(count.min(POINTS)),
-            cost: if is_uniform { cost } else { 0 },
+            cost: if is_uniform { cost } else { Costs::default() },
         };
-        let (mut units, mut latest) = (0, 0);
+        let (mut units, mut latest) = (Units::default(), 0);
         for (rank, (arrival, cost)) in requests.enumerate() {
-            units += u64::from(cost);
+            units += cost.into();
             let is_even = rank_of_points.next_if_eq(&rank).is_some();
             if is_even || (!is_uniform && rank < POINTS) {
                 while rank_of_points.next_if(|&next| next <= rank).is_some() {}
@@ -61,11 +67,11 @@ impl Demand {
     }
 
     /// One request that arrives now.
-    pub(crate) fn one(cost: u32) -> Self {
+    pub(crate) fn one(cost: Costs) -> Self {
         Self::single(u64::MAX, cost)
     }
 
-    fn single(arrival: u64, cost: u32) -> Self {
+    fn single(arrival: u64, cost: Costs) -> Self {
         let units = cost.into();
         let point = Point { arrival, units };
         Self {
@@ -79,13 +85,17 @@ impl Demand {
     }
 
     /// The units that wait.
-    pub(crate) fn units(&self) -> u64 {
-        self.points.last().map_or(0, |last| last.units)
+    pub(crate) fn units(&self) -> Units {
+        self.points
+            .last()
+            .map_or_else(Units::default, |last| last.units)
     }
 
-    /// The most that one request costs, as far as the costs are described.
-    pub(crate) fn largest_cost(&self) -> u64 {
-        self.points_from(0).map(|(_, cost)| cost).max().unwrap_or(0)
+    /// The most that one request costs in each unit, as far as the costs are described.
+    pub(crate) fn largest_cost(&self) -> Costs {
+        let costs = self.points_from(Units::default()).map(|(_, cost)| cost);
+        let largest = costs.fold(Units::default(), |most, cost| most.zip(cost, u64::max));
+        largest.as_costs()
     }
 
     pub(crate) fn oldest(&self) -> u64 {
@@ -94,75 +104,87 @@ impl Demand {
 
     /// The requests that can be granted by one call.
     pub fn requests(&self) -> u64 {
-        match self.cost {
+        match Units::from(self.cost).total() {
             0 => self.points.len().min(POINTS) as u64,
-            cost => self.units() / u64::from(cost),
+            cost => self.units().total() / cost,
         }
     }
 
     /// The units of the first so many requests.
-    pub(crate) fn units_of(&self, requests: u64) -> u64 {
-        match (self.cost, requests) {
-            (_, 0) => 0,
-            (0, _) => self.points[requests as usize - 1].units,
-            (cost, _) => requests * u64::from(cost),
+    pub(crate) fn units_of(&self, requests: u64) -> Units {
+        match requests.checked_sub(1) {
+            Some(last) if self.cost.is_zero() => self.points[last as usize].units,
+            _ => Units::from(self.cost) * requests,
         }
     }
 
-    /// The points behind so many units, with the cost of the request there. Where that is unknown, it is 1.
-    pub(crate) fn points_from(&self, units: u64) -> impl Iterator<Item = (Point, u64)> {
-        let cost_at = move |nth: usize, point: &Point| match (self.cost, nth) {
-            (0, 0) => point.units,
-            (0, 1..POINTS) => point.units - self.points[nth - 1].units,
-            (cost, _) => cost.max(1).into(),
+    /// The points behind so many units, with the cost of the request there. Where that is unknown, it is 1 in each unit
+    /// that it may cost. So it is where it is 0, as the request departs behind those before it.
+    pub(crate) fn points_from(&self, units: Units) -> impl Iterator<Item = (Point, Units)> {
+        let cost_at = move |nth: usize, point: &Point| match nth {
+            _ if !self.cost.is_zero() => self.cost.into(),
+            0 => point.units,
+            1..POINTS => point.units - self.points[nth - 1].units,
+            _ => Units::default(),
         };
-        let points = self
-            .points
-            .iter()
-            .enumerate()
-            .filter(move |(_, point)| point.units > units);
-        points.map(move |(nth, point)| (*point, cost_at(nth, point)))
+        let points = self.points.iter().enumerate();
+        let behind = points.filter(move |(_, point)| point.units.total() > units.total());
+        behind.map(move |(nth, point)| {
+            let least = (point.units - units).at_most_one();
+            (*point, cost_at(nth, point).zip(least, u64::max))
+        })
     }
 
     /// The units that had arrived by then.
-    pub(crate) fn arrived_by(&self, time: u64) -> u64 {
+    pub(crate) fn arrived_by(&self, time: u64) -> Units {
         let behind = self.points.partition_point(|point| point.arrival <= time);
         let Some(before) = behind.checked_sub(1).map(|nth| self.points[nth]) else {
-            return 0;
+            return Units::default();
         };
         let Some(next) = self.points.get(behind) else {
             return before.units;
         };
         let arrivals = (before.arrival, next.arrival);
-        interpolate(time, arrivals, (before.units, next.units))
+        before.units.zip(next.units, |before, next| {
+            interpolate(time, arrivals, (before, next))
+        })
     }
 
-    /// When the request with the unit of this rank arrived, counted from 1.
-    pub(crate) fn arrival_of(&self, unit: u64) -> u64 {
-        let next = self.points.partition_point(|point| point.units < unit);
+    /// When the last request arrived of those that cost so many units.
+    pub(crate) fn arrival_of(&self, units: Units) -> u64 {
+        let unit = units.total();
+        let next = self
+            .points
+            .partition_point(|point| point.units.total() < unit);
         let next = next.min(self.points.len() - 1);
         let arrival = self.points[next].arrival;
         let Some(before) = next.checked_sub(1).map(|nth| self.points[nth]) else {
             return arrival;
         };
-        let units = (before.units, self.points[next].units);
+        let units = (before.units.total(), self.points[next].units.total());
         interpolate(unit, units, (before.arrival, arrival))
     }
 
     /// The demand without its first requests, of so many units.
-    pub(crate) fn without(&self, units: u64) -> Self {
+    pub(crate) fn without(&self, units: Units) -> Self {
         let mut rest = Self {
             points: SmallVec::new(),
             cost: self.cost,
         };
-        if units >= self.units() {
+        let is_behind = |point: &Point, units: Units| point.units.total() > units.total();
+        let next = self
+            .points
+            .partition_point(|point| !is_behind(point, units));
+        let Some(point) = self.points.get(next) else {
             return rest;
-        }
-        let next = self.points.partition_point(|point| point.units <= units);
-        let is_described = units == 0 || (self.cost == 0 && next < POINTS);
+        };
+        let is_described = units.is_zero() || (self.cost.is_zero() && next < POINTS);
         if !is_described {
             // Where the cost of the next request is unknown, the estimate is early with 1.
-            let first = self.cost.max(1).into();
+            let first = match self.cost.is_zero() {
+                true => (point.units - units).at_most_one(),
+                false => self.cost.into(),
+            };
             let arrival = self.arrival_of(units + first);
             rest.points.push(Point {
                 arrival,
@@ -170,10 +192,8 @@ impl Demand {
             });
         }
         let last = rest.units();
-        let left = self
-            .points
-            .iter()
-            .filter(|point| point.units > units + last);
+        let left = self.points.iter();
+        let left = left.filter(|point| is_behind(point, units + last));
         rest.points.extend(left.map(|point| Point {
             units: point.units - units,
             ..*point
@@ -244,7 +264,7 @@ impl Announcement {
     }
 
     /// The units that arrived before a request of another process.
-    fn ahead_of(&self, arrival: u64, process: u64) -> u64 {
+    fn ahead_of(&self, arrival: u64, process: u64) -> Units {
         let is_behind = u64::from(self.process >= process);
         self.demand.arrived_by(arrival.saturating_sub(is_behind))
     }
@@ -277,12 +297,12 @@ impl<'a> Others<'a> {
     }
 
     /// The units ahead of a request that arrived then, of all processes that count.
-    pub(crate) fn ahead(&self, arrival: u64) -> u64 {
+    pub(crate) fn ahead(&self, arrival: u64) -> Units {
         self.ahead_until(arrival, u64::MAX)
     }
 
     /// The units ahead that cannot be overtaken until a time; see [`TOLERANCE`].
-    pub(crate) fn ahead_until(&self, arrival: u64, until: u64) -> u64 {
+    pub(crate) fn ahead_until(&self, arrival: u64, until: u64) -> Units {
         let ahead = self.live().map(|other| {
             let calls_later = other.deadline > until;
             let tolerance = if calls_later { TOLERANCE } else { 0 };
@@ -292,7 +312,7 @@ impl<'a> Others<'a> {
     }
 
     /// The units ahead, of the processes that are not overdue.
-    pub(crate) fn ahead_on_time(&self, arrival: u64) -> u64 {
+    pub(crate) fn ahead_on_time(&self, arrival: u64) -> Units {
         let on_time = self.live().filter(|other| self.now <= other.deadline);
         let ahead = on_time.map(|other| other.ahead_of(arrival, self.process));
         ahead.sum()
@@ -300,7 +320,7 @@ impl<'a> Others<'a> {
 
     /// The times to look whether processes ahead have crashed, and their units ahead: of the one right ahead, and of
     /// those that are overdue.
-    pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, Units)> {
         let ahead = self.live().filter(move |it| it.demand.oldest() < arrival);
         let nearest = ahead.clone().map(|other| other.demand.oldest()).max();
         let watched = ahead.filter(move |other| {

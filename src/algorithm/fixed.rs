@@ -1,6 +1,6 @@
 //! The fixed window: at most N units in each window, one window after the other.
 
-use super::{Algorithm, Settlement, Terms, span};
+use super::{Algorithm, Settlement, Terms, Unit, span};
 
 /// A fixed window quota and its current window, in microseconds.
 ///
@@ -11,6 +11,7 @@ use super::{Algorithm, Settlement, Terms, span};
 /// No request is granted so late that it could depart in the next window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fixed {
+    pub(super) unit: Unit,
     pub(super) limit: u32,
     pub(super) window: u64,
     /// Windows begin at multiples of their length. Otherwise a window begins with the first request after the
@@ -154,7 +155,11 @@ impl Algorithm for Fixed {
     }
 
     fn clear(&mut self) {
-        *self = Self::new(self.limit, self.window, self.aligned);
+        let unit = self.unit;
+        *self = Self {
+            unit,
+            ..Self::new(self.limit, self.window, self.aligned)
+        };
     }
 
     fn memory(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The generic cell rate algorithm (ITU-T I.371, annex A), spacing and the leaky bucket.
 
-use super::{Algorithm, Settlement, Terms, span};
+use super::{Algorithm, Settlement, Terms, Unit, span};
 
 /// A quota of one unit per `interval`, of which `burst` may depart at once. In microseconds.
 ///
@@ -11,6 +11,7 @@ use super::{Algorithm, Settlement, Terms, span};
 /// much earlier than it is recorded each of them does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Gcra {
+    pub(super) unit: Unit,
     /// The most that one request may cost.
     pub(super) burst: u32,
     pub(super) interval: u64,

@@ -9,18 +9,19 @@ use std::ops::{Deref, DerefMut};
 
 use smallvec::SmallVec;
 
-use crate::quota::{self, Quota};
+use crate::quota::{self, MOST_UNITS, Quota, REQUESTS, units_of};
 
-pub use self::demand::Demand;
 #[cfg(feature = "redis")]
 pub(crate) use self::{
-    codec::HEAD as VALUE_HEAD,
+    codec::{Amounts, HEAD as VALUE_HEAD, unit_names},
     numbers::{Reader, Writer},
 };
+pub use self::{demand::Demand, units::Costs};
 pub(crate) use self::{
     demand::{Announcement, Others},
     fixed::Fixed,
     gcra::Gcra,
+    units::Units,
     window::Window,
 };
 
@@ -31,6 +32,7 @@ mod gcra;
 mod numbers;
 #[cfg(test)]
 mod tests;
+mod units;
 mod usage;
 mod window;
 
@@ -83,6 +85,20 @@ pub(crate) trait Algorithm {
     fn memory(&self) -> u64;
 }
 
+/// The unit of a counter: its name, and its number among the units of the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) name: &'static str,
+    number: u8,
+}
+
+impl Default for Unit {
+    fn default() -> Self {
+        let (name, number) = (REQUESTS, 0);
+        Self { name, number }
+    }
+}
+
 /// A quota with its recorded departures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Counter {
@@ -96,7 +112,7 @@ impl Counter {
     pub(crate) fn new(quota: &Quota) -> Self {
         let (limit, window) = (quota.limit(), quota.window().as_micros() as u64);
         let interval = window.div_ceil(limit.into());
-        match quota.counted_by() {
+        let mut counter = match quota.counted_by() {
             quota::Algorithm::SlidingLog => Self::Window(Window::new(limit, window)),
             quota::Algorithm::SlidingBuckets { buckets } => {
                 Self::Window(Window::with_buckets(limit, window, buckets))
@@ -110,7 +126,30 @@ impl Counter {
                 window,
                 start == quota::WindowStart::Clock,
             )),
+        };
+        counter.unit_mut().name = quota.unit_name();
+        counter
+    }
+
+    pub(crate) fn unit(&self) -> &Unit {
+        match self {
+            Self::Window(it) => &it.unit,
+            Self::Gcra(it) => &it.unit,
+            Self::Fixed(it) => &it.unit,
         }
+    }
+
+    fn unit_mut(&mut self) -> &mut Unit {
+        match self {
+            Self::Window(it) => &mut it.unit,
+            Self::Gcra(it) => &mut it.unit,
+            Self::Fixed(it) => &mut it.unit,
+        }
+    }
+
+    /// The number of its unit among those of the policy.
+    pub(crate) fn nth(&self) -> usize {
+        self.unit().number.into()
     }
 
     /// The time over which departures count.
@@ -125,6 +164,7 @@ impl Counter {
     /// Returns true if this counter continues under the quota, with other numbers alone.
     fn is_like(&self, quota: &Self) -> bool {
         match (self, quota) {
+            _ if self.unit() != quota.unit() => false,
             (Self::Gcra(_), Self::Gcra(_)) => true,
             (Self::Fixed(it), Self::Fixed(quota)) if it.aligned != quota.aligned => false,
             _ => discriminant(self) == discriminant(quota) && self.span() == quota.span(),
@@ -141,6 +181,10 @@ impl Counter {
 
     /// Takes the numbers of another quota and keeps the departures, if the algorithm is the same.
     fn continue_as(&mut self, quota: &Self) -> bool {
+        if self.unit().name != quota.unit().name {
+            return false;
+        }
+        *self.unit_mut() = *quota.unit();
         match (self, quota) {
             (Self::Window(it), Self::Window(quota)) => {
                 (it.limit, it.window, it.grain) = (quota.limit, quota.window, quota.grain);
@@ -156,6 +200,17 @@ impl Counter {
         }
         true
     }
+}
+
+/// Numbers the units of the counters of a policy, and returns their names.
+pub(crate) fn number_units(counters: &mut [Counter]) -> SmallVec<[&'static str; 1]> {
+    let units = units_of(counters.iter().map(|counter| counter.unit().name));
+    for counter in counters {
+        let unit = counter.unit_mut();
+        let number = units.iter().position(|name| *name == unit.name);
+        unit.number = number.unwrap_or(0) as u8;
+    }
+    units
 }
 
 /// Returns true if the counters continue under these quotas, each in its place.
@@ -207,7 +262,7 @@ impl Terms {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Recorded {
     pub(crate) recorded: u64,
-    pub(crate) units: u32,
+    pub(crate) units: Costs,
 }
 
 /// A correction of what a past departure cost.
@@ -215,7 +270,9 @@ pub(crate) struct Recorded {
 pub struct Settlement {
     /// [When it was recorded](Grant::recorded).
     pub recorded: u64,
-    /// The units to add; below 0, to return. A return of all units gives the departure back.
+    /// The number of the unit among those of the policy.
+    pub unit: usize,
+    /// The units to add; below 0, to return. A return of all that a departure cost gives it back.
     pub difference: i64,
 }
 
@@ -274,10 +331,10 @@ const LONGEST_AHEAD: u64 = 1_000_000;
 
 impl Take {
     /// Asks for one request that arrives now, in a way that no answer can lose.
-    pub(crate) fn one(mode: Mode, cost: u32) -> Self {
+    pub(crate) fn one(mode: Mode, cost: impl Into<Costs>) -> Self {
         Self {
             mode,
-            demand: Demand::one(cost),
+            demand: Demand::one(cost.into()),
             ..Self::default()
         }
     }
@@ -318,9 +375,9 @@ pub struct Taken {
     /// The departures of the first requests, in their order.
     #[doc(hidden)]
     pub grants: SmallVec<[Grant; 1]>,
-    /// How many units may depart now beyond those granted.
+    /// How much of each unit may depart now beyond what was granted.
     #[doc(hidden)]
-    pub remaining: u32,
+    pub remaining: Costs,
     /// When all units of the quotas are available again, on the store's clock.
     #[doc(hidden)]
     pub reset: u64,
@@ -352,7 +409,7 @@ pub(crate) struct Attempt {
     pub(crate) recorded: Option<u64>,
     /// When it could depart.
     pub(crate) earliest: u64,
-    pub(crate) remaining: u32,
+    pub(crate) remaining: Costs,
     pub(crate) reset: u64,
 }
 
@@ -367,9 +424,11 @@ pub enum Command {
         /// An answer to a request that is older than the last pause, resume or reset is ignored.
         evidence: u64,
     },
-    /// At most so many units depart for so long.
+    /// At most so much of one unit departs for so long.
     Allow {
-        /// How many.
+        /// The number of the unit among those of the policy.
+        unit: usize,
+        /// How much.
         units: u32,
         /// How long.
         span: u64,
@@ -386,16 +445,16 @@ pub enum Command {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) paused_until: u64,
-    /// At most this many units depart until then.
-    pub(crate) allowed: u32,
-    pub(crate) allowed_until: u64,
+    /// For each unit, at most how much departs, and until when.
+    pub(crate) allowed: [(u32, u64); MOST_UNITS],
     /// When the last pause, resume or reset was applied.
     pub(crate) commanded: u64,
 }
 
 impl Hold {
     fn expires(&self) -> u64 {
-        let ends = self.paused_until.max(self.allowed_until);
+        let allowed = self.allowed.iter().map(|&(_, until)| until).max();
+        let ends = self.paused_until.max(allowed.unwrap_or(0));
         ends.max(self.commanded + REMEMBERED)
     }
 }
@@ -480,6 +539,8 @@ impl State {
             }
             return;
         }
+        let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit().name));
+        let has_other_units = units(&self.counters) != units(quotas);
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
         old.append(&mut self.former);
         let mut is_former = vec![true; old.len()];
@@ -501,6 +562,15 @@ impl State {
         self.counters = continued.collect();
         // Not all of these counters have recorded what could be taken back.
         self.announced.iter_mut().for_each(|it| it.granted.clear());
+        if has_other_units {
+            // The units have other numbers: processes announce their demand again.
+            self.announced
+                .iter_mut()
+                .for_each(|it| it.demand = Demand::default());
+            self.hold
+                .iter_mut()
+                .for_each(|hold| hold.allowed = Default::default());
+        }
         let former = old.into_iter().zip(is_former);
         self.former = former
             .filter_map(|(counter, is)| is.then_some(counter))
@@ -527,10 +597,13 @@ impl State {
             let last = self.announced.swap_remove(place);
             if take.lost != 0 && last.number >= take.lost {
                 for granted in last.granted {
-                    self.settle(&Settlement {
-                        recorded: granted.recorded,
-                        difference: -i64::from(granted.units),
-                    });
+                    for (unit, units) in granted.units.each() {
+                        self.settle(&Settlement {
+                            recorded: granted.recorded,
+                            unit,
+                            difference: -i64::from(units),
+                        });
+                    }
                 }
             }
         }
@@ -539,7 +612,7 @@ impl State {
         let until = now + take.horizon;
         let requests = self.share(&terms, take, until);
         let (grants, granted) = self.grant(&terms, &take.demand, requests, until);
-        let units = granted.iter().map(|it| u64::from(it.units)).sum();
+        let units = granted.iter().map(|it| Units::from(it.units)).sum();
         let mut taken = self.answer(&terms, take.process, &take.demand, units);
         taken.grants = grants;
         let rest = match take.mode {
@@ -578,7 +651,7 @@ impl State {
         &mut self,
         quotas: &[Counter],
         hold: u64,
-        cost: u32,
+        cost: Costs,
         now: u64,
     ) -> Option<Attempt> {
         self.continue_as(quotas);
@@ -591,7 +664,7 @@ impl State {
             round_trip: 0,
             hold,
         };
-        let earliest = self.earliest(&terms, now, 0, cost.into());
+        let earliest = self.earliest(&terms, now, Units::default(), cost.into());
         let recorded = (earliest == now).then(|| terms.recorded(now));
         if let Some(recorded) = recorded {
             self.record(now, recorded, cost);
@@ -658,7 +731,7 @@ impl State {
         copy.announced.retain(|it| it.process != take.process);
         take.settlements.iter().for_each(|it| copy.settle(it));
         let terms = take.terms(buffer, now);
-        copy.answer(&terms, take.process, &take.demand, 0)
+        copy.answer(&terms, take.process, &take.demand, Units::default())
     }
 
     /// Forgets all departures, also those that could be taken back.
@@ -670,9 +743,9 @@ impl State {
 
     /// Corrects a past departure.
     fn settle(&mut self, settlement: &Settlement) {
-        self.counters
-            .iter_mut()
-            .for_each(|it| it.settle(settlement));
+        let counters = self.counters.iter_mut();
+        let counters = counters.filter(|it| it.nth() == settlement.unit);
+        counters.for_each(|it| it.settle(settlement));
     }
 
     /// Applies a command.
@@ -688,10 +761,12 @@ impl State {
             Command::Pause { span, .. } => {
                 hold.paused_until = hold.paused_until.max(now + span.min(LONGEST_SPAN));
             }
-            Command::Allow { units, span, .. } => {
-                if now >= hold.allowed_until || units < hold.allowed {
-                    hold.allowed = units;
-                    hold.allowed_until = now + span.min(LONGEST_SPAN);
+            Command::Allow {
+                unit, units, span, ..
+            } => {
+                let (allowed, until) = hold.allowed[unit];
+                if now >= until || units < allowed {
+                    hold.allowed[unit] = (units, now + span.min(LONGEST_SPAN));
                 }
             }
             Command::Resume => hold = Hold::default(),
@@ -713,8 +788,8 @@ impl State {
 
     /// The answer where no departures are asked for.
     fn summary(&self, now: u64) -> Taken {
-        let terms = Take::one(Mode::Peek, 1).terms(0, now);
-        self.answer(&terms, 0, &Demand::default(), 0)
+        let terms = Take::default().terms(0, now);
+        self.answer(&terms, 0, &Demand::default(), Units::default())
     }
 
     /// The end of the pause; 0 if there is none.
@@ -756,7 +831,9 @@ impl State {
             let middle = (most + too_many) / 2;
             let (before, units) = (demand.units_of(middle - 1), demand.units_of(middle));
             let arrival = demand.arrival_of(units);
-            let departs = |ahead| self.earliest(terms, terms.now, ahead + before, units - before);
+            // Behind those before it, it needs room in each of their units.
+            let cost = (units - before).zip(units.at_most_one(), u64::max);
+            let departs = |ahead| self.earliest(terms, terms.now, ahead + units - cost, cost);
             let is_due = departs(others.ahead_until(arrival, until)) <= until
                 || departs(others.ahead_on_time(arrival)) == terms.now;
             if is_due {
@@ -780,18 +857,18 @@ impl State {
         let mut count = 0;
         let mut at = terms.now;
         while count < requests && grants.len() < MOST_GRANTS {
-            let cost = (demand.units_of(count + 1) - demand.units_of(count)) as u32;
-            at = self.earliest(terms, at, 0, cost.into());
+            let cost = demand.units_of(count + 1) - demand.units_of(count);
+            at = self.earliest(terms, at, Units::default(), cost);
             if at > until {
                 break;
             }
-            let together = match demand.cost {
-                0 => 1,
-                _ if requests - count == 1 => 1,
-                _ => self.fits_at(terms, at, cost).min(requests - count),
+            let cost = cost.as_costs();
+            let together = match requests - count {
+                left if demand.cost.is_zero() || left == 1 => 1,
+                left => self.fits_at(terms, at, cost).min(left),
             };
             let (recorded, requests) = (terms.recorded(at), together as u32);
-            let units = requests * cost;
+            let units = cost * requests;
             self.record(at, recorded, units);
             grants.push(Grant {
                 at,
@@ -805,19 +882,22 @@ impl State {
     }
 
     /// The first time at which a request may depart under all quotas jointly; see [`Algorithm::earliest`].
-    fn earliest(&self, terms: &Terms, from: u64, ahead: u64, cost: u64) -> u64 {
+    fn earliest(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
         let mut at = from.max(self.paused_until().max(self.quarantined_until()));
         for _ in 0..MOST_ROUNDS {
             let mut next = at;
             for counter in &self.counters {
-                next = next.max(counter.earliest(at, ahead, cost, terms));
+                let (ahead, cost) = (ahead.0[counter.nth()], cost.0[counter.nth()]);
+                if cost > 0 {
+                    next = next.max(counter.earliest(at, ahead, cost, terms));
+                }
             }
-            if let Some(hold) = &self.hold
-                && u64::from(hold.allowed) < ahead + cost
-            {
-                next = next.max(hold.allowed_until);
+            for (nth, (allowed, until)) in self.allowed() {
+                if cost.0[nth] > 0 && u64::from(allowed) < ahead.0[nth] + cost.0[nth] {
+                    next = next.max(until);
+                }
             }
-            if next == at || ahead > 0 {
+            if next == at || !ahead.is_zero() {
                 return next;
             }
             at = next;
@@ -825,35 +905,46 @@ impl State {
         at + LONGEST_SPAN
     }
 
-    /// How many requests of this cost may depart together at `at`, where one may.
-    fn fits_at(&self, terms: &Terms, at: u64, cost: u32) -> u64 {
-        let counters = self.counters.iter();
-        let fits = counters.map(|counter| counter.fits(at, cost, terms)).min();
-        let fits = fits.unwrap_or(0);
-        match &self.hold {
-            Some(hold) if at < hold.allowed_until => {
-                fits.min(u64::from(hold.allowed) / u64::from(cost))
-            }
-            _ => fits,
-        }
+    /// What is allowed of each unit, and until when, if there is a hold.
+    fn allowed(&self) -> impl Iterator<Item = (usize, (u32, u64))> {
+        let allowed = self.hold.iter().flat_map(|hold| hold.allowed);
+        allowed.enumerate()
     }
 
-    fn record(&mut self, at: u64, recorded: u64, units: u32) {
-        self.counters
-            .iter_mut()
-            .for_each(|counter| counter.take(at, recorded, units));
-        if let Some(hold) = &mut self.hold
-            && at < hold.allowed_until
-        {
-            hold.allowed -= units;
+    /// How many requests of this cost may depart together at `at`, where one may.
+    fn fits_at(&self, terms: &Terms, at: u64, cost: Costs) -> u64 {
+        let counters = self.counters.iter();
+        let costs = counters.map(|counter| (counter, cost.0[counter.nth()]));
+        let costs = costs.filter(|(_, cost)| *cost > 0);
+        let fits = costs.map(|(counter, cost)| counter.fits(at, cost, terms));
+        let allowed = self.allowed();
+        let allowed = allowed.filter(|&(nth, (_, until))| at < until && cost.0[nth] > 0);
+        let allowed = allowed.map(|(nth, (allowed, _))| u64::from(allowed / cost.0[nth]));
+        fits.chain(allowed).min().unwrap_or(0)
+    }
+
+    fn record(&mut self, at: u64, recorded: u64, units: Costs) {
+        for counter in &mut self.counters {
+            let units = units.0[counter.nth()];
+            if units > 0 {
+                counter.take(at, recorded, units);
+            }
+        }
+        if let Some(hold) = &mut self.hold {
+            for (nth, units) in units.each() {
+                let (allowed, until) = &mut hold.allowed[nth];
+                if at < *until {
+                    *allowed -= units;
+                }
+            }
         }
     }
 
     /// The answer but for grants and the next call, after so many units were granted.
-    fn answer(&self, terms: &Terms, process: u64, demand: &Demand, granted: u64) -> Taken {
+    fn answer(&self, terms: &Terms, process: u64, demand: &Demand, granted: Units) -> Taken {
         let others = Others::new(&self.announced, process, terms.now);
         let expected = demand.points_from(granted).map(|(point, cost)| {
-            let ahead = others.ahead(point.arrival) + point.units - granted - cost;
+            let ahead = others.ahead(point.arrival) + (point.units - granted - cost);
             self.earliest(terms, terms.now, ahead, cost)
         });
         let expected = expected.collect();
@@ -867,13 +958,18 @@ impl State {
         }
     }
 
-    /// How many requests of cost 1 may depart now.
-    fn remaining(&self, terms: &Terms) -> u32 {
-        let remaining = match self.earliest(terms, terms.now, 0, 1) == terms.now {
-            true => self.fits_at(terms, terms.now, 1),
-            false => 0,
-        };
-        u32::try_from(remaining).unwrap_or(u32::MAX)
+    /// How much of each unit may depart now.
+    fn remaining(&self, terms: &Terms) -> Costs {
+        let mut remaining = Costs::default();
+        let units = self.counters.iter().map(|it| it.nth() + 1).max();
+        for nth in 0..units.unwrap_or(0) {
+            let one = Costs::one_of(nth);
+            if self.earliest(terms, terms.now, Units::default(), one.into()) == terms.now {
+                let fits = self.fits_at(terms, terms.now, one);
+                remaining.0[nth] = u32::try_from(fits).unwrap_or(u32::MAX);
+            }
+        }
+        remaining
     }
 
     /// When all units are available again.

@@ -4,20 +4,21 @@
 -- ARGV[1]: the head of the calls, as below
 --   <I7 B I7 I7 I7 I7 B>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
 --     special (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements), which only a single call may be
---   each quota, as Counter::encode_terms
+--   each quota, as Counter::encode_terms; the names of the units, as in the value
 -- ARGV[2] and so on: the rest of the call for each key
---   operations 0 (wait), 1 (try), 2 (peek): <I7 I7 I4 B I2> number of the call, first lost call, cost, number of
---     points, number of settlements; points <I7 I7>; settlements <I7 I7> recorded, difference + 2^32;
---     if strict, <I7 I7 I7 c8> quarantine, generation, version, server
---   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4> evidence, span, units
+--   operations 0 (wait), 1 (try), 2 (peek): <I7 I7> number of the call, first lost call; <I4> cost in each unit; <B I2>
+--     number of points, number of settlements; points <I7> arrival, sums; settlements <I7 I7 B> recorded,
+--     difference + 2^32, unit; if strict, <I7 I7 I7 c8> quarantine, generation, version, server
+--   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
 -- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
 --   has it
 -- Returns: for each key, the error of a value of another type, or <B I7> status (0: done, 1: outdated, 2: shape,
 --   3: unrecognized), now; if done,
---   <I4 I7 I7 B I2> remaining, reset, next call, number of expected departures, number of grants;
+--   <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of grants;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
 --   if one of them is not 0, <I7 I7 I7 I7> paused until, quarantined until, generation, version
--- Times are in microseconds. A line with $ is repeated for each quota; see script.rs for other marks.
+-- Sums are <I7> for each unit and, if there are several, <I7> for all together. Times are in microseconds. A line with $ is
+-- repeated for each quota, and one with & for each unit; see script.rs for other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local head = ARGV[1]
@@ -29,7 +30,10 @@ end
 -- True if departures may have to be corrected or forgotten, which takes further functions.
 local is_rare = operation > 2 or special > 0
 local is_strict, is_known = special % 2 == 1, special % 4 >= 2
-local HEAD, REST = @head, 22
+local HEAD, REST = @head, @rest
+-- The names of the units, unless all quotas count requests.
+local names = sub(head, @names)
+local counted = names ~= '' and pack('<B', #names) .. names or ''
 -- A request departs no earlier than the answer arrives.
 local arrives = now + round_trip
 -- The value of the key that is served, for the functions of the quotas.
@@ -44,19 +48,21 @@ end
 
 --@algorithms
 -- Nothing departs earlier.
-local opens, allowed, allowed_until = 0, 0, 0
+local opens = 0
+local <<allowed&, allowed_until&>> = <<0, 0>>
 
 -- The first time at which a request may depart under all quotas jointly. Most calls ask again what was asked last.
-local asked_from, asked_ahead, asked_cost, answer
-local function earliest(from, ahead, cost)
-  if from == asked_from and ahead == asked_ahead and cost == asked_cost then return answer end
-  asked_from, asked_ahead, asked_cost = from, ahead, cost
+local answer, asked_from, <<asked_ahead&, asked_cost&>>
+local function earliest(from, <<ahead&>>, <<cost&>>)
+  if from == asked_from and <<ahead& == asked_ahead& and cost& == asked_cost&| and >> then return answer end
+  asked_from, <<asked_ahead&, asked_cost&>> = from, <<ahead&, cost&>>
   if from < opens then from = opens end
   for _ = 1, 64 do
     local next, time = from
-    time = earliest$(from, ahead, cost) if time > next then next = time end
-    if allowed < ahead + cost and allowed_until > next then next = allowed_until end
-    if next == from or ahead > 0 then
+    time = earliest$(from, ahead@unit, cost@unit) if time > next then next = time end --unit
+    if cost@unit > 0 then time = earliest$(from, ahead@unit, cost@unit) if time > next then next = time end end --units
+    if cost& > 0 and allowed& < ahead& + cost& and allowed_until& > next then next = allowed_until& end
+    if next == from or <<ahead& > 0| or >> then
       answer = next
       return next
     end
@@ -67,14 +73,11 @@ local function earliest(from, ahead, cost)
 end
 
 -- How many requests of this cost may depart together at a time at which one may.
-local function fits(at, cost)
+local function fits(at, <<cost&>>)
   local least, count = 9007199254740992
-  count = fits$(at, cost) if count < least then least = count end
-  if at < allowed_until then
-    count = allowed / cost
-    count = count - count % 1
-    if count < least then least = count end
-  end
+  count = fits$(at, cost@unit) if count < least then least = count end --unit
+  if cost@unit > 0 then count = fits$(at, cost@unit) if count < least then least = count end end --units
+  if at < allowed_until& and cost& > 0 then count = allowed& / cost& least = count < least and count - count % 1 or least end
   return least
 end
 
@@ -105,8 +108,9 @@ if shape then
   answers[nth] = pack('<BI7', 2, now)
   break
 end
-local number, lost, cost, count, settled = 0, 0, 0, 0, 0
-if operation < 3 then number, lost, cost, count, settled = unpack('<I7I7I4BI2', arg) end
+local number, lost, count, settled, <<cost&>> = 0, 0, 0, 0, <<0>>
+if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@costsBI2', arg) end
+local cost0 = <<cost&| + >> --units
 
 local at = HEAD + 1
 tail = raw --whole
@@ -115,12 +119,21 @@ if raw ~= '' and #tail ~= size + at - 1 then
   answers[nth] = pack('<BI7', 3, now)
   break
 end
+local stored = ''
+if flags >= 8 then
+  stored = sub(tail, at, at + (byte(tail, at) or 0))
+  at, flags = at + #stored, flags - 8
+end
+if stored ~= counted and raw ~= '' then
+  answers[nth] = pack('<BI7', 2, now)
+  break
+end
 local is_held = flags % 2 == 1
 local paused, commanded = 0, 0
-allowed, allowed_until = 0, 0
+allowed&, allowed_until& = 0, 0
 if is_held then
-  paused, allowed, allowed_until, commanded = unpack('<I7I4I7I7', tail, at)
-  at = at + 25
+  paused, <<allowed&, allowed_until&>>, commanded = unpack('<I7@allowedI7', tail, at)
+  at = at + 14 + 11 * @units
 end
 local generation, version, written, server, quarantined = 0, 0, 0, '', 0
 if flags % 4 >= 2 then
@@ -138,7 +151,7 @@ end
 -- Begins a new generation, in quarantine, if departures may have been lost.
 local was_lost = false
 if is_strict then
-  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + (count + settled) * 14)
+  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + count * @point + settled * 15)
   local opens = now + rest
   was_lost = special % 8 >= 4
   if generation == 0 then
@@ -169,51 +182,52 @@ if was_lost or operation == 6 or former_ends <= now then former, former_ends = '
 drop$() --window
 opens = paused > quarantined and paused or quarantined
 
--- The points of this demand: arrival and units in turn.
+-- The points of this demand: arrival and sums in turn. The last of the sums is that of all units together.
 local points = {}
 if count == 1 then
-  points = { unpack('<I7I7', arg, REST) }
+  points = { unpack('<I7@sums', arg, REST) }
 elseif count > 1 then
-  points = { unpack('<' .. rep('I7I7', count), arg, REST) }
+  points = { unpack('<' .. rep('I7@sums', count), arg, REST) }
 end
 
 -- The demand of other processes that counts, an entry in each table. `detail` is the place of its points, or once
 -- they are read, the points.
-local live, processes, deadlines, oldest, newest, waiting, detail = 0
+local live, processes, deadlines, oldest, newest, detail, <<waiting&>> = 0
 
 -- True if the value stays as it is.
 local is_same = true
 -- The other announcements, with what matters of them.
 local others, slices, from, latest = 0, nil, at, 0
 -- Recorded times and differences in turn.
-local corrections = is_rare and {}
+local corrections& = is_rare and {}
 for _ = 1, announced do
-  local who, deadline, first, last, units, size = unpack('<I7I7I7I7I7I2', tail, at)
-  local next = at + 37 + size
+  local who, deadline, first, last, @list(units), size = unpack('<I7I7I7I7@sumsI2', tail, at)
+  local next = at + @entry + size
   local is_other = false
   if deadline + 10000000 > now then
     if who == process and operation < 3 then
-      local before, _, described = unpack('<I7I4B', tail, at + 37)
+      local before, described = unpack('<I7', tail, at + @entry), byte(tail, at + @entry + @detail - 1)
       if number ~= 0 and before >= number and operation < 2 then
         answers[nth] = pack('<BI7', 1, now)
         break
       end
       if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
-        for place = at + 49 + (described > 1 and described * 14 or 0), next - 1, 11 do
-          local i, time, units = #corrections, unpack('<I7I4', tail, place)
-          corrections[i + 1], corrections[i + 2] = time, -units
+        for place = at + @entry + @detail + (described > 1 and described * @point or 0), next - 1, @grant do
+          local time, <<given&>> = unpack('<I7@costs', tail, place)
+          local i& = #corrections&
+          if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
         end
       end
     else
       is_other, others = true, others + 1
       if deadline > latest then latest = deadline end
-      if units > 0 and deadline + 250000 >= now then
+      if units@all > 0 and deadline + 250000 >= now then
         if live == 0 then
-          processes, deadlines, oldest, newest, waiting, detail = {}, {}, {}, {}, {}, {}
+          processes, deadlines, oldest, newest, detail, <<waiting&>> = {}, {}, {}, {}, {}, <<{}>>
         end
         live = live + 1
         processes[live], deadlines[live], oldest[live] = who, deadline, first
-        newest[live], waiting[live], detail[live] = last, units, at + 37
+        newest[live], detail[live], <<waiting&[live]>> = last, at + @entry, <<units&>>
       end
     end
   end
@@ -223,9 +237,10 @@ for _ = 1, announced do
     if at > from then slices[#slices + 1] = sub(tail, from, at - 1) end
     if is_other then
       -- Departures that were forgotten are not taken back.
-      local described = byte(tail, at + 48)
-      local kept = 12 + (described > 1 and described * 14 or 0)
-      slices[#slices + 1] = sub(tail, at, at + 34) .. pack('<I2', kept) .. sub(tail, at + 37, at + 36 + kept)
+      local described = byte(tail, at + @entry + @detail - 1)
+      local kept = @detail + (described > 1 and described * @point or 0)
+      slices[#slices + 1] = sub(tail, at, at + @entry - 3) .. pack('<I2', kept)
+        .. sub(tail, at + @entry, at + @entry + kept - 1)
     end
     from = next
   end
@@ -249,97 +264,117 @@ if live > 0 then
 end
 
 local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
-local next_call, granted, mine = 0, 0, ''
+local next_call, mine, @list(granted) = 0, '', @list(0)
 local is_changed, is_nudge = operation ~= 2, false
 if operation < 3 then
-  for i = count, count + settled - 1 do
-    local j, time, difference = #corrections, unpack('<I7I7', arg, REST + i * 14)
+  for i = 0, settled - 1 do
+    local time, difference, unit = unpack('<I7I7B', arg, REST + count * @point + i * 15)
     difference = difference - 4294967296
     if difference < 0 then is_nudge = is_changed end
-    corrections[j + 1], corrections[j + 2] = time, difference
+    local i& = #corrections&
+    if unit == & then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
   end
   if is_rare then
-    settle$(corrections)
+    settle$(corrections@unit)
   end
   if operation < 2 then
     local time, finish, departed = now, now + horizon, 0
     local requests = count
     if live > 0 then
       requests = share(finish)
-    elseif cost > 0 and count > 0 then
-      requests = points[count * 2] / cost
+    elseif cost@all > 0 and count > 0 then
+      requests = points[count * @step] / cost@all
       requests = requests - requests % 1
     elseif count > 8 then
       requests = 8
     end
     local more_grants, more_marks
     while departed < requests and grant_count < 256 do
-      local each = cost > 0 and cost or points[departed * 2 + 2] - granted
-      time = earliest(time, 0, each)
+      local each& = cost@all > 0 and cost& or points[departed * @step + 1 + &] - granted&
+      time = earliest(time, <<0>>, <<each&>>)
       if time > finish then break end
       local together, record = 1, (time > arrives and time or arrives) + hold
-      if cost > 0 and requests - departed > 1 then
-        together = fits(time, each)
+      if cost@all > 0 and requests - departed > 1 then
+        together = fits(time, <<each&>>)
         if together > requests - departed then together = requests - departed end
       end
-      local units = together * each
+      local units& = together * each&
       asked_from = nil
-      take$(time, record, units)
-      if time < allowed_until then allowed = allowed - units end
-      local grant, mark = pack('<I7I7I4', time, record, together), number ~= 0 and pack('<I7I4', record, units) or ''
+      take$(time, record, units@unit) --unit
+      if units@unit > 0 then take$(time, record, units@unit) end --units
+      if time < allowed_until& then allowed& = allowed& - units& end
+      local grant = pack('<I7I7I4', time, record, together)
+      local mark = number ~= 0 and pack('<I7@costs', record, <<units&>>) or ''
       if grant_count == 0 then
         grants, marks = grant, mark
       else
         if grant_count == 1 then more_grants, more_marks = { grants }, { marks } end
         more_grants[grant_count + 1], more_marks[grant_count + 1] = grant, mark
       end
-      grant_count, departed, granted = grant_count + 1, departed + together, granted + units
+      grant_count, departed = grant_count + 1, departed + together
+      granted& = granted& + units&
+      granted0 = <<granted&| + >> --units
     end
     if grant_count > 1 then grants, marks = concat(more_grants), concat(more_marks) end
   end
   local departs = now
   for i = 1, count do
-    local units = points[i * 2]
-    if units > granted then
-      local each = cost > 0 and cost or 1
-      if cost == 0 and i <= 8 then each = units - (i > 1 and points[i * 2 - 2] or 0) end
-      local before = (live > 0 and ahead(points[i * 2 - 1]) or 0) + units - granted - each
-      departs = earliest(now, before, each)
+    local place = (i - 1) * @step + 1
+    if points[i * @step] > granted@all then
+      local before& = points[place + &] - granted&
+      local each& = cost&
+      if cost@all == 0 and i <= 8 then
+        each& = points[place + &] - (i > 1 and points[place - @step + &] or 0)
+      end
+      -- Where it costs nothing or an unknown amount, it departs behind those before it.
+      if each& == 0 and before& > 0 then each& = 1 end
+      before& = before& - each&
+      if live > 0 then
+        local <<others&>> = ahead(points[place])
+        before& = before& + others&
+      end
+      departs = earliest(now, <<before&>>, <<each&>>)
       expected, expected_count = expected .. pack('<I7', departs), expected_count + 1
     end
   end
   -- The points of the demand without what was granted.
   local left, described = points, 0
-  if operation == 0 and count > 0 and granted < points[count * 2] then
+  if operation == 0 and count > 0 and granted@all < points[count * @step] then
     described = count
-    if granted > 0 then
-      local i, last = 1, 0
-      while points[i * 2] <= granted do i = i + 1 end
+    if granted@all > 0 then
+      local i, @list(last) = 1, @list(0)
+      while points[i * @step] <= granted@all do i = i + 1 end
       left = {}
-      if cost > 0 or i > 8 then
-        last = cost > 0 and cost or 1
-        left[1], left[2] = points[1], last
-        local j, unit = i, granted + last
-        while j < count and points[j * 2] < unit do j = j + 1 end
+      if cost@all > 0 or i > 8 then
+        last& = cost&
+        if cost@all == 0 and points[(i - 1) * @step + 1 + &] > granted& then last& = 1 end
+        last0 = <<last&| + >> --units
+        left = { points[1], @list(last) }
+        local j, unit = i, granted@all + last@all
+        while j < count and points[j * @step] < unit do j = j + 1 end
         if j > 1 then
-          local arrival, before = points[j * 2 - 3], points[j * 2 - 2]
-          local behind = (points[j * 2 - 1] - arrival) * (unit - before) / (points[j * 2] - before)
+          local place = (j - 1) * @step + 1
+          local arrival, before = points[place - @step], points[place - 1]
+          local behind = (points[place] - arrival) * (unit - before) / (points[j * @step] - before)
           left[1] = arrival + behind - behind % 1
         end
       end
       for i = i, count do
-        if points[i * 2] > granted + last then
-          left[#left + 1] = points[i * 2 - 1]
-          left[#left + 1] = points[i * 2] - granted
+        if points[i * @step] > granted@all + last@all then
+          left[#left + 1] = points[(i - 1) * @step + 1]
+          left[#left + 1] = points[(i - 1) * @step + 1 + &] - granted&
+          left[#left + 1] = points[i * @step] - granted0 --units
         end
       end
-      described = #left / 2
+      described = #left / @step
     end
-    local first, each = left[1], cost > 0 and cost or left[2]
-    local before = live > 0 and ahead(first) or 0
+    local first = left[1]
+    local each& = cost@all > 0 and cost& or left[1 + &]
+    local <<before&>> = <<0>>
+    if live > 0 then <<before&>> = ahead(first) end
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
-    next_call = earliest(now, before, each) - (horizon - horizon % 2) / 2
+    next_call = earliest(now, <<before&>>, <<each&>>) - (horizon - horizon % 2) / 2
     if next_call > now + silence then next_call = now + silence end
     local nearest = 0
     for j = 1, live do
@@ -353,7 +388,8 @@ if operation < 3 then
           if watch > deadlines[j] + 250001 then watch = deadlines[j] + 250001 end
         end
         if watch < next_call then
-          local time = earliest(now, before - ahead_of(j, first), each)
+          local <<others&>> = ahead_of(j, first)
+          local time = earliest(now, <<before& - others&>>, <<each&>>)
           if time < next_call then next_call = time > watch and time or watch end
         end
       end
@@ -361,22 +397,27 @@ if operation < 3 then
     if next_call < now + 2000 then next_call = now + 2000 end
   end
   if described > 0 or marks ~= '' then
-    local late, text, first, last, units = 2 * round_trip, '', 0, 0, 0
-    if described > 0 then first, last, units = left[1], left[described * 2 - 1], left[described * 2] end
+    local late, text, first, last, @list(units) = 2 * round_trip, '', 0, 0, @list(0)
+    if described > 0 then
+      local place = (described - 1) * @step + 1
+      first, last = left[1], left[place]
+      units& = left[place + &]
+      units0 = left[described * @step] --units
+    end
     if described > 1 then
-      text = left == points and sub(arg, REST, REST + count * 14 - 1)
-        or pack('<' .. rep('I7I7', described), spread(left))
+      text = left == points and sub(arg, REST, REST + count * @point - 1)
+        or pack('<' .. rep('I7@sums', described), spread(left))
     end
     text = text .. marks
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
     is_same = false
-    mine = pack('<I7I7I7I7I7I2I7I4B', process, deadline, first, last, units,
-      12 + #text, number, operation == 0 and cost or 0, described) .. text
+    mine = pack('<I7I7I7I7@sumsI2I7@costsB', process, deadline, first, last, @list(units),
+      @detail + #text, number, <<operation == 0 and cost& or 0>>, described) .. text
     others = others + 1
     if deadline > latest then latest = deadline end
   end
 else
-  local evidence, length, units = unpack('<I7I7I4', arg)
+  local evidence, length, units, unit = unpack('<I7I7I4B', arg)
   is_same = false
   if operation < 5 and evidence < commanded then
     is_changed = false
@@ -385,9 +426,10 @@ else
     if operation == 3 then
       if now + length > paused then paused = now + length end
     elseif operation == 4 then
-      if now >= allowed_until or units < allowed then allowed, allowed_until = units, now + length end
+      if unit == & and (now >= allowed_until& or units < allowed&) then allowed&, allowed_until& = units, now + length end
     else
-      paused, allowed, allowed_until, is_nudge = 0, 0, 0, true
+      paused, is_nudge = 0, true
+      allowed&, allowed_until& = 0, 0
       if operation == 6 then
         quarantined = 0
         clear$()
@@ -398,10 +440,11 @@ else
   end
 end
 
-local remaining, reset, ends, resets = 0, 0
+local reset, ends, resets = 0
+local remaining& = 0
 if operation > 2 then asked_from, opens = nil, paused > quarantined and paused or quarantined end
-if earliest(now, 0, 1) == now then remaining = fits(now, 1) end
-if remaining > 4294967295 then remaining = 4294967295 end
+if earliest(now, <<0>>, @one&) == now then remaining& = fits(now, @one&) end
+if remaining& > 4294967295 then remaining& = 4294967295 end
 local finish = latest > 0 and latest + 10000000 or 0
 if former_ends > finish then finish = former_ends end
 ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
@@ -414,7 +457,7 @@ if is_changed then
   if generation > 0 then version, written = version + 1, now end
   if is_held then
     if paused > finish then finish = paused end
-    if allowed_until > finish then finish = allowed_until end
+    if allowed_until& > finish then finish = allowed_until& end
     if commanded + 60000000 > finish then finish = commanded + 60000000 end
   end
   if generation > 0 and quarantined > finish then finish = quarantined end
@@ -422,13 +465,13 @@ if is_changed then
   if generation > 0 and expires > finish then finish = expires end
   if finish <= now then
     if raw ~= '' then call('DEL', key) end
-  elseif not is_same or granted > 0 or settled > 0 or generation > 0 then
-    local held = is_held and pack('<I7I4I7I7', paused, allowed, allowed_until, commanded) or ''
+  elseif not is_same or granted@all > 0 or settled > 0 or generation > 0 then
+    local held = is_held and pack('<I7@allowedI7', paused, <<allowed&, allowed_until&>>, commanded) or ''
     local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
-    flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0)
+    flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
     if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
     local numbers$, log$ = write$()
-    size = #held + #life + #former + #rest + #mine
+    size = #counted + #held + #life + #former + #rest + #mine
     size = size + #log$
     local is_late = finish > expires --ring
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end --ring
@@ -436,9 +479,9 @@ if is_changed then
     local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires)
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
-    call('SET', key, front .. @numbers .. held .. life .. former .. rest .. mine .. @logs, 'PX', lifetime) --whole
+    call('SET', key, front .. @numbers .. counted .. held .. life .. former .. rest .. mine .. @logs, 'PX', lifetime) --whole
     call('SETRANGE', key, 0, front .. @numbers) --ring
-    if size > 0 then call('SETRANGE', key, rings, held .. life .. former .. rest .. mine .. @logs) end --ring
+    if size > 0 then call('SETRANGE', key, rings, counted .. held .. life .. former .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
   end
   if is_nudge then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
@@ -446,7 +489,7 @@ end
 if operation > 1 then generation, version = 0, 0 end
 local holds = ''
 if opens > 0 or generation > 0 then holds = pack('<I7I7I7I7', paused, quarantined, generation, version) end
-answers[nth] = pack('<BI7I4I7I7BI2', 0, now, remaining, reset, next_call, expected_count, grant_count)
+answers[nth] = pack('<BI7@costsI7I7BI2', 0, now, <<remaining&>>, reset, next_call, expected_count, grant_count)
   .. expected .. grants .. holds
 until true end
 return answers

@@ -10,6 +10,7 @@ mod codec;
 mod commands;
 mod histories;
 mod judge;
+mod settlements;
 
 /// The start of every history, on the clock of the store.
 const START: u64 = 1_760_000_000_000_000;

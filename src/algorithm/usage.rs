@@ -14,7 +14,8 @@ const DAY: u64 = 24 * HOUR;
 impl Counter {
     /// A quota that is counted by these numbers.
     pub(crate) fn quota(&self) -> Quota {
-        let new = |limit, window| Quota::new(limit, Duration::from_micros(window));
+        let unit = self.unit().name;
+        let new = |limit, window| Quota::new(limit, Duration::from_micros(window)).unit(unit);
         match self {
             Self::Window(it) => new(it.limit, it.window),
             Self::Gcra(it) if it.spaced => {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Algorithm, Settlement, Terms, span};
+use super::{Algorithm, Settlement, Terms, Unit, span};
 
 /// The most entries of a log; more departures are counted together, at the later time.
 pub(crate) const MOST_ENTRIES: usize = 1_000;
@@ -16,6 +16,7 @@ const AHEAD: u64 = 120_000;
 /// The departures of a sliding window quota, in microseconds, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Window {
+    pub(super) unit: Unit,
     pub(super) limit: u32,
     pub(super) window: u64,
     /// Recorded times are rounded up to multiples of this. 1 records them as they are.

@@ -15,8 +15,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
 use super::{ClockSets, Dispatcher};
-use crate::algorithm::{Command, Mode, Strict, Take, Taken};
+use crate::algorithm::{Command, Costs, Mode, Settlement, Strict, Take, Taken};
 use crate::clock::Offset;
+use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::key::Key;
@@ -25,6 +26,12 @@ use crate::policy::{Plan, Policy, Recovery};
 use crate::queue::{Queue, Refusal, Standing, Step, Turn, Woken};
 use crate::store::{Answered, Call, Operation, Reply, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
+
+/// Corrections of a key without waiting requests share a call if they follow within so long.
+const GATHER_SETTLEMENTS: Duration = Duration::from_millis(5);
+
+/// With so many queues, as in an outage, corrections of other keys are dropped.
+const MOST_SETTLING: usize = 100_000;
 
 /// The current policy of a limiter or of a rule, and the requests that wait under it.
 ///
@@ -176,7 +183,7 @@ impl Handle {
         &self,
         policy: &Policy,
         key: &Key,
-        cost: u32,
+        cost: Costs,
         mut place: Place,
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
@@ -225,7 +232,7 @@ impl Handle {
         self: &Arc<Self>,
         mode: Mode,
         key: &Key,
-        cost: u32,
+        cost: &Cost,
         mut place: Place,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
@@ -235,16 +242,21 @@ impl Handle {
         }
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         drop(sleep_until(Instant::now()));
-        let most = self.load().policy.max_waiting();
-        let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
         let (queue, id, due) = {
             let mut queues = self.queues.lock();
+            // The policy does not change while the queues are locked.
+            let policy = &self.load().policy;
+            let cost = policy.costs_of(cost, None);
+            let cost = cost.map_err(|_| Refusal::TooCostly)?;
+            let most = policy.max_waiting();
+            let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
             let queue = self.queue_of(&mut queues, key);
             let mut locked = queue.lock();
             if most.is_some_and(|most| locked.len() >= most) {
                 return Err(Refusal::Full(locked.len()));
             }
             self.number(&mut place);
+            locked.express(policy, &mut Woken::new());
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
             let due = locked.due();
             drop(locked);
@@ -326,6 +338,28 @@ impl Handle {
         queue.update(|_, all| all.append(&mut woken));
     }
 
+    /// Corrects what past departures cost, with the next call for the key.
+    pub(crate) fn settle(self: &Arc<Self>, key: &Key, settlements: &[Settlement]) {
+        if settlements.iter().any(|it| it.difference < 0) {
+            self.forget_denials(Some(key));
+        }
+        let gather = match self.dispatcher.embedded {
+            Some(_) => Duration::ZERO,
+            None => GATHER_SETTLEMENTS,
+        };
+        let queue = {
+            let mut queues = self.queues.lock();
+            if queues.len() >= MOST_SETTLING && !queues.contains_key(key) {
+                // It stays charged.
+                return;
+            }
+            let queue = self.queue_of(&mut queues, key);
+            queue.lock().settle(settlements, Instant::now() + gather);
+            queue
+        };
+        queue.update(|_, _| {});
+    }
+
     /// Applies a command to a key, in this process and in the store. It is sent again if the answer was lost.
     pub(crate) async fn control(&self, key: &Key, command: Command) -> Result<(), StoreError> {
         let (current, begun) = (self.current(), Instant::now());
@@ -367,7 +401,7 @@ impl Handle {
     }
 
     /// Looks at a key without its queue, as it is after the corrections that were not sent yet.
-    pub(crate) fn look(self: &Arc<Self>, key: &Key, cost: u32) -> Reply<Answered> {
+    pub(crate) fn look(self: &Arc<Self>, key: &Key, cost: Costs) -> Reply<Answered> {
         let (current, begun) = (self.current(), Instant::now());
         let store = &self.dispatcher.store;
         let call = |policy: &Arc<Policy>, take| Call {
@@ -429,7 +463,7 @@ impl Handle {
     pub(crate) fn denied(
         &self,
         key: &Key,
-        cost: u32,
+        cost: &Costs,
         bound: Option<Instant>,
         now: Instant,
     ) -> Option<Standing> {

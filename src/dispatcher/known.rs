@@ -8,7 +8,7 @@ use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use tokio::time::Instant;
 
-use crate::algorithm::Known;
+use crate::algorithm::{Costs, Known};
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::queue::Standing;
@@ -35,7 +35,7 @@ pub(super) struct Denials {
 /// No request of this cost or more departs earlier.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Denied {
-    pub(super) cost: u64,
+    pub(super) cost: Costs,
     pub(super) earliest: Instant,
     pub(super) standing: Standing,
     pub(super) sent: Instant,
@@ -59,7 +59,7 @@ impl Denials {
     pub(super) fn find(
         &self,
         key: &Key,
-        cost: u32,
+        cost: &Costs,
         bound: Instant,
         now: Instant,
     ) -> Option<Standing> {
@@ -68,7 +68,7 @@ impl Denials {
             self.keys.remove(key);
             return None;
         }
-        (u64::from(cost) >= denied.cost && bound < denied.earliest).then_some(denied.standing)
+        (denied.cost.is_within(cost) && bound < denied.earliest).then_some(denied.standing)
     }
 
     pub(super) fn note(&self, key: &Key, denied: Denied) {
@@ -130,9 +130,9 @@ mod tests {
 
     const WAIT: Duration = Duration::from_millis(500);
 
-    fn denied(cost: u64, sent: Instant) -> Denied {
+    fn denied(cost: u32, sent: Instant) -> Denied {
         Denied {
-            cost,
+            cost: Costs::from(cost),
             earliest: sent + WAIT,
             standing: Standing::default(),
             sent,
@@ -144,16 +144,24 @@ mod tests {
         let denials = Denials::new(10);
         let (key, now) = (Key::new("a"), Instant::now());
         denials.note(&key, denied(3, now));
-        let find = |cost, after| denials.find(&key, cost, now + after, now).is_some();
+        let find = |cost, after| {
+            denials
+                .find(&key, &Costs::from(cost), now + after, now)
+                .is_some()
+        };
         assert!(find(3, Duration::ZERO) && find(4, WAIT / 2));
         assert!(!find(2, Duration::ZERO) && !find(3, WAIT));
-        assert!(denials.find(&key, 3, now, now + WAIT).is_none());
+        assert!(denials.find(&key, &3.into(), now, now + WAIT).is_none());
         let long = Denied {
             earliest: now + 100 * WAIT,
             ..denied(1, now)
         };
         denials.note(&key, long);
-        let find = |after| denials.find(&key, 1, now + after, now + after).is_some();
+        let find = |after| {
+            denials
+                .find(&key, &1.into(), now + after, now + after)
+                .is_some()
+        };
         assert!(find(WAIT) && !find(2 * WAIT));
     }
 
@@ -163,14 +171,14 @@ mod tests {
         let (key, sent) = (Key::new("a"), Instant::now());
         denials.forget(Some(&key));
         denials.note(&key, denied(1, sent));
-        assert!(denials.find(&key, 1, sent, sent).is_none());
+        assert!(denials.find(&key, &1.into(), sent, sent).is_none());
         let sent = Instant::now() + Duration::from_millis(1);
         denials.note(&key, denied(1, sent));
-        assert!(denials.find(&key, 1, sent, sent).is_some());
+        assert!(denials.find(&key, &1.into(), sent, sent).is_some());
         // Long keys are not remembered.
         let long = Key::new("a".repeat(257));
         denials.note(&long, denied(1, sent));
-        assert!(denials.find(&long, 1, sent, sent).is_none());
+        assert!(denials.find(&long, &1.into(), sent, sent).is_none());
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{Mode, Take, Taken};
+use crate::algorithm::{Costs, Mode, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -149,13 +149,13 @@ impl Sent {
     }
 
     /// The cost of the first request that was not granted, and its expected departure on the store's clock.
-    fn first_refused(&self, taken: &Taken) -> Option<(u64, u64)> {
+    fn first_refused(&self, taken: &Taken) -> Option<(Costs, u64)> {
         let demand = &self.take.demand;
         let granted = taken.grants.iter().map(|grant| u64::from(grant.requests));
         let granted = demand.units_of(granted.sum());
         let (point, cost) = demand.points_from(granted).next()?;
         let is_next = point.units == granted + cost;
-        Some((cost, *taken.expected.first()?)).filter(|_| is_next)
+        Some((cost.as_costs(), *taken.expected.first()?)).filter(|_| is_next)
     }
 
     /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
@@ -168,7 +168,7 @@ impl Sent {
                 from,
                 until: until.min(from.max(now) + 2 * guard),
                 recorded: grant.recorded,
-                units: 0,
+                units: Costs::default(),
                 guard,
             };
             (turn, grant.requests)
@@ -473,7 +473,9 @@ impl Dispatcher {
         woken: &mut Woken,
     ) -> Option<Sent> {
         let (begun, handle) = (Instant::now(), &queue.handle);
+        let mut locked = queue.lock();
         let (current, guard) = (handle.current(), handle.guard.current_micros());
+        locked.express(&current.policy, woken);
         let (policy, clock, round_trip) = match outage {
             Some(_) => (current.fallback.clone()?, &self.fallback.clock, 0),
             None => {
@@ -482,9 +484,9 @@ impl Dispatcher {
             }
         };
         let number = self.next_number();
-        let mut locked = queue.lock();
         locked.call_due()?;
-        let asked = locked.begin(number, policy.largest_cost(), outage, clock.shows(), woken);
+        let largest = policy.largest_costs();
+        let asked = locked.begin(number, &largest, outage, clock.shows(), woken);
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
             self.changed.notify_one();

@@ -47,7 +47,7 @@ impl Handle {
         arrival: Instant,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
-        self.join(Mode::Wait, key, cost, arrival.into(), bound)
+        self.join(Mode::Wait, key, &cost.into(), arrival.into(), bound)
     }
 }
 

@@ -56,6 +56,7 @@ pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
     {
         let span = micros(time);
         commands.push(Command::Allow {
+            unit: 0,
             units,
             span,
             evidence,

@@ -22,6 +22,10 @@
 
 use std::sync::Arc;
 
+use crate::charge::Charge;
+use crate::cost::Cost;
+use crate::permit::Permit;
+
 mod advice;
 mod apply;
 mod head;
@@ -65,6 +69,11 @@ pub use self::{advice::Advice, head::ResponseHead, headers::Headers};
 pub trait Feedback<R> {
     /// What this response advises.
     fn read(&self, response: &R) -> Advice;
+
+    /// The actual cost of the request, if the response states it. Default: `None`, for what was charged.
+    fn cost(&self, _: &R) -> Option<Cost> {
+        None
+    }
 }
 
 impl<R, F: Fn(&R) -> Advice> Feedback<R> for F {
@@ -77,6 +86,47 @@ impl<R, F: Feedback<R> + ?Sized> Feedback<R> for Arc<F> {
     fn read(&self, response: &R) -> Advice {
         (**self).read(response)
     }
+
+    fn cost(&self, response: &R) -> Option<Cost> {
+        (**self).cost(response)
+    }
+}
+
+/// A reader with a function for the actual cost; made by [`ThrottleLayer::settle`](crate::ThrottleLayer::settle).
+#[derive(Debug, Clone)]
+pub struct Settled<F, C> {
+    feedback: F,
+    cost: C,
+}
+
+impl<F, C> Settled<F, C> {
+    pub(crate) fn new(feedback: F, cost: C) -> Self {
+        Self { feedback, cost }
+    }
+}
+
+impl<R, F: Feedback<R>, C: Fn(&R) -> Option<Cost>> Feedback<R> for Settled<F, C> {
+    fn read(&self, response: &R) -> Advice {
+        self.feedback.read(response)
+    }
+
+    fn cost(&self, response: &R) -> Option<Cost> {
+        (self.cost)(response)
+    }
+}
+
+/// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct.
+pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
+    let has_units = permit.handle.load().policy.has_units();
+    if actual.is_none() && !has_units {
+        return None;
+    }
+    let charge = Charge::of(permit);
+    if let Some(actual) = actual {
+        // It fails if the quotas have changed: then the estimate counts.
+        let _ = charge.settle_to(&actual);
+    }
+    has_units.then_some(charge)
 }
 
 /// Reads nothing, so that the response can be of any type.

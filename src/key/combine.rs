@@ -20,7 +20,7 @@ macro_rules! impl_for_tuple {
                 None$(.or_else(|| $part.challenge(request)))+
             }
 
-            fn cost(&self, request: &R) -> Option<u32> {
+            fn cost(&self, request: &R) -> Option<crate::cost::Cost> {
                 let ($($part,)+) = self;
                 None$(.or_else(|| $part.cost(request)))+
             }

@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use crate::cost::Cost;
 use crate::policy::Policy;
 
 mod address;
@@ -153,7 +154,7 @@ pub trait KeyExtractor<R> {
     }
 
     /// The cost of the request, if it depends on the request. Default: `None`, for 1 or the cost of its rule.
-    fn cost(&self, _: &R) -> Option<u32> {
+    fn cost(&self, _: &R) -> Option<Cost> {
         None
     }
 }
@@ -177,7 +178,7 @@ impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
         (**self).challenge(request)
     }
 
-    fn cost(&self, request: &R) -> Option<u32> {
+    fn cost(&self, request: &R) -> Option<Cost> {
         (**self).cost(request)
     }
 }

@@ -12,6 +12,7 @@ use crate::error::BuildError;
 use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 use crate::lock::Mutex;
 use crate::policy::Policy;
+use crate::quota::REQUESTS;
 use crate::rules::{Reloaded, Rules};
 use crate::store::MemoryStore;
 use crate::telemetry::{self, Settings};
@@ -158,8 +159,11 @@ impl Limiter {
         };
         match key {
             Ok(key) => {
-                let cost = extractor.cost(request).unwrap_or(cost);
-                Ok(Some(Acquire::new(handle, key).cost(cost)))
+                let mut costs = extractor.cost(request).unwrap_or_default();
+                if costs.of_unit(REQUESTS).is_none() && cost != 1 {
+                    costs.set(REQUESTS, cost);
+                }
+                Ok(Some(Acquire::new(handle, key).cost(costs)))
             }
             Err(reason) => Err(Error::new(
                 Cause::NoKey(reason),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Outage, Policy, Recovery};
-use crate::algorithm::Counter;
+use super::{Outage, Policy, PolicyUnit, Recovery};
+use crate::algorithm::{Counter, number_units};
 use crate::error::BuildError;
-use crate::quota::Quota;
+use crate::quota::{MOST_UNITS, Quota, interned_units, units_of};
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -88,6 +88,23 @@ impl PolicyParts {
             };
             flaws.extend(checked.err().map(|error| (Some(place), error)));
         }
+        let units = units_of(self.quotas.iter().map(Quota::unit_name));
+        if units.len() > MOST_UNITS {
+            let count = units.len();
+            let problem =
+                format!("they count {count} units, and at most {MOST_UNITS} may be joined");
+            flaws.push((None, BuildError::new("quota", problem)));
+        }
+        for unit in units {
+            let alike = self.quotas.iter().filter(|quota| quota.unit_name() == unit);
+            let mut costs = alike.filter_map(Quota::own_default_cost);
+            if let Some(first) = costs.next()
+                && costs.any(|cost| cost != first)
+            {
+                let problem = format!("the quotas of {unit} have different default costs");
+                flaws.push((None, BuildError::new("quota", problem)));
+            }
+        }
         let name = self.name.as_ref().map(|name| check_name("name", name));
         flaws.extend(name.and_then(Result::err).map(|error| (None, error)));
         for (field, span) in [("buffer", Some(self.buffer)), ("guard", self.guard)] {
@@ -123,15 +140,26 @@ impl PolicyParts {
         // The quotas of several processes count the same departures, whatever their order.
         let mut sorted = self.quotas.clone();
         sorted.sort_by_cached_key(|quota| (quota.window(), quota.limit(), quota.to_string()));
-        let largest_costs = self.quotas.iter().map(Quota::largest_cost);
+        let mut counters: SmallVec<_> = sorted.iter().map(Counter::new).collect();
+        let names = number_units(&mut counters);
+        let unit_names = interned_units(&names);
+        let units = names.into_iter().map(|name| {
+            let quotas = self.quotas.iter().filter(|quota| quota.unit_name() == name);
+            PolicyUnit {
+                name,
+                largest_cost: quotas.clone().map(Quota::largest_cost).min().unwrap_or(0),
+                default_cost: quotas.filter_map(Quota::own_default_cost).next(),
+            }
+        });
         Ok(Policy {
             label: match &self.name {
                 Some(name) => name.as_str().into(),
                 None => label(&self.quotas).into(),
             },
             guard: self.guard.unwrap_or_else(|| default_guard(&self.quotas)),
-            largest_cost: largest_costs.min().unwrap_or(u32::MAX),
-            counters: sorted.iter().map(Counter::new).collect(),
+            units: units.collect(),
+            unit_names,
+            counters,
             header: OnceLock::new(),
             parts: self,
         })

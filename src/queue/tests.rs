@@ -122,7 +122,7 @@ impl Bench {
                 self.places += 1;
                 let bound = bound.map(|bound| now + MILLI * bound as u32);
                 self.joined.push(Joined {
-                    id: self.queue.join(mode, self.places, cost, now, bound),
+                    id: self.queue.join(mode, self.places, cost.into(), now, bound),
                     place: self.places,
                     task: Arc::default(),
                     sleeps: None,
@@ -146,15 +146,19 @@ impl Bench {
             }
             Operation::Forfeit(nth) if nth < self.permits.len() => {
                 let turn = self.permits.remove(nth);
-                *self.open.entry(turn.recorded).or_default() += i64::from(turn.units);
+                *self.open.entry(turn.recorded).or_default() += i64::from(turn.units.0[0]);
                 self.queue.pass_on(turn, now, &mut woken);
             }
             Operation::Pass(millis) => self.now += MILLI * millis as u32,
             Operation::Begin => self.begin(&mut woken),
             Operation::Answer(grants, apart) => self.answer(grants, apart, &mut woken),
             Operation::Fail(is_outcome_unknown) => {
-                if let Some((number, _)) = self.in_flight.take() {
+                if let Some((number, ask)) = self.in_flight.take() {
                     self.late = Some(number);
+                    for settlement in ask.settlements.iter().filter(|_| !is_outcome_unknown) {
+                        // It is sent again.
+                        *self.open.entry(settlement.recorded).or_default() -= settlement.difference;
+                    }
                     self.queue.failed(number, is_outcome_unknown, now);
                 }
             }
@@ -203,7 +207,7 @@ impl Bench {
             from,
             until: from + GUARD,
             recorded: self.number * 1_000 + nth + 1,
-            units: 0,
+            units: Costs::default(),
             guard: GUARD,
         }
     }
@@ -226,7 +230,7 @@ impl Bench {
             Step::Sleep(until) => joined.sleeps = Some((Some(until), true)),
             Step::Depart(turn, _) => {
                 assert!(turn.from <= self.now && self.now <= turn.until, "{turn:?}");
-                *self.open.entry(turn.recorded).or_default() -= i64::from(turn.units);
+                *self.open.entry(turn.recorded).or_default() -= i64::from(turn.units.0[0]);
                 self.permits.push(turn);
                 self.joined.remove(nth);
             }
@@ -242,7 +246,7 @@ impl Bench {
             self.number += 1;
             let arrived = |at: Instant| (at - self.now.min(at)).as_micros() as u64;
             let queue = &mut self.queue;
-            let ask = queue.begin(self.number, LARGEST_COST, None, arrived, woken);
+            let ask = queue.begin(self.number, &LARGEST_COST.into(), None, arrived, woken);
             assert!(ask.settlements.len() <= MOST_SETTLEMENTS);
             self.returned(&ask.settlements);
             self.in_flight = Some((self.number, ask));
@@ -264,12 +268,13 @@ impl Bench {
             (0..grants).map(|nth| (self.turn(nth * apart), 1)).collect();
         for (nth, (turn, _)) in (0..).zip(&turns) {
             let units = ask.demand.units_of(nth + 1) - ask.demand.units_of(nth);
-            *self.open.entry(turn.recorded).or_default() += units as i64;
+            *self.open.entry(turn.recorded).or_default() += units.total() as i64;
         }
         let granted = ask.demand.units_of(grants);
         let points = ask.demand.points_from(granted);
-        let expected = points.map(|(point, _)| self.now + MILLI * (100 + 20 * point.units as u32));
-        let is_left = ask.mode == Mode::Wait && granted < ask.demand.units();
+        let expected =
+            points.map(|(point, _)| self.now + MILLI * (100 + 20 * point.units.total() as u32));
+        let is_left = ask.mode == Mode::Wait && granted != ask.demand.units();
         let answer = Answer {
             turns,
             expected: expected.collect(),
@@ -303,7 +308,7 @@ impl Bench {
         let mut open = self.open.clone();
         for (_, request) in &self.queue.requests {
             if let Fate::Departs(turn) = request.fate {
-                *open.entry(turn.recorded).or_default() -= i64::from(turn.units);
+                *open.entry(turn.recorded).or_default() -= i64::from(turn.units.0[0]);
             }
         }
         for settlement in &self.queue.settlements {
@@ -353,7 +358,7 @@ impl Bench {
             request.mode == Mode::Wait && !request.turn().is_some_and(is_over)
         };
         let mut requests: Vec<&Request> = requests.filter(waits).collect();
-        requests.sort_by_key(|request| (request.cost, request.place));
+        requests.sort_by_key(|request| (request.cost.0, request.place));
         for pair in requests.windows(2) {
             if pair[0].cost == pair[1].cost
                 && let Fate::Departs(later) = pair[1].fate

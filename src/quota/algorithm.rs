@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HORIZON, Quota};
+use super::{HORIZON, Quota, unit};
 use crate::error::BuildError;
 
 /// How departures are counted against a [`Quota`] of N per W.
@@ -111,6 +111,12 @@ impl Quota {
         if !self.window.subsec_nanos().is_multiple_of(1_000) {
             return Some("the window is not in whole microseconds");
         }
+        if !unit::is_valid(self.unit) {
+            return Some(unit::PROBLEM);
+        }
+        if self.default_cost > Some(self.largest_cost()) {
+            return Some("the default cost is more than may depart at once");
+        }
         let is_too_long = |intervals: u32| self.interval().saturating_mul(intervals) > HORIZON;
         let is_too_dense = u128::from(self.limit) > self.window.as_micros();
         match self.algorithm {
@@ -187,6 +193,7 @@ impl Quota {
             limit,
             window,
             algorithm,
+            ..*self
         }
     }
 }

@@ -4,10 +4,12 @@
 mod tests;
 
 use std::fmt;
+use std::iter::Peekable;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Algorithm, Quota, WindowStart};
+use super::unit;
+use super::{Algorithm, Quota, REQUESTS, WindowStart};
 use crate::error::BuildError;
 
 /// The names of each unit of a window, and its length in nanoseconds, from large to small. The first name is shown.
@@ -52,11 +54,18 @@ impl fmt::Display for Quota {
             Algorithm::FixedWindow {
                 start: WindowStart::FirstRequest,
             } => f.write_str(" fixed-window start=first-request"),
+        }?;
+        if self.unit != REQUESTS {
+            write!(f, " unit={}", self.unit)?;
+        }
+        match self.default_cost {
+            Some(cost) => write!(f, " default_cost={}", count(cost)),
+            None => Ok(()),
         }
     }
 }
 
-/// Parses `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]]`, as described at [`Quota`](Quota#as-text).
+/// Parses `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]] [unit=NAME] [default_cost=COUNT]`, as described at [`Quota`](Quota#as-text).
 ///
 /// # Errors
 ///
@@ -81,17 +90,32 @@ impl FromStr for Quota {
 }
 
 fn parse(text: &str) -> Result<Quota, String> {
-    let mut words = text.split_ascii_whitespace();
+    let mut words = text.split_ascii_whitespace().peekable();
     let rate = words.next().unwrap_or_default();
     let (limit, window) = pair(rate, '/').ok_or_else(|| unexpected(rate, QUOTA))?;
-    let quota = Quota::new(parse_count("limit", limit)?, parse_window(window)?);
-    let name = words.next().unwrap_or_default();
-    let quota = quota.algorithm(parse_algorithm(name, &mut words)?);
+    let mut quota = Quota::new(parse_count("limit", limit)?, parse_window(window)?);
+    let name = words.next_if(|word| option(word).is_none());
+    quota.algorithm = parse_algorithm(name.unwrap_or_default(), &mut words)?;
+    while let Some((is_unit, value)) = words.peek().copied().and_then(option) {
+        words.next();
+        if is_unit {
+            quota.unit = unit::parse(value)?;
+        } else {
+            quota.default_cost = Some(parse_count("default_cost", value)?);
+        }
+    }
     match (words.next(), quota.problem()) {
         (Some(word), _) => Err(unexpected(word, "the end of the text")),
         (None, Some(problem)) => Err(problem.to_owned()),
         (None, None) => Ok(quota),
     }
+}
+
+/// The value of an option that every algorithm has: the unit (true), or the default cost.
+fn option(word: &str) -> Option<(bool, &str)> {
+    let (name, value) = pair(word, '=')?;
+    let is_unit = name.eq_ignore_ascii_case("unit");
+    (is_unit || name.eq_ignore_ascii_case("default_cost")).then_some((is_unit, value))
 }
 
 /// A unit alone, or counts of units from large to small.
@@ -131,7 +155,7 @@ fn parse_window(text: &str) -> Result<Duration, String> {
 
 fn parse_algorithm<'a>(
     name: &str,
-    words: &mut impl Iterator<Item = &'a str>,
+    words: &mut Peekable<impl Iterator<Item = &'a str>>,
 ) -> Result<Algorithm, String> {
     let mut count = |option: &str| {
         let word = words.next().unwrap_or_default();
@@ -153,11 +177,12 @@ fn parse_algorithm<'a>(
             burst: count("burst")?,
         },
         "fixed-window" => {
-            let option = words.next().unwrap_or_default();
-            let start = match option.to_ascii_lowercase().as_str() {
+            let start = words.next_if(|word| option(word).is_none());
+            let start = start.unwrap_or_default();
+            let start = match start.to_ascii_lowercase().as_str() {
                 "" | "start=clock" => WindowStart::Clock,
                 "start=first-request" => WindowStart::FirstRequest,
-                _ => return Err(unexpected(option, "start=clock or start=first-request")),
+                _ => return Err(unexpected(start, "start=clock or start=first-request")),
             };
             Algorithm::FixedWindow { start }
         }

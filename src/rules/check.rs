@@ -98,7 +98,8 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
     }
     let plan = parts.plan().ok()?;
     let cost = rule.cost.0.unwrap_or(1);
-    if let Some(problem) = plan.policy.problem_of_cost(cost) {
+    // The rule says nothing of other units.
+    if let Err(problem) = plan.policy.costs_of(&cost.into(), Some(1)) {
         mistakes.add("cost", problem);
     }
     Some(Limit { plan, key, cost })

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 #[cfg(feature = "test-util")]
 use super::ManualClock;
 use super::{Answered, Call, Operation, Store};
-use crate::algorithm::{Attempt, Origin, State, Taken};
+use crate::algorithm::{Attempt, Costs, Origin, State, Taken};
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
@@ -127,7 +127,7 @@ impl MemoryStore {
         &self,
         key: &Key,
         policy: &Policy,
-        cost: u32,
+        cost: Costs,
         guard: Duration,
         sent: Instant,
     ) -> Option<(u64, Attempt)> {

@@ -25,7 +25,9 @@ pub use crate::error::StoreError;
 #[doc(hidden)]
 pub mod contents {
     pub use super::Operation;
-    pub use crate::algorithm::{Command, Demand, Grant, Known, Mode, Settlement, Strict, Take};
+    pub use crate::algorithm::{
+        Command, Costs, Demand, Grant, Known, Mode, Settlement, Strict, Take,
+    };
 }
 
 /// The keys that a Redis holds, and their state; see [`RedisStore::keys`].
@@ -262,7 +264,11 @@ impl Operation {
         let buffer = policy.buffer_micros();
         Ok(match self {
             Self::Take(take) => {
-                if take.demand.largest_cost() > policy.largest_cost().into() {
+                if !take
+                    .demand
+                    .largest_cost()
+                    .is_within(&policy.largest_costs())
+                {
                     let error = StoreError::new("a request costs more than the quotas allow");
                     return Err(error.no_outage());
                 }

@@ -1,5 +1,6 @@
 //! Requests with a cost of their own: [`Costed`].
 
+use crate::cost::Cost;
 use crate::key::{Extracted, KeyExtractor};
 
 /// A key extractor with a function for the cost; made by [`ThrottleLayer::cost`](crate::ThrottleLayer::cost) and
@@ -16,7 +17,12 @@ impl<K, C> Costed<K, C> {
     }
 }
 
-impl<Q, K: KeyExtractor<Q>, C: Fn(&Q) -> u32> KeyExtractor<Q> for Costed<K, C> {
+impl<Q, K, C, W> KeyExtractor<Q> for Costed<K, C>
+where
+    K: KeyExtractor<Q>,
+    C: Fn(&Q) -> W,
+    W: Into<Cost>,
+{
     fn extract(&self, request: &Q) -> Extracted {
         self.key.extract(request)
     }
@@ -25,7 +31,7 @@ impl<Q, K: KeyExtractor<Q>, C: Fn(&Q) -> u32> KeyExtractor<Q> for Costed<K, C> {
         self.key.challenge(request)
     }
 
-    fn cost(&self, request: &Q) -> Option<u32> {
-        Some((self.cost)(request))
+    fn cost(&self, request: &Q) -> Option<Cost> {
+        Some((self.cost)(request).into())
     }
 }

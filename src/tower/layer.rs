@@ -14,8 +14,9 @@ use super::service::Throttle;
 use super::shared::SharedLayer;
 use super::waiting::Waiting;
 use crate::acquire::{Acquire, Error};
+use crate::cost::Cost;
 use crate::departure::Departure;
-use crate::feedback::{self, Applying, Feedback, Headers, NoFeedback};
+use crate::feedback::{self, Applying, Feedback, Headers, NoFeedback, Settled};
 use crate::key::KeyExtractor;
 use crate::limiter::{ByRules, Limiter};
 
@@ -117,7 +118,8 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         }
     }
 
-    /// Sets the cost of each request, after the [`key`](ThrottleLayer::key). Default: 1, or the cost of its rule.
+    /// Sets the cost of each request, after the [`key`](ThrottleLayer::key): a number of requests, or a
+    /// [`Cost`](crate::Cost). Default: 1, or the cost of its rule.
     ///
     /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost).
     ///
@@ -131,12 +133,44 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn cost<Q, C>(self, cost: C) -> ThrottleLayer<Costed<K, C>, R, F>
+    pub fn cost<Q, C, O>(self, cost: C) -> ThrottleLayer<Costed<K, C>, R, F>
     where
-        C: Fn(&Q) -> u32,
+        C: Fn(&Q) -> O,
+        O: Into<Cost>,
     {
         let key = Costed::new(self.key, cost);
         ThrottleLayer::of(self.limiter, key, self.report, self.feedback)
+    }
+
+    /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the
+    /// units that it names is [corrected](crate::Charge::settle). Default: the estimate stays, unless the caller corrects the
+    /// [`Charge`](crate::Charge) in the response's extensions, as for a body that is streamed.
+    ///
+    /// ```
+    /// use tower_throttle::{Cost, Limiter, Quota, ThrottleLayer};
+    ///
+    /// # fn main() -> Result<(), tower_throttle::BuildError> {
+    /// let limiter = Limiter::builder()
+    ///     .quota(Quota::per_minute(600))
+    ///     .quota(Quota::per_minute(100_000).unit("tokens"))
+    ///     .build()?;
+    /// let layer = ThrottleLayer::new(limiter)
+    ///     .cost(|request: &http::Request<String>| {
+    ///         Cost::default().of("tokens", 500 + request.body().len() as u32 / 4)
+    ///     })
+    ///     .settle(|response: &http::Response<String>| {
+    ///         let tokens = response.headers().get("x-tokens")?.to_str().ok()?.parse().ok()?;
+    ///         Some(Cost::default().of("tokens", tokens))
+    ///     });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn settle<A, S>(self, settle: S) -> ThrottleLayer<K, R, Settled<F, S>>
+    where
+        S: Fn(&A) -> Option<Cost>,
+    {
+        let feedback = Settled::new(self.feedback, settle);
+        ThrottleLayer::of(self.limiter, self.key, self.report, feedback)
     }
 
     /// Sets how responses report the departure. Default: [`InExtensions`].
@@ -222,6 +256,9 @@ where
     fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying> {
         let permit = departed.ok()?;
         let advice = self.feedback.read(response);
+        if let Some(charge) = feedback::settle(&permit, self.feedback.cost(response)) {
+            self.report.charge(charge, response);
+        }
         self.report.report(Departure::from(&permit), response);
         feedback::apply(permit, &advice)
     }

@@ -1,5 +1,6 @@
 //! Reports in responses how requests departed: [`Report`].
 
+use crate::charge::Charge;
 use crate::departure::Departure;
 use crate::feedback::ResponseHead;
 
@@ -23,6 +24,10 @@ use crate::feedback::ResponseHead;
 pub trait Report<R> {
     /// Adds to the response how its request departed.
     fn report(&self, departure: Departure, response: &mut R);
+
+    /// Adds the charge to the response, if the quotas count something else than requests. Default: it is dropped, which
+    /// keeps the estimate.
+    fn charge(&self, _: Charge, _: &mut R) {}
 }
 
 impl<R, F: Fn(Departure, &mut R)> Report<R> for F {
@@ -31,7 +36,7 @@ impl<R, F: Fn(Departure, &mut R)> Report<R> for F {
     }
 }
 
-/// Puts the [`Departure`] into the response's extensions. The default.
+/// Puts the [`Departure`] and the [`Charge`] into the response's extensions. The default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InExtensions;
 
@@ -39,6 +44,12 @@ impl<R: ResponseHead> Report<R> for InExtensions {
     fn report(&self, departure: Departure, response: &mut R) {
         if let Some(extensions) = response.extensions_mut() {
             extensions.insert(departure);
+        }
+    }
+
+    fn charge(&self, charge: Charge, response: &mut R) {
+        if let Some(extensions) = response.extensions_mut() {
+            extensions.insert(charge);
         }
     }
 }

@@ -203,6 +203,7 @@ pub(super) fn attempt(count: usize, cost: u32) -> Operation {
 /// Corrects one departure.
 pub(super) fn settle(recorded: u64, difference: i64) -> Operation {
     let settlement = Settlement {
+        unit: 0,
         recorded,
         difference,
     };

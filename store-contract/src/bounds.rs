@@ -26,6 +26,7 @@ async fn crowd(bench: &Arc<Bench>, policy: &Policy, factor: u32) -> Vec<judge::D
     if !policy.buffer().is_zero() {
         // Few may depart at first, so that windows fill in two steps.
         let allow = Command::Allow {
+            unit: 0,
             units: 10 * factor,
             span: 900 * MS,
             evidence: u64::MAX,

@@ -20,6 +20,7 @@ fn pause(seconds: u64) -> Command {
 
 fn allow(units: u32) -> Command {
     Command::Allow {
+        unit: 0,
         units,
         span: 60 * SECOND,
         evidence: u64::MAX,

@@ -282,7 +282,7 @@ impl Inner {
             (ForgetsDemands, Operation::Take(take)) if take.mode == Mode::Wait => {
                 take.mode = Mode::Try;
             }
-            (ForgetsCosts, Operation::Take(take)) if take.demand.cost > 1 => {
+            (ForgetsCosts, Operation::Take(take)) if take.demand.cost != 1.into() => {
                 let requests = take.demand.requests();
                 take.demand = Demand::new((0..requests as usize).map(|_| (1, 1)));
             }

@@ -24,12 +24,12 @@ proptest! {
                 let span = 300 * MILLI;
                 let command = match units {
                     0 => Command::Pause { span, evidence: u64::MAX },
-                    _ => Command::Allow { units, span, evidence: u64::MAX },
+                    _ => Command::Allow { unit: 0, units, span, evidence: u64::MAX },
                 };
                 one.control(command, now);
                 other.control(command, now);
             }
-            let attempt = one.try_one(&quotas, guard + buffer, cost, now).unwrap();
+            let attempt = one.try_one(&quotas, guard + buffer, cost.into(), now).unwrap();
             let take = Take { guard, ..Take::one(Mode::Try, cost) };
             let taken = other.take(buffer, &take, now);
             prop_assert_eq!(attempt.recorded, taken.grants.first().map(|grant| grant.recorded));

@@ -49,6 +49,7 @@ fn pause(span: u64, evidence: u64) -> Command {
 
 fn refund(recorded: u64) -> Settlement {
     Settlement {
+        unit: 0,
         recorded,
         difference: -1,
     }
@@ -113,6 +114,7 @@ fn an_answer_older_than_the_last_command_is_ignored() {
     state.control(pause(SECOND, START - 1), START + 1);
     assert_eq!(state.paused_until(), 0);
     let allow = Command::Allow {
+        unit: 0,
         units: 3,
         span: SECOND,
         evidence: START,

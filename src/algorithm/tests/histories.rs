@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Command, Counter, Demand, Fixed, Gcra, Mode, Others, Settlement, State, Take, Terms, Window,
+    Command, Costs, Counter, Demand, Fixed, Gcra, Mode, Others, Settlement, State, Take, Terms,
+    Units, Window,
 };
 use super::{MILLI, SECOND, START};
 use super::{assert_round_trip, judge};
@@ -98,6 +99,7 @@ fn command() -> impl Strategy<Value = Command> {
         let evidence = u64::MAX;
         match kind {
             0 => Command::Allow {
+                unit: 0,
                 units,
                 span,
                 evidence,
@@ -151,6 +153,7 @@ impl World {
                 if let Some(&place) = later.get(which % later.len().max(1)) {
                     let it = self.departures.swap_remove(place);
                     self.state.settle(&Settlement {
+                        unit: 0,
                         recorded: it.recorded,
                         difference: -i64::from(it.cost),
                     });
@@ -199,7 +202,7 @@ impl World {
             assert_eq!(grant.recorded, recorded);
             let span = (grant.recorded - grant.at) as f64;
             for cost in costs.by_ref().take(grant.requests as usize) {
-                allowed += cost * u32::from(grant.at < before.allowed_until);
+                allowed += cost * u32::from(grant.at < before.allowed[0].1);
                 self.departures.push(Granted {
                     at: grant.at,
                     departs: grant.at + (span * call.moment) as u64,
@@ -208,7 +211,7 @@ impl World {
                 });
             }
         }
-        assert!(allowed <= before.allowed);
+        assert!(allowed <= before.allowed[0].0);
         if call.is_lost {
             self.has_lost = true;
             let rest = self.departures.len() - granted as usize;
@@ -238,11 +241,12 @@ impl World {
             .filter(|it| it.process != take.process && now < it.expires())
             .cloned()
             .collect();
-        let has_others = Others::new(&others, take.process, now).ahead(take.demand.oldest()) > 0;
+        let has_others =
+            Others::new(&others, take.process, now).ahead(take.demand.oldest()) != Units::default();
         if take.demand.is_empty() || has_others {
             return;
         }
-        let cost = take.demand.units_of(1) as u32;
+        let cost = take.demand.units_of(1).as_costs().0[0];
         let demand = Demand::new([(take.demand.oldest(), cost)].into_iter());
         let attempt = Take {
             mode: Mode::Try,
@@ -314,13 +318,14 @@ proptest! {
         });
         let hold = hold.max(last.max().unwrap_or(0).saturating_sub(now));
         let terms = Terms { now, round_trip: 0, hold };
-        let estimate = state.earliest(&terms, now, ahead, 1);
+        let one = Costs::from(1);
+        let estimate = state.earliest(&terms, now, Units([ahead, 0, 0, 0]), one.into());
         let mut at = now;
         for _ in 0..ahead {
-            at = state.earliest(&terms, at, 0, 1);
-            state.record(at, terms.recorded(at), 1);
+            at = state.earliest(&terms, at, Units::default(), one.into());
+            state.record(at, terms.recorded(at), one);
         }
-        let truth = state.earliest(&terms, at, 0, 1);
+        let truth = state.earliest(&terms, at, Units::default(), one.into());
         prop_assert!(estimate <= truth, "{} is later than {}", estimate, truth);
     }
 }

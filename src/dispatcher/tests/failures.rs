@@ -26,7 +26,7 @@ fn pause(seconds: u64) -> Command {
 
 /// Whether a request that does not wait departs.
 async fn tries(handle: &Arc<Handle>, cost: u32) -> bool {
-    let attempt = handle.join(Mode::Try, &key(), cost, Instant::now().into(), None);
+    let attempt = handle.join(Mode::Try, &key(), &cost.into(), Instant::now().into(), None);
     match attempt.unwrap().await {
         Ok(_) => true,
         Err(Refusal::Limited(_)) => false,
@@ -46,7 +46,7 @@ impl Remote {
 
     fn remaining(&self, handle: &Handle) -> u32 {
         let peek = Take::one(Mode::Peek, 1);
-        self.apply(handle, &Operation::Take(peek)).remaining
+        self.apply(handle, &Operation::Take(peek)).remaining.0[0]
     }
 }
 
@@ -202,7 +202,7 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     assert!(!tries(&handle, 1).await);
     let denied = || {
         let now = Instant::now();
-        handle.denied(&key(), 1, Some(now), now)
+        handle.denied(&key(), &1.into(), Some(now), now)
     };
     assert!(denied().is_some());
     drop(granted);

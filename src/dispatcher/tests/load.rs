@@ -103,7 +103,11 @@ async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     let store = Remote::new(Duration::from_millis(20));
     let handle = remote(&store, Quota::new(MANY as u32 / 2, 100 * SECOND), None);
     let now = Instant::now();
-    let attempt = |_| handle.join(Mode::Try, &key(), 1, now.into(), None).unwrap();
+    let attempt = |_| {
+        handle
+            .join(Mode::Try, &key(), &1.into(), now.into(), None)
+            .unwrap()
+    };
     let tries: Vec<_> = (0..MANY).map(attempt).map(tokio::spawn).collect();
     let mut departed = 0;
     for attempt in tries {

@@ -279,9 +279,9 @@ impl World {
         let queue = &mut self.processes[p].queue;
         let place = nth as u64 + 1;
         let id = match kind {
-            Kind::Waits => queue.join(Mode::Wait, place, 1, now, None),
-            Kind::Bounded => queue.join(Mode::Wait, place, 1, now, Some(now + TICK * BOUND)),
-            Kind::Tries => queue.join(Mode::Try, place, 1, now, None),
+            Kind::Waits => queue.join(Mode::Wait, place, 1.into(), now, None),
+            Kind::Bounded => queue.join(Mode::Wait, place, 1.into(), now, Some(now + TICK * BOUND)),
+            Kind::Tries => queue.join(Mode::Try, place, 1.into(), now, None),
         };
         self.requests[nth] = Request::Joined {
             id,
@@ -397,7 +397,8 @@ impl World {
         process.number += 1;
         process.calls_in_tick += 1;
         let number = process.number;
-        let asked = (process.queue).begin(number, setup.limit.into(), None, micros, woken);
+        let asked =
+            (process.queue).begin(number, &u32::from(setup.limit).into(), None, micros, woken);
         let strict = setup.is_strict.then(|| Strict {
             known: process.known.map(known),
             clock_was_set: false,
@@ -481,7 +482,7 @@ impl World {
                 from: instant(grant.at),
                 until: instant(grant.recorded) + late,
                 recorded: grant.recorded,
-                units: 0,
+                units: Default::default(),
                 guard: TICK,
             };
             (turn, grant.requests)

@@ -395,7 +395,7 @@ impl World {
         let life = self.store.life.as_ref();
         let is_quarantined = life.is_some_and(|life| life.quarantined_until > now);
         let is_closed = is_quarantined || self.store.paused_until() > now;
-        has_no_demand && (is_closed || remaining as usize + used == usize::from(setup.limit))
+        has_no_demand && (is_closed || remaining.0[0] as usize + used == usize::from(setup.limit))
     }
 }
 

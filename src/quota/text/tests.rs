@@ -49,6 +49,14 @@ fn every_spelling_of_a_quota_is_read_and_the_canonical_one_is_shown() {
             window(WindowStart::FirstRequest),
             "100/m fixed-window start=first-request",
         ),
+        (
+            minute.unit("tokens"),
+            "100/m unit=tokens|100/m sliding-log UNIT=Tokens",
+        ),
+        (
+            window(WindowStart::Clock).unit("tokens").default_cost(50),
+            "100/m fixed-window unit=tokens default_cost=50|100/m fixed-window default_cost=5_0 unit=tokens",
+        ),
     ] {
         for text in texts.split('|') {
             assert_eq!(text.parse(), Ok(quota), "{text}");

@@ -7,8 +7,8 @@ use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
 use super::{RedisStore, naming, strange, unrecognized};
-use crate::algorithm::{Mode, State, Take};
-use crate::quota::Quota;
+use crate::algorithm::{Costs, Mode, State, Take};
+use crate::quota::{Quota, interned_units, units_of};
 use crate::snapshot::Snapshot;
 use crate::store::StoreError;
 
@@ -123,8 +123,10 @@ impl KeyState {
         now: u64,
     ) -> Self {
         state.drop_expired(now);
-        // A request that arrives after all others.
-        let taken = state.take(0, &Take::one(Mode::Peek, 1), now);
+        let names = units_of(state.counters.iter().map(|it| it.unit().name));
+        // A request that arrives after all others, with a cost of 1 in each unit.
+        let one = Costs(std::array::from_fn(|nth| u32::from(nth < names.len())));
+        let taken = state.take(0, &Take::one(Mode::Peek, one), now);
         let until = |time: u64| {
             let left = time.checked_sub(now).filter(|left| *left > 0);
             left.map(Duration::from_micros)
@@ -143,7 +145,7 @@ impl KeyState {
         waiting.sort_by_key(|it| it.demand.oldest());
         let waiting = waiting.into_iter().map(|it| WaitingProcess {
             process: it.process,
-            units: it.demand.units(),
+            units: it.demand.units().0[0],
             longest: since(it.demand.oldest()),
             is_overdue: it.deadline < now,
         });
@@ -157,9 +159,12 @@ impl KeyState {
             waiting: waiting.collect(),
             pause: until(taken.paused_until),
             quarantine: until(taken.quarantined_until),
-            allowance: hold.and_then(|it| Some((it.allowed, until(it.allowed_until)?))),
+            allowance: hold.and_then(|it| {
+                let mut allowed = it.allowed.iter();
+                allowed.find_map(|&(units, end)| Some((units, until(end)?)))
+            }),
             generation: life.map(|it| (since(it.generation), it.version)),
-            snapshot: Snapshot::of(&taken, now),
+            snapshot: Snapshot::of(&taken, interned_units(&names), now),
         }
     }
 }

@@ -1,9 +1,20 @@
-//! The scripts, assembled for the kinds of quotas that a policy has: [`Script`].
+//! The scripts, assembled for the kinds of quotas that a policy has, and their units: [`Script`].
 //!
 //! | mark in the Lua files | meaning |
 //! | --- | --- |
 //! | a line with `$` | repeated for each quota; `$` is its number |
 //! | `--ring`, `--whole`, `--window` behind a line | only for quotas whose log is a ring, or is read whole, or for both; outside of algorithms, `--ring` if any log is one |
+//! | `--unit`, `--units` behind a line | only if the policy counts one unit, or several |
+//! | a line with `&` | repeated for each unit; `&` is its number |
+//! | `<<X\|J>>` | X for each unit, joined by J; by a comma without `\|` |
+//! | `@unit` in a line with `$` | the number of the quota's unit |
+//! | `@list(x)` | the sums `x1`, `x2` and so on, and if there are several units, `x0`, all together |
+//! | `@all` | the number of the sum of all: 1, or 0 |
+//! | `@one&` | a cost of 1 in one unit |
+//! | `@units`, `@step` | the number of units, the numbers of a point |
+//! | `@sums`, `@costs`, `@allowed` | formats of each unit |
+//! | `@point`, `@entry`, `@detail`, `@grant` | bytes of a point, of an announcement before its detail, of that before the points, of a grant |
+//! | `@rest`, `@names` | where the points are in a call, and the names of the units |
 //! | `--@algorithms`, `--@demand` | the other files |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | whether the kind is so |
@@ -15,7 +26,7 @@ use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Counter, VALUE_HEAD};
+use crate::algorithm::{Amounts, Counter, VALUE_HEAD};
 use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
@@ -40,14 +51,16 @@ impl Script {
         type Known = Mutex<HashMap<SmallVec<[u8; 8]>, &'static Script>>;
         static KNOWN: LazyLock<Known> = LazyLock::new(Known::default);
         let kinds: SmallVec<[u8; 8]> = counters.iter().map(Counter::kind).collect();
+        let units = counters.iter().map(|counter| counter.nth() as u8);
+        let name: SmallVec<[u8; 8]> = kinds.iter().copied().chain(units).collect();
         let mut known = KNOWN.lock();
-        if let Some(script) = known.get(&kinds) {
+        if let Some(script) = known.get(&name) {
             return script;
         }
         let text = assemble(counters, &kinds);
         let sha = redis::Script::new(&text).get_hash().to_owned();
         let script: &'static Self = Box::leak(Box::new(Self { text, sha }));
-        known.insert(kinds, script);
+        known.insert(name, script);
         script
     }
 }
@@ -90,16 +103,30 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
         each.collect::<Vec<_>>().join(" .. ")
     };
     let has_ring = kinds.iter().copied().any(is_ring);
+    let units = Amounts::of(counters).units();
+    let applies = |tag: &str| match tag {
+        "ring" => has_ring,
+        "whole" => !has_ring,
+        "unit" => units == 1,
+        "units" => units > 1,
+        _ => true,
+    };
     let mut script = String::new();
-    for (line, tag) in lines(STATE, |tag| tag == "window" || (tag == "ring") == has_ring) {
+    for (line, tag) in lines(STATE, applies) {
         match line {
             "--@algorithms" => script.push_str(&algorithms),
-            "--@demand" => lines(DEMAND, |_| true).for_each(|(line, _)| push(&mut script, line)),
+            "--@demand" => {
+                for (line, _) in lines(DEMAND, applies) {
+                    push_for_units(&mut script, line, units);
+                }
+            }
             _ if line.contains('$') => {
-                let quotas = kinds.iter().copied().zip(1..);
-                let quotas = quotas.filter(|&(kind, _)| tag != "window" || has_tag(kind, tag));
-                for (_, number) in quotas {
-                    push(&mut script, &line.replace('$', &format!("{number}")));
+                let quotas = counters.iter().zip(1..);
+                let quotas = quotas.filter(|(it, _)| tag != "window" || has_tag(it.kind(), tag));
+                for (counter, number) in quotas {
+                    let unit = format!("{}", counter.nth() + 1);
+                    let line = line.replace('$', &format!("{number}"));
+                    push_for_units(&mut script, &line.replace("@unit", &unit), units);
                 }
             }
             _ => {
@@ -107,12 +134,55 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
                     .replace("@head", &format!("{value}"))
                     .replace("@quotas", &format!("{}", kinds.len()))
                     .replace("@numbers", &all("numbers"))
+                    .replace("@names", &format!("{}", terms + 1))
                     .replace("@logs", &all("log"));
-                push(&mut script, &line);
+                push_for_units(&mut script, &line, units);
             }
         }
     }
     script
+}
+
+/// Pushes a line, with its marks of units replaced.
+fn push_for_units(script: &mut String, line: &str, units: usize) {
+    let several = units > 1;
+    let sums = units + usize::from(several);
+    let mut line = line
+        .replace("@allowed", &"I4I7".repeat(units))
+        .replace("@all", if several { "0" } else { "1" })
+        .replace("@units", &format!("{units}"))
+        .replace("@step", &format!("{}", sums + 1))
+        .replace("@point", &format!("{}", 7 * (sums + 1)))
+        .replace("@entry", &format!("{}", 30 + 7 * sums))
+        .replace("@detail", &format!("{}", 8 + 4 * units))
+        .replace("@grant", &format!("{}", 7 + 4 * units))
+        .replace("@rest", &format!("{}", 18 + 4 * units))
+        .replace("@sums", &"I7".repeat(sums))
+        .replace("@costs", &"I4".repeat(units));
+    while let Some((before, rest)) = line.split_once("@list(") {
+        let (name, after) = rest.split_once(')').expect("a list is closed");
+        let numbers = (1..=units).chain(several.then_some(0));
+        let all = numbers.map(|number| match name {
+            "0" => name.to_owned(),
+            _ => format!("{name}{number}"),
+        });
+        line = format!("{before}{}{after}", all.collect::<Vec<_>>().join(", "));
+    }
+    while let Some((before, rest)) = line.split_once("<<") {
+        let (each, after) = rest.split_once(">>").expect("a list is closed");
+        let (each, joiner) = each.split_once('|').unwrap_or((each, ", "));
+        let all = (1..=units).map(|number| each.replace('&', &format!("{number}")));
+        line = format!("{before}{}{after}", all.collect::<Vec<_>>().join(joiner));
+    }
+    if !line.contains('&') {
+        return push(script, &line);
+    }
+    for number in 1..=units {
+        let one = (1..=units).map(|other| if other == number { "1" } else { "0" });
+        let one = one.collect::<Vec<_>>().join(", ");
+        let line = line.replace("@one&", &one);
+        push(script, &line.replace('&', &format!("{number}")));
+    }
 }
 
 fn has_tag(kind: u8, tag: &str) -> bool {

@@ -116,7 +116,7 @@ fn result(
 ) -> Result<Option<Done>, StoreError> {
     let origin = answered.origin;
     let value = answered.into_value().map_err(naming(&named.name))?;
-    let (answer, now) = wire::answer(&value).ok_or_else(strange)?;
+    let (answer, now) = wire::answer(&value, named.call.policy.counters()).ok_or_else(strange)?;
     if named.is_strict() && origin.server != server {
         // The next call counts on the new server, and finds out what was lost.
         return Err(

@@ -2,7 +2,9 @@
 
 use redis::Value;
 
-use crate::algorithm::{Command, Grant, Known, Mode, Reader, Take, Taken, Writer};
+use crate::algorithm::{
+    Amounts, Command, Counter, Grant, Known, Mode, Reader, Take, Taken, Writer, unit_names,
+};
 use crate::policy::Policy;
 use crate::store::{Call, Operation, StoreError};
 
@@ -61,21 +63,26 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
         }
         Operation::Control(command) => {
             head.0.resize(CALL_HEAD, 0);
-            let (evidence, span, units) = match *command {
-                Command::Pause { span, evidence } => (evidence, span, 0),
+            let (evidence, span, units, unit) = match *command {
+                Command::Pause { span, evidence } => (evidence, span, 0, 0),
                 Command::Allow {
+                    unit,
                     units,
                     span,
                     evidence,
-                } => (evidence, span, units),
-                Command::Resume | Command::Reset => (0, 0, 0),
+                } => (evidence, span, units, unit),
+                Command::Resume | Command::Reset => (0, 0, 0, 0),
             };
-            rest.put([7, 7, 4], [evidence, span, units.into()]);
+            rest.put(
+                [7, 7, 4, 1],
+                [evidence, span, units.into(), unit as u64 + 1],
+            );
         }
     }
     for counter in policy.counters() {
         counter.encode_terms(&mut head);
     }
+    head.0.extend(unit_names(policy.counters()).bytes());
     Encoded {
         head: head.0,
         rest: rest.0,
@@ -86,23 +93,20 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
 fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
     let demand = &take.demand;
     let (points, settlements) = (demand.points.len(), take.settlements.len());
-    out.put(
-        [7, 7, 4, 1, 2],
-        [
-            take.number,
-            take.lost,
-            demand.cost.into(),
-            points as u64,
-            settlements as u64,
-        ],
-    );
+    let amounts = Amounts::of(policy.counters());
+    out.put([7, 7], [take.number, take.lost]);
+    amounts.put_costs(out, demand.cost);
+    out.put([1, 2], [points as u64, settlements as u64]);
     for point in &take.demand.points {
-        out.put([7, 7], [point.arrival, point.units]);
+        out.put([7], [point.arrival]);
+        amounts.put_sums(out, point.units);
     }
     let most = i64::from(u32::MAX);
     for settlement in &take.settlements {
         let difference = settlement.difference.clamp(-most, most) + (1 << 32);
-        out.put([7, 7], [settlement.recorded, difference.cast_unsigned()]);
+        let unit = settlement.unit as u64 + 1;
+        let numbers = [settlement.recorded, difference.cast_unsigned(), unit];
+        out.put([7, 7, 1], numbers);
     }
     if let Some(strict) = take.strict {
         let known = strict.known;
@@ -112,15 +116,15 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
     }
 }
 
-/// Reads the answer of a script, and its time. Returns `None` for other values.
-pub(super) fn answer(value: &Value) -> Option<(Answer, u64)> {
+/// Reads the answer of a script for these quotas, and its time. Returns `None` for other values.
+pub(super) fn answer(value: &Value, counters: &[Counter]) -> Option<(Answer, u64)> {
     let Value::BulkString(bytes) = value else {
         return None;
     };
     let mut bytes = Reader(bytes);
     let [status, now] = bytes.numbers([1, 7]).ok()?;
     let answer = match status {
-        0 => Answer::Done(taken(&mut bytes).ok()?),
+        0 => Answer::Done(taken(&mut bytes, Amounts::of(counters)).ok()?),
         1 => Answer::Done(Taken {
             is_outdated: true,
             ..Taken::default()
@@ -131,8 +135,9 @@ pub(super) fn answer(value: &Value) -> Option<(Answer, u64)> {
     Some((answer, now))
 }
 
-fn taken(bytes: &mut Reader<'_>) -> Result<Taken, StoreError> {
-    let [remaining, reset, next_call, expected, grants] = bytes.numbers([4, 7, 7, 1, 2])?;
+fn taken(bytes: &mut Reader<'_>, amounts: Amounts) -> Result<Taken, StoreError> {
+    let remaining = amounts.costs(bytes)?;
+    let [reset, next_call, expected, grants] = bytes.numbers([7, 7, 1, 2])?;
     let expected = bytes.list(expected as usize, [7])?;
     let grants = bytes.list(grants as usize, [7, 7, 4])?;
     let [paused_until, quarantined_until, generation, version] = match bytes.0 {
@@ -146,7 +151,7 @@ fn taken(bytes: &mut Reader<'_>) -> Result<Taken, StoreError> {
     });
     Ok(Taken {
         grants: grants.collect(),
-        remaining: remaining as u32,
+        remaining,
         reset,
         next_call,
         expected: expected.flatten().collect(),

@@ -1,4 +1,4 @@
-//! The parts of an inbound layer that users choose: [`FailureMode`], [`Refusal`] and [`Charge`].
+//! The parts of an inbound layer that users choose: [`FailureMode`], [`Refusal`] and [`ChargeWhen`].
 
 use http::Response;
 
@@ -64,12 +64,12 @@ impl<B, F: Fn(&Refused) -> Response<B>> Refusal<B> for F {
 /// Says, from the response, whether the request counts.
 ///
 /// Closures do: see [`InboundLayer::charge_when`](super::InboundLayer::charge_when).
-pub trait Charge<B> {
+pub trait ChargeWhen<B> {
     /// Whether a request counts that is answered so.
     fn counts(&self, response: &Response<B>) -> bool;
 }
 
-impl<B, F: Fn(&Response<B>) -> bool> Charge<B> for F {
+impl<B, F: Fn(&Response<B>) -> bool> ChargeWhen<B> for F {
     fn counts(&self, response: &Response<B>) -> bool {
         self(response)
     }
@@ -79,7 +79,7 @@ impl<B, F: Fn(&Response<B>) -> bool> Charge<B> for F {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EveryRequest;
 
-impl<B> Charge<B> for EveryRequest {
+impl<B> ChargeWhen<B> for EveryRequest {
     fn counts(&self, _: &Response<B>) -> bool {
         true
     }

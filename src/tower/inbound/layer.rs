@@ -9,12 +9,13 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::answers::{Charge, EveryRequest, FailureMode, Refusal};
+use super::answers::{ChargeWhen, EveryRequest, FailureMode, Refusal};
 use super::problem::ProblemDetails;
 use super::refused::Refused;
 use crate::acquire::{Acquire, Error, ErrorKind};
+use crate::cost::Cost;
 use crate::departure::Departure;
-use crate::feedback::Applying;
+use crate::feedback::{self, Applying};
 use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
@@ -110,9 +111,13 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Sets the cost of each request. Default: 1, or the cost of its rule.
     ///
     /// A request that costs 0, or more than the quotas allow at once, is answered with 400.
-    pub fn cost<Q, W>(self, cost: W) -> InboundLayer<Costed<K, W>, F, C>
+    ///
+    /// If the handler puts a [`Cost`] into the extensions of its response, what was charged is corrected to that. A handler
+    /// that streams its body can correct it later: a layer around this one finds the [`Charge`](crate::Charge) there.
+    pub fn cost<Q, W, O>(self, cost: W) -> InboundLayer<Costed<K, W>, F, C>
     where
-        W: Fn(&Request<Q>) -> u32,
+        W: Fn(&Request<Q>) -> O,
+        O: Into<Cost>,
     {
         let key = Costed::new(self.key, cost);
         InboundLayer::of(self.limiter, key, self.refusal, self.charge, self.options)
@@ -237,7 +242,7 @@ where
     S: Service<Request<Q>, Response = Response<B>>,
     K: KeyExtractor<Request<Q>>,
     F: Refusal<B>,
-    C: Charge<B>,
+    C: ChargeWhen<B>,
 {
     type Error = S::Error;
 
@@ -308,6 +313,11 @@ where
         response.extensions_mut().insert(Departure::from(&permit));
         if !counts {
             permit.forfeit();
+            return None;
+        }
+        let actual = response.extensions_mut().remove::<Cost>();
+        if let Some(charge) = feedback::settle(&permit, actual) {
+            response.extensions_mut().insert(charge);
         }
         None
     }

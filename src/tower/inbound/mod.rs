@@ -74,7 +74,7 @@ mod problem;
 mod refused;
 
 pub use self::{
-    answers::{Charge, EveryRequest, FailureMode, Refusal},
+    answers::{ChargeWhen, EveryRequest, FailureMode, Refusal},
     layer::InboundLayer,
     problem::ProblemDetails,
     refused::Refused,

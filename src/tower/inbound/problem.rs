@@ -113,7 +113,7 @@ mod tests {
             waited: Duration::ZERO,
             snapshot: Snapshot {
                 delay: Duration::from_secs(1),
-                remaining: 0,
+                remaining: Default::default(),
                 reset: Duration::from_secs(1),
             },
         };

@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
-use crate::algorithm::{Command, Demand, Grant, Mode, Settlement, State, Strict, Take};
+use crate::algorithm::{Command, Costs, Demand, Grant, Mode, Settlement, State, Strict, Take};
 
 const START: u64 = 1_763_000_000_000_000;
 
@@ -24,13 +24,18 @@ const POLICIES: &str = "\
     10/s + 100/m
     100/s gcra burst=5 + 1000/10s + 30/s fixed-window, 1000/10s
     200/s + 20/100ms + 5000/m, 5000/m + 20/100ms
-    20/s, 20/s gcra burst=5, 20/s fixed-window + 900/s";
+    20/s, 20/s gcra burst=5, 20/s fixed-window + 900/s
+    10/s + 100/s unit=tokens, 20/s + 150/s unit=tokens
+    600/m + 100000/m unit=tokens
+    50/s gcra burst=10 + 500/s gcra burst=300 unit=tokens + 20/s fixed-window unit=images
+    100/s unit=tokens, 100/s unit=tokens + 20/s, 100/s
+    9/s + 90/s unit=a + 80/s spacing unit=b + 900/s unit=c";
 
 #[derive(Default)]
 struct Process {
     number: u64,
     lost: u64,
-    waiting: Vec<(u64, u32)>,
+    waiting: Vec<(u64, Costs)>,
     departed: Vec<Grant>,
     known: Option<crate::algorithm::Known>,
     round_trip: u64,
@@ -125,12 +130,14 @@ impl History {
 
     fn operation(&mut self, process: usize) -> Operation {
         let (now, strict) = (self.now, self.is_strict);
-        let largest = self.policies.iter().map(Policy::largest_cost).min();
+        let (policy, all) = (&self.policies[self.policy], self.policies.iter());
+        let (units, largest) = (policy.units().len(), policy.largest_costs());
+        let least = all.map(Policy::largest_cost).min();
         let random = &mut self.random;
         let this = &mut self.processes[process];
         if random.random_bool(0.03) {
             let span = random.random_range(0..400_000);
-            let units = random.random_range(0..10);
+            let amount = random.random_range(0..10);
             let evidence = match random.random_bool(0.5) {
                 true => u64::MAX,
                 false => now - random.random_range(0..1_000_000),
@@ -138,7 +145,8 @@ impl History {
             return Operation::Control(match random.random_range(0..6) {
                 0 | 1 => Command::Pause { span, evidence },
                 2 | 3 => Command::Allow {
-                    units,
+                    unit: random.random_range(0..units),
+                    units: amount,
                     span,
                     evidence,
                 },
@@ -149,9 +157,10 @@ impl History {
         let is_settling = random.random_bool(0.15) && !this.departed.is_empty();
         let count = u32::from(is_settling) * random.random_range(1..4);
         let settle = |_| Settlement {
+            unit: random.random_range(0..units),
             recorded: this.departed[random.random_range(0..this.departed.len())].recorded
                 + u64::from(random.random_bool(0.1)) * random.random_range(0..9),
-            difference: [-3, -3, -2, -2, -1, -1, -1, 0, 1, 2][random.random_range(0..10)],
+            difference: [-40, -3, -2, -2, -1, -1, -1, 0, 1, 2, 30][random.random_range(0..11)],
         };
         let settlements = (0..count).map(settle).collect();
         let arriving = [0, 0, 0, 1, 1, 2, 3, 60][random.random_range(0..8)];
@@ -159,15 +168,24 @@ impl History {
         for _ in 0..random.random_range(0..=arriving) {
             arrival = (arrival + random.random_range(0..20_000)).min(now);
             let cost = match random.random_bool(0.1) {
-                true => random.random_range(1..=largest.unwrap().min(7)),
+                true => random.random_range(1..=least.unwrap().min(7)),
                 false => 1,
             };
-            this.waiting.push((arrival, cost));
+            let mut costs = Costs::from(cost);
+            for cost in &mut costs.0[1..] {
+                *cost = [0, 3, 3, random.random_range(0..40)][random.random_range(0..4)];
+            }
+            this.waiting.push((arrival, costs));
         }
         this.waiting.truncate(200);
         if random.random_bool(0.02) {
             this.waiting.clear();
         }
+        let demand = this.waiting.iter().map(|&(arrival, costs)| {
+            let fits = |nth: usize| costs.0[nth].min(largest.0[nth]) * u32::from(nth < units);
+            (arrival, Costs(std::array::from_fn(fits)))
+        });
+        let demand = Demand::new(demand.collect::<Vec<_>>().into_iter());
         let mode = match random.random_range(0..20) {
             0 => Mode::Peek,
             1 | 2 => Mode::Try,
@@ -192,7 +210,7 @@ impl History {
                 known: this.known,
                 clock_was_set,
             }),
-            demand: Demand::new(this.waiting.iter().copied()),
+            demand,
             settlements,
         })
     }

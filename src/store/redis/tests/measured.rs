@@ -52,7 +52,7 @@ impl Measured {
         let encoded = wire::call(&call, 0, 0);
         let eval = eval.arg(encoded.head).arg(encoded.rest);
         let values: Vec<Value> = eval.query(&mut self.lua.connection).unwrap();
-        if let Answer::Shape = wire::answer(&values[0]).unwrap().0 {
+        if let Answer::Shape = wire::answer(&values[0], policy.counters()).unwrap().0 {
             // The log needs more room, as the store would give it.
             let (value, now) = (self.lua.value(), self.now());
             let applied = apply(policy, operation, value.as_deref(), Origin::default(), now);

@@ -87,7 +87,7 @@ impl Lua {
             eval.arg("nudges").arg("the key");
         }
         let values: Vec<Value> = eval.query(&mut self.connection).unwrap();
-        match wire::answer(&values[0]).unwrap() {
+        match wire::answer(&values[0], policy.counters()).unwrap() {
             (Answer::Done(taken), at) => {
                 assert!(now == 0 || at == now);
                 Some(taken)

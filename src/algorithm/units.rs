@@ -1,0 +1,119 @@
+//! Amounts in each unit of a policy: [`Costs`] of one request, [`Units`] of many.
+
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+use crate::quota::MOST_UNITS;
+
+/// What one request costs in each unit of its policy, in the order of the units; 0 beyond them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Costs(pub(crate) [u32; MOST_UNITS]);
+
+/// What many requests cost in each unit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Units(pub(crate) [u64; MOST_UNITS]);
+
+impl Costs {
+    pub(crate) fn is_zero(&self) -> bool {
+        self.0 == [0; MOST_UNITS]
+    }
+
+    /// Returns true if no cost is higher than this one.
+    pub(crate) fn is_within(&self, most: &Self) -> bool {
+        self.0.iter().zip(&most.0).all(|(cost, most)| cost <= most)
+    }
+
+    /// The units in which it costs something, by their numbers.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (usize, u32)> + use<> {
+        self.0.into_iter().enumerate().filter(|(_, cost)| *cost > 0)
+    }
+
+    /// A cost of 1 in the unit of this number.
+    pub(crate) fn one_of(unit: usize) -> Self {
+        Self(std::array::from_fn(|nth| u32::from(nth == unit)))
+    }
+}
+
+/// A cost in the first unit.
+impl From<u32> for Costs {
+    fn from(cost: u32) -> Self {
+        let mut costs = Self::default();
+        costs.0[0] = cost;
+        costs
+    }
+}
+
+impl Mul<u32> for Costs {
+    type Output = Self;
+
+    fn mul(self, count: u32) -> Self {
+        Self(self.0.map(|cost| cost.saturating_mul(count)))
+    }
+}
+
+impl Units {
+    /// The sum over all units, which grows with each request.
+    pub(crate) fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        self.0 == [0; MOST_UNITS]
+    }
+
+    /// As much of each unit, but at most 1, for a request of unknown cost.
+    pub(crate) fn at_most_one(self) -> Self {
+        Self(self.0.map(|units| units.min(1)))
+    }
+
+    /// As the cost of one request.
+    pub(crate) fn as_costs(&self) -> Costs {
+        Costs(self.0.map(|units| u32::try_from(units).unwrap_or(u32::MAX)))
+    }
+
+    /// The pairs of two amounts, unit by unit.
+    pub(crate) fn zip(self, other: Self, mut join: impl FnMut(u64, u64) -> u64) -> Self {
+        Self(std::array::from_fn(|nth| join(self.0[nth], other.0[nth])))
+    }
+}
+
+impl From<Costs> for Units {
+    fn from(costs: Costs) -> Self {
+        Self(costs.0.map(u64::from))
+    }
+}
+
+impl Add for Units {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        self.zip(more, |one, more| one + more)
+    }
+}
+
+impl AddAssign for Units {
+    fn add_assign(&mut self, more: Self) {
+        *self = *self + more;
+    }
+}
+
+impl std::iter::Sum for Units {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Add::add)
+    }
+}
+
+impl Sub for Units {
+    type Output = Self;
+
+    fn sub(self, less: Self) -> Self {
+        self.zip(less, |all, less| all - less)
+    }
+}
+
+impl Mul<u64> for Units {
+    type Output = Self;
+
+    fn mul(self, count: u64) -> Self {
+        Self(self.0.map(|units| units * count))
+    }
+}

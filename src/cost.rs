@@ -1,0 +1,66 @@
+//! What a request costs: [`Cost`].
+
+use crate::quota::REQUESTS;
+
+/// What a request costs, in each unit that it names.
+///
+/// Default: nothing is named, so the request costs 1 in requests, and the
+/// [default cost](crate::Quota::default_cost) in other units. A number is a cost in requests.
+///
+/// ```
+/// use tower_throttle::Cost;
+///
+/// let cost = Cost::default().of("tokens", 1_200);
+/// assert_eq!(cost, Cost::default().of("tokens", 1_200));
+/// assert_eq!(Cost::from(5), Cost::default().of("requests", 5));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Cost {
+    requests: Option<u32>,
+    others: Vec<(&'static str, u32)>,
+}
+
+impl Cost {
+    /// Sets the cost in this unit.
+    #[must_use]
+    pub fn of(mut self, unit: &'static str, cost: u32) -> Self {
+        self.set(unit, cost);
+        self
+    }
+
+    pub(crate) fn set(&mut self, unit: &'static str, cost: u32) {
+        if unit == REQUESTS {
+            self.requests = Some(cost);
+            return;
+        }
+        match self.others.iter_mut().find(|(name, _)| *name == unit) {
+            Some((_, other)) => *other = cost,
+            None => self.others.push((unit, cost)),
+        }
+    }
+
+    /// The named units and their costs.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        let requests = self.requests.map(|cost| (REQUESTS, cost));
+        requests.into_iter().chain(self.others.iter().copied())
+    }
+
+    /// The cost in requests.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests.unwrap_or(1)
+    }
+
+    /// The cost that is named in this unit.
+    pub(crate) fn of_unit(&self, unit: &str) -> Option<u32> {
+        self.each()
+            .find(|(name, _)| *name == unit)
+            .map(|(_, cost)| cost)
+    }
+}
+
+/// A cost in requests.
+impl From<u32> for Cost {
+    fn from(cost: u32) -> Self {
+        Self::default().of(REQUESTS, cost)
+    }
+}

@@ -1,0 +1,66 @@
+//! The names of what quotas count.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use smallvec::SmallVec;
+
+use crate::lock::Mutex;
+
+/// The unit of a quota that names none.
+pub(crate) const REQUESTS: &str = "requests";
+
+/// The most units of one policy.
+pub(crate) const MOST_UNITS: usize = 4;
+
+const LONGEST: usize = 32;
+
+/// Why a name is no unit.
+pub(super) const PROBLEM: &str = "the unit is not 1 to 32 characters of a-z, 0-9, `-`, `_` and `.`";
+
+/// A unit that was read from text. Names are kept for good, as programs use few of them.
+pub(crate) fn parse(name: &str) -> Result<&'static str, String> {
+    let name = &*name.to_ascii_lowercase();
+    if !is_valid(name) {
+        return Err(PROBLEM.to_owned());
+    }
+    static NAMES: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);
+    let mut names = NAMES.lock();
+    Ok(names.get(name).copied().unwrap_or_else(|| {
+        let name: &'static str = name.to_owned().leak();
+        names.insert(name);
+        name
+    }))
+}
+
+/// The names of the units of a policy, requests first.
+pub(crate) type UnitNames = &'static [&'static str];
+
+/// The names as a list that is kept for good.
+pub(crate) fn interned(units: &[&'static str]) -> UnitNames {
+    static LISTS: LazyLock<Mutex<BTreeSet<UnitNames>>> = LazyLock::new(Mutex::default);
+    if units == [REQUESTS] {
+        return &[REQUESTS];
+    }
+    let mut lists = LISTS.lock();
+    lists.get(units).copied().unwrap_or_else(|| {
+        let list: UnitNames = units.to_vec().leak();
+        lists.insert(list);
+        list
+    })
+}
+
+/// The units of these quotas, requests first and the others by name.
+pub(crate) fn units_of(
+    quotas: impl IntoIterator<Item = &'static str>,
+) -> SmallVec<[&'static str; 1]> {
+    let mut units: SmallVec<[&'static str; 1]> = quotas.into_iter().collect();
+    units.sort_unstable_by_key(|&unit| (unit != REQUESTS, unit));
+    units.dedup();
+    units
+}
+
+pub(super) fn is_valid(name: &str) -> bool {
+    let fits = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
+    (1..=LONGEST).contains(&name.len()) && name.bytes().all(fits)
+}
