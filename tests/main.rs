@@ -24,6 +24,7 @@ mod run;
 mod security;
 mod server_time;
 mod set_quota;
+mod settlement;
 mod telemetry;
 mod test_util;
 mod tower_contract;

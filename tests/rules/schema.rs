@@ -173,7 +173,8 @@ with recovery "soon""#,
         1/s 1/m, 1/s burst=2, 1/s token-bucket, 1/s gcra, 1/s gcra burst, 1/s gcra burst=, \
         1/s gcra burst=0, 1/s gcra burst=few, 1/s gcra burst = 2, 1/s gcra capacity=2, \
         1/s gcra burst=2 burst=2, 1/s sliding-buckets buckets=0, 1/s leaky-bucket capacity=0, \
-        1/s spacing burst=2, 1/s sliding-log now, 1/s fixed-window start=noon";
+        1/s spacing burst=2, 1/s sliding-log now, 1/s fixed-window start=noon, 1/s unit=, 1/s unit=a/b, 1/s unit = a, \
+        1/s unit=tokens spacing, 1/s default_cost=few";
     bad.extend(quotas.split(", ").map(quota));
     for bad in bad {
         assert_eq!(judged(&schema, &bad), (false, false), "{bad}");
