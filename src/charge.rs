@@ -65,6 +65,14 @@ struct Inner {
     settled: AtomicU8,
 }
 
+impl Permit {
+    /// The charge, to correct it when the actual cost is known. The request departs as if the permit were dropped.
+    #[must_use]
+    pub fn into_charge(self) -> Charge {
+        Charge::of(&self)
+    }
+}
+
 impl Charge {
     pub(crate) fn of(permit: &Permit) -> Self {
         let turn = &permit.granted.turn;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::charge::Charge;
 use crate::dispatcher::{Granted, Handle};
 use crate::key::Key;
 use crate::snapshot::{Remaining, Snapshot, until};
@@ -43,12 +42,6 @@ impl Permit {
             turn.recorded = 0;
         }
         self.handle.forfeit(&self.key, turn);
-    }
-
-    /// The charge, to correct it when the actual cost is known. The request departs as if the permit were dropped.
-    #[must_use]
-    pub fn into_charge(self) -> Charge {
-        Charge::of(&self)
     }
 
     /// How long the request waited.

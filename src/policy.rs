@@ -124,6 +124,12 @@ impl Policy {
         if self.is_exempt() {
             return Ok(Costs::from(1));
         }
+        if let (Some(requests), &[unit]) = (cost.in_requests(), &self.units[..])
+            && unit.name == REQUESTS
+        {
+            let costs = Costs::from(requests.or(unit.default_cost).unwrap_or(1));
+            return self.problem_of(&costs).map_or(Ok(costs), Err);
+        }
         let known = |name| self.unit_names.contains(&name);
         if let Some((name, _)) = cost.each().find(|&(name, cost)| {
             // Each request is a request, also where tokens alone are counted.

@@ -86,10 +86,23 @@ pub(crate) trait Algorithm {
 }
 
 /// The unit of a counter: its name, and its number among the units of the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Eq)]
 pub(crate) struct Unit {
     pub(crate) name: &'static str,
     number: u8,
+}
+
+impl Unit {
+    fn has_name_of(&self, other: &Self) -> bool {
+        // Most names are the same text in memory.
+        std::ptr::eq(self.name, other.name) || self.name == other.name
+    }
+}
+
+impl PartialEq for Unit {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number && self.has_name_of(other)
+    }
 }
 
 impl Default for Unit {
@@ -181,7 +194,7 @@ impl Counter {
 
     /// Takes the numbers of another quota and keeps the departures, if the algorithm is the same.
     fn continue_as(&mut self, quota: &Self) -> bool {
-        if self.unit().name != quota.unit().name {
+        if !self.unit().has_name_of(quota.unit()) {
             return false;
         }
         *self.unit_mut() = *quota.unit();
@@ -892,9 +905,11 @@ impl State {
                     next = next.max(counter.earliest(at, ahead, cost, terms));
                 }
             }
-            for (nth, (allowed, until)) in self.allowed() {
-                if cost.0[nth] > 0 && u64::from(allowed) < ahead.0[nth] + cost.0[nth] {
-                    next = next.max(until);
+            if let Some(hold) = &self.hold {
+                for (nth, &(allowed, until)) in hold.allowed.iter().enumerate() {
+                    if cost.0[nth] > 0 && u64::from(allowed) < ahead.0[nth] + cost.0[nth] {
+                        next = next.max(until);
+                    }
                 }
             }
             if next == at || !ahead.is_zero() {
@@ -905,22 +920,24 @@ impl State {
         at + LONGEST_SPAN
     }
 
-    /// What is allowed of each unit, and until when, if there is a hold.
-    fn allowed(&self) -> impl Iterator<Item = (usize, (u32, u64))> {
-        let allowed = self.hold.iter().flat_map(|hold| hold.allowed);
-        allowed.enumerate()
-    }
-
     /// How many requests of this cost may depart together at `at`, where one may.
     fn fits_at(&self, terms: &Terms, at: u64, cost: Costs) -> u64 {
-        let counters = self.counters.iter();
-        let costs = counters.map(|counter| (counter, cost.0[counter.nth()]));
-        let costs = costs.filter(|(_, cost)| *cost > 0);
-        let fits = costs.map(|(counter, cost)| counter.fits(at, cost, terms));
-        let allowed = self.allowed();
-        let allowed = allowed.filter(|&(nth, (_, until))| at < until && cost.0[nth] > 0);
-        let allowed = allowed.map(|(nth, (allowed, _))| u64::from(allowed / cost.0[nth]));
-        fits.chain(allowed).min().unwrap_or(0)
+        let mut fits = u64::MAX;
+        for counter in &self.counters {
+            let cost = cost.0[counter.nth()];
+            if cost > 0 {
+                fits = fits.min(counter.fits(at, cost, terms));
+            }
+        }
+        if let Some(hold) = &self.hold {
+            for (nth, cost) in cost.each() {
+                let (allowed, until) = hold.allowed[nth];
+                if at < until {
+                    fits = fits.min(u64::from(allowed / cost));
+                }
+            }
+        }
+        fits
     }
 
     fn record(&mut self, at: u64, recorded: u64, units: Costs) {
