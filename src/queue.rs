@@ -262,6 +262,7 @@ impl Queue {
             return;
         }
         let before = std::mem::replace(&mut self.units, units);
+        self.settlements.clear();
         let known = |costs: Costs| {
             let pairs = before.iter().copied().zip(costs.0);
             let known = pairs.filter(|(name, _)| units.contains(name));
@@ -1005,6 +1006,9 @@ impl Queue {
     /// Returns nothing that the store has recorded so far, as its counters have changed.
     pub(crate) fn keep_charged(&mut self) {
         self.settlements.clear();
+        if let Stage::Calling(sent) = &mut self.stage {
+            sent.settlements.clear();
+        }
         for id in self.departing.values() {
             if let Fate::Departs(turn) = &mut self.requests[*id].fate {
                 turn.recorded = 0;

@@ -196,7 +196,9 @@ impl Middleware for ThrottleMiddleware {
             return next.run(request, extensions).await;
         };
         if let Some(cost) = &self.cost {
-            acquire = acquire.cost(cost(&request));
+            let cost = cost(&request);
+            acquire =
+                (cost.each()).fold(acquire, |acquire, (unit, cost)| acquire.cost_of(unit, cost));
         }
         let permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();

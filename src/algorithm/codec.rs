@@ -356,7 +356,8 @@ impl State {
             for (counter, name) in state.counters.iter_mut().zip(names.split(' ')) {
                 counter.unit_mut().name = parse_unit(name).map_err(|_| unrecognized())?;
             }
-            if number_units(&mut state.counters).len() > MOST_UNITS
+            let is_former = announced == 0 && flags & HAS_HOLD == 0;
+            if (number_units(&mut state.counters).len() > MOST_UNITS && !is_former)
                 || unit_names(&state.counters) != names
             {
                 return Err(unrecognized());

@@ -175,6 +175,9 @@ do
           if times[middle] < recorded then low = middle else at = middle end
         end
         local is_found = at < stop and times[at] == recorded
+        -- Values hold the sum of all units in four bytes.
+        local most = used < 2147483647 and 2147483647 - used or 0
+        if difference > most then difference = most end
         if difference < 0 then
           if is_found then
             if -difference > units[at] then difference = -units[at] end

@@ -138,8 +138,13 @@ impl Algorithm for Window {
             return;
         }
         let recorded = self.round(settled.recorded);
-        if let Ok(more) = u32::try_from(settled.difference) {
-            self.take(0, recorded, more);
+        if let Ok(more) = u64::try_from(settled.difference) {
+            // Values hold the sum of all units in four bytes.
+            let most = u64::from(u32::MAX / 2).saturating_sub(self.used);
+            let more = more.min(most) as u32;
+            if more > 0 {
+                self.take(0, recorded, more);
+            }
             return;
         }
         let Ok(place) = self

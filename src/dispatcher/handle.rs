@@ -242,6 +242,7 @@ impl Handle {
         }
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         drop(sleep_until(Instant::now()));
+        let mut woken = Woken::new();
         let (queue, id, due) = {
             let mut queues = self.queues.lock();
             // The policy does not change while the queues are locked.
@@ -256,12 +257,13 @@ impl Handle {
                 return Err(Refusal::Full(locked.len()));
             }
             self.number(&mut place);
-            locked.express(policy, &mut Woken::new());
+            locked.express(policy, &mut woken);
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
             let due = locked.due();
             drop(locked);
             (queue, id, due)
         };
+        super::wake(woken);
         queue.reschedule(due);
         Ok(Waiting {
             queue,

@@ -14,6 +14,7 @@ use crate::feedback::Advice;
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::policy::Policy;
+use crate::quota::REQUESTS;
 
 /// A response is held back until the store knows its contents, for at most this long: enough for a round trip.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);
@@ -50,6 +51,7 @@ pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
         commands.push(Command::Pause { span, evidence });
     }
     if let Some((units, time)) = advice.allowance()
+        && handle.policy().units().first() == Some(&REQUESTS)
         && is_less(units, time, &handle.policy(), remaining)
         && (units <= handle.policy().largest_cost() / 16
             || handle.announces(&key, false, begun - SELDOM))
@@ -98,7 +100,9 @@ fn is_less(left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
     if left / 2 >= policy.largest_cost() {
         return false;
     }
-    let expected = policy.quotas().iter().map(|quota| {
+    let quotas = policy.quotas().iter();
+    let quotas = quotas.filter(|quota| quota.unit_name() == REQUESTS);
+    let expected = quotas.map(|quota| {
         // `remaining` is what is left of the current window. Times are rounded up to seconds.
         let more = time.as_micros().saturating_sub(1) / quota.window().as_micros().max(1);
         more.saturating_mul(quota.limit().into())

@@ -13,6 +13,9 @@ use crate::quota::{MOST_UNITS, Quota, interned_units, units_of};
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
 
+/// The most quotas that one policy may join if they count several units, as scripts have a limited number of variables.
+const MOST_IN_UNITS: usize = 5;
+
 /// The longest buffer and guard.
 const LONGEST_SPAN: Duration = Duration::from_secs(60 * 60);
 
@@ -93,6 +96,10 @@ impl PolicyParts {
             let count = units.len();
             let problem =
                 format!("they count {count} units, and at most {MOST_UNITS} may be joined");
+            flaws.push((None, BuildError::new("quota", problem)));
+        }
+        if units.len() > 1 && self.quotas.len() > MOST_IN_UNITS {
+            let problem = format!("at most {MOST_IN_UNITS} may be joined that count several units");
             flaws.push((None, BuildError::new("quota", problem)));
         }
         for unit in units {

@@ -29,7 +29,7 @@ const POLICIES: &str = "\
     600/m + 100000/m unit=tokens
     50/s gcra burst=10 + 500/s gcra burst=300 unit=tokens + 20/s fixed-window unit=images
     100/s unit=tokens, 100/s unit=tokens + 20/s, 100/s
-    9/s + 90/s unit=a + 80/s spacing unit=b + 900/s unit=c";
+    9/s + 90/s unit=a + 80/s spacing unit=b + 900/s unit=c + 8000/s unit=c";
 
 #[derive(Default)]
 struct Process {
@@ -160,7 +160,8 @@ impl History {
             unit: random.random_range(0..units),
             recorded: this.departed[random.random_range(0..this.departed.len())].recorded
                 + u64::from(random.random_bool(0.1)) * random.random_range(0..9),
-            difference: [-40, -3, -2, -2, -1, -1, -1, 0, 1, 2, 30][random.random_range(0..11)],
+            difference: [-40, -3, -2, -2, -1, -1, -1, 0, 1, 2, 30, 4_294_967_290]
+                [random.random_range(0..12)],
         };
         let settlements = (0..count).map(settle).collect();
         let arriving = [0, 0, 0, 1, 1, 2, 3, 60][random.random_range(0..8)];
