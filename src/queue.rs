@@ -262,6 +262,10 @@ impl Queue {
             return;
         }
         let before = std::mem::replace(&mut self.units, units);
+        if before.is_empty() {
+            // It is new.
+            return;
+        }
         self.settlements.clear();
         let known = |costs: Costs| {
             let pairs = before.iter().copied().zip(costs.0);
