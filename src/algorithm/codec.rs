@@ -67,6 +67,7 @@ const GCRA: [usize; 2] = [7, 7];
 const FIXED: [usize; 4] = [7, 7, 4, 7];
 const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
 const ANNOUNCEMENT: [usize; 4] = [7, 7, 7, 7];
+/// An entry of a log.
 const RECORDED: [usize; 2] = [7, 4];
 const RECORDED_BYTES: usize = 11;
 
@@ -189,10 +190,10 @@ impl Counter {
 
 /// The names of the units of these counters, as in calls and values. Empty if they count requests alone.
 pub(crate) fn unit_names(counters: &[Counter]) -> String {
-    let names: Vec<_> = counters.iter().map(|it| it.unit().name).collect();
-    match names.iter().all(|name| *name == REQUESTS) {
+    let names = || counters.iter().map(|counter| counter.unit().name);
+    match names().all(|name| name == REQUESTS) {
         true => String::new(),
-        false => names.join(" "),
+        false => names().collect::<Vec<_>>().join(" "),
     }
 }
 
@@ -502,12 +503,7 @@ impl Announcement {
             granted.push(Recorded { recorded, units });
         }
         let follows = |before: &Point, after: &Point| {
-            let grows = before
-                .units
-                .0
-                .iter()
-                .zip(&after.units.0)
-                .all(|(less, more)| less <= more);
+            let grows = before.units.zip(after.units, u64::min) == before.units;
             grows && before.arrival <= after.arrival && before.units.total() < after.units.total()
         };
         if !demand.points.is_sorted_by(follows) {

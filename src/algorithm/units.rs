@@ -4,11 +4,11 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 
 use crate::quota::MOST_UNITS;
 
-/// What one request costs in each unit of its policy, in the order of the units; 0 beyond them.
+/// The cost of one request in each unit of its policy, in the order of the units; 0 beyond them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Costs(pub(crate) [u32; MOST_UNITS]);
 
-/// What many requests cost in each unit.
+/// The cost of many requests in each unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Units(pub(crate) [u64; MOST_UNITS]);
 

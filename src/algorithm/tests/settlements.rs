@@ -60,7 +60,7 @@ proptest! {
                         continue;
                     };
                     let difference = i64::from(cost) - last.cost as i64;
-                    // What was recorded at the same time is one entry.
+                    // The counter of a fixed window corrects only the present window.
                     let is_window = matches!(quota, Counter::Window(_));
                     if is_window || last.recorded / 1_000_000 == now / 1_000_000 {
                         last.cost = cost.into();
