@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::permit::Permit;
 use crate::quota::UnitNames;
 
-/// What a request was charged when it departed, to be corrected when its actual cost is known.
+/// The charge of a departed request, to be corrected when its actual cost is known.
 ///
 /// [`Permit::into_charge`] makes it, and the adapters put it into the extensions of responses to requests whose quotas count
 /// something else than requests. It outlives the permit. Clones correct the same departure. Dropping it keeps the charge.
@@ -93,7 +93,7 @@ impl Charge {
         &self.0.key
     }
 
-    /// What was charged in this unit; `None` if no quota counts it.
+    /// The charge in this unit; `None` if no quota counts it.
     #[must_use]
     pub fn cost_of(&self, unit: &str) -> Option<u32> {
         self.place(unit).map(|place| self.0.costs.0[place])
@@ -147,10 +147,9 @@ impl Charge {
             )));
         }
         let bits = costs.iter().fold(0, |bits, (place, _)| bits | 1 << place);
-        let settled = this.settled.fetch_or(bits, Ordering::Relaxed);
-        if settled & bits != 0 {
-            // Those that were not settled before are not settled now.
-            this.settled.fetch_and(settled | !bits, Ordering::Relaxed);
+        let relaxed = Ordering::Relaxed;
+        let all_or_none = |settled| (settled & bits == 0).then_some(settled | bits);
+        if let Err(settled) = this.settled.fetch_update(relaxed, relaxed, all_or_none) {
             let twice = costs.iter().find(|(place, _)| settled & (1 << place) != 0);
             let unit = twice.map_or("", |(place, _)| this.units[*place]);
             return Err(self.error(format!("{unit} were settled before")));

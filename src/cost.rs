@@ -1,8 +1,8 @@
-//! What a request costs: [`Cost`].
+//! The cost of a request: [`Cost`].
 
 use crate::quota::REQUESTS;
 
-/// What a request costs, in each unit that it names.
+/// The cost of a request, in each unit that it names.
 ///
 /// Default: nothing is named, so the request costs 1 in requests, and the
 /// [default cost](crate::Quota::default_cost) in other units. A number is a cost in requests.
