@@ -54,9 +54,7 @@ pub(crate) struct Queue {
     departing: BTreeMap<u64, usize>,
     stall: Stall,
     stage: Stage,
-    /// The number of the first call to the store whose answer was lost, if that was the latest one.
-    lost: Option<u64>,
-    settlements: Vec<Settlement>,
+    unsent: Unsent,
     /// The store may hold a demand of this queue.
     is_announced: bool,
     latest: Standing,
@@ -66,6 +64,14 @@ pub(crate) struct Queue {
     paused_until: Option<Instant>,
     /// The outage of the store, if requests wait for its end.
     out: Option<Out>,
+}
+
+/// The news for the store, which the next call carries.
+#[derive(Debug, Clone, Default)]
+struct Unsent {
+    /// The number of the first call to the store whose answer was lost, if that was the latest one.
+    lost: Option<u64>,
+    settlements: Vec<Settlement>,
 }
 
 /// Where the queue stands towards the store.
@@ -219,6 +225,31 @@ impl Turn {
     }
 }
 
+impl Unsent {
+    fn is_empty(&self) -> bool {
+        self.lost.is_none() && self.settlements.is_empty()
+    }
+
+    /// If there are too many corrections, returns stay charged.
+    fn keep(&mut self, settlement: Settlement) {
+        if self.settlements.len() < MOST_SETTLEMENTS {
+            self.settlements.push(settlement);
+        } else if settlement.difference > 0
+            && let Some(returned) = self.settlements.iter_mut().find(|it| it.difference < 0)
+        {
+            *returned = settlement;
+        }
+    }
+
+    /// Keeps the corrections of a failed call. Units that it may have returned are not returned again.
+    fn repeat(&mut self, settlements: Vec<Settlement>, is_outcome_unknown: bool) {
+        let settlements = settlements.into_iter();
+        settlements
+            .filter(|it| !is_outcome_unknown || it.difference > 0)
+            .for_each(|it| self.keep(it));
+    }
+}
+
 impl Queue {
     /// Adds a request that waits, or that departs at once or not at all.
     pub(crate) fn join(
@@ -262,11 +293,7 @@ impl Queue {
             return;
         }
         let before = std::mem::replace(&mut self.units, units);
-        if before.is_empty() {
-            // It is new.
-            return;
-        }
-        self.settlements.clear();
+        self.unsent.settlements.clear();
         let known = |costs: Costs| {
             let pairs = before.iter().copied().zip(costs.0);
             let known = pairs.filter(|(name, _)| units.contains(name));
@@ -296,8 +323,7 @@ impl Queue {
 
     /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        let has_to_send = self.lost.is_some() || !self.settlements.is_empty();
-        self.requests.is_empty() && matches!(self.stage, Stage::Idle) && !has_to_send
+        self.requests.is_empty() && matches!(self.stage, Stage::Idle) && self.unsent.is_empty()
     }
 
     /// How many requests wait.
@@ -342,7 +368,7 @@ impl Queue {
 
     /// Something may have become available early.
     pub(crate) fn nudge(&mut self, now: Instant) {
-        if !self.waiting.is_empty() || !self.settlements.is_empty() {
+        if !self.waiting.is_empty() || !self.unsent.settlements.is_empty() {
             self.call_at(now);
         }
     }
@@ -371,8 +397,8 @@ impl Queue {
         let (settlements, lost) = match outage {
             Some(_) => (Vec::new(), 0),
             None => (
-                std::mem::take(&mut self.settlements),
-                self.lost.unwrap_or(0),
+                std::mem::take(&mut self.unsent.settlements),
+                self.unsent.lost.unwrap_or(0),
             ),
         };
         self.stage = Stage::Calling(Sent {
@@ -412,7 +438,7 @@ impl Queue {
             return;
         };
         if !sent.is_fallback {
-            self.lost = None;
+            self.unsent.lost = None;
         }
         self.out = None;
         self.latest = answer.standing;
@@ -543,20 +569,9 @@ impl Queue {
 
     /// Corrects what past departures cost: at once if requests wait, else by then.
     pub(crate) fn settle(&mut self, settlements: &[Settlement], at: Instant) {
-        settlements.iter().for_each(|it| self.keep_settlement(*it));
+        settlements.iter().for_each(|it| self.unsent.keep(*it));
         if self.out.is_none() {
             self.call_at(at);
-        }
-    }
-
-    /// If there are too many, returns stay charged.
-    fn keep_settlement(&mut self, settlement: Settlement) {
-        if self.settlements.len() < MOST_SETTLEMENTS {
-            self.settlements.push(settlement);
-        } else if settlement.difference > 0
-            && let Some(returned) = self.settlements.iter_mut().find(|it| it.difference < 0)
-        {
-            *returned = settlement;
         }
     }
 
@@ -564,7 +579,7 @@ impl Queue {
     fn give_back(&mut self, turn: &Turn) {
         let units = turn.units.each().filter(|_| turn.is_counted());
         for (unit, units) in units {
-            self.keep_settlement(Settlement {
+            self.unsent.keep(Settlement {
                 recorded: turn.recorded,
                 unit,
                 difference: -i64::from(units),
@@ -613,7 +628,7 @@ impl Queue {
 
     /// Decides when the next call is due, after an answer.
     fn schedule(&mut self, next_call: Option<Instant>, now: Instant, is_fallback: bool) {
-        let has_settlements = !is_fallback && !self.settlements.is_empty();
+        let has_settlements = !is_fallback && !self.unsent.settlements.is_empty();
         let only_waits = self.tries.is_empty() && !has_settlements;
         match next_call {
             Some(next) if only_waits && !self.waiting.is_empty() => self.call_at(next),
@@ -626,7 +641,7 @@ impl Queue {
     /// Calls now if anything is left to ask or to send. During a pause of this process, it asks later.
     fn reschedule(&mut self, now: Instant) {
         let has_to_ask = !self.waiting.is_empty() || !self.tries.is_empty();
-        let has_to_send = self.is_announced || self.lost.is_some() || !self.settlements.is_empty();
+        let has_to_send = self.is_announced || !self.unsent.is_empty();
         if has_to_ask && let Some(until) = self.paused_until {
             self.call_at(now.max(until.min(now + PAUSED)));
         } else if has_to_ask || has_to_send {
@@ -641,19 +656,11 @@ impl Queue {
             return;
         };
         if is_outcome_unknown {
-            self.lost.get_or_insert(sent.number);
+            self.unsent.lost.get_or_insert(sent.number);
         }
-        self.repeat_settlements(sent.settlements, is_outcome_unknown);
+        self.unsent.repeat(sent.settlements, is_outcome_unknown);
         self.stage = Stage::Idle;
         self.reschedule(retry);
-    }
-
-    /// Keeps the corrections of a failed call. Units that it may have returned are not returned again.
-    fn repeat_settlements(&mut self, settlements: Vec<Settlement>, is_outcome_unknown: bool) {
-        let settlements = settlements.into_iter();
-        settlements
-            .filter(|it| !is_outcome_unknown || it.difference > 0)
-            .for_each(|it| self.keep_settlement(it));
     }
 
     /// Other processes have changed the key while it was called. Only requests that wait are asked for again.
@@ -671,13 +678,13 @@ impl Queue {
     /// Fails all requests. The store is not called again until another request joins.
     pub(crate) fn abandon(&mut self, error: &StoreError, woken: &mut Woken) {
         self.fail_where(|_| true, &Refusal::Store(error.clone()), woken);
-        self.settlements.clear();
+        self.unsent.settlements.clear();
         self.forget();
     }
 
     /// Calls for nothing more. The store drops the demand after a while. Corrections wait for the next call.
     fn forget(&mut self) {
-        (self.lost, self.is_announced) = (None, false);
+        (self.unsent.lost, self.is_announced) = (None, false);
         self.stage = Stage::Idle;
     }
 
@@ -685,8 +692,8 @@ impl Queue {
     pub(crate) fn out(&mut self, error: &StoreError, now: Instant, woken: &mut Woken) {
         self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
         if let Stage::Calling(sent) = std::mem::take(&mut self.stage) {
-            self.lost.get_or_insert(sent.number);
-            self.repeat_settlements(sent.settlements, true);
+            self.unsent.lost.get_or_insert(sent.number);
+            self.unsent.repeat(sent.settlements, true);
         }
         if self.waiting.is_empty() {
             self.forget();
@@ -1009,7 +1016,7 @@ impl Queue {
 
     /// Returns nothing that the store has recorded so far, as its counters have changed.
     pub(crate) fn keep_charged(&mut self) {
-        self.settlements.clear();
+        self.unsent.settlements.clear();
         if let Stage::Calling(sent) = &mut self.stage {
             sent.settlements.clear();
         }
@@ -1033,7 +1040,7 @@ impl Queue {
 
     /// The corrections that were not sent yet.
     pub(crate) fn settlements(&self) -> &[Settlement] {
-        &self.settlements
+        &self.unsent.settlements
     }
 
     /// Wakes all requests, which look at where they stand.

@@ -288,11 +288,13 @@ impl Handle {
         if let Some(queue) = queues.get(key) {
             return queue.clone();
         }
+        let mut new = Queue::default();
+        new.express(&self.load().policy, &mut Woken::new());
         let queue = Arc::new(KeyQueue {
             handle: self.clone(),
             key: key.clone(),
             serial: self.dispatcher.next_number(),
-            queue: Mutex::default(),
+            queue: Mutex::new(new),
             scheduled: Mutex::default(),
         });
         queues.insert(key.clone(), queue.clone());

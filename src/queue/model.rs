@@ -25,7 +25,12 @@ impl Queue {
             (id, asks, times, request.has_missed, fate)
         };
         let requests: Vec<_> = self.requests.iter().map(request).collect();
-        let calls = (&self.stage, self.lost, self.is_announced, &self.settlements);
+        let calls = (
+            &self.stage,
+            self.unsent.lost,
+            self.is_announced,
+            &self.unsent.settlements,
+        );
         let out = self.out.as_ref().map(|out| out.since);
         let times = (self.latest, self.paused_until, out);
         (requests, calls, self.stall, times)

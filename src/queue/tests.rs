@@ -176,16 +176,16 @@ impl Bench {
             }
             Operation::Refuse => {
                 if let Some((number, _)) = self.in_flight.take() {
-                    let settlements = self.queue.settlements.clone();
+                    let settlements = self.queue.unsent.settlements.clone();
                     self.returned(&settlements);
                     let error = StoreError::new("refused").no_outage();
                     self.queue.refused(number, &error, &mut woken);
                 }
             }
             Operation::Out if self.in_flight.is_none() => {
-                let settlements = self.queue.settlements.clone();
+                let settlements = self.queue.unsent.settlements.clone();
                 self.queue.out(&StoreError::new("out"), now, &mut woken);
-                if self.queue.settlements.is_empty() {
+                if self.queue.unsent.settlements.is_empty() {
                     self.returned(&settlements);
                 }
             }
@@ -292,8 +292,8 @@ impl Bench {
         let queue = &self.queue;
         assert_eq!(queue.requests.len(), self.joined.len(), "a request leaks");
         let has_to_ask = !queue.waiting.is_empty() || !queue.tries.is_empty();
-        let has_to_send = queue.is_announced || queue.lost.is_some();
-        let has_to_call = has_to_ask || has_to_send || !queue.settlements.is_empty();
+        let has_to_send = queue.is_announced || queue.unsent.lost.is_some();
+        let has_to_call = has_to_ask || has_to_send || !queue.unsent.settlements.is_empty();
         if queue.is_idle() {
             assert!(self.joined.is_empty() && !has_to_call, "{queue:?}");
         }
@@ -311,7 +311,7 @@ impl Bench {
                 *open.entry(turn.recorded).or_default() -= i64::from(turn.units.0[0]);
             }
         }
-        for settlement in &self.queue.settlements {
+        for settlement in &self.queue.unsent.settlements {
             *open.entry(settlement.recorded).or_default() += settlement.difference;
         }
         assert!(open.values().all(|&units| units == 0), "{open:?}");
