@@ -7,14 +7,16 @@
 //! [RFC 9651]: https://www.rfc-editor.org/rfc/rfc9651
 //! [RFC 9110, section 10.2.3]: https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::header::{Entry, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{ListSerializer, StringRef, key_ref};
 
+use crate::algorithm::Costs;
 use crate::policy::Policy;
-use crate::quota::Quota;
+use crate::quota::{Quota, REQUESTS};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -25,8 +27,8 @@ const X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-rese
 /// How a key stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// How many more requests of cost 1 may depart, at least.
-    pub(crate) remaining: u32,
+    /// How much more of each unit may be spent, at least.
+    pub(crate) remaining: Costs,
     /// By when more may, at the latest, if that is known.
     pub(crate) more: Option<Duration>,
 }
@@ -42,12 +44,14 @@ pub(crate) fn write_rate_limit(
     headers.append(RATE_LIMIT_POLICY, described.clone());
     if let Some(Standing { remaining, more }) = standing {
         let mut list = ListSerializer::new();
-        // A client may well count what is spent as the difference of the two.
-        let item = list
-            .bare_item(string(policy.label()))
-            .parameter(key_ref("r"), remaining.min(limit(policy)));
-        if let Some(more) = more {
-            let _ = item.parameter(key_ref("t"), whole_seconds(more));
+        for ((name, unit), remaining) in names(policy).zip(remaining.0) {
+            // A client may well count what is spent as the difference of the two.
+            let item = list
+                .bare_item(string(&name))
+                .parameter(key_ref("r"), remaining.min(limit(policy, unit)));
+            if let Some(more) = more {
+                let _ = item.parameter(key_ref("t"), whole_seconds(more));
+            }
         }
         headers.append(RATE_LIMIT, value(list.finish()));
     }
@@ -56,8 +60,8 @@ pub(crate) fn write_rate_limit(
 /// Writes `X-RateLimit-Limit`, `-Remaining` and `-Reset`. They have room for one policy: fields that are there stay if
 /// they leave less.
 pub(crate) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, standing: Standing) {
-    let limit = limit(policy);
-    let remaining = standing.remaining.min(limit);
+    let limit = limit(policy, 0);
+    let remaining = standing.remaining.0[0].min(limit);
     if let Some(theirs) = headers.get(X_RATE_LIMIT_REMAINING) {
         let theirs = theirs.to_str().ok().and_then(|it| it.parse::<u64>().ok());
         if theirs.is_none_or(|theirs| theirs <= remaining.into()) {
@@ -79,12 +83,25 @@ pub(crate) fn write_retry_after(headers: &mut HeaderMap, delay: Duration) {
     }
 }
 
-/// The limit of the policy as a whole.
-fn limit(policy: &Policy) -> u32 {
+/// The limit of the policy as a whole in this unit.
+fn limit(policy: &Policy, unit: usize) -> u32 {
     match policy.quotas() {
         [quota] => quota.limit(),
-        _ => policy.largest_cost(),
+        _ => policy.largest_costs().0[unit],
     }
+}
+
+/// The names of the policy as a whole in each unit, and the number of the unit.
+fn names(policy: &Policy) -> impl Iterator<Item = (Cow<'_, str>, usize)> {
+    let label = policy.label();
+    policy
+        .units()
+        .iter()
+        .zip(0..)
+        .map(move |(unit, nth)| match nth {
+            0 => (label.into(), nth),
+            _ => (format!("{label}:{unit}").into(), nth),
+        })
 }
 
 /// The value of `RateLimit-Policy`: the policy as a whole, and each of several quotas.
@@ -94,14 +111,23 @@ fn describe(policy: &Policy) -> HeaderValue {
         [quota] => (&[][..], whole_window(quota)),
         quotas => (quotas, None),
     };
-    item(&mut list, policy.label(), limit(policy), window);
+    for (name, unit) in names(policy) {
+        let unit_name = policy.units()[unit];
+        item(&mut list, &name, limit(policy, unit), window, unit_name);
+    }
     for quota in quotas {
         let text = quota.to_string().replace('_', "");
         let own = match policy.name() {
             Some(name) => format!("{name}:{text}"),
             None => text,
         };
-        item(&mut list, &own, quota.limit(), whole_window(quota));
+        item(
+            &mut list,
+            &own,
+            quota.limit(),
+            whole_window(quota),
+            quota.unit_name(),
+        );
     }
     value(list.finish())
 }
@@ -120,8 +146,17 @@ fn whole_window(quota: &Quota) -> Option<u32> {
     (seconds > 0 && window.subsec_nanos() == 0).then_some(seconds)
 }
 
-fn item(list: &mut ListSerializer<String>, name: &str, quota: u32, window: Option<u32>) {
-    let item = list.bare_item(string(name)).parameter(key_ref("q"), quota);
+fn item(
+    list: &mut ListSerializer<String>,
+    name: &str,
+    quota: u32,
+    window: Option<u32>,
+    unit: &str,
+) {
+    let mut item = list.bare_item(string(name)).parameter(key_ref("q"), quota);
+    if unit != REQUESTS {
+        item = item.parameter(key_ref("qu"), string(unit));
+    }
     if let Some(window) = window {
         let _ = item.parameter(key_ref("w"), window);
     }
@@ -152,7 +187,7 @@ mod tests {
 
     fn standing(remaining: u32, millis: u64) -> Standing {
         Standing {
-            remaining,
+            remaining: remaining.into(),
             more: Some(Duration::from_millis(millis)),
         }
     }
@@ -184,6 +219,12 @@ mod tests {
                 "10/s, 5_000/h",
                 r#""api";q=10, "api:10/s";q=10;w=1, "api:5000/h";q=5000;w=3600"#,
             ),
+            ("a", "9/s unit=bytes", r#""a";q=9;qu="bytes";w=1"#),
+            (
+                "a",
+                "10/s, 500/h unit=tokens",
+                r#""a";q=10, "a:tokens";q=500;qu="tokens", "a:10/s";q=10;w=1, "a:500/h unit=tokens";q=500;qu="tokens";w=3600"#,
+            ),
         ] {
             assert_eq!(describe(&policy(name, quotas)), expected);
         }
@@ -196,12 +237,22 @@ mod tests {
         write_rate_limit(&mut headers, &client, Some(standing(3, 1_001)));
         let route = policy("route", "1/s gcra burst=20");
         write_rate_limit(&mut headers, &route, Some(standing(19, 1)));
+        let units = Standing {
+            remaining: Costs([4, 50, 0, 0]),
+            more: None,
+        };
+        write_rate_limit(
+            &mut headers,
+            &policy("a", "9/s, 99/m unit=tokens"),
+            Some(units),
+        );
         // An unknown standing is left out.
         write_rate_limit(&mut headers, &policy("other", "10/s"), None);
-        let expected = r#""client";r=3;t=2 "route";r=1;t=1"#;
+        let expected = r#""client";r=3;t=2 "route";r=1;t=1 "a";r=4, "a:tokens";r=50"#;
         assert_eq!(values(&headers, "ratelimit"), expected);
         let policies = values(&headers, "ratelimit-policy");
-        assert!(policies.ends_with(r#" "route";q=1;w=1 "other";q=10;w=1"#));
+        assert!(policies.contains(r#" "route";q=1;w=1 "a";q=9, "#));
+        assert!(policies.ends_with(r#" "other";q=10;w=1"#));
     }
 
     #[test]

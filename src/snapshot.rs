@@ -54,6 +54,12 @@ impl Snapshot {
         }
     }
 
+    /// How much is left of each unit.
+    #[cfg(feature = "tower")]
+    pub(crate) fn left(&self) -> Costs {
+        self.remaining.left
+    }
+
     /// How long the request would have to wait, if no other came before it. Zero if it could depart at once.
     #[must_use]
     pub fn delay(&self) -> Duration {

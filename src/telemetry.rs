@@ -286,6 +286,16 @@ impl StoreTelemetry {
     }
 }
 
+/// A response has a malformed header.
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+pub(crate) fn malformed(header: &http::HeaderName) {
+    event!(
+        WARN,
+        header = header.as_str(),
+        "a response states a limit in a malformed header, which is ignored"
+    );
+}
+
 /// A connection to Redis has taken the place of another.
 #[cfg(feature = "redis")]
 pub(crate) fn reconnected() {

@@ -48,8 +48,8 @@ pub(crate) struct Handle {
     last_place: AtomicU64,
     pub(super) denials: Option<Denials>,
     seen: Seen,
-    /// When a pause (true) or an allowance that an upstream announces was last passed on to the store.
-    announced: Cache<(Key, bool), Instant>,
+    /// When a pause, or an allowance of a unit, that an upstream announces was last passed on to the store.
+    announced: Cache<(Key, Option<usize>), Instant>,
 }
 
 /// The policy that holds now.
@@ -481,9 +481,9 @@ impl Handle {
         }
     }
 
-    /// An upstream announces a pause of a key, or else an allowance; false if it did so at `since` or later.
-    pub(crate) fn announces(&self, key: &Key, is_pause: bool, since: Instant) -> bool {
-        let announced = (key.clone(), is_pause);
+    /// An upstream announces a pause of a key, or an allowance of a unit; false if it did so at `since` or later.
+    pub(crate) fn announces(&self, key: &Key, unit: Option<usize>, since: Instant) -> bool {
+        let announced = (key.clone(), unit);
         let is_new = self.announced.get(&announced).is_none_or(|at| at < since);
         if is_new {
             self.announced.insert(announced, Instant::now());

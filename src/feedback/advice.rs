@@ -1,7 +1,11 @@
+use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a response advises: a pause, an allowance, both or nothing.
+use crate::quota::REQUESTS;
+
+/// What a response advises: a pause, allowances, both or nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -10,15 +14,16 @@ use std::time::Duration;
 /// let (pause, reset) = (Duration::from_secs(20), Duration::from_secs(40));
 /// let advice = Advice::pause(pause).and(Advice::remaining(15, reset));
 /// assert_eq!(advice.wait(), Some(pause));
-/// assert_eq!(advice.allowance(), Some((15, reset)));
+/// assert_eq!(advice.allowance_of("requests"), Some((15, reset)));
 /// ```
 ///
 /// All times count from the moment at which the response was read. The default is [`none`](Advice::none).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "advice does nothing until it is applied"]
 pub struct Advice {
     wait: Option<Duration>,
-    allowance: Option<(u32, Duration)>,
+    /// By their units.
+    allowances: BTreeMap<Cow<'static, str>, (u32, Duration)>,
 }
 
 impl Advice {
@@ -33,7 +38,7 @@ impl Advice {
     pub fn pause(time: Duration) -> Self {
         Self {
             wait: (!time.is_zero()).then_some(time),
-            allowance: None,
+            ..Self::default()
         }
     }
 
@@ -41,18 +46,39 @@ impl Advice {
     ///
     /// If that is none, it is a [`pause`](Self::pause); a time of zero is [`none`](Self::none).
     pub fn remaining(count: u32, within: Duration) -> Self {
-        if count == 0 {
+        Self::remaining_of(REQUESTS, count, within)
+    }
+
+    /// No more than `count` of this unit may be spent within this time.
+    ///
+    /// If that is nothing, it holds back the requests that cost something in this unit. If no quota counts the unit, it is a
+    /// pause. A time of zero is [`none`](Self::none).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::feedback::Advice;
+    ///
+    /// let reset = Duration::from_secs(6);
+    /// let advice = Advice::remaining_of("tokens", 0, reset).and(Advice::remaining(15, reset));
+    /// assert_eq!((advice.wait(), advice.allowance_of("tokens")), (None, Some((0, reset))));
+    /// ```
+    pub fn remaining_of(unit: impl Into<Cow<'static, str>>, count: u32, within: Duration) -> Self {
+        let unit = unit.into();
+        if within.is_zero() {
+            return Self::none();
+        }
+        if count == 0 && unit == REQUESTS {
             return Self::pause(within);
         }
         Self {
             wait: None,
-            allowance: (!within.is_zero()).then_some((count, within)),
+            allowances: BTreeMap::from([(unit, (count, within))]),
         }
     }
 
-    /// What is stricter of the two: the longer pause, and the fewer that remain.
+    /// What is stricter of the two: the longer pause, and of each unit the less that remains.
     ///
-    /// Where as many remain by both, it is for the longer of the two times.
+    /// Where as much remains by both, it is for the longer of the two times.
     ///
     /// ```
     /// use std::time::Duration;
@@ -60,14 +86,16 @@ impl Advice {
     ///
     /// let minute = Advice::remaining(5, Duration::from_secs(60));
     /// let day = Advice::remaining(800, Duration::from_secs(86_400));
-    /// assert_eq!(day.and(minute), minute);
+    /// assert_eq!(day.and(minute.clone()), minute);
     /// ```
-    pub fn and(self, other: Self) -> Self {
-        let allowances = [self.allowance, other.allowance].into_iter().flatten();
-        Self {
-            wait: self.wait.max(other.wait),
-            allowance: allowances.min_by_key(|&(count, within)| (count, Reverse(within))),
+    pub fn and(mut self, other: Self) -> Self {
+        self.wait = self.wait.max(other.wait);
+        let strictness = |&(count, within): &(u32, Duration)| (count, Reverse(within));
+        for (unit, other) in other.allowances {
+            let allowance = self.allowances.entry(unit).or_insert(other);
+            *allowance = std::cmp::min_by_key(*allowance, other, strictness);
         }
+        self
     }
 
     /// For how long nothing may depart, if there is a pause; never zero.
@@ -75,9 +103,16 @@ impl Advice {
         self.wait
     }
 
-    /// How many requests may depart, at most, and within which time; neither is ever zero.
-    pub fn allowance(&self) -> Option<(u32, Duration)> {
-        self.allowance
+    /// How much of this unit may be spent, at most, and within which time. The time is never zero. Requests are the unit
+    /// `requests`.
+    pub fn allowance_of(&self, unit: &str) -> Option<(u32, Duration)> {
+        self.allowances.get(unit).copied()
+    }
+
+    /// All allowances: the unit, how much of it, and within which time.
+    pub fn allowances(&self) -> impl Iterator<Item = (&str, u32, Duration)> {
+        let allowances = self.allowances.iter();
+        allowances.map(|(unit, &(count, within))| (&**unit, count, within))
     }
 }
 
@@ -92,35 +127,49 @@ mod tests {
     #[test]
     fn the_stricter_of_two_is_kept() {
         let five = Advice::remaining(5, SECOND);
-        assert_eq!((five.wait(), five.allowance()), (None, Some((5, SECOND))));
-        assert_eq!(five.and(Advice::remaining(6, 9 * SECOND)), five);
+        let of = |advice: &Advice| (advice.wait(), advice.allowance_of("requests"));
+        assert_eq!(of(&five), (None, Some((5, SECOND))));
+        let and = |one: &Advice, other: &Advice| one.clone().and(other.clone());
+        assert_eq!(and(&five, &Advice::remaining(6, 9 * SECOND)), five);
         let longer = Advice::remaining(5, 2 * SECOND);
-        assert_eq!(five.and(longer), longer);
+        assert_eq!(and(&five, &longer), longer);
         let pause = Advice::pause(3 * SECOND);
-        assert_eq!(Advice::pause(SECOND).and(pause), pause);
+        assert_eq!(and(&Advice::pause(SECOND), &pause), pause);
         assert_eq!(Advice::remaining(0, 3 * SECOND), pause);
-        let both = five.and(pause);
-        assert_eq!(
-            (both.wait(), both.allowance()),
-            (pause.wait(), five.allowance())
-        );
-        assert_eq!(Advice::remaining(5, Duration::ZERO), Advice::none());
+        assert_eq!(of(&and(&five, &pause)), (pause.wait(), of(&five).1));
+        for unit in ["requests", "tokens"] {
+            let none = Advice::remaining_of(unit, 0, Duration::ZERO);
+            assert_eq!(none, Advice::none());
+        }
+        let tokens = Advice::remaining_of("tokens", 0, SECOND);
+        let all: Vec<_> = and(&five, &tokens).allowances.into_iter().collect();
+        let expected = [
+            ("requests".into(), (5, SECOND)),
+            ("tokens".into(), (0, SECOND)),
+        ];
+        assert_eq!(all, expected);
     }
 
     fn advice() -> impl Strategy<Value = Advice> {
-        (0_u64..4, 0_u32..4, 0_u64..4).prop_map(|(pause, count, within)| {
+        let allowance = ("[ab]|requests", 0_u32..4, 0_u64..4);
+        (0_u64..4, allowance.clone(), allowance).prop_map(|(pause, one, another)| {
+            let remaining = |(unit, count, within): (String, u32, u64)| {
+                Advice::remaining_of(unit, count, Duration::from_secs(within))
+            };
             Advice::pause(Duration::from_secs(pause))
-                .and(Advice::remaining(count, Duration::from_secs(within)))
+                .and(remaining(one))
+                .and(remaining(another))
         })
     }
 
     proptest! {
         #[test]
         fn the_order_of_joining_does_not_matter(a in advice(), b in advice(), c in advice()) {
-            prop_assert_eq!(a.and(b), b.and(a));
-            prop_assert_eq!(a.and(b).and(c), a.and(b.and(c)));
-            prop_assert_eq!(a.and(a), a);
-            prop_assert_eq!(a.and(Advice::none()), a);
+            let and = |one: &Advice, other: &Advice| one.clone().and(other.clone());
+            prop_assert_eq!(and(&a, &b), and(&b, &a));
+            prop_assert_eq!(and(&and(&a, &b), &c), and(&a, &and(&b, &c)));
+            prop_assert_eq!(and(&a, &a), a.clone());
+            prop_assert_eq!(and(&a, &Advice::none()), a);
         }
     }
 }

@@ -14,7 +14,6 @@ use crate::feedback::Advice;
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::policy::Policy;
-use crate::quota::REQUESTS;
 
 /// A response is held back until the store knows its contents, for at most this long: enough for a round trip.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);
@@ -31,11 +30,12 @@ pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
 /// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
 pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
-    if advice.wait().is_none() && advice.allowance().is_none() {
+    if *advice == Advice::none() {
         return None;
     }
-    let remaining = permit.remaining();
+    let remaining = permit.granted.standing.remaining;
     let (handle, key, turn) = (permit.handle, permit.key, permit.granted.turn);
+    let policy = handle.policy();
     let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let begun = Instant::now();
     // The store has not recorded a departure that the fallback store granted.
@@ -43,26 +43,37 @@ pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
         0 => u64::MAX,
         recorded => recorded,
     };
+    let mut wait = advice.wait().unwrap_or_default();
     let mut commands = SmallVec::<[Command; 2]>::new();
-    if let Some(wait) = advice.wait()
-        && handle.announces(&key, true, turn.from)
-    {
-        let span = micros(wait);
-        commands.push(Command::Pause { span, evidence });
+    for (name, units, time) in advice.allowances() {
+        let Some(unit) = policy.units().iter().position(|unit| *unit == name) else {
+            if units == 0 {
+                // Any request may cost something in this unit.
+                wait = wait.max(time);
+            }
+            continue;
+        };
+        let is_news = match units {
+            0 => handle.announces(&key, Some(unit), turn.from),
+            _ => {
+                is_less(unit, units, time, &policy, remaining.0[unit])
+                    && (units <= policy.largest_costs().0[unit] / 16
+                        || handle.announces(&key, Some(unit), begun - SELDOM))
+            }
+        };
+        if is_news {
+            let span = micros(time);
+            commands.push(Command::Allow {
+                unit,
+                units,
+                span,
+                evidence,
+            });
+        }
     }
-    if let Some((units, time)) = advice.allowance()
-        && handle.policy().units().first() == Some(&REQUESTS)
-        && is_less(units, time, &handle.policy(), remaining)
-        && (units <= handle.policy().largest_cost() / 16
-            || handle.announces(&key, false, begun - SELDOM))
-    {
-        let span = micros(time);
-        commands.push(Command::Allow {
-            unit: 0,
-            units,
-            span,
-            evidence,
-        });
+    if !wait.is_zero() && handle.announces(&key, None, turn.from) {
+        let span = micros(wait);
+        commands.insert(0, Command::Pause { span, evidence });
     }
     if commands.is_empty() {
         return None;
@@ -75,33 +86,35 @@ pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
     Some(Box::pin(timeout(LONGEST_DELAY, sending)))
 }
 
-/// Sends a command to the store; a pause again and again until the store has it, or until the pause is over.
-async fn insist(handle: &Arc<Handle>, key: &Key, command: Command, begun: Instant) {
+/// Sends a command to the store. If nothing may depart, again and again until the store has it, or until its time is over.
+async fn insist(handle: &Arc<Handle>, key: &Key, mut command: Command, begun: Instant) {
+    let (Command::Pause { span: whole, .. } | Command::Allow { span: whole, .. }) = command else {
+        return;
+    };
     let mut pause = FIRST_PAUSE;
-    let mut next = command;
-    while handle.control(key, next).await.is_err() {
-        let Command::Pause { span, evidence } = command else {
+    while handle.control(key, command).await.is_err() {
+        let (Command::Pause { span, .. } | Command::Allow { units: 0, span, .. }) = &mut command
+        else {
             return;
         };
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
-        let span = Duration::from_micros(span).saturating_sub(begun.elapsed());
-        if span.is_zero() {
+        *span = whole.saturating_sub(begun.elapsed().as_micros() as u64);
+        if *span == 0 {
             return;
         }
-        let span = span.as_micros() as u64;
-        next = Command::Pause { span, evidence };
     }
 }
 
-/// Whether an upstream announces fewer requests than the quotas let depart in that time. An announcement with much to
+/// Whether an upstream announces less of a unit than the quotas let depart in that time. An announcement with much to
 /// spare does not matter: every response repeats it, and a window's worth of requests may be under way.
-fn is_less(left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
-    if left / 2 >= policy.largest_cost() {
+fn is_less(unit: usize, left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
+    if left / 2 >= policy.largest_costs().0[unit] {
         return false;
     }
+    let name = policy.units()[unit];
     let quotas = policy.quotas().iter();
-    let quotas = quotas.filter(|quota| quota.unit_name() == REQUESTS);
+    let quotas = quotas.filter(|quota| quota.unit_name() == name);
     let expected = quotas.map(|quota| {
         // `remaining` is what is left of the current window. Times are rounded up to seconds.
         let more = time.as_micros().saturating_sub(1) / quota.window().as_micros().max(1);
@@ -168,6 +181,8 @@ mod tests {
 
     #[test]
     fn only_fewer_than_the_quotas_let_depart_by_then_matter() {
+        let is_less =
+            |left, time, policy: &Policy, remaining| is_less(0, left, time, policy, remaining);
         let second = policy([Quota::per_second(10)]);
         assert!(!is_less(9, SECOND, &second, 9) && !is_less(0, SECOND, &second, 0));
         assert!(is_less(8, SECOND, &second, 9));

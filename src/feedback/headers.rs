@@ -1,13 +1,17 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 
 use super::limits;
-use super::lines::values;
+use super::lines::Lines;
 use super::number::seconds;
 use super::origin::{OriginClock, age};
 use super::{Advice, Feedback, ResponseHead};
+use crate::quota::REQUESTS;
+use crate::telemetry;
 
 /// Reads the headers in which HTTP APIs state their limits.
 ///
@@ -44,21 +48,33 @@ use super::{Advice, Feedback, ResponseHead};
 /// | `X-RateLimit-Remaining`, `X-RateLimit-Reset` | GitHub, Discord, Reddit | any |
 /// | `X-Rate-Limit-Remaining`, `X-Rate-Limit-Reset` | Twitter, Okta | any |
 ///
-/// A reset of any kind is a number of seconds from now, a time of the Unix clock in seconds or
-/// milliseconds, depending on its size, or an HTTP date. Numbers may have a fraction. A `-Reset-After`
-/// beside it, which Discord sends, is in seconds, and goes before it.
+/// And what remains of quotas in several units:
 ///
-/// - Where nothing remains, it is a pause until the reset, on any status; of several, until the latest.
-/// - Where something remains, it is an [allowance](Advice::remaining) until the reset: of several the
-///   fewest, and of those the one that lasts longest. One that is over by the end of a pause is left out.
+/// | headers | as in | the reset |
+/// | --- | --- | --- |
+/// | `RateLimit-Policy: "t";q=9;qu="tokens"` with `RateLimit: "t";r=7;t=40` | draft 11 | in seconds |
+/// | `x-ratelimit-remaining-tokens`, `x-ratelimit-reset-tokens` | [OpenAI], Groq, Azure | any |
+/// | `x-ratelimit-remaining-tokens-minute`, `x-ratelimit-reset-tokens-minute` | Cerebras | any |
+/// | `anthropic-ratelimit-tokens-remaining`, `anthropic-ratelimit-tokens-reset` | [Anthropic] | any |
+///
+/// The unit in the name of a header is `requests`, `tokens`, `input-tokens` or `output-tokens`. It is that of a
+/// [quota](crate::Quota::unit).
+///
+/// A reset of any kind is a number of seconds from now, a time of the Unix clock in seconds or
+/// milliseconds, depending on its size, a duration such as `6m0s` or `120ms`, or a date of HTTP or RFC 3339. Numbers may
+/// have a fraction. A `-Reset-After` beside it, which Discord sends, is in seconds, and goes before it.
+///
+/// - Where no requests remain, it is a pause until the reset, on any status; of several, until the latest.
+/// - Where nothing remains of another unit, the requests that cost something in it are held back until the reset. If no
+///   quota counts the unit, it is a pause.
+/// - Where something remains, it is an [allowance](Advice::remaining_of) until the reset: of several in the same unit the
+///   smallest, and of those the one that lasts longest. One that is over by the end of a pause is left out.
 /// - Without a reset, or with one that is over, it says nothing.
-/// - In draft 11, `RateLimit-Policy` gives the unit. Of units that are not requests, such as
-///   `content-bytes`, it counts only that nothing remains; `concurrent-requests` are ignored, as they are
-///   no matter of time.
+/// - `concurrent-requests` are ignored, as they are no matter of time.
 ///
 /// # Which goes before which
 ///
-/// A `Retry-After` is the pause, whatever the reset. With one of zero, or of a moment that is over, it is as
+/// A `Retry-After` is the pause, whatever the resets. With one of zero, or of a moment that is over, it is as
 /// if it were missing.
 ///
 /// A 403 is taken for a refusal by a limit only with a `Retry-After`, or if nothing remains.
@@ -72,7 +88,7 @@ use super::{Advice, Feedback, ResponseHead};
 ///
 /// # Values that cannot be trusted
 ///
-/// Whatever is malformed is ignored, and so is a `RateLimit` that is malformed in any part, as the draft
+/// Whatever is malformed is ignored, with one event per reader, and so is a `RateLimit` that is malformed in any part, as the draft
 /// demands. A number with too many digits is the largest. Of several values of one of the other headers, in
 /// one line or in many, the longest wait and the fewest that remain count.
 ///
@@ -82,12 +98,15 @@ use super::{Advice, Feedback, ResponseHead};
 ///
 /// [`Retry-After`]: https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
 /// [11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
+/// [OpenAI]: https://platform.openai.com/docs/guides/rate-limits
+/// [Anthropic]: https://docs.anthropic.com/en/api/rate-limits
 /// [07]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07
 #[derive(Debug, Clone)]
 #[must_use = "a reader does nothing until a response is given to it"]
 pub struct Headers {
     longest_pause: Duration,
     unstated_pause: Duration,
+    has_warned: Arc<AtomicBool>,
 }
 
 impl Headers {
@@ -96,6 +115,7 @@ impl Headers {
         Self {
             longest_pause: Duration::from_secs(3600),
             unstated_pause: Duration::from_secs(1),
+            has_warned: Arc::default(),
         }
     }
 
@@ -132,37 +152,54 @@ impl Headers {
     }
 
     fn read_at(&self, status: StatusCode, headers: &HeaderMap, local: SystemTime) -> Advice {
-        let clock = OriginClock::new(headers, local);
-        let is_stored = !age(headers).is_zero();
+        let lines = Lines::new(headers);
+        let advice = self.advice(status, &lines, OriginClock::new(&lines, local));
+        if let Some(name) = lines.malformed()
+            && !self.has_warned.swap(true, Ordering::Relaxed)
+        {
+            telemetry::malformed(&name);
+        }
+        advice
+    }
+
+    fn advice(&self, status: StatusCode, lines: &Lines<'_>, clock: OriginClock<'_>) -> Advice {
+        let is_stored = !age(lines.headers).is_zero();
         let mut limits = if is_stored {
             vec![]
         } else {
-            limits::read(headers, clock)
+            limits::read(lines, clock)
         };
         for limit in &mut limits {
             limit.reset = limit.reset.min(self.longest_pause);
         }
-        let (exhausted, left): (Vec<_>, Vec<_>) =
+        let (exhausted, mut left): (Vec<_>, Vec<_>) =
             limits.into_iter().partition(|limit| limit.remaining == 0);
 
-        let retry_after = retry_after(status, headers, clock);
+        let retry_after = retry_after(status, lines, clock);
         if status == StatusCode::FORBIDDEN && retry_after.is_zero() && exhausted.is_empty() {
             return Advice::none();
         }
-        let reset = exhausted.iter().map(|limit| limit.reset).max();
+        let (requests, others): (Vec<_>, Vec<_>) = exhausted
+            .into_iter()
+            .partition(|limit| limit.unit == REQUESTS);
+        let reset = requests.iter().map(|limit| limit.reset).max();
+        let is_stated = others.iter().any(|limit| !limit.reset.is_zero());
         let pauses = [
             retry_after,
             reset.unwrap_or_default(),
             match status {
-                StatusCode::TOO_MANY_REQUESTS => self.unstated_pause,
+                StatusCode::TOO_MANY_REQUESTS if !is_stated => self.unstated_pause,
                 _ => Duration::ZERO,
             },
         ];
         let stated = pauses.into_iter().find(|pause| !pause.is_zero());
         let pause = stated.unwrap_or_default().min(self.longest_pause);
 
-        let left = left.iter().filter(|limit| limit.reset > pause);
-        left.map(|limit| Advice::remaining(limit.remaining, limit.reset))
+        if retry_after.is_zero() {
+            left.extend(others);
+        }
+        let left = left.into_iter().filter(|limit| limit.reset > pause);
+        left.map(|limit| Advice::remaining_of(limit.unit, limit.remaining, limit.reset))
             .fold(Advice::pause(pause), Advice::and)
     }
 }
@@ -180,11 +217,11 @@ impl<R: ResponseHead> Feedback<R> for Headers {
 }
 
 /// The longest `Retry-After`, where the status is one that it refuses with; else zero.
-fn retry_after(status: StatusCode, headers: &HeaderMap, clock: OriginClock<'_>) -> Duration {
+fn retry_after(status: StatusCode, lines: &Lines<'_>, clock: OriginClock<'_>) -> Duration {
     match status {
         StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             let wait = |text: &str| seconds(text).or_else(|| clock.until_date(text));
-            let waits = values(headers, &RETRY_AFTER, wait);
+            let waits = lines.values(&RETRY_AFTER, wait);
             waits.into_iter().max().unwrap_or_default()
         }
         _ => Duration::ZERO,

@@ -1,24 +1,52 @@
-//! The lines of a header that may come more than once: [`values`].
+//! The headers of a response, which may be malformed: [`Lines`].
 
-use http::HeaderMap;
-use http::header::AsHeaderName;
+use std::cell::RefCell;
 
-/// The values of all lines of a header. A line is one value, or several with commas between them; it is
-/// left out if any of them is malformed.
-pub(super) fn values<T>(
-    headers: &HeaderMap,
-    name: impl AsHeaderName,
-    value: impl Fn(&str) -> Option<T>,
-) -> Vec<T> {
-    let value = |text: &str| value(text.trim());
-    // The whole comes first, as a date has a comma of its own.
-    let line = |line: &str| match value(line) {
-        Some(value) => Some(vec![value]),
-        None => line.split(',').map(value).collect(),
-    };
-    let lines = headers.get_all(name).iter();
-    let lines = lines.filter_map(|bytes| bytes.to_str().ok());
-    lines.filter_map(line).flatten().collect()
+use http::{HeaderMap, HeaderName};
+
+/// The header lines of a response. It remembers one header that is malformed.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    pub(super) headers: &'a HeaderMap,
+    malformed: RefCell<Option<HeaderName>>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(headers: &'a HeaderMap) -> Self {
+        Self {
+            headers,
+            malformed: RefCell::default(),
+        }
+    }
+
+    /// The values of all lines of a header. A line is one value, or several with commas between them; it is
+    /// left out if any of them is malformed.
+    pub(super) fn values<T>(&self, name: &HeaderName, value: impl Fn(&str) -> Option<T>) -> Vec<T> {
+        let value = |text: &str| value(text.trim());
+        // The whole comes first, as a date has a comma of its own.
+        let values = |line: &str| match value(line) {
+            Some(value) => Some(vec![value]),
+            None => line.split(',').map(value).collect(),
+        };
+        let lines = self.headers.get_all(name).iter();
+        let lines = lines.filter_map(|line| {
+            let values = line.to_str().ok().and_then(values);
+            if values.is_none() {
+                self.is_malformed(name);
+            }
+            values
+        });
+        lines.flatten().collect()
+    }
+
+    pub(super) fn is_malformed(&self, name: &HeaderName) {
+        self.malformed.replace(Some(name.clone()));
+    }
+
+    /// A header that was read and is malformed, if there is one.
+    pub(super) fn malformed(self) -> Option<HeaderName> {
+        self.malformed.into_inner()
+    }
 }
 
 #[cfg(test)]
@@ -28,18 +56,22 @@ mod tests {
 
     #[test]
     fn a_malformed_line_does_not_affect_the_others() {
-        for (lines, expected) in [
-            (&[][..], &[][..]),
-            (&[" 7\t", "8"], &[7, 8]),
-            (&["7, 8,9"], &[7, 8, 9]),
-            (&["1, x", "8", "\u{e9}"], &[8]),
-            (&["", ",1", "1,"], &[]),
+        let name = HeaderName::from_static("x-a");
+        for (lines, expected, is_malformed) in [
+            (&[][..], &[][..], false),
+            (&[" 7\t", "8"], &[7, 8], false),
+            (&["7, 8,9"], &[7, 8, 9], false),
+            (&["1, x", "8", "\u{e9}"], &[8], true),
+            (&["", ",1", "1,"], &[], true),
         ] {
             let mut headers = HeaderMap::new();
             for line in lines {
-                headers.append("x-a", line.parse().unwrap());
+                headers.append(&name, line.parse().unwrap());
             }
-            assert_eq!(values(&headers, "x-a", count), expected, "{lines:?}");
+            let read = Lines::new(&headers);
+            assert_eq!(read.values(&name, count), expected, "{lines:?}");
+            let malformed = is_malformed.then(|| name.clone());
+            assert_eq!(read.malformed(), malformed, "{lines:?}");
         }
     }
 }

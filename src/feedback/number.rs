@@ -1,4 +1,4 @@
-//! Numbers as providers write them: digits, perhaps with a fraction, and nothing else.
+//! Numbers and durations as providers write them.
 
 use std::iter::repeat;
 use std::time::Duration;
@@ -14,7 +14,31 @@ pub(super) fn seconds(text: &str) -> Option<Duration> {
     Some(Duration::new(whole, nanos).saturating_add(Duration::from_nanos(is_longer.into())))
 }
 
-/// A number of requests; what is less than a whole one is none.
+/// Numbers with units, such as `6m0s`, `120ms` or `7.66s`.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let (mut sum, mut rest) = (Duration::ZERO, text);
+    while !rest.is_empty() {
+        let letters = rest.find(|char: char| char.is_ascii_alphabetic())?;
+        let (number, from_unit) = rest.split_at(letters);
+        let digits = from_unit.find(|char: char| !char.is_ascii_alphabetic());
+        let (unit, behind) = from_unit.split_at(digits.unwrap_or(from_unit.len()));
+        let (factor, divisor) = match unit {
+            "d" => (86_400, 1),
+            "h" => (3_600, 1),
+            "m" => (60, 1),
+            "s" => (1, 1),
+            "ms" => (1, 1_000),
+            "us" => (1, 1_000_000),
+            "ns" => (1, 1_000_000_000),
+            _ => return None,
+        };
+        sum = sum.saturating_add(seconds(number)?.saturating_mul(factor) / divisor);
+        rest = behind;
+    }
+    (!text.is_empty()).then_some(sum)
+}
+
+/// An amount; what is less than a whole one is none.
 pub(super) fn count(text: &str) -> Option<u32> {
     let (whole, _) = decimal(text)?;
     Some(whole.parse().unwrap_or(u32::MAX))
@@ -47,6 +71,27 @@ mod tests {
             assert_eq!(seconds(text), Some(Duration::from_nanos(nanos)), "{text}");
             assert_eq!(count(text), Some(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn durations_are_sums_of_numbers_with_units() {
+        for (text, millis) in [
+            ("6m0s", 360_000),
+            ("120ms", 120),
+            ("7.66s", 7_660),
+            ("2m59.56s", 179_560),
+            ("1d2h0.5m", 93_630_000),
+            ("1500us250000ns", 1),
+            ("0s", 0),
+        ] {
+            let millis_of = duration(text).map(|duration| duration.as_millis());
+            assert_eq!(millis_of, Some(millis), "{text}");
+        }
+        for text in "|6|s|m6|-1s|6m-1s|6m 0s|1.s|6min|6M|s6m|6m0".split('|') {
+            assert_eq!(duration(text), None, "{text}");
+        }
+        let longest = format!("{0}d{0}d", "9".repeat(40));
+        assert_eq!(duration(&longest), Some(Duration::MAX));
     }
 
     #[test]

@@ -43,6 +43,8 @@ fn each_documented_event_happens_and_no_others_do() {
     note();
     paused.block_on(events::clock(&seen));
     note();
+    events::malformed_headers(&seen);
+    note();
     let real = runtime(false);
     real.block_on(redis_events::restart(&seen));
     note();

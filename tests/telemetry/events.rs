@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tokio::time::{Instant, advance, sleep};
+use tower_throttle::feedback::{Advice, Feedback as _, Headers};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, ManualClock};
 use tower_throttle::{Limiter, LimiterBuilder, Quota};
@@ -160,6 +161,28 @@ pub(super) async fn clock(seen: &Seen) {
         .collect();
     assert_eq!(ahead, [60.0, -120.0]);
     assert!(told.iter().all(|it| it.level == Level::WARN));
+}
+
+pub(super) fn malformed_headers(seen: &Seen) {
+    let reader = Headers::new();
+    for value in ["-1", "many", "7"] {
+        let response = http::Response::builder()
+            .header("x-ratelimit-remaining-tokens", value)
+            .header("x-ratelimit-reset-tokens", "6m0s")
+            .body(())
+            .expect("a response");
+        let expected = match value {
+            "7" => Advice::remaining_of("tokens", 7, SECOND * 360),
+            _ => Advice::none(),
+        };
+        assert_eq!(reader.read(&response), expected);
+    }
+    let told = seen.told("a response states a limit in a malformed header, which is ignored");
+    assert_eq!((told.len(), told[0].level), (1, Level::WARN), "{told:?}");
+    assert_eq!(
+        told[0].fields.text("header"),
+        "x-ratelimit-remaining-tokens"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,8 +49,14 @@ fn check(reader: &Headers, cases: &str) {
         for status in statuses.split_whitespace() {
             let advice = read_by(reader, status.parse().unwrap(), &lines);
             let pause = advice.wait().map(|wait| format!("pause {wait:?}"));
-            let left = advice.allowance();
-            let left = left.map(|(count, within)| format!("{count} in {within:?}"));
+            let left = advice.allowances().map(|(unit, count, within)| {
+                let unit = if unit == REQUESTS {
+                    ""
+                } else {
+                    &format!("{unit} ")
+                };
+                format!("{count} {unit}in {within:?}")
+            });
             let mut shown: Vec<_> = pause.into_iter().chain(left).collect();
             if shown.is_empty() {
                 shown.push("none".to_owned());
@@ -176,10 +182,38 @@ fn the_limits_of_well_known_services_are_read() {
         200 => ratelimit: "default";r=999;pk=:dHJpYWwxMjEzMjM=: => none
         # A newer form goes before one that is kept for old clients.
         200 => x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000030 | ratelimit: "m";r=12;t=30 => 12 in 30s
-        # Of units other than requests only the end of a quota counts.
-        200 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60 | ratelimit: "a";r=300;t=60 => none
-        200 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60 | ratelimit: "a";r=0;t=60 => pause 60s
+        # Units other than requests.
+        200 429 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60 | ratelimit: "a";r=0;t=60 => 0 content-bytes in 60s
+        200 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60, "b";q=9;w=1 | ratelimit: "a";r=300;t=60, "b";r=0;t=2 => pause 2s, 300 content-bytes in 60s
         200 => ratelimit-policy: "a";q=8;qu="concurrent-requests" | ratelimit: "a";r=0;t=60 => none
+    "#;
+    check(&Headers::new(), cases);
+}
+
+/// Headers that were recorded from these services, or that they document.
+#[test]
+fn the_limits_of_providers_of_language_models_are_read() {
+    let cases = r#"
+        # OpenAI.
+        200 => x-ratelimit-limit-requests: 3500 | x-ratelimit-remaining-requests: 3499 | x-ratelimit-reset-requests: 17ms => 3499 in 17ms
+        200 => x-ratelimit-remaining-requests: 59 | x-ratelimit-remaining-tokens: 149984 | x-ratelimit-reset-requests: 1s | x-ratelimit-reset-tokens: 6m0s => 59 in 1s, 149984 tokens in 360s
+        200 429 => x-ratelimit-remaining-requests: 59 | x-ratelimit-remaining-tokens: 0 | x-ratelimit-reset-requests: 1s | x-ratelimit-reset-tokens: 120ms => 59 in 1s, 0 tokens in 120ms
+        # Azure, without resets, and with numbers that mean nothing.
+        200 => x-ratelimit-remaining-requests: 79 | x-ratelimit-remaining-tokens: 61353 => none
+        200 => x-ratelimit-limit-tokens: -1 | x-ratelimit-remaining-tokens: -1 | x-ratelimit-reset-tokens: 0 => none
+        # Groq.
+        200 => x-ratelimit-remaining-requests: 14370 | x-ratelimit-remaining-tokens: 17997 | x-ratelimit-reset-requests: 2m59.56s | x-ratelimit-reset-tokens: 7.66s => 14370 in 179.56s, 17997 tokens in 7.66s
+        429 => retry-after: 2 | x-ratelimit-remaining-tokens: 0 | x-ratelimit-reset-tokens: 7.66s => pause 2s
+        # Anthropic.
+        200 => date: Mon, 24 Feb 2025 20:38:03 GMT | anthropic-ratelimit-requests-limit: 4000 | anthropic-ratelimit-requests-remaining: 3999 | anthropic-ratelimit-requests-reset: 2025-02-24T20:37:51Z | anthropic-ratelimit-output-tokens-limit: 80000 | anthropic-ratelimit-output-tokens-remaining: 80000 | anthropic-ratelimit-output-tokens-reset: 2025-02-24T20:38:04Z => 80000 output-tokens in 1s
+        429 => date: Tue, 26 Mar 2024 19:59:59 GMT | anthropic-ratelimit-requests-remaining: 0 | anthropic-ratelimit-requests-reset: 2024-03-26T20:00:09Z | anthropic-ratelimit-tokens-remaining: 16000 | anthropic-ratelimit-tokens-reset: 2024-03-26T20:01:00Z => pause 10s, 16000 tokens in 61s
+        # Cerebras.
+        200 => x-ratelimit-remaining-requests-day: 2455 | x-ratelimit-remaining-tokens-minute: 98298 | x-ratelimit-reset-requests-day: 3011.375 | x-ratelimit-reset-tokens-minute: 11.375 => 2455 in 3011.375s, 98298 tokens in 11.375s
+        # Mistral.
+        200 => x-ratelimit-limit-tokens-minute: 5000000 | x-ratelimit-remaining-tokens-minute: 4999911 | x-ratelimit-tokens-query-cost: 52 | x-ratelimit-remaining-req-minute: 717 => none
+        # Headers of units that are not known, or malformed.
+        200 => x-ratelimit-remaining-search: 0 | x-ratelimit-reset-search: 9 | x-ratelimit-remaining-tokens-: 0 | x-ratelimit-reset-tokens-: 9 => none
+        200 => anthropic-ratelimit-tokens-remaining: few | anthropic-ratelimit-tokens-reset: 9 | x-ratelimit-remaining-tokens: 0 | x-ratelimit-reset-tokens: soon => none
     "#;
     check(&Headers::new(), cases);
 }

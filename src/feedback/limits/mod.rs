@@ -1,34 +1,36 @@
 //! What remains of an upstream's quotas, in whichever form it says so: [`Limit`].
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use http::HeaderMap;
-
+use super::lines::Lines;
 use super::origin::OriginClock;
 
 mod structured;
 mod triple;
 
-/// What remains of one quota. Those that are not counted in requests are here only if nothing remains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What remains of one quota.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Limit {
+    pub(super) unit: Cow<'static, str>,
     pub(super) remaining: u32,
     /// The time until there is more; zero if it is missing or over.
     pub(super) reset: Duration,
 }
 
-/// The limits by the newest form that is there and well-formed.
-pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Vec<Limit> {
-    structured::read(headers)
-        .or_else(|| triple::read(headers, clock).map(|limit| vec![limit]))
-        .unwrap_or_default()
+/// The limits by the newest form that is there and well-formed, and those with a unit in the name of their headers.
+pub(super) fn read(lines: &Lines<'_>, clock: OriginClock<'_>) -> Vec<Limit> {
+    let limits = structured::read(lines).or_else(|| triple::read(lines, clock).map(|it| vec![it]));
+    let mut limits = limits.unwrap_or_default();
+    limits.extend(triple::of_units(lines, clock));
+    limits
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
 
-    use http::HeaderValue;
+    use http::{HeaderMap, HeaderValue};
 
     use super::*;
 
@@ -49,12 +51,14 @@ mod tests {
                 headers.insert(name, HeaderValue::from_static(value));
             }
             for (expected, (name, _)) in (2..).zip(forms) {
-                let clock = OriginClock::new(&headers, SystemTime::UNIX_EPOCH);
-                assert_eq!(read(&headers, clock)[0].remaining, expected, "{name}");
+                let lines = Lines::new(&headers);
+                let clock = OriginClock::new(&lines, SystemTime::UNIX_EPOCH);
+                assert_eq!(read(&lines, clock)[0].remaining, expected, "{name}");
                 headers.insert(name, HeaderValue::from_static("-1"));
             }
-            let clock = OriginClock::new(&headers, SystemTime::UNIX_EPOCH);
-            assert!(read(&headers, clock).is_empty());
+            let lines = Lines::new(&headers);
+            let clock = OriginClock::new(&lines, SystemTime::UNIX_EPOCH);
+            assert!(read(&lines, clock).is_empty());
         }
     }
 }

@@ -14,6 +14,8 @@ use sfv::visitor::{
 use sfv::{BareItemFromInput, KeyRef, Parser};
 
 use super::Limit;
+use crate::feedback::lines::Lines;
+use crate::quota::REQUESTS;
 
 static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -31,10 +33,18 @@ struct Member<'a> {
 }
 
 /// `None` where the field is missing, empty, or malformed in any part.
-pub(super) fn read(headers: &HeaderMap) -> Option<Vec<Limit>> {
-    if !headers.contains_key(&RATE_LIMIT) {
+pub(super) fn read(lines: &Lines<'_>) -> Option<Vec<Limit>> {
+    if !lines.headers.contains_key(&RATE_LIMIT) {
         return None;
     }
+    let limits = parse(lines.headers);
+    if limits.is_none() {
+        lines.is_malformed(&RATE_LIMIT);
+    }
+    limits
+}
+
+fn parse(headers: &HeaderMap) -> Option<Vec<Limit>> {
     let (limits, policies) = (
         text(headers, &RATE_LIMIT),
         text(headers, &RATE_LIMIT_POLICY),
@@ -46,7 +56,8 @@ pub(super) fn read(headers: &HeaderMap) -> Option<Vec<Limit>> {
     let dictionary = Parser::new(&limits).parse_dictionary_with_visitor(Members::default());
     let dictionary = dictionary.ok()?;
     let remaining = dictionary.natural("remaining")?;
-    Some(vec![limit(remaining, dictionary.natural("reset")?)])
+    let reset = dictionary.natural("reset")?;
+    Some(vec![limit(REQUESTS, remaining, reset)])
 }
 
 fn service_limits(items: &Members<'_>, policies: &Members<'_>) -> Option<Vec<Limit>> {
@@ -55,17 +66,14 @@ fn service_limits(items: &Members<'_>, policies: &Members<'_>) -> Option<Vec<Lim
         item.item.as_ref()?.as_string()?;
         let remaining = natural(item.parameter("r")?)?;
         let reset = item.parameter("t").map_or(Some(0), natural)?;
-        let is_read = match unit(item, policies) {
+        let unit = match unit(item, policies) {
             // The draft's text has the plural, and its registry the singular.
-            None | Some("requests" | "request") => true,
+            None | Some("request") => REQUESTS,
             // No reset lifts a limit of the requests under way at a time.
-            Some("concurrent-requests") => false,
-            // No number of requests follows from other units, such as bytes.
-            Some(_) => remaining == 0,
+            Some("concurrent-requests") => continue,
+            Some(unit) => unit,
         };
-        if is_read {
-            limits.push(limit(remaining, reset));
-        }
+        limits.push(limit(unit, remaining, reset));
     }
     (!items.0.is_empty()).then_some(limits)
 }
@@ -86,8 +94,9 @@ fn natural(item: &BareItemFromInput<'_>) -> Option<u64> {
     u64::try_from(i64::from(item.as_integer()?)).ok()
 }
 
-fn limit(remaining: u64, reset: u64) -> Limit {
+fn limit(unit: &str, remaining: u64, reset: u64) -> Limit {
     Limit {
+        unit: unit.to_owned().into(),
         remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
         reset: Duration::from_secs(reset),
     }
@@ -206,10 +215,16 @@ mod tests {
         for value in policies {
             headers.append(&RATE_LIMIT_POLICY, value.parse().unwrap());
         }
-        let Some(limits) = super::read(&headers) else {
+        let lines = Lines::new(&headers);
+        let Some(limits) = super::read(&lines) else {
+            assert_eq!(lines.malformed(), Some(RATE_LIMIT.clone()));
             return "-".to_owned();
         };
-        let shown = |limit: Limit| format!("{} in {}", limit.remaining, limit.reset.as_secs());
+        let shown = |limit: Limit| {
+            let unit = Some(format!(" {}", limit.unit)).filter(|_| limit.unit != REQUESTS);
+            let (remaining, reset) = (limit.remaining, limit.reset.as_secs());
+            format!("{remaining}{} in {reset}", unit.unwrap_or_default())
+        };
         limits.into_iter().map(shown).collect::<Vec<_>>().join(", ")
     }
 
@@ -256,7 +271,7 @@ mod tests {
                     r#""a";q=9;qu="content-bytes""#,
                     r#""b";q=9;qu="acme-points""#,
                 ],
-                "0 in 2",
+                "7 content-bytes in 1, 0 acme-points in 2",
             ),
             (&[r#""b";q=9;qu="concurrent-requests", "c";q=1"#], "7 in 1"),
             (&[r#""a";q=9, "a";q=9;qu="content-bytes""#], all),
@@ -269,8 +284,11 @@ mod tests {
         }
         // A policy of another partition gives no unit.
         let policies = [r#""a";q=9;pk=:QQ==:;qu="content-bytes", "a";q=9;pk=:Qg==:"#];
-        assert_eq!(read(&[r#""a";r=7;t=1;pk=:QQ==:"#], &policies), "");
+        assert_eq!(
+            read(&[r#""a";r=7;t=1;pk=:QQ==:"#], &policies),
+            "7 content-bytes in 1"
+        );
         assert_eq!(read(&[r#""a";r=7;t=1;pk=:Qg==:"#], &policies), "7 in 1");
-        assert_eq!(read(&[r#""a";r=7;t=1"#], &policies), "");
+        assert_eq!(read(&[r#""a";r=7;t=1"#], &policies), "7 content-bytes in 1");
     }
 }

@@ -1,11 +1,14 @@
 //! Limits with a header for each number, as they were before `RateLimit` held them all.
 
-use http::{HeaderMap, HeaderName};
+use std::time::Duration;
+
+use http::HeaderName;
 
 use super::Limit;
-use crate::feedback::lines::values;
+use crate::feedback::lines::Lines;
 use crate::feedback::number::{count, seconds};
 use crate::feedback::origin::OriginClock;
+use crate::quota::REQUESTS;
 
 /// The fields for the requests that remain, for the time until the reset, and for its moment. The size of the quota,
 /// `-limit`, does not matter here.
@@ -35,23 +38,69 @@ const fn fields([remaining, after, at]: [&'static str; 3]) -> [HeaderName; 3] {
     ]
 }
 
+/// The units in names of headers. A period may follow, such as `tokens-minute`.
+const UNITS: [&str; 4] = [REQUESTS, "tokens", "input-tokens", "output-tokens"];
+const PERIODS: [&str; 5] = ["", "-second", "-minute", "-hour", "-day"];
+
 /// The limit of the first family that states one.
-pub(super) fn read(headers: &HeaderMap, clock: OriginClock<'_>) -> Option<Limit> {
-    let mut stated = FAMILIES.iter().filter(|[it, ..]| headers.contains_key(it));
+pub(super) fn read(lines: &Lines<'_>, clock: OriginClock<'_>) -> Option<Limit> {
+    let stated = FAMILIES.iter();
+    let mut stated = stated.filter(|[it, ..]| lines.headers.contains_key(it));
     stated.find_map(|[remaining, after, at]| {
-        let remaining = values(headers, remaining, count).into_iter().min()?;
-        let after = values(headers, after, seconds).into_iter().max();
-        let reset = after.or_else(|| {
-            let resets = values(headers, at, |text| clock.until_reset(text));
-            resets.into_iter().max()
-        })?;
-        Some(Limit { remaining, reset })
+        let after = lines.values(after, seconds).into_iter().max();
+        limit(lines, clock, REQUESTS, remaining, at, after)
+    })
+}
+
+/// The limits of the families that have a header for each unit: `x-ratelimit-remaining-tokens` and
+/// `anthropic-ratelimit-tokens-remaining`.
+pub(super) fn of_units(lines: &Lines<'_>, clock: OriginClock<'_>) -> impl Iterator<Item = Limit> {
+    lines.headers.keys().filter_map(move |remaining| {
+        let name = remaining.as_str();
+        let of_anthropic = || {
+            name.strip_prefix("anthropic-ratelimit-")?
+                .strip_suffix("-remaining")
+        };
+        let (suffix, reset) = match name.strip_prefix("x-ratelimit-remaining-") {
+            Some(suffix) => (suffix, format!("x-ratelimit-reset-{suffix}")),
+            None => {
+                let unit = of_anthropic()?;
+                (unit, format!("anthropic-ratelimit-{unit}-reset"))
+            }
+        };
+        let period = |unit: &&str| suffix.strip_prefix(*unit).unwrap_or("-");
+        let unit = UNITS.iter().find(|unit| PERIODS.contains(&period(unit)))?;
+        let at = HeaderName::try_from(reset).ok()?;
+        limit(lines, clock, unit, remaining, &at, None)
+    })
+}
+
+/// A limit that is reset after a time, or else at a moment.
+fn limit(
+    lines: &Lines<'_>,
+    clock: OriginClock<'_>,
+    unit: &'static str,
+    remaining: &HeaderName,
+    at: &HeaderName,
+    after: Option<Duration>,
+) -> Option<Limit> {
+    let remaining = lines.values(remaining, count).into_iter().min()?;
+    let until = || {
+        let resets = lines.values(at, |text| clock.until_reset(text));
+        resets.into_iter().max()
+    };
+    Some(Limit {
+        unit: unit.into(),
+        remaining,
+        reset: after.or_else(until)?,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::SystemTime;
+
+    use http::HeaderMap;
 
     use super::*;
 
@@ -80,7 +129,8 @@ mod tests {
                 headers.append(name, value.parse().unwrap());
             }
             let local = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-            let limit = read(&headers, OriginClock::new(&headers, local));
+            let lines_read = Lines::new(&headers);
+            let limit = read(&lines_read, OriginClock::new(&lines_read, local));
             let limit = limit.map(|limit| (limit.remaining, limit.reset.as_secs()));
             assert_eq!(limit, expected, "{lines}");
         }

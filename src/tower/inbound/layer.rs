@@ -13,6 +13,7 @@ use super::answers::{ChargeWhen, EveryRequest, FailureMode, Refusal};
 use super::problem::ProblemDetails;
 use super::refused::Refused;
 use crate::acquire::{Acquire, Error, ErrorKind};
+use crate::algorithm::Costs;
 use crate::cost::Cost;
 use crate::departure::Departure;
 use crate::feedback::{self, Applying};
@@ -304,7 +305,7 @@ where
         if permit.is_counted() {
             let policy = &permit.handle.policy();
             let standing = Standing {
-                remaining: permit.remaining(),
+                remaining: permit.granted.standing.remaining,
                 // The remaining units and the reset of joint quotas may come from different quotas.
                 more: (policy.quotas().len() == 1).then(|| permit.reset()),
             };
@@ -331,12 +332,16 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Adds to the response why its request was refused, or would have been.
     fn explain<B>(&self, refused: Refused, response: &mut Response<B>) {
         let headers = response.headers_mut();
-        let delay = refused.delay();
-        let standing = |more| Standing {
-            remaining: 0,
-            more: Some(more),
-        };
-        self.write(headers, refused.policy(), delay.map(standing));
+        let (delay, policy) = (refused.delay(), refused.policy());
+        let standing = refused.error.snapshot().map(|snapshot| Standing {
+            remaining: match policy.has_units() {
+                // Other units than the one that refuses it may be left.
+                true => snapshot.left(),
+                false => Costs::default(),
+            },
+            more: delay,
+        });
+        self.write(headers, policy, standing);
         if let Some(delay) = delay
             && refused.is_enforced
             && self.options.retry_after

@@ -48,6 +48,13 @@
 //! are also listed one by one, and the policy as a whole allows as much as the smallest of them. A window that is not a
 //! whole number of seconds is left out.
 //!
+//! A quota that does not count requests has its unit in `qu`, and the policy as a whole has an item for each unit:
+//!
+//! ```text
+//! RateLimit-Policy: "api";q=60, "api:tokens";q=10000;qu="tokens", "api:60/m";q=60;w=60, …
+//! RateLimit: "api";r=59, "api:tokens";r=8200
+//! ```
+//!
 //! - `r` is how many more requests could depart when this one was decided; at most `q`, though a burst may hold more.
 //! - `t` is the time until more can depart, in seconds, rounded up. For a refused request, it is the time until a request
 //!   can depart. If other requests wait, it is an estimate that may be early. For a granted request, it is the

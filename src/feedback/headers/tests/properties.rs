@@ -9,7 +9,8 @@ use super::*;
 
 const NAMES: &str = "retry-after ratelimit ratelimit-policy ratelimit-limit ratelimit-remaining \
     ratelimit-reset x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset x-ratelimit-reset-after \
-    x-rate-limit-remaining x-rate-limit-reset date age";
+    x-rate-limit-remaining x-rate-limit-reset x-ratelimit-remaining-tokens x-ratelimit-reset-tokens \
+    anthropic-ratelimit-requests-remaining anthropic-ratelimit-requests-reset date age";
 
 fn name() -> impl Strategy<Value = &'static str> {
     select(NAMES.split(' ').collect::<Vec<_>>())
@@ -20,7 +21,7 @@ const FRAGMENTS: &str = concat!(
     r#"4294967296|999999999999999|99999999999999999999999999|"a"|"a";r=0;t=9|"b";r=7;t=60|;r=0|"#,
     r#";t=30|;pk=:QQ==:|;qu="content-bytes"|;qu="concurrent-requests"|;q=9|limit=9|remaining=0|"#,
     "remaining=5|reset=30|Tue, 14 Nov 2023 22:14:20 GMT|Tuesday, 14-Nov-23 22:14:20 GMT|",
-    "Tue Nov 14 22:14:20 2023| GMT|\t",
+    "Tue Nov 14 22:14:20 2023|2023-11-14T22:14:20Z|6m0s|120ms| GMT|\t",
 );
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -88,20 +89,24 @@ proptest! {
         let wait = advice.wait().unwrap_or_default();
         prop_assert!(wait <= reader.longest_pause);
         prop_assert_ne!(advice.wait(), Some(Duration::ZERO));
-        if let Some((count, within)) = advice.allowance() {
-            prop_assert!(count > 0);
+        for (unit, count, within) in advice.allowances() {
+            prop_assert!(count > 0 || unit != REQUESTS);
             prop_assert!(wait < within && within <= reader.longest_pause);
             prop_assert!(age(&headers).is_zero());
         }
         if status == StatusCode::TOO_MANY_REQUESTS {
             let has_pause = !reader.unstated_pause.min(reader.longest_pause).is_zero();
-            prop_assert!(!has_pause || advice.wait().is_some());
+            let holds_back = advice.wait().is_some() || advice.allowances().any(|it| it.1 == 0);
+            prop_assert!(!has_pause || holds_back);
         }
         let mut others = headers.clone();
         others.remove(RETRY_AFTER);
         let without = reader.read_at(status, &others, local);
         match status.as_u16() {
-            403 => prop_assert!(advice.allowance().is_none() || !wait.is_zero() || advice == without),
+            403 => {
+                let is_silent = advice == Advice::none();
+                prop_assert!(is_silent || !wait.is_zero() || advice == without);
+            }
             429 | 503 => {}
             _ => prop_assert_eq!(advice, without),
         }
