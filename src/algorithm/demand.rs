@@ -91,6 +91,14 @@ impl Demand {
             .map_or_else(Units::default, |last| last.units)
     }
 
+    /// The cost of the first request.
+    pub(crate) fn first_cost(&self) -> Units {
+        match (self.cost.is_zero(), self.points.first()) {
+            (true, Some(first)) => first.units,
+            _ => self.cost.into(),
+        }
+    }
+
     /// The most that one request costs in each unit, as far as the costs are described.
     pub(crate) fn largest_cost(&self) -> Costs {
         let costs = self.points_from(Units::default()).map(|(_, cost)| cost);
@@ -270,30 +278,35 @@ impl Announcement {
     }
 }
 
-/// The units of other processes that are ahead of a request.
+/// The demand of other processes that counts, which may be ahead of a request.
+#[derive(Default)]
 pub(crate) struct Others<'a> {
-    announced: &'a [Announcement],
+    live: SmallVec<[&'a Announcement; 4]>,
     process: u64,
     now: u64,
 }
 
 impl<'a> Others<'a> {
     /// `announced` holds those of the others alone.
-    pub(crate) fn new(announced: &'a [Announcement], process: u64, now: u64) -> Self {
+    pub(crate) fn new(
+        announced: impl Iterator<Item = &'a Announcement>,
+        process: u64,
+        now: u64,
+    ) -> Self {
+        let live = announced.filter(|it| !it.demand.is_empty() && it.is_live(now));
         Self {
-            announced,
+            live: live.collect(),
             process,
             now,
         }
     }
 
-    /// Those whose demand counts.
-    fn live(&self) -> impl Iterator<Item = &Announcement> + Clone {
-        self.announced.iter().filter(|it| it.is_live(self.now))
+    pub(crate) fn are_none(&self) -> bool {
+        self.live.is_empty()
     }
 
-    pub(crate) fn are_none(&self) -> bool {
-        self.live().all(|other| other.demand.is_empty())
+    fn live(&self) -> impl Iterator<Item = &Announcement> + Clone {
+        self.live.iter().copied()
     }
 
     /// The units ahead of a request that arrived then, of all processes that count.

@@ -623,10 +623,12 @@ impl State {
         take.settlements.iter().for_each(|it| self.settle(it));
         let terms = take.terms(buffer, now);
         let until = now + take.horizon;
-        let requests = self.share(&terms, take, until);
+        let announced = std::mem::take(&mut self.announced);
+        let others = self.others(&announced, &terms, take);
+        let requests = self.share(&terms, &others, &take.demand, until);
         let (grants, granted) = self.grant(&terms, &take.demand, requests, until);
         let units = granted.iter().map(|it| Units::from(it.units)).sum();
-        let mut taken = self.answer(&terms, take.process, &take.demand, units);
+        let mut taken = self.answer(&terms, &others, &take.demand, units);
         taken.grants = grants;
         let rest = match take.mode {
             Mode::Wait => take.demand.without(units),
@@ -634,8 +636,10 @@ impl State {
         };
         if !rest.is_empty() {
             let last = taken.expected.last().copied().unwrap_or(now);
-            taken.next_call = self.next_call(&terms, &rest, take, last);
+            taken.next_call = self.next_call(&terms, &others, &rest, take.horizon, last);
         }
+        drop(others);
+        self.announced = announced;
         let can_be_lost = take.number != 0 && !granted.is_empty();
         if can_be_lost || !rest.is_empty() {
             self.announced.push(Announcement {
@@ -744,7 +748,8 @@ impl State {
         copy.announced.retain(|it| it.process != take.process);
         take.settlements.iter().for_each(|it| copy.settle(it));
         let terms = take.terms(buffer, now);
-        copy.answer(&terms, take.process, &take.demand, Units::default())
+        let others = copy.others(&copy.announced, &terms, take);
+        copy.answer(&terms, &others, &take.demand, Units::default())
     }
 
     /// Forgets all departures, also those that could be taken back.
@@ -802,7 +807,12 @@ impl State {
     /// The answer where no departures are asked for.
     fn summary(&self, now: u64) -> Taken {
         let terms = Take::default().terms(0, now);
-        self.answer(&terms, 0, &Demand::default(), Units::default())
+        self.answer(
+            &terms,
+            &Others::default(),
+            &Demand::default(),
+            Units::default(),
+        )
     }
 
     /// The end of the pause; 0 if there is none.
@@ -832,10 +842,24 @@ impl State {
         }
     }
 
+    /// The processes that may be ahead of this one. A process is not if its next request cannot depart within the horizon
+    /// because of a unit in which this demand costs nothing.
+    fn others<'a>(&self, announced: &'a [Announcement], terms: &Terms, take: &Take) -> Others<'a> {
+        let until = terms.now + take.horizon;
+        let until = until.max(self.paused_until()).max(self.quarantined_until());
+        let mine = take.demand.units();
+        let is_held_up = |other: &&Announcement| {
+            let elsewhere = other.demand.first_cost();
+            let elsewhere = elsewhere.zip(mine, |theirs, mine| if mine > 0 { 0 } else { theirs });
+            !elsewhere.is_zero()
+                && self.earliest(terms, terms.now, Units::default(), elsewhere) > until
+        };
+        let announced = announced.iter().filter(|it| !is_held_up(it));
+        Others::new(announced, take.process, terms.now)
+    }
+
     /// How many of the first requests may depart until then, after all that arrived before them.
-    fn share(&self, terms: &Terms, take: &Take, until: u64) -> u64 {
-        let demand = &take.demand;
-        let others = Others::new(&self.announced, take.process, terms.now);
+    fn share(&self, terms: &Terms, others: &Others<'_>, demand: &Demand, until: u64) -> u64 {
         if others.are_none() {
             return demand.requests();
         }
@@ -958,8 +982,7 @@ impl State {
     }
 
     /// The answer but for grants and the next call, after so many units were granted.
-    fn answer(&self, terms: &Terms, process: u64, demand: &Demand, granted: Units) -> Taken {
-        let others = Others::new(&self.announced, process, terms.now);
+    fn answer(&self, terms: &Terms, others: &Others<'_>, demand: &Demand, granted: Units) -> Taken {
         let expected = demand.points_from(granted).map(|(point, cost)| {
             let ahead = others.ahead(point.arrival) + (point.units - granted - cost);
             self.earliest(terms, terms.now, ahead, cost)
@@ -997,13 +1020,19 @@ impl State {
 
     /// When a process has to call again for the requests that it has left, of which the last one is expected to depart
     /// at `last`.
-    fn next_call(&self, terms: &Terms, rest: &Demand, take: &Take, last: u64) -> u64 {
+    fn next_call(
+        &self,
+        terms: &Terms,
+        others: &Others<'_>,
+        rest: &Demand,
+        horizon: u64,
+        last: u64,
+    ) -> u64 {
         let now = terms.now;
-        let others = Others::new(&self.announced, take.process, now);
         let (first, ahead) = (rest.oldest(), others.ahead(rest.oldest()));
         let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
         let silence = LONGEST_SILENCE.max((last - now) / 4);
-        let call = opens(ahead).saturating_sub(take.horizon / 2);
+        let call = opens(ahead).saturating_sub(horizon / 2);
         // If a process ahead has crashed, its capacity is free at its deadline, or when it opens.
         let watched = others.watched(first);
         let watched = watched.map(|(at, units)| at.max(opens(ahead - units)));

@@ -277,6 +277,7 @@ if operation < 3 then
   if is_rare then
     settle$(corrections@unit)
   end
+  --@held_up
   if operation < 2 then
     local time, finish, departed = now, now + horizon, 0
     local requests = count

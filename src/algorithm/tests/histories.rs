@@ -241,8 +241,8 @@ impl World {
             .filter(|it| it.process != take.process && now < it.expires())
             .cloned()
             .collect();
-        let has_others =
-            Others::new(&others, take.process, now).ahead(take.demand.oldest()) != Units::default();
+        let has_others = Others::new(others.iter(), take.process, now).ahead(take.demand.oldest())
+            != Units::default();
         if take.demand.is_empty() || has_others {
             return;
         }

@@ -15,7 +15,7 @@
 //! | `@sums`, `@costs`, `@allowed` | formats of each unit |
 //! | `@point`, `@entry`, `@detail`, `@grant` | bytes of a point, of an announcement before its detail, of that before the points, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
-//! | `--@algorithms`, `--@demand` | the other files |
+//! | `--@algorithms`, `--@demand`, `--@held_up` | the other files |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | whether the kind is so |
 //! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
@@ -31,6 +31,7 @@ use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
 const DEMAND: &str = include_str!("../../algorithm/demand.lua");
+const HELD_UP: &str = include_str!("../../algorithm/held_up.lua");
 const WINDOW: &str = include_str!("../../algorithm/window.lua");
 const GCRA: &str = include_str!("../../algorithm/gcra.lua");
 const FIXED: &str = include_str!("../../algorithm/fixed.lua");
@@ -115,8 +116,13 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
     for (line, tag) in lines(STATE, applies) {
         match line {
             "--@algorithms" => script.push_str(&algorithms),
-            "--@demand" => {
-                for (line, _) in lines(DEMAND, applies) {
+            "--@demand" | "--@held_up" => {
+                let text = match line {
+                    "--@demand" => DEMAND,
+                    _ if units > 1 => HELD_UP,
+                    _ => "",
+                };
+                for (line, _) in lines(text, applies) {
                     push_for_units(&mut script, line, units);
                 }
             }
