@@ -162,7 +162,7 @@ impl Charge {
         let changes = settlements.filter(|it| it.difference != 0 && this.recorded > 0);
         let changes: SmallVec<[Settlement; 2]> = changes.collect();
         if !changes.is_empty() {
-            this.handle.settle(&this.key, &changes);
+            this.handle.settle(&this.key, &this.costs, &changes);
         }
         Ok(())
     }

@@ -77,6 +77,46 @@ async fn all_quotas_are_taken_together_or_not_at_all() {
     .await;
 }
 
+/// Also if it arrives later, and many wait.
+#[tokio::test]
+async fn a_request_waits_only_for_the_units_in_which_it_costs_something() {
+    on_each_store(|limiter| async move {
+        let limiter = limiter(60 * SECOND, 10, 100);
+        let charge = depart(&limiter, 100).await;
+        let waiting: Vec<_> = (0..20)
+            .map(|_| tokio::spawn(limiter.acquire("a").cost_of("tokens", 50)))
+            .collect();
+        sleep(SECOND / 5).await;
+        for _ in 0..8 {
+            let free = limiter.acquire("a").cost_of("tokens", 0);
+            let permit = timeout(5 * SECOND, free).await.expect("no wait");
+            permit.expect("a permit");
+        }
+        let free = limiter.try_acquire("a").cost_of("tokens", 0);
+        assert!(free.await.expect("an answer").is_granted());
+        assert_eq!(left(&limiter).await, (0, Some(0)));
+        assert!(waiting.iter().all(|it| !it.is_finished()));
+
+        // Those that wait for tokens depart first, once they can.
+        let later = tokio::spawn(limiter.acquire("a").cost_of("tokens", 0));
+        sleep(SECOND / 5).await;
+        charge.refund();
+        let first = async {
+            loop {
+                let departed = waiting.iter().filter(|it| it.is_finished()).count();
+                if departed > 0 {
+                    break departed;
+                }
+                sleep(SECOND / 100).await;
+            }
+        };
+        let departed = timeout(5 * SECOND, first).await.expect("no wait");
+        sleep(SECOND / 5).await;
+        assert_eq!((departed, later.is_finished()), (1, false));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_lower_cost_lets_the_next_request_depart_at_once() {
     on_each_store(|limiter| async move {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard as Guarded};
 use hashbrown::HashMap;
 use quick_cache::sync::Cache;
+use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -41,8 +42,8 @@ pub(crate) struct Handle {
     pub(crate) guard: Guard,
     current: ArcSwap<Current>,
     settings: Settings,
-    queues: Mutex<HashMap<Key, Arc<KeyQueue>>>,
-    /// How many queues there are.
+    queues: Mutex<HashMap<Key, Lanes>>,
+    /// How many keys have queues.
     count: AtomicUsize,
     /// The place of the latest request in its queue.
     last_place: AtomicU64,
@@ -62,10 +63,16 @@ pub(crate) struct Current {
     pub(crate) telemetry: Telemetry,
 }
 
-/// The queue of one key.
+/// The queues of one key. Requests that cost something in the same units share one, so that a request does not wait behind
+/// others for a unit in which it costs nothing.
+type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
+
+/// A queue of one key.
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
+    /// A bit for each unit in which its requests cost something. Each lane is a process of its own to the store.
+    pub(super) lane: u64,
     pub(super) serial: u64,
     queue: Mutex<Queue>,
     /// When the dispatcher is to call for it.
@@ -174,7 +181,7 @@ impl Handle {
     }
 
     fn each(&self) -> Vec<Arc<KeyQueue>> {
-        self.queues.lock().values().cloned().collect()
+        self.queues.lock().values().flatten().cloned().collect()
     }
 
     /// Departs at once if the embedded store allows it and no request of this key waits; `None` if that has to be
@@ -251,11 +258,14 @@ impl Handle {
             let cost = cost.map_err(|_| Refusal::TooCostly)?;
             let most = policy.max_waiting();
             let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
-            let queue = self.queue_of(&mut queues, key);
-            let mut locked = queue.lock();
-            if most.is_some_and(|most| locked.len() >= most) {
-                return Err(Refusal::Full(locked.len()));
+            if let (Some(most), Some(lanes)) = (most, queues.get(key)) {
+                let waiting = lanes.iter().map(|queue| queue.lock().len()).sum();
+                if waiting >= most {
+                    return Err(Refusal::Full(waiting));
+                }
             }
+            let queue = self.queue_of(&mut queues, key, lane(&cost));
+            let mut locked = queue.lock();
             self.number(&mut place);
             locked.express(policy, &mut woken);
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
@@ -282,32 +292,41 @@ impl Handle {
 
     fn queue_of(
         self: &Arc<Self>,
-        queues: &mut HashMap<Key, Arc<KeyQueue>>,
+        queues: &mut HashMap<Key, Lanes>,
         key: &Key,
+        lane: u64,
     ) -> Arc<KeyQueue> {
-        if let Some(queue) = queues.get(key) {
+        let lanes = queues.entry_ref(key).or_default();
+        if let Some(queue) = lanes.iter().find(|queue| queue.lane == lane) {
             return queue.clone();
         }
+        let is_first = lanes.is_empty();
         let mut new = Queue::default();
         new.express(&self.load().policy, &mut Woken::new());
         let queue = Arc::new(KeyQueue {
             handle: self.clone(),
             key: key.clone(),
+            lane,
             serial: self.dispatcher.next_number(),
             queue: Mutex::new(new),
             scheduled: Mutex::default(),
         });
-        queues.insert(key.clone(), queue.clone());
-        self.count.store(queues.len(), Ordering::Release);
-        self.load().telemetry.queues(1.0);
+        lanes.push(queue.clone());
+        if is_first {
+            self.count.store(queues.len(), Ordering::Release);
+            self.load().telemetry.queues(1.0);
+        }
         queue
     }
 
-    /// Drops the queue of a key if it has nothing to do.
+    /// Drops the queues of a key that have nothing to do.
     pub(crate) fn drop_idle(&self, key: &Key) {
         let mut queues = self.queues.lock();
-        let queue = queues.get(key);
-        if queue.is_some_and(|queue| queue.lock().is_idle()) {
+        let Some(lanes) = queues.get_mut(key) else {
+            return;
+        };
+        lanes.retain(|queue| !queue.lock().is_idle());
+        if lanes.is_empty() {
             queues.remove(key);
             self.count.store(queues.len(), Ordering::Release);
             self.load().telemetry.queues(-1.0);
@@ -324,7 +343,7 @@ impl Handle {
     /// A key may have become available early.
     pub(crate) fn nudge(&self, key: &Key) {
         self.forget_denials(Some(key));
-        if let Some(queue) = self.known_queue(key) {
+        for queue in self.lanes(key) {
             queue.update(|queue, _| queue.nudge(Instant::now()));
         }
     }
@@ -335,15 +354,15 @@ impl Handle {
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_of(&mut queues, key);
+            let queue = self.queue_of(&mut queues, key, lane(&turn.units));
             queue.lock().pass_on(turn, Instant::now(), &mut woken);
             queue
         };
         queue.update(|_, all| all.append(&mut woken));
     }
 
-    /// Corrects what past departures cost, with the next call for the key.
-    pub(crate) fn settle(self: &Arc<Self>, key: &Key, settlements: &[Settlement]) {
+    /// Corrects what past departures cost, with the next call for requests like the one that departed.
+    pub(crate) fn settle(self: &Arc<Self>, key: &Key, costs: &Costs, settlements: &[Settlement]) {
         if settlements.iter().any(|it| it.difference < 0) {
             self.forget_denials(Some(key));
         }
@@ -357,7 +376,7 @@ impl Handle {
                 // It stays charged.
                 return;
             }
-            let queue = self.queue_of(&mut queues, key);
+            let queue = self.queue_of(&mut queues, key, lane(costs));
             queue.lock().settle(settlements, Instant::now() + gather);
             queue
         };
@@ -395,10 +414,10 @@ impl Handle {
         answers
             .into_iter()
             .try_for_each(|answer| answer.map(drop))?;
-        if let Some(queue) = self.known_queue(key) {
-            let round_trip = self.guard.round_trip();
-            let horizon = super::horizon(round_trip.as_micros() as u64);
-            let known = Instant::now() + round_trip + Duration::from_micros(horizon);
+        let round_trip = self.guard.round_trip();
+        let horizon = super::horizon(round_trip.as_micros() as u64);
+        let known = Instant::now() + round_trip + Duration::from_micros(horizon);
+        for queue in self.lanes(key) {
             queue.update(|queue, _| queue.pause_known(known));
         }
         Ok(())
@@ -414,7 +433,7 @@ impl Handle {
             operation: Operation::Take(take),
         };
         let mut take = Take {
-            process: self.dispatcher.process,
+            process: self.dispatcher.process | lane(&cost),
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
             ..Take::one(Mode::Peek, cost)
@@ -425,8 +444,9 @@ impl Handle {
             let fallback = &self.dispatcher.fallback.store;
             return fallback.call(vec![call(policy, take)]);
         }
-        if let Some(queue) = self.known_queue(key) {
-            take.settlements = queue.lock().settlements().to_vec();
+        for queue in self.lanes(key) {
+            let unsent = queue.lock();
+            take.settlements.extend_from_slice(unsent.settlements());
         }
         let mut reply = store.call(vec![call(&current.policy, take)]);
         let (dispatcher, key) = (self.dispatcher.clone(), key.clone());
@@ -446,21 +466,21 @@ impl Handle {
 
     /// Applies a command to the requests of a key in this process.
     pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
-        let Some(queue) = self.known_queue(key) else {
-            return;
-        };
-        queue.update(|queue, woken| match command {
-            Command::Pause { span, .. } => {
-                let until = now + Duration::from_micros(*span);
-                queue.pause(until, now, woken);
-            }
-            Command::Resume | Command::Reset => queue.resume(now),
-            Command::Allow { .. } => {}
-        });
+        for queue in self.lanes(key) {
+            queue.update(|queue, woken| match command {
+                Command::Pause { span, .. } => {
+                    let until = now + Duration::from_micros(*span);
+                    queue.pause(until, now, woken);
+                }
+                Command::Resume | Command::Reset => queue.resume(now),
+                Command::Allow { .. } => {}
+            });
+        }
     }
 
-    fn known_queue(&self, key: &Key) -> Option<Arc<KeyQueue>> {
-        self.queues.lock().get(key).cloned()
+    /// The queues of a key.
+    fn lanes(&self, key: &Key) -> Lanes {
+        self.queues.lock().get(key).cloned().unwrap_or_default()
     }
 
     /// The standing of a key if it is known, without a call, that a request cannot depart by `bound`.
@@ -545,6 +565,11 @@ impl Handle {
         };
         self.seen.note(key, state);
     }
+}
+
+/// The lane of requests of this cost.
+fn lane(costs: &Costs) -> u64 {
+    costs.each().fold(0, |lane, (unit, _)| lane | 1 << unit)
 }
 
 impl Current {

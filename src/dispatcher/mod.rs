@@ -74,7 +74,7 @@ pub(crate) struct Dispatcher {
     /// The store again, if it is the embedded one.
     embedded: Option<MemoryStore>,
     fallback: Fallback,
-    /// A random number of this process.
+    /// A random number of this process. Its last four bits are free for the lanes of a key.
     process: u64,
     /// The latest number of a call, a flight or a queue.
     numbers: AtomicU64,
@@ -215,7 +215,7 @@ impl Dispatcher {
                 clock: StoreClock::new(),
             },
             // Scripts hold it in a double.
-            process: random.hash_one(std::process::id()) >> 11,
+            process: random.hash_one(std::process::id()) >> 15 << 4,
             numbers: AtomicU64::new(0),
             clock: StoreClock::new(),
             clock_sets: Mutex::default(),
@@ -494,7 +494,7 @@ impl Dispatcher {
         drop(locked);
         let clock_sets = *self.clock_sets.lock();
         let mut take = Take {
-            process: self.process,
+            process: self.process | queue.lane,
             // The answer of an embedded store cannot be lost.
             number: match (outage, &self.embedded) {
                 (None, None) => number,

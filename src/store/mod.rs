@@ -111,7 +111,7 @@ mod reply;
 /// [`Call::apply_strict`]. The crate `tower-throttle-store-contract` tests a store.
 pub trait Store: Debug + Send + Sync + 'static {
     /// Applies operations. Each is atomic, and they are independent of each other; all keys are of one
-    /// [shard](Self::shard).
+    /// [shard](Self::shard), and a key may come more than once.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tokio::time::Instant;
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_throttle::feedback::Advice;
-use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{Cost, Departure, Limiter, Quota, ThrottleLayer, key};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -59,6 +59,47 @@ async fn a_service_that_answers_429_is_paused() {
     assert!(waited >= Some(SECOND * 20), "{waited:?}");
     let other = limiter.try_acquire("other").await.expect("an answer");
     assert!(other.is_granted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn exhausted_tokens_hold_back_the_requests_that_cost_tokens() {
+    let tokens = Quota::per_minute(1_000).unit("tokens").default_cost(10);
+    for (policy, held_back) in [
+        (vec![Quota::per_second(10), tokens], [true, false]),
+        // Any request may cost tokens if the quotas do not count them.
+        (vec![Quota::per_second(10)], [true, true]),
+    ] {
+        let limiter = policy
+            .into_iter()
+            .fold(Limiter::builder(), |it, quota| it.quota(quota));
+        let limiter = limiter.build().expect("a valid policy");
+        let has_tokens = held_back == [true, false];
+        let layer =
+            ThrottleLayer::new(limiter).cost(move |request: &Request<String>| {
+                match request.body().is_empty() && has_tokens {
+                    true => Cost::default().of("tokens", 0),
+                    false => Cost::default(),
+                }
+            });
+        let service = layer.layer(answers(|number| match number {
+            0 => Response::builder()
+                .header("x-ratelimit-remaining-tokens", "0")
+                .header("x-ratelimit-reset-tokens", "20s"),
+            _ => Response::builder(),
+        }));
+        let start = Instant::now();
+        let send = |body: &str| {
+            let request = request().map(|_| body.to_owned());
+            let answer = service.clone().oneshot(request);
+            async move {
+                answer.await.expect("an answer");
+                start.elapsed() >= SECOND * 20
+            }
+        };
+        assert!(!send("prompt").await);
+        let (with, without) = tokio::join!(send("prompt"), send(""));
+        assert_eq!([with, without], held_back);
+    }
 }
 
 #[tokio::test(start_paused = true)]
