@@ -54,6 +54,12 @@ impl Snapshot {
         }
     }
 
+    /// How much of each unit could depart now, requests first.
+    pub fn all_remaining(&self) -> impl Iterator<Item = (&'static str, u32)> + use<> {
+        let Remaining { units, left } = self.remaining;
+        units.iter().copied().zip(left.0)
+    }
+
     /// How much is left of each unit.
     #[cfg(feature = "tower")]
     pub(crate) fn left(&self) -> Costs {

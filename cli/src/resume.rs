@@ -41,7 +41,7 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
 async fn resume(found: &FoundKey, limiter: &Limiter, state: &KeyState) -> Result<Resumed, Failure> {
     limiter.resume(found.key.clone()).await?;
     Ok(Resumed {
-        resumed: state.pause.is_some() || state.allowance.is_some(),
+        resumed: state.pause.is_some() || !state.allowances.is_empty(),
     })
 }
 

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::key_args::{KeyArgs, Stored};
 use crate::output::{Output, Report};
 use crate::printable::printable;
-use crate::status::{Allowance, KeyStatus, in_seconds, optional_in_seconds};
+use crate::status::{Allowance, Amounts, KeyStatus, in_seconds, optional_in_seconds};
 use crate::time::{brief, count};
 
 const KEY: Style = Style::new().bold();
@@ -61,7 +61,7 @@ struct Details {
 #[derive(Serialize)]
 struct Process {
     id: String,
-    units: u64,
+    units: Amounts,
     #[serde(rename = "longest_seconds", serialize_with = "in_seconds")]
     longest: Duration,
     overdue: bool,
@@ -119,7 +119,7 @@ impl Details {
     fn new(it: &Stored, state: &KeyState) -> Self {
         let processes = state.waiting.iter().map(|it| Process {
             id: format!("{:x}", it.process),
-            units: it.units,
+            units: it.units.iter().copied().collect(),
             longest: it.longest,
             overdue: it.is_overdue,
         });
@@ -158,7 +158,7 @@ impl Details {
             Duration::ZERO => "now".to_owned(),
             delay => format!("in {}", brief(delay)),
         };
-        writeln!(text, "  remaining  {}", count(status.remaining))?;
+        writeln!(text, "  remaining  {}", status.remaining)?;
         writeln!(text, "  next       {}", when(status.next))?;
         writeln!(text, "  full       {}", when(status.full))?;
         for process in self.processes.iter().take(MOST_PROCESSES) {
@@ -182,8 +182,9 @@ impl Details {
             let why = "by a user or the upstream";
             writeln!(text, "  paused     for {}, {why}", brief(left))?;
         }
-        if let Some(Allowance { left, lasts }) = &status.allowance {
-            let (left, lasts) = (count(*left), brief(*lasts));
+        for Allowance { unit, left, lasts } in &status.allowances {
+            let left: Amounts = [(*unit, *left)].into_iter().collect();
+            let lasts = brief(*lasts);
             writeln!(
                 text,
                 "  allowed    {left} for {lasts}, announced by the upstream"

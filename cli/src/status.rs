@@ -1,6 +1,7 @@
 //! The state of a key under a policy, in the form that commands print: [`KeyStatus`].
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,7 +9,7 @@ use tower_throttle::Algorithm;
 use tower_throttle::store::inspect::{KeyState, QuotaState, StoredKey};
 
 use crate::printable::printable;
-use crate::time::seconds;
+use crate::time::{count, seconds};
 
 /// The state of a key under a policy.
 #[derive(Debug, Clone, Serialize)]
@@ -22,16 +23,16 @@ pub(crate) struct KeyStatus {
     pub(crate) quotas: Vec<Used>,
     /// False if the actual use of a quota may be lower than shown.
     pub(crate) exact: bool,
-    pub(crate) remaining: u32,
+    pub(crate) remaining: Amounts,
     /// The cost of all waiting requests.
-    pub(crate) waiting: u64,
+    pub(crate) waiting: Amounts,
     #[serde(rename = "next_seconds", serialize_with = "in_seconds")]
     pub(crate) next: Duration,
     #[serde(rename = "full_seconds", serialize_with = "in_seconds")]
     pub(crate) full: Duration,
     #[serde(rename = "paused_seconds", serialize_with = "optional_in_seconds")]
     pub(crate) paused: Option<Duration>,
-    pub(crate) allowance: Option<Allowance>,
+    pub(crate) allowances: Vec<Allowance>,
     #[serde(rename = "quarantined_seconds", serialize_with = "optional_in_seconds")]
     pub(crate) quarantined: Option<Duration>,
 }
@@ -51,9 +52,14 @@ pub(crate) struct Used {
     pub(crate) window: Duration,
 }
 
+/// An amount in each unit, requests first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Amounts(Vec<(&'static str, u64)>);
+
 /// A limit that an upstream has announced.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Allowance {
+    pub(crate) unit: &'static str,
     pub(crate) left: u32,
     #[serde(rename = "lasts_seconds", serialize_with = "in_seconds")]
     pub(crate) lasts: Duration,
@@ -62,20 +68,20 @@ pub(crate) struct Allowance {
 impl KeyStatus {
     pub(crate) fn new(stored: &StoredKey, state: &KeyState) -> Self {
         let quotas: Vec<_> = state.quotas.iter().map(Used::new).collect();
+        let allowances = state.allowances.iter();
+        let allowances = allowances.map(|&(unit, left, lasts)| Allowance { unit, left, lasts });
         Self {
             key: stored.key().map(|key| key.to_string()),
             encoded: stored.encoded().to_owned(),
             policy: stored.policy_name().map(str::to_owned),
             exact: quotas.iter().all(|it| it.exact),
             quotas,
-            remaining: state.snapshot.remaining(),
-            waiting: state.waiting.iter().map(|it| it.units).sum(),
+            remaining: Amounts::from_iter(state.snapshot.all_remaining()),
+            waiting: Amounts::from_iter(state.waiting.iter().flat_map(|it| it.units.clone())),
             next: state.snapshot.delay(),
             full: state.snapshot.reset(),
             paused: state.pause,
-            allowance: state
-                .allowance
-                .map(|(left, lasts)| Allowance { left, lasts }),
+            allowances: allowances.collect(),
             quarantined: state.quarantine,
         }
     }
@@ -115,8 +121,50 @@ impl KeyStatus {
     /// True if the key is unused, not paused and without waiting requests.
     pub(crate) fn is_idle(&self) -> bool {
         let is_restricted =
-            self.paused.is_some() || self.allowance.is_some() || self.quarantined.is_some();
-        !is_restricted && self.waiting == 0 && self.quotas.iter().all(|it| it.used == 0)
+            self.paused.is_some() || !self.allowances.is_empty() || self.quarantined.is_some();
+        !is_restricted && self.waiting.is_zero() && self.quotas.iter().all(|it| it.used == 0)
+    }
+}
+
+/// The amounts of the same unit are added.
+impl<N: Into<u64>> FromIterator<(&'static str, N)> for Amounts {
+    fn from_iter<I: IntoIterator<Item = (&'static str, N)>>(amounts: I) -> Self {
+        let mut sums = Self::default();
+        for (unit, amount) in amounts {
+            let amount = amount.into();
+            match sums.0.iter_mut().find(|(other, _)| *other == unit) {
+                Some((_, sum)) => *sum += amount,
+                None => sums.0.push((unit, amount)),
+            }
+        }
+        sums
+    }
+}
+
+impl Amounts {
+    fn is_zero(&self) -> bool {
+        self.0.iter().all(|(_, amount)| *amount == 0)
+    }
+}
+
+/// Names the units unless all are requests.
+impl fmt::Display for Amounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [("requests", amount)] = self.0[..] {
+            return f.write_str(&count(amount));
+        }
+        for (nth, &(unit, amount)) in self.0.iter().enumerate() {
+            let comma = if nth > 0 { ", " } else { "" };
+            write!(f, "{comma}{} {unit}", count(amount))?;
+        }
+        Ok(())
+    }
+}
+
+/// As a map by the names of the units.
+impl Serialize for Amounts {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().copied())
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) fn brief(time: Duration) -> String {
 }
 
 /// A number with `_` between thousands, as in quotas.
-pub(crate) fn count(number: u32) -> String {
-    let digits = number.to_string();
+pub(crate) fn count(number: impl Into<u64>) -> String {
+    let digits = number.into().to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!([1_234, 12_345].map(shown), ["1.234s", "12.3s"]);
         assert_eq!(shown(3_723_456), "1h 2m 3s");
         assert_eq!(
-            [0, 999, 1_000, 1_234_567].map(count),
+            [0_u32, 999, 1_000, 1_234_567].map(count),
             ["0", "999", "1_000", "1_234_567"]
         );
     }

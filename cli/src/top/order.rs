@@ -62,7 +62,7 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::status::Used;
+    use crate::status::{Amounts, Used};
 
     pub(in super::super) fn status(
         key: &str,
@@ -83,12 +83,12 @@ pub(super) mod tests {
                 window: Duration::from_secs(1),
             }],
             exact: true,
-            remaining: 10 - used,
-            waiting: 0,
+            remaining: [("requests", 10 - used)].into_iter().collect(),
+            waiting: Amounts::default(),
             next: Duration::from_secs(delay),
             full: Duration::from_secs(delay),
             paused: paused.map(Duration::from_secs),
-            allowance: None,
+            allowances: Vec::new(),
             quarantined: None,
         }
     }

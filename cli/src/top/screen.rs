@@ -149,7 +149,7 @@ fn row(status: &KeyStatus, widths: &[u16]) -> Row<'static> {
     let cells = [
         status.shown_key(),
         used,
-        count(status.remaining),
+        status.remaining.to_string(),
         next,
         paused,
         rate.unwrap_or_default(),
@@ -183,9 +183,13 @@ mod tests {
 
     use super::super::order::Sort;
     use super::*;
-    use crate::status::Used;
+    use crate::status::{Amounts, Used};
 
     const GUIDE: &str = include_str!("../../README.md");
+
+    fn requests(count: u32) -> Amounts {
+        [("requests", count)].into_iter().collect()
+    }
 
     fn status(key: &str, policy: &str, used: u32, capacity: u32, delay: u64) -> KeyStatus {
         KeyStatus {
@@ -201,12 +205,12 @@ mod tests {
                 window: Duration::from_secs(1),
             }],
             exact: true,
-            remaining: capacity - used,
-            waiting: 0,
+            remaining: requests(capacity - used),
+            waiting: Amounts::default(),
             next: Duration::from_millis(delay),
             full: Duration::from_secs(1),
             paused: None,
-            allowance: None,
+            allowances: Vec::new(),
             quarantined: None,
         }
     }
@@ -214,7 +218,7 @@ mod tests {
     fn page() -> Page {
         let busy = status("api.example.com", "10/s", 10, 10, 2_412);
         let mut paused = status("search.example.com", "5/s", 2, 5, 28_300);
-        (paused.paused, paused.remaining) = (Some(Duration::from_millis(28_300)), 0);
+        (paused.paused, paused.remaining) = (Some(Duration::from_millis(28_300)), requests(0));
         let mut long = status("GET /users/{id}", "5000/s", 1_203, 5_000, 0);
         long.exact = false;
         let odd = status("line\nbreak", "1/s", 0, 1, 0);
@@ -279,7 +283,7 @@ mod tests {
         page.rows = ["1", "2"]
             .map(|end| status(&format!("{key}{end}"), "5/s-gcra-burst-20", 0, 5, 0))
             .into();
-        page.rows[1].remaining = 5_000_000;
+        page.rows[1].remaining = requests(5_000_000);
         page.rows[1].quarantined = Some(Duration::from_millis(28_300));
         let narrow = "\
 1_204 keys, by used, with \"ex\"

@@ -42,7 +42,7 @@ async fn the_policies_of_only_this_key_are_shown() {
     spend(&store, under(&["10/h"]), "api2", 1).await;
     let shown = on(&server, "show api --json").json();
     let bytes: u64 = server.command(&["STRLEN", "throttle:{api}"]);
-    let full = json!({ "policy": null, "quotas": [{ "used": 10 }], "remaining": 0, "exact": true,
+    let full = json!({ "policy": null, "quotas": [{ "used": 10 }], "remaining": { "requests": 0 }, "exact": true,
         "redis": { "name": "throttle:{api}", "bytes": bytes } });
     let named = json!({ "policy": "github", "quotas": [{}, { "quota": "3_000/h" }], "exact": false,
         "redis": { "name": "throttle:{api}:github" } });
@@ -86,12 +86,13 @@ async fn waiting_requests_are_shown_by_process() {
     let policy = loop {
         let shown = run_async(&server, "show api --json").await.json();
         let policy = shown["policies"][0].clone();
-        if policy["waiting"] == 2 {
+        if policy["waiting"]["requests"] == 2 {
             break policy;
         }
         assert!(begun.elapsed() < LONG, "{policy}");
     };
-    let processes = json!({ "processes": [{ "units": 1 }, { "units": 1 }] });
+    let processes =
+        json!({ "processes": [{ "units": { "requests": 1 } }, { "units": { "requests": 1 } }] });
     assert_includes(&policy, &processes);
     assert!(seconds(&policy["next_seconds"]) > 2.0 * 3_500.0, "{policy}");
     let text = run_async(&server, "show api").await.printed();
@@ -249,11 +250,11 @@ async fn keys_of_all_servers_of_a_cluster_are_found() {
     for key in cluster.keys_of_each() {
         spend(&store, under(&["3/h"]), &key, 1).await;
         let show = || on_cluster(format!("show {key}"))["policies"][0].clone();
-        assert_eq!(show()["remaining"], 2);
+        assert_eq!(show()["remaining"]["requests"], 2);
         on_cluster(format!("pause {key} 1h"));
         assert!(show()["paused_seconds"].is_number());
         on_cluster(format!("reset {key} --yes"));
-        assert_eq!(show()["remaining"], 3);
+        assert_eq!(show()["remaining"]["requests"], 3);
     }
     for line in [
         "top --json --count 1",

@@ -59,7 +59,7 @@ async fn the_busiest_keys_come_first_by_default() {
     on(&server, "pause key-5 1h").printed();
     assert_eq!(names(&page(&server, "--sort paused --rows 1")), ["key-5"]);
     let row = page(&server, "--filter key-9")["rows"][0].clone();
-    let expected = json!({ "quotas": [{ "used": 10 }], "remaining": 0,
+    let expected = json!({ "quotas": [{ "used": 10 }], "remaining": { "requests": 0 },
         "paused_seconds": null, "exact": true });
     assert_includes(&row, &expected);
     let next = row["next_seconds"].as_f64();
@@ -92,7 +92,7 @@ async fn the_budget_limits_the_cost_of_ten_thousand_keys() {
     assert!(cost.calls("getrange") <= most, "{cost:?}");
     assert_eq!(pages.len(), 25);
     assert_eq!(pages[0]["complete"], false);
-    let rows = vec![json!({ "remaining": 0 }); 50];
+    let rows = vec![json!({ "remaining": { "requests": 0 } }); 50];
     let last = json!({ "complete": true, "keys": 10_000, "rows": rows });
     assert_includes(&pages[24], &last);
 }

@@ -8,6 +8,7 @@ use redis::FromRedisValue as _;
 use super::keys::StoredKey;
 use super::{RedisStore, naming, strange, unrecognized};
 use crate::algorithm::{Costs, Mode, State, Take};
+use crate::dispatcher::LANE_BITS;
 use crate::quota::{Quota, interned_units, units_of};
 use crate::snapshot::Snapshot;
 use crate::store::StoreError;
@@ -80,8 +81,8 @@ pub struct KeyState {
     pub snapshot: Snapshot,
     /// How long the key stays paused.
     pub pause: Option<Duration>,
-    /// The units that an upstream has announced to accept, and for how long.
-    pub allowance: Option<(u32, Duration)>,
+    /// How much of a unit an upstream has announced to accept, and for how long.
+    pub allowances: Vec<(&'static str, u32, Duration)>,
     /// How long the key stays in quarantine, because its state was lost.
     pub quarantine: Option<Duration>,
     /// How long ago the generation of the state began, and how often it was written, under strict recovery.
@@ -101,13 +102,13 @@ pub struct QuotaState {
 }
 
 /// The requests of one process that wait for a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitingProcess {
     /// The random number of the process.
     pub process: u64,
-    /// The cost of all its requests.
-    pub units: u64,
+    /// The cost of all its requests in each unit.
+    pub units: Vec<(&'static str, u64)>,
     /// How long the oldest request has waited.
     pub longest: Duration,
     /// True if the process did not call in time: it may have crashed.
@@ -140,29 +141,38 @@ impl KeyState {
                 capacity,
             }
         });
-        let announced = state.announced.iter();
-        let mut waiting: Vec<_> = announced.filter(|it| !it.demand.is_empty()).collect();
-        waiting.sort_by_key(|it| it.demand.oldest());
-        let waiting = waiting.into_iter().map(|it| WaitingProcess {
-            process: it.process,
-            units: it.demand.units().0[0],
-            longest: since(it.demand.oldest()),
-            is_overdue: it.deadline < now,
-        });
+        let mut waiting: Vec<WaitingProcess> = Vec::new();
+        for it in state.announced.iter().filter(|it| !it.demand.is_empty()) {
+            let (process, units) = (it.process >> LANE_BITS, it.demand.units().0);
+            let (longest, is_overdue) = (since(it.demand.oldest()), it.deadline < now);
+            if let Some(same) = waiting.iter_mut().find(|it| it.process == process) {
+                let sums = same.units.iter_mut().zip(units);
+                sums.for_each(|((_, sum), units)| *sum += units);
+                same.longest = same.longest.max(longest);
+                same.is_overdue |= is_overdue;
+                continue;
+            }
+            waiting.push(WaitingProcess {
+                process,
+                units: names.iter().copied().zip(units).collect(),
+                longest,
+                is_overdue,
+            });
+        }
+        waiting.sort_by_key(|it| std::cmp::Reverse(it.longest));
         let hold = state.hold.as_deref();
         let life = state.life.as_deref();
+        let allowed = names.iter().zip(hold.into_iter().flat_map(|it| it.allowed));
+        let allowances = allowed.filter_map(|(name, (left, end))| Some((*name, left, until(end)?)));
         Self {
             name,
             bytes,
             expiry,
             quotas: quotas.collect(),
-            waiting: waiting.collect(),
+            waiting,
             pause: until(taken.paused_until),
             quarantine: until(taken.quarantined_until),
-            allowance: hold.and_then(|it| {
-                let mut allowed = it.allowed.iter();
-                allowed.find_map(|&(units, end)| Some((units, until(end)?)))
-            }),
+            allowances: allowances.collect(),
             generation: life.map(|it| (since(it.generation), it.version)),
             snapshot: Snapshot::of(&taken, interned_units(&names), now),
         }
