@@ -82,7 +82,7 @@ fn spawn(port: u16, dir: &Path) -> anyhow::Result<Child> {
         .with_context(|| {
             let binary = binary.display();
             format!(
-                "cannot start {binary}: set REDIS_SERVER to a redis-server, or pass --redis URL"
+                "cannot start {binary}: set REDIS_SERVER to a redis-server, or see --help to use a running one"
             )
         })
 }
