@@ -3,6 +3,7 @@
 //! | page | subject |
 //! | --- | --- |
 //! | [`choosing`] | turning a provider's documentation into quotas, keys, a buffer and bounds |
+//! | [`llm`] | limits of requests and tokens, as LLM providers have them |
 //! | [`algorithms`] | how each algorithm counts, and which one to choose |
 //! | [`ordering`] | the throttle's place among retries, timeouts, redirects and concurrency limits |
 //! | [`exactness`] | the meaning of "at most N in any window", its cost, and its requirements |
@@ -33,6 +34,9 @@ pub mod exactness {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/faults.md")]
 pub mod faults {}
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/llm.md")]
+pub mod llm {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/migrating.md")]
 pub mod migrating {}

@@ -44,6 +44,7 @@
 //! | rules that change at runtime | [`Limiter::reload`] |
 //! | tokens, bytes, points: quotas that count something else than requests | [`Quota::unit`], [`Cost`] |
 //! | costs that are known only after the response | [`Charge`] |
+//! | the requests and tokens of an LLM provider | [`guide::llm`] |
 //! | quotas in a configuration | [`Quota` as text](Quota#as-text), [`BuildError`] |
 //! | quotas that change at runtime | [`Limiter::set_quotas`] |
 //! | the state that replicas share | [`store::RedisStore`], [`store::Store`] |
