@@ -5,13 +5,13 @@ use crate::quota::REQUESTS;
 /// The cost of a request, in each unit that it names.
 ///
 /// Default: nothing is named, so the request costs 1 in requests, and the
-/// [default cost](crate::Quota::default_cost) in other units. A number is a cost in requests.
+/// [default cost](crate::Quota::default_cost) in other units. A number is a cost in requests, and `("tokens", 5)` one in tokens.
 ///
 /// ```
 /// use tower_throttle::Cost;
 ///
 /// let cost = Cost::default().of("tokens", 1_200);
-/// assert_eq!(cost, Cost::default().of("tokens", 1_200));
+/// assert_eq!(cost, Cost::from(("tokens", 1_200)));
 /// assert_eq!(Cost::from(5), Cost::default().of("requests", 5));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -60,6 +60,13 @@ impl Cost {
         self.each()
             .find(|(name, _)| *name == unit)
             .map(|(_, cost)| cost)
+    }
+}
+
+/// A cost in one unit.
+impl From<(&'static str, u32)> for Cost {
+    fn from((unit, cost): (&'static str, u32)) -> Self {
+        Self::default().of(unit, cost)
     }
 }
 

@@ -127,7 +127,7 @@ impl ThrottleMiddleware {
 
     /// Sets the cost of each request. Default: 1, or the cost of its rule.
     ///
-    /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost).
+    /// A [`Cost`] in the request's extensions goes before it, as by `client.post(url).with_extension(cost)`. A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost).
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
@@ -195,8 +195,9 @@ impl Middleware for ThrottleMiddleware {
         let Some(mut acquire) = admitted.map_err(refused)? else {
             return next.run(request, extensions).await;
         };
-        if let Some(cost) = &self.cost {
-            let cost = cost(&request);
+        let stated = extensions.get::<Cost>().cloned();
+        let cost = || self.cost.as_ref().map(|cost| cost(&request));
+        if let Some(cost) = stated.or_else(cost) {
             acquire =
                 (cost.each()).fold(acquire, |acquire, (unit, cost)| acquire.cost_of(unit, cost));
         }

@@ -10,6 +10,8 @@ use tower_throttle::store::{MemoryStore, RedisStore, Store};
 use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Charge, Cost, ErrorKind, Limiter, Quota};
 
+mod adapters;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// So many requests and tokens per window.
@@ -97,7 +99,7 @@ async fn a_request_waits_only_for_the_units_in_which_it_costs_something() {
         assert_eq!(left(&limiter).await, (0, Some(0)));
         assert!(waiting.iter().all(|it| !it.is_finished()));
 
-        // Those that wait for tokens depart first, once they can.
+        // A request that waits for tokens departs first, once it can.
         let later = tokio::spawn(limiter.acquire("a").cost_of("tokens", 0));
         sleep(SECOND / 5).await;
         charge.refund();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use reqwest::{Request, Response};
+use reqwest::Response;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use serde::{Deserialize, Serialize};
 use tower_throttle::store::RedisStore;
@@ -24,6 +24,15 @@ pub(crate) struct ChatRequest {
 pub(crate) struct Message {
     pub(crate) role: String,
     pub(crate) content: String,
+}
+
+impl ChatRequest {
+    /// The most tokens that it can use: one for each 4 bytes of its prompt, and `max_tokens`.
+    fn most_tokens(&self) -> u32 {
+        let bytes: usize = self.messages.iter().map(|it| it.content.len()).sum();
+        let prompt = u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX);
+        prompt.saturating_add(self.max_tokens)
+    }
 }
 
 /// A whole response, or one event of a stream.
@@ -51,7 +60,7 @@ pub(crate) async fn connect(
         .build()?;
     // The server is local, so ignore proxy settings of the environment.
     let plain = reqwest::Client::builder().no_proxy().build()?;
-    let throttle = ThrottleMiddleware::new(limiter).cost(estimate);
+    let throttle = ThrottleMiddleware::new(limiter);
     Ok(ClientBuilder::new(plain).with(throttle).build())
 }
 
@@ -65,8 +74,9 @@ pub(crate) async fn chat(
     request: &ChatRequest,
     settle: bool,
 ) -> anyhow::Result<u32> {
-    let response = client.post(url).json(request).send().await?;
-    let response = response.error_for_status()?;
+    let estimate = Cost::from(("tokens", request.most_tokens()));
+    let response = client.post(url).json(request).with_extension(estimate);
+    let response = response.send().await?.error_for_status()?;
     // Reading the body consumes the response, so take the charge first.
     let charge = response.extensions().get::<Charge>().cloned();
     let usage = if request.stream {
@@ -82,18 +92,6 @@ pub(crate) async fn chat(
         eprintln!("the estimate stays charged: {error}");
     }
     Ok(tokens)
-}
-
-/// The most tokens that a request can use: one for each 4 bytes of its prompt, and `max_tokens`.
-fn estimate(request: &Request) -> Cost {
-    let body = request.body().and_then(|body| body.as_bytes());
-    let Ok(chat) = serde_json::from_slice::<ChatRequest>(body.unwrap_or_default()) else {
-        // Fails, because it names no tokens and the quota has no default cost.
-        return Cost::default();
-    };
-    let bytes: usize = chat.messages.iter().map(|it| it.content.len()).sum();
-    let prompt = u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX);
-    Cost::default().of("tokens", prompt.saturating_add(chat.max_tokens))
 }
 
 /// Reads a stream of server-sent events, in which the last event before `[DONE]` has the usage.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::quota::REQUESTS;
 
-/// What a response advises: a pause, allowances, both or nothing.
+/// The advice of a response: a pause, allowances, both or nothing.
 ///
 /// ```
 /// use std::time::Duration;

@@ -70,7 +70,7 @@ use crate::telemetry;
 /// - Where something remains, it is an [allowance](Advice::remaining_of) until the reset: of several in the same unit the
 ///   smallest, and of those the one that lasts longest. One that is over by the end of a pause is left out.
 /// - Without a reset, or with one that is over, it says nothing.
-/// - `concurrent-requests` are ignored, as they are no matter of time.
+/// - `concurrent-requests` are ignored, because no reset lifts that limit.
 ///
 /// # Which goes before which
 ///
@@ -89,8 +89,8 @@ use crate::telemetry;
 /// # Values that cannot be trusted
 ///
 /// Whatever is malformed is ignored, with one event per reader, and so is a `RateLimit` that is malformed in any part, as the draft
-/// demands. A number with too many digits is the largest. Of several values of one of the other headers, in
-/// one line or in many, the longest wait and the fewest that remain count.
+/// demands. A number with too many digits is the largest. If one of the other headers has several values, in
+/// one line or in many, the longest wait and the smallest remainder count.
 ///
 /// An upstream, or whoever can alter its responses, can make all wait for the
 /// [longest pause](Self::longest_pause), again and again. For an upstream that you do not trust, make it

@@ -9,7 +9,7 @@ use super::origin::OriginClock;
 mod structured;
 mod triple;
 
-/// What remains of one quota.
+/// The rest of one quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) unit: Cow<'static, str>,

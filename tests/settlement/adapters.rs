@@ -1,0 +1,131 @@
+//! Costs that the adapters charge, and correct by the response.
+
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use http::{Request, Response};
+use reqwest_middleware::ClientWithMiddleware;
+use support::upstream::{Answer, Upstream};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower_throttle::store::MemoryStore;
+use tower_throttle::{Charge, Cost, FailureMode, Limiter, ThrottleLayer, ThrottleMiddleware, key};
+
+use super::{SECOND, left};
+
+fn limiter() -> Limiter {
+    super::limiter(60 * SECOND, 10, 100, MemoryStore::new())
+}
+
+/// The cost that a response states.
+fn stated(headers: &http::HeaderMap) -> Option<Cost> {
+    let tokens = headers.get("x-tokens")?.to_str().ok()?.parse().ok()?;
+    Some(Cost::from(("tokens", tokens)))
+}
+
+fn response(tokens: u32) -> Response<()> {
+    let response = Response::builder().header("x-tokens", tokens);
+    response.body(()).expect("a response")
+}
+
+#[tokio::test]
+async fn reqwest_settles_to_what_the_response_states() {
+    let limiter = limiter();
+    let throttle = ThrottleMiddleware::new(limiter.clone())
+        .key(key::constant("a"))
+        .cost(|_| ("tokens", 40))
+        .settle(|response| stated(response.headers()));
+    let plain = reqwest::Client::builder().no_proxy();
+    let plain = plain.timeout(Duration::from_millis(200));
+    let client = reqwest_middleware::ClientBuilder::new(plain.build().expect("a client"));
+    let client = client.with(throttle).build();
+    let upstream = Upstream::answering(|number| match number {
+        0 => Answer::new(200).header("x-tokens", 10),
+        _ => Answer::new(200),
+    })
+    .await;
+    let get = |client: &ClientWithMiddleware, cost: Option<Cost>| {
+        let request = client.get(upstream.uri());
+        match cost {
+            Some(cost) => request.with_extension(cost).send(),
+            None => request.send(),
+        }
+    };
+    get(&client, None).await.expect("a response");
+    assert_eq!(left(&limiter).await, (9, Some(90)));
+    // The cost in the extensions of the request goes before the function.
+    let response = get(&client, Some(("tokens", 60).into())).await;
+    let response = response.expect("a response");
+    assert_eq!(left(&limiter).await, (8, Some(30)));
+    let charge: &Charge = response.extensions().get().expect("a charge");
+    charge.settle("tokens", 5).expect("it was not settled");
+    assert_eq!(left(&limiter).await, (8, Some(85)));
+
+    // No connection: nothing was sent.
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", port.local_addr().expect("an address"));
+    drop(port);
+    let error = client.get(&address).send().await.expect_err("no server");
+    assert!(error.is_connect(), "{error:?}");
+    assert_eq!(left(&limiter).await, (8, Some(85)));
+    // A connection without an answer: the request may have been sent.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", silent.local_addr().expect("an address"));
+    let error = client.get(&address).send().await.expect_err("no answer");
+    assert!(error.is_timeout(), "{error:?}");
+    assert_eq!(left(&limiter).await, (7, Some(45)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tower_service_settles_to_what_the_response_states() {
+    let limiter = limiter();
+    let layer = ThrottleLayer::new(limiter.clone())
+        .key(key::constant("a"))
+        .cost(|request: &Request<u32>| ("tokens", *request.body()))
+        .settle(|response: &Response<()>| stated(response.headers()));
+    let service = layer.layer(service_fn(async |request: Request<u32>| {
+        match request.body() {
+            30 => Ok(response(10)),
+            40 => Ok(Response::new(())),
+            _ => Err("it fails"),
+        }
+    }));
+    let send = |tokens| service.clone().oneshot(Request::new(tokens));
+    let settled = send(30).await.expect("a response");
+    let charge: &Charge = settled.extensions().get().expect("a charge");
+    assert!(charge.settle("tokens", 20).is_err(), "settled before");
+    assert_eq!(left(&limiter).await, (9, Some(90)));
+    send(40).await.expect("a response");
+    assert_eq!(left(&limiter).await, (8, Some(50)));
+    send(50).await.expect_err("an error");
+    assert_eq!(left(&limiter).await, (7, Some(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_settles_to_what_its_handler_reports() {
+    let limiter = limiter();
+    let layer = ThrottleLayer::new(limiter.clone())
+        .inbound(key::constant("a"), FailureMode::Closed)
+        .cost(|_: &Request<()>| ("tokens", 60));
+    let service = layer.layer(service_fn(async |_| {
+        let mut response = Response::new(String::new());
+        response.extensions_mut().insert(Cost::from(("tokens", 25)));
+        Ok::<_, Infallible>(response)
+    }));
+    let send = || service.clone().oneshot(Request::new(()));
+    let response = send().await.expect("a response");
+    assert_eq!(left(&limiter).await, (9, Some(75)));
+    assert_eq!(
+        response.headers()["ratelimit"].to_str().ok(),
+        Some(r#""10/m+100/m-unit=tokens";r=9, "10/m+100/m-unit=tokens:tokens";r=40"#)
+    );
+    send().await.expect("a response");
+    assert_eq!(left(&limiter).await, (8, Some(50)));
+    let refused = service
+        .clone()
+        .oneshot(Request::new(()))
+        .await
+        .expect("a response");
+    assert_eq!(refused.status(), 429);
+    assert_eq!(left(&limiter).await, (8, Some(50)));
+}
