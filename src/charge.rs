@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use smallvec::SmallVec;
 
 use crate::acquire::{Cause, Error};
-use crate::algorithm::{Costs, Settlement};
+use crate::algorithm::Settlement;
 use crate::cost::Cost;
 use crate::dispatcher::Handle;
 use crate::key::Key;
 use crate::permit::Permit;
+use crate::queue::Turn;
 use crate::quota::UnitNames;
 
 /// The charge of a departed request, to be corrected when its actual cost is known.
@@ -56,11 +57,7 @@ pub struct Charge(Arc<Inner>);
 struct Inner {
     handle: Arc<Handle>,
     key: Key,
-    /// See [`Permit`].
-    counters: u64,
-    recorded: u64,
-    units: UnitNames,
-    costs: Costs,
+    turn: Turn,
     /// A bit for each unit that was settled.
     settled: AtomicU8,
 }
@@ -75,14 +72,14 @@ impl Permit {
 
 impl Charge {
     pub(crate) fn of(permit: &Permit) -> Self {
-        let turn = &permit.granted.turn;
+        let mut turn = permit.granted.turn;
+        if !permit.is_counted {
+            turn.recorded = 0;
+        }
         Self(Arc::new(Inner {
             handle: permit.handle.clone(),
             key: permit.key.clone(),
-            counters: permit.counters,
-            recorded: if permit.is_counted { turn.recorded } else { 0 },
-            units: permit.handle.load().policy.units(),
-            costs: turn.units,
+            turn,
             settled: AtomicU8::new(0),
         }))
     }
@@ -96,7 +93,7 @@ impl Charge {
     /// The charge in this unit; `None` if no quota counts it.
     #[must_use]
     pub fn cost_of(&self, unit: &str) -> Option<u32> {
-        self.place(unit).map(|place| self.0.costs.0[place])
+        self.place(unit).map(|place| self.0.turn.units.0[place])
     }
 
     /// Corrects what was charged in this unit to the actual cost.
@@ -110,7 +107,7 @@ impl Charge {
     /// settled before, or if the quotas count differently since the request departed.
     pub fn settle(&self, unit: &str, cost: u32) -> Result<(), Error> {
         let place = self.place(unit).ok_or_else(|| {
-            let units = self.0.units.join(", ");
+            let units = self.units().join(", ");
             self.error(format!("cannot settle {unit}, as the quotas count {units}"))
         })?;
         self.settle_at(&[(place, cost)])
@@ -130,45 +127,53 @@ impl Charge {
 
     /// Corrects what was charged to nothing, in all units that were not settled: nothing was sent.
     pub fn refund(&self) {
-        let left = self.0.settled.load(Ordering::Relaxed);
-        let places = (0..self.0.units.len()).filter(|place| left & (1 << place) == 0);
+        let settled = self.0.settled.fetch_or(u8::MAX, Ordering::Relaxed);
+        let places = (0..self.units().len()).filter(|place| settled & (1 << place) == 0);
         let nothing: Vec<_> = places.map(|place| (place, 0)).collect();
-        // Another thread may settle it at the same time.
-        let _ = self.settle_at(&nothing);
+        // If the quotas count differently, there is nothing to correct.
+        let _ = self.correct(&nothing);
     }
 
     fn settle_at(&self, costs: &[(usize, u32)]) -> Result<(), Error> {
-        let this = &*self.0;
-        if this.counters != this.handle.load().counters {
-            let units: Vec<_> = costs.iter().map(|(place, _)| this.units[*place]).collect();
-            let units = units.join(", ");
-            return Err(self.error(format!(
-                "cannot settle {units}, as the quotas count differently since the request departed"
-            )));
-        }
         let bits = costs.iter().fold(0, |bits, (place, _)| bits | 1 << place);
         let relaxed = Ordering::Relaxed;
         let all_or_none = |settled| (settled & bits == 0).then_some(settled | bits);
-        if let Err(settled) = this.settled.fetch_update(relaxed, relaxed, all_or_none) {
+        let settled = self.0.settled.fetch_update(relaxed, relaxed, all_or_none);
+        if let Err(settled) = settled {
             let twice = costs.iter().find(|(place, _)| settled & (1 << place) != 0);
-            let unit = twice.map_or("", |(place, _)| this.units[*place]);
+            let unit = twice.map_or("", |(place, _)| self.units()[*place]);
             return Err(self.error(format!("{unit} were settled before")));
         }
+        self.correct(costs)
+    }
+
+    fn correct(&self, costs: &[(usize, u32)]) -> Result<(), Error> {
+        let Inner {
+            handle, key, turn, ..
+        } = &*self.0;
         let settlements = costs.iter().map(|&(unit, cost)| Settlement {
-            recorded: this.recorded,
+            recorded: turn.recorded,
             unit,
-            difference: i64::from(cost) - i64::from(this.costs.0[unit]),
+            difference: i64::from(cost) - i64::from(turn.units.0[unit]),
         });
-        let changes = settlements.filter(|it| it.difference != 0 && this.recorded > 0);
+        let changes = settlements.filter(|it| it.difference != 0 && turn.is_counted());
         let changes: SmallVec<[Settlement; 2]> = changes.collect();
-        if !changes.is_empty() {
-            this.handle.settle(&this.key, &this.costs, &changes);
+        if changes.is_empty() || handle.settle(key, turn, &changes) {
+            return Ok(());
         }
-        Ok(())
+        let units: Vec<_> = changes.iter().map(|it| self.units()[it.unit]).collect();
+        let units = units.join(", ");
+        Err(self.error(format!(
+            "cannot settle {units}, as the quotas count differently since the request departed"
+        )))
+    }
+
+    fn units(&self) -> UnitNames {
+        self.0.turn.counters.units
     }
 
     fn place(&self, unit: &str) -> Option<usize> {
-        self.0.units.iter().position(|name| *name == unit)
+        self.units().iter().position(|name| *name == unit)
     }
 
     fn error(&self, problem: String) -> Error {

@@ -17,8 +17,6 @@ use crate::snapshot::{Remaining, Snapshot, until};
 #[derive(Debug)]
 pub struct Permit {
     pub(crate) handle: Arc<Handle>,
-    /// The number of the counters that have recorded it.
-    pub(crate) counters: u64,
     pub(crate) is_counted: bool,
     pub(crate) key: Key,
     pub(crate) granted: Granted,
@@ -36,12 +34,7 @@ impl Permit {
     /// Gives the departure back, unused: the next request in the queue takes it, or the store makes it available to
     /// all processes.
     pub fn forfeit(self) {
-        let mut turn = self.granted.turn;
-        if self.counters != self.handle.load().counters {
-            // The present counters have not recorded it.
-            turn.recorded = 0;
-        }
-        self.handle.forfeit(&self.key, turn);
+        self.handle.forfeit(&self.key, self.granted.turn);
     }
 
     /// How long the request waited.
@@ -59,8 +52,8 @@ impl Permit {
     /// How much more of this unit could have departed at once; `None` if no quota counts it.
     #[must_use]
     pub fn remaining_of(&self, unit: &str) -> Option<u32> {
-        let units = self.handle.load().policy.units();
-        Remaining::new(units, self.granted.standing.remaining).of(unit)
+        let standing = &self.granted.standing;
+        Remaining::new(standing.units, standing.remaining).of(unit)
     }
 
     /// How long until all units of the quotas are available again.

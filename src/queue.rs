@@ -58,8 +58,7 @@ pub(crate) struct Queue {
     /// The store may hold a demand of this queue.
     is_announced: bool,
     latest: Standing,
-    /// The units of the costs of the requests.
-    units: UnitNames,
+    counters: CounterSet,
     /// Nothing departs earlier, as a command of this process says.
     paused_until: Option<Instant>,
     /// The outage of the store, if requests wait for its end.
@@ -112,6 +111,13 @@ pub(crate) struct Answer {
     pub(crate) standing: Standing,
 }
 
+/// The counters of a policy. Policies that count alike have the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct CounterSet {
+    pub(crate) number: u64,
+    pub(crate) units: UnitNames,
+}
+
 /// The time at which requests may depart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Turn {
@@ -121,6 +127,8 @@ pub(crate) struct Turn {
     pub(crate) until: Instant,
     /// When the store has recorded the departure; 0 for a grant of the fallback store, which is not corrected.
     pub(crate) recorded: u64,
+    /// The counters that have recorded it.
+    pub(crate) counters: CounterSet,
     pub(crate) units: Costs,
     /// The guard under which it was granted.
     pub(crate) guard: Duration,
@@ -129,6 +137,7 @@ pub(crate) struct Turn {
 /// The state of the quotas at the latest answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Standing {
+    pub(crate) units: UnitNames,
     pub(crate) remaining: Costs,
     pub(crate) reset: Option<Instant>,
     /// When the last request is expected to depart.
@@ -285,18 +294,20 @@ impl Queue {
         id
     }
 
-    /// Expresses the costs of the requests in the units of this policy, if those have changed. A request that names no cost
-    /// in one of them fails.
-    pub(crate) fn express(&mut self, policy: &Policy, woken: &mut Woken) {
-        let units = policy.units();
-        if self.units == units {
+    /// Counts as this policy does. If that is a change, departures so far stay charged, and the costs of the requests are
+    /// expressed in the new units. A request that names no cost in one of them fails.
+    pub(crate) fn count_by(&mut self, policy: &Policy, counters: CounterSet, woken: &mut Woken) {
+        if self.counters == counters {
             return;
         }
-        let before = std::mem::replace(&mut self.units, units);
+        let before = std::mem::replace(&mut self.counters, counters);
         self.unsent.settlements.clear();
+        if let Stage::Calling(sent) = &mut self.stage {
+            sent.settlements.clear();
+        }
         let known = |costs: Costs| {
-            let pairs = before.iter().copied().zip(costs.0);
-            let known = pairs.filter(|(name, _)| units.contains(name));
+            let pairs = before.units.iter().copied().zip(costs.0);
+            let known = pairs.filter(|(name, _)| counters.units.contains(name));
             known.fold(Cost::default(), |cost, (name, units)| cost.of(name, units))
         };
         let express = |costs| policy.costs_of(&known(costs), None);
@@ -516,7 +527,8 @@ impl Queue {
         now: Instant,
         woken: &mut Woken,
     ) -> Option<Turn> {
-        if turn.until < now || self.is_paused(turn.from) {
+        let is_in_units = turn.counters.units == self.counters.units;
+        if turn.until < now || self.is_paused(turn.from) || !is_in_units {
             return Some(turn);
         }
         if mode == Mode::Wait {
@@ -567,18 +579,30 @@ impl Queue {
         self.paused_until.is_some_and(|until| at < until)
     }
 
-    /// Corrects what past departures cost: at once if requests wait, else by then.
-    pub(crate) fn settle(&mut self, settlements: &[Settlement], at: Instant) {
-        settlements.iter().for_each(|it| self.unsent.keep(*it));
-        if self.out.is_none() {
-            self.call_at(at);
+    /// Corrects what a past departure cost: at once if requests wait, else by then. Returns false if other counters have
+    /// recorded it.
+    pub(crate) fn settle(
+        &mut self,
+        counters: CounterSet,
+        settlements: &[Settlement],
+        at: Instant,
+    ) -> bool {
+        let is_recorded = counters == self.counters;
+        if is_recorded {
+            settlements.iter().for_each(|it| self.unsent.keep(*it));
+            if self.out.is_none() {
+                self.call_at(at);
+            }
         }
+        is_recorded
     }
 
-    /// Returns a turn that was not used to the store, with the next call.
+    /// Returns a turn that was not used to the store, with the next call, if its counters are the present ones.
     fn give_back(&mut self, turn: &Turn) {
-        let units = turn.units.each().filter(|_| turn.is_counted());
-        for (unit, units) in units {
+        if !turn.is_counted() || turn.counters != self.counters {
+            return;
+        }
+        for (unit, units) in turn.units.each() {
             self.unsent.keep(Settlement {
                 recorded: turn.recorded,
                 unit,
@@ -1012,19 +1036,6 @@ impl Queue {
     pub(crate) fn pause(&mut self, until: Instant, now: Instant, woken: &mut Woken) {
         self.paused_until = self.paused_until.max(Some(until));
         self.replace(|_, turn| turn.from < until, now, woken);
-    }
-
-    /// Returns nothing that the store has recorded so far, as its counters have changed.
-    pub(crate) fn keep_charged(&mut self) {
-        self.unsent.settlements.clear();
-        if let Stage::Calling(sent) = &mut self.stage {
-            sent.settlements.clear();
-        }
-        for id in self.departing.values() {
-            if let Fate::Departs(turn) = &mut self.requests[*id].fate {
-                turn.recorded = 0;
-            }
-        }
     }
 
     /// The store knows of the pause: only turns that it has granted before have to be dropped, until then.

@@ -36,10 +36,10 @@ impl Remaining {
 
 impl Snapshot {
     /// From what is known in this process.
-    pub(crate) fn new(standing: &Standing, units: UnitNames, now: Instant) -> Self {
+    pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
         Self {
             delay: until(standing.last, now),
-            remaining: Remaining::new(units, standing.remaining),
+            remaining: Remaining::new(standing.units, standing.remaining),
             reset: until(standing.reset, now),
         }
     }

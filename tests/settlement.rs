@@ -200,12 +200,16 @@ async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
         assert_eq!(left(&limiter).await, (10, Some(70)));
 
         let charge = depart(&limiter, 40).await;
+        let permit = limiter.acquire("a").cost_of("tokens", 10).await.unwrap();
         let points = Quota::new(100, 60 * SECOND).unit("points").default_cost(1);
         limiter.set_quotas([points]).unwrap();
         let error = charge.settle("tokens", 1).unwrap_err().to_string();
         let expected =
             "cannot settle tokens, as the quotas count differently since the request departed";
         assert_eq!(error, expected);
+        // The request departed under the quotas that hold no more.
+        assert_eq!(charge.cost_of("tokens"), Some(40));
+        assert_eq!(permit.remaining_of("tokens"), Some(20));
     })
     .await;
 }

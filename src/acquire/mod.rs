@@ -245,7 +245,7 @@ impl Acquire {
             Ok(cost) => cost,
             Err(cause) => return ControlFlow::Break(Err(cause)),
         };
-        let at_once = handle.depart_at_once(policy, key, cost, place, now);
+        let at_once = handle.depart_at_once(current, key, cost, place, now);
         if let Some(Ok(granted)) = at_once {
             return ControlFlow::Break(Ok(granted));
         }
@@ -286,7 +286,7 @@ impl Acquire {
     fn cause(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
         match refusal {
             Refusal::Limited(standing) => {
-                let snapshot = Snapshot::new(&standing, policy.units(), now);
+                let snapshot = Snapshot::new(&standing, now);
                 match self.full {
                     Some(waiting) => Cause::QueueFull {
                         waiting,
@@ -322,7 +322,6 @@ impl Acquire {
         self.ended(current, outcome, waited);
         result.map(|granted| Permit {
             handle: self.handle.clone(),
-            counters: current.counters,
             is_counted: current.policy.counts(granted.turn.is_counted()),
             key: self.key.clone(),
             granted,

@@ -24,7 +24,7 @@ use crate::guard::Guard;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::{Plan, Policy, Recovery};
-use crate::queue::{Queue, Refusal, Standing, Step, Turn, Woken};
+use crate::queue::{CounterSet, Queue, Refusal, Standing, Step, Turn, Woken};
 use crate::store::{Answered, Call, Operation, Reply, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
 
@@ -56,8 +56,7 @@ pub(crate) struct Handle {
 /// The policy that holds now.
 pub(crate) struct Current {
     pub(crate) policy: Arc<Policy>,
-    /// Counts the policies so far that have started with new counters.
-    pub(crate) counters: u64,
+    pub(crate) counters: CounterSet,
     /// Holds while the store is out, if anything departs then.
     pub(crate) fallback: Option<Arc<Policy>>,
     pub(crate) telemetry: Telemetry,
@@ -151,25 +150,22 @@ impl Handle {
             return;
         }
         self.guard.set_floor(plan.policy.guard());
-        let counts_like = {
+        {
             let queues = self.queues.lock();
             let before = self.load();
             let counts_like = plan.policy.counts_like(&before.policy);
-            let counters = before.counters + u64::from(!counts_like);
-            let current = Current::new(plan, self.settings, counters);
+            let number = before.counters.number + u64::from(!counts_like);
+            let current = Current::new(plan, self.settings, number);
             // The policy may have another label.
             let count = queues.len() as f64;
             current.telemetry.queues(count);
             before.telemetry.queues(-count);
             self.current.store(Arc::new(current));
-            counts_like
-        };
+        }
         self.forget_denials(None);
         for queue in self.each() {
-            queue.update(|queue, _| {
-                if !counts_like {
-                    queue.keep_charged();
-                }
+            queue.update(|queue, woken| {
+                self.load().count(queue, woken);
                 queue.nudge(Instant::now());
             });
         }
@@ -188,13 +184,13 @@ impl Handle {
     /// asked by way of the queue.
     pub(crate) fn depart_at_once(
         &self,
-        policy: &Policy,
+        current: &Current,
         key: &Key,
         cost: Costs,
         mut place: Place,
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
-        let store = self.dispatcher.embedded.as_ref()?;
+        let (store, policy) = (self.dispatcher.embedded.as_ref()?, &current.policy);
         if self.queues() > 0 && self.queues.lock().contains_key(key) {
             return None;
         }
@@ -203,6 +199,7 @@ impl Handle {
         let (at, attempt) = store.try_one(key, policy, cost, guard, now)?;
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
         let standing = Standing {
+            units: policy.units(),
             remaining: attempt.remaining,
             reset: Some(local(attempt.reset)),
             last: None,
@@ -216,6 +213,7 @@ impl Handle {
             from: now,
             until,
             recorded,
+            counters: current.counters,
             units: cost,
             guard,
         };
@@ -253,10 +251,10 @@ impl Handle {
         let (queue, id, due) = {
             let mut queues = self.queues.lock();
             // The policy does not change while the queues are locked.
-            let policy = &self.load().policy;
-            let cost = policy.costs_of(cost, None);
+            let current = self.load();
+            let cost = current.policy.costs_of(cost, None);
             let cost = cost.map_err(|_| Refusal::TooCostly)?;
-            let most = policy.max_waiting();
+            let most = current.policy.max_waiting();
             let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
             if let (Some(most), Some(lanes)) = (most, queues.get(key)) {
                 let waiting = lanes.iter().map(|queue| queue.lock().len()).sum();
@@ -267,7 +265,7 @@ impl Handle {
             let queue = self.queue_of(&mut queues, key, lane(&cost));
             let mut locked = queue.lock();
             self.number(&mut place);
-            locked.express(policy, &mut woken);
+            current.count(&mut locked, &mut woken);
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
             let due = locked.due();
             drop(locked);
@@ -302,7 +300,7 @@ impl Handle {
         }
         let is_first = lanes.is_empty();
         let mut new = Queue::default();
-        new.express(&self.load().policy, &mut Woken::new());
+        self.load().count(&mut new, &mut Woken::new());
         let queue = Arc::new(KeyQueue {
             handle: self.clone(),
             key: key.clone(),
@@ -361,8 +359,14 @@ impl Handle {
         queue.update(|_, all| all.append(&mut woken));
     }
 
-    /// Corrects what past departures cost, with the next call for requests like the one that departed.
-    pub(crate) fn settle(self: &Arc<Self>, key: &Key, costs: &Costs, settlements: &[Settlement]) {
+    /// Corrects what a past departure cost, with the next call for requests like it. Returns false if other counters have
+    /// recorded it.
+    pub(crate) fn settle(
+        self: &Arc<Self>,
+        key: &Key,
+        turn: &Turn,
+        settlements: &[Settlement],
+    ) -> bool {
         if settlements.iter().any(|it| it.difference < 0) {
             self.forget_denials(Some(key));
         }
@@ -370,17 +374,19 @@ impl Handle {
             Some(_) => Duration::ZERO,
             None => GATHER_SETTLEMENTS,
         };
-        let queue = {
+        let (queue, is_recorded) = {
             let mut queues = self.queues.lock();
             if queues.len() >= MOST_SETTLING && !queues.contains_key(key) {
                 // It stays charged.
-                return;
+                return true;
             }
-            let queue = self.queue_of(&mut queues, key, lane(costs));
-            queue.lock().settle(settlements, Instant::now() + gather);
-            queue
+            let queue = self.queue_of(&mut queues, key, lane(&turn.units));
+            let at = Instant::now() + gather;
+            let is_recorded = queue.lock().settle(turn.counters, settlements, at);
+            (queue, is_recorded)
         };
         queue.update(|_, _| {});
+        is_recorded
     }
 
     /// Applies a command to a key, in this process and in the store. It is sent again if the answer was lost.
@@ -573,13 +579,20 @@ fn lane(costs: &Costs) -> u64 {
 }
 
 impl Current {
-    fn new(Plan { policy, fallback }: Plan, settings: Settings, counters: u64) -> Self {
+    /// `number` counts the policies so far that have started with new counters.
+    fn new(Plan { policy, fallback }: Plan, settings: Settings, number: u64) -> Self {
+        let units = policy.units();
         Self {
             telemetry: Telemetry::new(settings, &policy),
             policy,
-            counters,
+            counters: CounterSet { number, units },
             fallback,
         }
+    }
+
+    /// Has a queue count by the policy.
+    pub(super) fn count(&self, queue: &mut Queue, woken: &mut Woken) {
+        queue.count_by(&self.policy, self.counters, woken);
     }
 }
 

@@ -32,7 +32,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
-use crate::queue::{Answer, Standing, Turn, Woken};
+use crate::queue::{Answer, CounterSet, Standing, Turn, Woken};
 use crate::store::{Answered, Call, MemoryStore, Operation, Reply, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
@@ -136,6 +136,7 @@ enum Flight {
 struct Sent {
     queue: Arc<KeyQueue>,
     policy: Arc<Policy>,
+    counters: CounterSet,
     number: u64,
     begun: Instant,
     take: Take,
@@ -171,6 +172,7 @@ impl Sent {
                 from,
                 until: until.min(from.max(now) + 2 * guard),
                 recorded: grant.recorded,
+                counters: self.counters,
                 units: Costs::default(),
                 guard,
             };
@@ -187,6 +189,7 @@ impl Sent {
             uncertainty: offset.uncertainty(),
             next_call,
             standing: Standing {
+                units: self.policy.units(),
                 remaining: taken.remaining,
                 reset: Some(offset.latest(taken.reset)),
                 last: None,
@@ -478,7 +481,7 @@ impl Dispatcher {
         let (begun, handle) = (Instant::now(), &queue.handle);
         let mut locked = queue.lock();
         let (current, guard) = (handle.current(), handle.guard.current_micros());
-        locked.express(&current.policy, woken);
+        current.count(&mut locked, woken);
         let (policy, clock, round_trip) = match outage {
             Some(_) => (current.fallback.clone()?, &self.fallback.clock, 0),
             None => {
@@ -521,6 +524,7 @@ impl Dispatcher {
         Some(Sent {
             queue: queue.clone(),
             policy,
+            counters: current.counters,
             number,
             begun,
             take,
@@ -690,8 +694,8 @@ impl Dispatcher {
                     denials.note(&sent.queue.key, denied);
                 }
             }
-            // Nothing that the fallback store has granted is returned to the store, nor what other counters have recorded.
-            if shard.is_none() || !sent.policy.counts_like(&handle.load().policy) {
+            // Nothing that the fallback store has granted is returned to the store.
+            if shard.is_none() {
                 let turns = answer.turns.iter_mut();
                 turns.for_each(|(turn, _)| turn.recorded = 0);
             }

@@ -207,6 +207,7 @@ impl Bench {
             from,
             until: from + GUARD,
             recorded: self.number * 1_000 + nth + 1,
+            counters: CounterSet::default(),
             units: Costs::default(),
             guard: GUARD,
         }

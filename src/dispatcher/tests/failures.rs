@@ -1,7 +1,8 @@
 //! Stores that refuse, panic, or do not reply, and what is left after an outage.
 
 use super::*;
-use crate::algorithm::{Command, Mode, Taken};
+use crate::Algorithm;
+use crate::algorithm::{Command, Mode, Settlement, Taken};
 
 /// A policy under strict recovery.
 fn strict(quota: Quota) -> Plan {
@@ -318,4 +319,31 @@ async fn requests_that_wait_depart_under_the_current_quota() {
     assert!(matches!(refusal, Err(Refusal::TooCostly)), "{refusal:?}");
     cheap.await.unwrap().unwrap();
     assert_since(start, 0..3_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn departures_that_other_counters_have_recorded_stay_charged() {
+    let store = Remote::new(Duration::from_millis(100));
+    let quota = Quota::new(10, 3_600 * SECOND);
+    let handle = remote(&store, quota, None);
+    depart(&handle, 1).await.unwrap();
+    let waiting = spawn(&handle, 1);
+    // The call is under way when the quota changes.
+    pass(50).await;
+    let other = quota.algorithm(Algorithm::Gcra { burst: 10 });
+    handle.set_plan(plan(other, None));
+    let turn = waiting.await.unwrap().unwrap().turn;
+    depart(&handle, 5).await.unwrap();
+    pass(1_000).await;
+    assert_eq!(store.remaining(&handle), 5);
+    let settlement = Settlement {
+        recorded: turn.recorded,
+        unit: 0,
+        difference: -1,
+    };
+    assert!(!handle.settle(&key(), &turn, &[settlement]));
+    handle.forfeit(&key(), turn);
+    pass(1_000).await;
+    assert_eq!(store.remaining(&handle), 5);
+    assert_eq!(handle.queues(), 0);
 }

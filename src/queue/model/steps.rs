@@ -482,6 +482,7 @@ impl World {
                 from: instant(grant.at),
                 until: instant(grant.recorded) + late,
                 recorded: grant.recorded,
+                counters: Default::default(),
                 units: Default::default(),
                 guard: TICK,
             };
