@@ -171,6 +171,13 @@ impl Handle {
         }
     }
 
+    /// Returns true if a limiter, a request, a permit or a charge holds it.
+    pub(super) fn is_used(self: &Arc<Self>) -> bool {
+        let queues = self.queues.lock();
+        // The caller holds it, and so does each queue.
+        Arc::strong_count(self) > queues.len() + 1
+    }
+
     /// The number of keys for which requests wait.
     pub(crate) fn queues(&self) -> usize {
         self.count.load(Ordering::Acquire)

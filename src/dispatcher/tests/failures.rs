@@ -195,6 +195,24 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
+    let quota = Quota::new(10, 3_600 * SECOND);
+    for fallback in [None, Some(quota)] {
+        let store = Remote::new(Duration::from_millis(2));
+        let handle = remote(&store, quota, fallback);
+        let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
+        store.set(Fault::Out);
+        handle.forfeit(&key(), turn);
+        pass(1_000).await;
+        assert_eq!(handle.queues(), 1);
+        let dispatcher = Arc::downgrade(&handle.dispatcher);
+        drop(handle);
+        pass(5_000).await;
+        assert!(dispatcher.upgrade().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     let (_, handle) = served(Quota::new(2, 3_600 * SECOND));
     depart(&handle, 1).await.unwrap();
