@@ -372,9 +372,10 @@ impl Queue {
         }
     }
 
-    /// Returns true if requests wait for the store to come back.
+    /// Returns true if requests, or corrections alone, wait for the store to come back.
     pub(crate) fn is_out(&self) -> bool {
-        self.out.is_some()
+        let is_kept = matches!(self.stage, Stage::Idle) && !self.unsent.settlements.is_empty();
+        self.out.is_some() || is_kept
     }
 
     /// Something may have become available early.

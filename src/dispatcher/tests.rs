@@ -89,6 +89,8 @@ struct Remote {
     round_trip: Duration,
     fault: Mutex<Fault>,
     calls: AtomicU64,
+    /// The shard that holds all keys.
+    shard: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -129,6 +131,7 @@ impl Remote {
             round_trip,
             fault,
             calls: AtomicU64::new(0),
+            shard: AtomicU64::new(0),
         })
     }
 
@@ -207,6 +210,10 @@ impl Store for Remote {
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
         self.reply(|| self.memory.ping(key).take_ready().unwrap().unwrap())
+    }
+
+    fn shard(&self, _: &Key) -> u64 {
+        self.shard.load(Ordering::Relaxed)
     }
 }
 

@@ -195,6 +195,25 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
+    let quota = Quota::new(10, 3_600 * SECOND);
+    for fallback in [None, Some(quota)] {
+        let store = Remote::new(Duration::from_millis(2));
+        let handle = remote(&store, quota, fallback);
+        let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
+        store.set(Fault::Out);
+        handle.forfeit(&key(), turn);
+        pass(1_000).await;
+        assert_eq!(store.remaining(&handle), 9);
+        store.shard.store(1, Ordering::Relaxed);
+        store.set(Fault::None);
+        pass(2_000).await;
+        assert_eq!(store.remaining(&handle), 10);
+        assert_eq!(handle.queues(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
     let quota = Quota::new(10, 3_600 * SECOND);
     for fallback in [None, Some(quota)] {
