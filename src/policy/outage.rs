@@ -169,4 +169,21 @@ mod tests {
         }
         assert!(of(1.0).is_ok());
     }
+
+    #[test]
+    fn a_share_holds_the_default_cost() {
+        let build = |share| {
+            let quotas = ["100/m unit=tokens default_cost=50".parse().unwrap()];
+            let parts = PolicyParts {
+                quotas: quotas.into_iter().collect(),
+                outage: Outage::Local { share },
+                ..PolicyParts::default()
+            };
+            parts.build().map_err(|error| error.to_string())
+        };
+        assert!(build(0.5).is_ok());
+        let error = "outage: the share is too small: quota `25/m unit=tokens default_cost=50`: \
+            the default cost is more than may depart at once";
+        assert_eq!(build(0.25).unwrap_err(), error);
+    }
 }

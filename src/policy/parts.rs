@@ -133,7 +133,7 @@ impl PolicyParts {
             Ok(Some(parts)) if flaws.is_empty() => parts
                 .build()
                 .err()
-                .map(|error| BuildError::new("outage", error.to_string())),
+                .map(|error| BuildError::new("outage", format!("the share is too small: {error}"))),
             fallback => fallback.err(),
         };
         flaws.extend(fallback.map(|error| (None, error)));
