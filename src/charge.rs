@@ -47,9 +47,12 @@ use crate::quota::UnitNames;
 /// Use the [sliding window](crate::Algorithm::SlidingLog), which is the default: it takes back the whole difference. GCRA,
 /// spacing and leaky buckets take back less if other requests have departed since, as more would break their bound.
 ///
-/// A correction is sent with the next call for its key, or a few milliseconds later. If its answer is lost, a lower cost is
-/// not sent again, and a higher one is. So a failure can only make the limiter stricter. While the store is out, corrections
-/// wait in a bounded buffer; what does not fit stays charged, as do the estimates of a process that dies.
+/// A correction is sent with the next call for its key, or a few milliseconds later. While the store is out, corrections
+/// wait in a bounded buffer. If the answer to a call is lost, a lower cost is not sent again, and a higher one is: a lost
+/// answer can only make the limiter stricter.
+///
+/// The estimate stays charged, also if the actual cost is higher, if the process dies, if the buffer is full, if Redis
+/// refuses the call, or if new quotas count differently.
 #[derive(Debug, Clone)]
 pub struct Charge(Arc<Inner>);
 
