@@ -175,7 +175,8 @@ impl Handle {
     pub(super) fn is_used(self: &Arc<Self>) -> bool {
         let queues = self.queues.lock();
         // The caller holds it, and so does each queue.
-        Arc::strong_count(self) > queues.len() + 1
+        let count: usize = queues.values().map(SmallVec::len).sum();
+        Arc::strong_count(self) > count + 1
     }
 
     /// The number of keys for which requests wait.
