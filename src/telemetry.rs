@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::algorithm::Command;
+use crate::algorithm::{Command, Costs, Settlement};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
@@ -99,12 +99,19 @@ impl Telemetry {
     pub(crate) fn ended(
         &self,
         span: Span,
-        (key, cost): (&Key, u32),
+        (key, cost): (&Key, &Costs),
         outcome: Outcome,
         waited: Duration,
     ) {
         span.end(outcome, waited);
         meter!(self.meters.ended(key, cost, outcome, waited));
+    }
+
+    /// The costs of a departed request were corrected.
+    pub(crate) fn corrected(&self, settlements: &[Settlement]) {
+        for it in settlements {
+            meter!(self.meters.corrected(it.unit, it.difference));
+        }
     }
 
     /// A request was refused without a call to the store.

@@ -314,12 +314,12 @@ impl Acquire {
         waited: Duration,
     ) -> Result<Permit, Cause> {
         self.stage = Stage::Done;
-        let outcome = match &result {
-            Ok(granted) if granted.turn.is_counted() => Outcome::Granted,
-            Ok(_) => Outcome::Fallback,
-            Err(cause) => cause.outcome(),
+        let (outcome, cost) = match &result {
+            Ok(Granted { turn, .. }) if turn.is_counted() => (Outcome::Granted, turn.units),
+            Ok(Granted { turn, .. }) => (Outcome::Fallback, turn.units),
+            Err(cause) => (cause.outcome(), Costs::default()),
         };
-        self.ended(current, outcome, waited);
+        self.ended(current, &cost, outcome, waited);
         result.map(|granted| Permit {
             handle: self.handle.clone(),
             is_counted: current.policy.counts(granted.turn.is_counted()),
@@ -329,10 +329,11 @@ impl Acquire {
         })
     }
 
-    fn ended(&mut self, current: &Current, outcome: Outcome, waited: Duration) {
+    fn ended(&mut self, current: &Current, cost: &Costs, outcome: Outcome, waited: Duration) {
         let span = std::mem::replace(&mut self.span, Span::NONE);
-        let request = (&self.key, self.cost.requests());
-        current.telemetry.ended(span, request, outcome, waited);
+        current
+            .telemetry
+            .ended(span, (&self.key, cost), outcome, waited);
     }
 }
 
@@ -341,7 +342,8 @@ impl Drop for Acquire {
         if let Stage::Waiting(waiting, joined) = &self.stage {
             joined.telemetry.waiting(&self.key, -1.0);
             let waited = waiting.place.arrival.elapsed();
-            self.ended(&self.handle.load(), Outcome::Cancelled, waited);
+            let current = self.handle.load();
+            self.ended(&current, &Costs::default(), Outcome::Cancelled, waited);
         }
     }
 }

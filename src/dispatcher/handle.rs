@@ -394,6 +394,9 @@ impl Handle {
             (queue, is_recorded)
         };
         queue.update(|_, _| {});
+        if is_recorded {
+            self.load().telemetry.corrected(settlements);
+        }
         is_recorded
     }
 
@@ -528,8 +531,8 @@ impl Handle {
     /// Counts a request that has no key, and returns the policy.
     pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
         let current = self.current();
-        let request = (&Key::from(""), 1);
-        let span = current.telemetry.begin(request.0, request.1);
+        let request = (&Key::from(""), &Costs::default());
+        let span = current.telemetry.begin(request.0, 1);
         (current.telemetry).ended(span, request, Outcome::Invalid, Duration::ZERO);
         current.policy.clone()
     }

@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, NoopRecorder, SharedString, with_recorder};
+use smallvec::SmallVec;
 
 use super::outcome::OUTCOMES;
 #[cfg(feature = "redis")]
 use super::table::RECONNECTS;
 use super::table::{
-    CALLS, GUARD, KEYS_PER_CALL, LATENCY, MISSED, OUT, OUTAGES, PAUSES, QUARANTINES, QUEUES,
-    REMEMBERED, REQUESTS, REQUESTS_PER_CALL, RETURNED, SPENT, WAIT, WAITING, describe,
+    CALLS, DEBT, GUARD, KEYS_PER_CALL, LATENCY, MISSED, OUT, OUTAGES, PAUSES, QUARANTINES, QUEUES,
+    REFUNDED, REMEMBERED, REQUESTS, REQUESTS_PER_CALL, RETURNED, SPENT, WAIT, WAITING, describe,
 };
 use super::{Operation, Outcome, Settings};
+use crate::algorithm::Costs;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
@@ -27,7 +29,7 @@ pub(super) struct Meters {
     key_labels: bool,
     policy: SharedString,
     outcomes: [Counter; OUTCOMES.len()],
-    spent: Counter,
+    units: SmallVec<[UnitMeters; 1]>,
     wait: Histogram,
     waiting: Gauge,
     pub(super) remembered: Counter,
@@ -38,8 +40,18 @@ pub(super) struct Meters {
     pub(super) quarantines: Counter,
 }
 
+/// The metrics of one unit.
+#[derive(Debug)]
+struct UnitMeters {
+    name: &'static str,
+    spent: Counter,
+    refunded: Counter,
+    debt: Counter,
+}
+
 impl Meters {
     pub(super) fn new(Settings { key_labels }: Settings, policy: &Policy) -> Self {
+        let policy_units = policy.units();
         let policy = SharedString::from_shared(policy.shared_label().clone());
         let values = slice::from_ref(&policy);
         with_recorder(|recorder| {
@@ -50,10 +62,19 @@ impl Meters {
                 let outcome = SharedString::const_str(outcome);
                 REQUESTS.counter(by_policy, &[policy.clone(), outcome])
             };
+            let units = policy_units.iter().map(|&name| {
+                let values = [policy.clone(), SharedString::const_str(name)];
+                UnitMeters {
+                    name,
+                    spent: SPENT.counter(by_policy, &values),
+                    refunded: REFUNDED.counter(recorder, &values),
+                    debt: DEBT.counter(recorder, &values),
+                }
+            });
             Self {
                 key_labels,
                 outcomes: OUTCOMES.map(outcome),
-                spent: SPENT.counter(by_policy, values),
+                units: units.collect(),
                 wait: WAIT.histogram(by_policy, values),
                 waiting: WAITING.gauge(by_policy, values),
                 remembered: REMEMBERED.counter(recorder, values),
@@ -68,31 +89,47 @@ impl Meters {
     }
 
     #[inline]
-    pub(super) fn ended(&self, key: &Key, cost: u32, outcome: Outcome, waited: Duration) {
+    pub(super) fn ended(&self, key: &Key, cost: &Costs, outcome: Outcome, waited: Duration) {
         if self.key_labels {
             return self.ended_of(key, cost, outcome, waited);
         }
         self.outcomes[outcome as usize].increment(1);
         if outcome.departs() {
-            self.spent.increment(cost.into());
+            let units = self.units.iter().zip(cost.0);
+            units.for_each(|(unit, cost)| unit.spent.increment(cost.into()));
             self.wait.record(waited);
         }
     }
 
     /// Counts a request that has ended, with the key as a label.
     #[cold]
-    fn ended_of(&self, key: &Key, cost: u32, outcome: Outcome, waited: Duration) {
+    fn ended_of(&self, key: &Key, cost: &Costs, outcome: Outcome, waited: Duration) {
         let name = SharedString::const_str(outcome.name());
         let [policy, key] = self.of_key(key);
         with_recorder(|recorder| {
             let requests = [policy.clone(), name, key.clone()];
             REQUESTS.counter(recorder, &requests).increment(1);
             if outcome.departs() {
-                let values = [policy, key];
-                SPENT.counter(recorder, &values).increment(cost.into());
-                WAIT.histogram(recorder, &values).record(waited);
+                for (unit, cost) in self.units.iter().zip(cost.0) {
+                    let unit = SharedString::const_str(unit.name);
+                    let values = [policy.clone(), unit, key.clone()];
+                    SPENT.counter(recorder, &values).increment(cost.into());
+                }
+                WAIT.histogram(recorder, &[policy, key]).record(waited);
             }
         });
+    }
+
+    /// What a request has cost was corrected in a unit.
+    pub(super) fn corrected(&self, unit: usize, difference: i64) {
+        if let Some(unit) = self.units.get(unit) {
+            let counter = if difference < 0 {
+                &unit.refunded
+            } else {
+                &unit.debt
+            };
+            counter.increment(difference.unsigned_abs());
+        }
     }
 
     /// So many more requests wait, or fewer.

@@ -42,8 +42,12 @@ macro_rules! metrics {
 metrics! {
     REQUESTS = Counter Count "tower_throttle_requests_total" ["policy", "outcome"]
         "Requests that ended, by outcome";
-    SPENT = Counter Count "tower_throttle_spent_total" ["policy"]
-        "Units of the requests that departed";
+    SPENT = Counter Count "tower_throttle_spent_total" ["policy", "unit"]
+        "Cost of the requests that departed";
+    REFUNDED = Counter Count "tower_throttle_refunded_total" ["policy", "unit"]
+        "Cost that corrections gave back";
+    DEBT = Counter Count "tower_throttle_debt_total" ["policy", "unit"]
+        "Cost that corrections charged in addition";
     WAIT = Histogram Seconds "tower_throttle_wait_seconds" ["policy"]
         "How long the requests waited that departed";
     REMEMBERED = Counter Count "tower_throttle_remembered_total" ["policy"]

@@ -57,10 +57,32 @@ async fn requests_are_counted_by_outcome() {
     ];
     assert_eq!(all.map(requests), [2.0, 5.0, 3.0, 1.0, 2.0, 2.0]);
     assert_eq!(["store_out", "store_error"].map(requests), [0.0, 0.0]);
-    assert_eq!(read.number("spent_total{policy=ten}"), 15.0);
+    assert_eq!(read.number("spent_total{policy=ten,unit=requests}"), 15.0);
     assert_eq!(read.recorded("wait_seconds{policy=ten}").len(), 7);
     // Only the first of the refused requests has called the store.
     assert_eq!(read.number("remembered_total{policy=ten}"), 2.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn costs_and_their_corrections_are_counted_by_unit() {
+    let figures = Figures::new();
+    let tokens = Quota::per_minute(1_000).unit("tokens");
+    let limiter = figures.build(ten().quota(tokens));
+    for actual in [50, 120, 100] {
+        let permit = limiter.acquire("a").cost_of("tokens", 100).await;
+        let charge = permit.unwrap().into_charge();
+        charge.settle("tokens", actual).unwrap();
+    }
+    let read = figures.read();
+    for (series, expected) in [
+        ("spent_total{policy=ten,unit=requests}", 3.0),
+        ("spent_total{policy=ten,unit=tokens}", 300.0),
+        ("refunded_total{policy=ten,unit=tokens}", 50.0),
+        ("debt_total{policy=ten,unit=tokens}", 20.0),
+        ("refunded_total{policy=ten,unit=requests}", 0.0),
+    ] {
+        assert_eq!(read.number(series), expected, "{series}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +160,10 @@ async fn keys_are_labels_only_if_that_is_set() {
         read.number(&format!("requests_total{{{labels}}}"))
     };
     assert_eq!([requests("a"), requests("b")], [2.0, 1.0]);
-    assert_eq!(read.number("spent_total{key=b,policy=ten}"), 10.0);
+    assert_eq!(
+        read.number("spent_total{key=b,policy=ten,unit=requests}"),
+        10.0
+    );
     assert_eq!(read.recorded("wait_seconds{key=a,policy=ten}"), [0.0, 0.0]);
     assert_eq!(read.number("waiting{key=b,policy=ten}"), 1.0);
     // Nothing is counted twice.
