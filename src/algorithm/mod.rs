@@ -21,7 +21,7 @@ pub(crate) use self::{
     demand::{Announcement, Others},
     fixed::Fixed,
     gcra::Gcra,
-    units::Units,
+    units::{LANE_BITS, Units},
     window::Window,
 };
 

@@ -4,6 +4,10 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 
 use crate::quota::MOST_UNITS;
 
+/// The last bits of the number of a process: a bit for each unit in which its requests cost something. To a store, such a
+/// lane of a process is a process of its own.
+pub(crate) const LANE_BITS: u32 = MOST_UNITS as u32;
+
 /// The cost of one request in each unit of its policy, in the order of the units; 0 beyond them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Costs(pub(crate) [u32; MOST_UNITS]);
@@ -25,6 +29,11 @@ impl Costs {
     /// The units in which it costs something, by their numbers.
     pub(crate) fn each(&self) -> impl Iterator<Item = (usize, u32)> + use<> {
         self.0.into_iter().enumerate().filter(|(_, cost)| *cost > 0)
+    }
+
+    /// The lane of requests of this cost; see [`LANE_BITS`].
+    pub(crate) fn lane(&self) -> u64 {
+        self.each().fold(0, |lane, (unit, _)| lane | 1 << unit)
     }
 
     /// A cost of 1 in the unit of this number.

@@ -70,7 +70,7 @@ type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
-    /// A bit for each unit in which its requests cost something. Each lane is a process of its own to the store.
+    /// See [`Costs::lane`].
     pub(super) lane: u64,
     pub(super) serial: u64,
     queue: Mutex<Queue>,
@@ -270,7 +270,7 @@ impl Handle {
                     return Err(Refusal::Full(waiting));
                 }
             }
-            let queue = self.queue_of(&mut queues, key, lane(&cost));
+            let queue = self.queue_of(&mut queues, key, cost.lane());
             let mut locked = queue.lock();
             self.number(&mut place);
             current.count(&mut locked, &mut woken);
@@ -360,7 +360,7 @@ impl Handle {
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_of(&mut queues, key, lane(&turn.units));
+            let queue = self.queue_of(&mut queues, key, turn.units.lane());
             queue.lock().pass_on(turn, Instant::now(), &mut woken);
             queue
         };
@@ -388,7 +388,7 @@ impl Handle {
                 // It stays charged.
                 return true;
             }
-            let queue = self.queue_of(&mut queues, key, lane(&turn.units));
+            let queue = self.queue_of(&mut queues, key, turn.units.lane());
             let at = Instant::now() + gather;
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
@@ -450,7 +450,7 @@ impl Handle {
             operation: Operation::Take(take),
         };
         let mut take = Take {
-            process: self.dispatcher.process | lane(&cost),
+            process: self.dispatcher.process | cost.lane(),
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
             ..Take::one(Mode::Peek, cost)
@@ -582,11 +582,6 @@ impl Handle {
         };
         self.seen.note(key, state);
     }
-}
-
-/// The lane of requests of this cost.
-fn lane(costs: &Costs) -> u64 {
-    costs.each().fold(0, |lane, (unit, _)| lane | 1 << unit)
 }
 
 impl Current {

@@ -26,7 +26,7 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{Costs, Mode, Take, Taken};
+use crate::algorithm::{Costs, LANE_BITS, Mode, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -55,9 +55,6 @@ const WATCH: Duration = Duration::from_millis(75);
 /// A task with nothing to do ends after so long.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Each lane of a key is a process of its own to the store: the last bits of the number distinguish them.
-pub(crate) const LANE_BITS: u32 = crate::quota::MOST_UNITS as u32;
-
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
 const HORIZON: u64 = 100_000;
 const BEYOND_ROUND_TRIP: u64 = 40_000;
@@ -77,7 +74,7 @@ pub(crate) struct Dispatcher {
     /// The store again, if it is the embedded one.
     embedded: Option<MemoryStore>,
     fallback: Fallback,
-    /// A random number of this process. Its last bits are free for the [lanes](LANE_BITS) of a key.
+    /// A random number of this process. Its last bits are free for the lane of a queue.
     process: u64,
     /// The latest number of a call, a flight or a queue.
     numbers: AtomicU64,

@@ -7,8 +7,7 @@ use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
 use super::{RedisStore, naming, strange, unrecognized};
-use crate::algorithm::{Costs, Mode, State, Take};
-use crate::dispatcher::LANE_BITS;
+use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take};
 use crate::quota::{Quota, interned_units, units_of};
 use crate::snapshot::Snapshot;
 use crate::store::StoreError;
