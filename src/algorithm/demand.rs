@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Costs, Units};
+use super::{Costs, LEVEL_BITS, Units};
 
 /// The most points of a demand at even ranks, and the most requests of different costs that it describes.
 const POINTS: usize = 8;
@@ -271,11 +271,27 @@ impl Announcement {
         self.deadline + FORGOTTEN
     }
 
-    /// The units that arrived before a request of another process.
+    /// The arrival of the first request, as another process sees it: demand of a higher level is older than all of its own.
+    fn oldest_for(&self, process: u64) -> u64 {
+        match level(self.process) < level(process) {
+            true => 0,
+            false => self.demand.oldest(),
+        }
+    }
+
+    /// The units before a request of another process, which has the same level or a lower one.
     fn ahead_of(&self, arrival: u64, process: u64) -> Units {
+        if level(self.process) < level(process) {
+            return self.demand.units();
+        }
         let is_behind = u64::from(self.process >= process);
         self.demand.arrived_by(arrival.saturating_sub(is_behind))
     }
+}
+
+/// The level of the requests of a process: 0 is the highest.
+fn level(process: u64) -> u64 {
+    process % (1 << LEVEL_BITS.end) >> LEVEL_BITS.start
 }
 
 /// The demand of other processes that counts, which may be ahead of a request.
@@ -293,7 +309,9 @@ impl<'a> Others<'a> {
         process: u64,
         now: u64,
     ) -> Self {
-        let live = announced.filter(|it| !it.demand.is_empty() && it.is_live(now));
+        let live = announced.filter(|it| {
+            !it.demand.is_empty() && it.is_live(now) && level(it.process) <= level(process)
+        });
         Self {
             live: live.collect(),
             process,
@@ -334,11 +352,11 @@ impl<'a> Others<'a> {
     /// The times to look whether processes ahead have crashed, and their units ahead: of the one right ahead, and of
     /// those that are overdue.
     pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, Units)> {
-        let ahead = self.live().filter(move |it| it.demand.oldest() < arrival);
-        let nearest = ahead.clone().map(|other| other.demand.oldest()).max();
-        let watched = ahead.filter(move |other| {
-            Some(other.demand.oldest()) == nearest || other.deadline < self.now
-        });
+        let oldest = |other: &Announcement| other.oldest_for(self.process);
+        let ahead = self.live().filter(move |it| oldest(it) < arrival);
+        let nearest = ahead.clone().map(oldest).max();
+        let watched =
+            ahead.filter(move |other| Some(oldest(other)) == nearest || other.deadline < self.now);
         watched.map(move |other| {
             let units = other.ahead_of(arrival, self.process);
             (other.watch_at(self.now), units)

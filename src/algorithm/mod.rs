@@ -21,7 +21,7 @@ pub(crate) use self::{
     demand::{Announcement, Others},
     fixed::Fixed,
     gcra::Gcra,
-    units::{LANE_BITS, Units},
+    units::{LANE_BITS, LEVEL_BITS, Units},
     window::Window,
 };
 

@@ -34,6 +34,8 @@ local HEAD, REST = @head, @rest
 -- The names of the units, unless all quotas count requests.
 local names = sub(head, @names)
 local counted = names ~= '' and pack('<B', #names) .. names or ''
+-- The level of this process, 0 for the highest; see LEVEL_BITS.
+local level = (process % 128 - process % 16) / 16
 -- A request departs no earlier than the answer arrives.
 local arrives = now + round_trip
 -- The value of the key that is served, for the functions of the quotas.
@@ -190,7 +192,7 @@ elseif count > 1 then
   points = { unpack('<' .. rep('I7@sums', count), arg, REST) }
 end
 
--- The demand of other processes that counts, an entry in each table. `detail` is the place of its points, or once
+-- The demand of other processes that counts, of this level and of higher ones, an entry in each table. `detail` is the place of its points, or once
 -- they are read, the points.
 local live, processes, deadlines, oldest, newest, detail, <<waiting&>> = 0
 
@@ -221,7 +223,10 @@ for _ = 1, announced do
     else
       is_other, others = true, others + 1
       if deadline > latest then latest = deadline end
-      if units@all > 0 and deadline + 250000 >= now then
+      local above = level - (who % 128 - who % 16) / 16
+      if units@all > 0 and deadline + 250000 >= now and above >= 0 then
+        -- Demand of a higher level is ahead, whenever it arrived.
+        if above > 0 then first, last = 0, 0 end
         if live == 0 then
           processes, deadlines, oldest, newest, detail, <<waiting&>> = {}, {}, {}, {}, {}, <<{}>>
         end

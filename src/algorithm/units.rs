@@ -4,9 +4,12 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 
 use crate::quota::MOST_UNITS;
 
-/// The last bits of the number of a process: a bit for each unit in which its requests cost something. To a store, such a
-/// lane of a process is a process of its own.
-pub(crate) const LANE_BITS: u32 = MOST_UNITS as u32;
+/// The last bits of the number of a process: its lane. To a store, each lane of a process is a process of its own. It has a
+/// bit for each unit in which its requests cost something, and above them the level of their priority, 0 for the highest.
+pub(crate) const LANE_BITS: u32 = LEVEL_BITS.end;
+
+/// The bits of the level.
+pub(crate) const LEVEL_BITS: std::ops::Range<u32> = MOST_UNITS as u32..MOST_UNITS as u32 + 3;
 
 /// The cost of one request in each unit of its policy, in the order of the units; 0 beyond them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -31,9 +34,10 @@ impl Costs {
         self.0.into_iter().enumerate().filter(|(_, cost)| *cost > 0)
     }
 
-    /// The lane of requests of this cost; see [`LANE_BITS`].
-    pub(crate) fn lane(&self) -> u64 {
-        self.each().fold(0, |lane, (unit, _)| lane | 1 << unit)
+    /// The lane of requests of this cost and level; see [`LANE_BITS`].
+    pub(crate) fn lane(&self, level: u64) -> u64 {
+        let units = self.each().fold(0, |lane, (unit, _)| lane | 1 << unit);
+        units | level << LEVEL_BITS.start
     }
 
     /// A cost of 1 in the unit of this number.

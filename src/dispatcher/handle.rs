@@ -270,7 +270,7 @@ impl Handle {
                     return Err(Refusal::Full(waiting));
                 }
             }
-            let queue = self.queue_of(&mut queues, key, cost.lane());
+            let queue = self.queue_of(&mut queues, key, cost.lane(0));
             let mut locked = queue.lock();
             self.number(&mut place);
             current.count(&mut locked, &mut woken);
@@ -360,7 +360,7 @@ impl Handle {
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_of(&mut queues, key, turn.units.lane());
+            let queue = self.queue_of(&mut queues, key, turn.units.lane(0));
             queue.lock().pass_on(turn, Instant::now(), &mut woken);
             queue
         };
@@ -388,7 +388,7 @@ impl Handle {
                 // It stays charged.
                 return true;
             }
-            let queue = self.queue_of(&mut queues, key, turn.units.lane());
+            let queue = self.queue_of(&mut queues, key, turn.units.lane(0));
             let at = Instant::now() + gather;
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
@@ -450,7 +450,7 @@ impl Handle {
             operation: Operation::Take(take),
         };
         let mut take = Take {
-            process: self.dispatcher.process | cost.lane(),
+            process: self.dispatcher.process | cost.lane(0),
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
             ..Take::one(Mode::Peek, cost)

@@ -218,7 +218,7 @@ impl Dispatcher {
                 clock: StoreClock::new(),
             },
             // Scripts hold it in a double.
-            process: random.hash_one(std::process::id()) >> 15 << LANE_BITS,
+            process: random.hash_one(std::process::id()) >> (11 + LANE_BITS) << LANE_BITS,
             numbers: AtomicU64::new(0),
             clock: StoreClock::new(),
             clock_sets: Mutex::default(),
