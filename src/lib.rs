@@ -111,6 +111,7 @@ mod lock;
 mod peek;
 mod permit;
 mod policy;
+mod priority;
 mod queue;
 mod quota;
 #[cfg(feature = "reqwest")]
@@ -142,6 +143,7 @@ pub use self::{
     peek::Peek,
     permit::{Decision, Permit},
     policy::{Outage, Policy, Recovery},
+    priority::Priority,
     quota::{Algorithm, Quota, WindowStart},
     snapshot::Snapshot,
 };

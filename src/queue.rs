@@ -971,7 +971,7 @@ impl Queue {
             }
             Fate::Departs(turn) => {
                 self.departing.remove(&request.place);
-                self.pass_on(turn, now, woken);
+                self.pass_on(Mode::Wait, turn, now, woken);
                 return true;
             }
             Fate::Fails(_) => {}
@@ -979,10 +979,33 @@ impl Queue {
         false
     }
 
+    /// The first turn of this cost whose request has not departed.
+    pub(crate) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(usize, Turn)> {
+        let turns = self.departing.values().filter_map(|&id| {
+            let turn = self.requests[id].turn()?;
+            (turn.units == cost && turn.is_useful(now)).then_some((id, turn))
+        });
+        turns.min_by_key(|(_, turn)| turn.from)
+    }
+
+    /// Takes the first turn of this cost from its request, which waits again.
+    pub(crate) fn give_up(&mut self, cost: Costs, now: Instant, woken: &mut Woken) -> Option<Turn> {
+        let (id, turn) = self.first_turn(cost, now)?;
+        let request = &mut self.requests[id];
+        request.fate = Fate::Waiting;
+        woken.extend(request.waker.take());
+        let (place, mode) = (request.place, request.mode);
+        self.departing.remove(&place);
+        self.without_turn(mode).insert(place, id);
+        self.release(now, woken);
+        self.call_at(now);
+        Some(turn)
+    }
+
     /// A turn is not used: the next request takes it, or it goes back to the store.
-    pub(crate) fn pass_on(&mut self, turn: Turn, now: Instant, woken: &mut Woken) {
+    pub(crate) fn pass_on(&mut self, mode: Mode, turn: Turn, now: Instant, woken: &mut Woken) {
         let unused = if turn.is_useful(now) {
-            self.assign(Mode::Wait, turn, now, woken)
+            self.assign(mode, turn, now, woken)
         } else {
             Some(turn)
         };

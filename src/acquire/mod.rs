@@ -17,6 +17,7 @@ use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
+use crate::priority::Priority;
 use crate::queue::Refusal;
 use crate::snapshot::Snapshot;
 use crate::telemetry::{Outcome, Span};
@@ -32,6 +33,7 @@ pub struct Acquire {
     handle: Arc<Handle>,
     key: Key,
     cost: Cost,
+    priority: Priority,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
     /// So many requests were waiting when it asked before, too many to wait behind.
@@ -54,6 +56,7 @@ impl Acquire {
             handle,
             key,
             cost: Cost::default(),
+            priority: Priority::default(),
             max_wait: None,
             deadline: None,
             full: None,
@@ -114,6 +117,27 @@ impl Acquire {
     /// Sets what the request costs in one unit.
     pub fn cost_of(mut self, unit: &'static str, cost: u32) -> Self {
         self.cost.set(unit, cost);
+        self
+    }
+
+    /// Sets which requests of the same key it departs before. Default: [`Priority::Normal`].
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Priority, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().quota(Quota::per_second(1)).build()?;
+    /// limiter.acquire("api").await?;
+    /// let batch = tokio::spawn(limiter.acquire("api").priority(Priority::Low));
+    /// tokio::task::yield_now().await;
+    /// limiter.acquire("api").priority(Priority::High).await?;
+    /// assert!(!batch.is_finished());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 
@@ -187,6 +211,11 @@ impl TryAcquire {
     pub fn cost_of(self, unit: &'static str, cost: u32) -> Self {
         Self(self.0.cost_of(unit, cost))
     }
+
+    /// Sets which requests of the same key it departs before.
+    pub fn priority(self, priority: Priority) -> Self {
+        Self(self.0.priority(priority))
+    }
 }
 
 impl Future for TryAcquire {
@@ -205,7 +234,7 @@ impl Acquire {
     fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
         if let Stage::Start(place) = self.stage {
             let now = Instant::now();
-            let place = place.unwrap_or_else(|| now.into());
+            let place = place.unwrap_or_else(|| Place::new(self.priority, now));
             let current = self.handle.load();
             self.span = current.telemetry.begin(&self.key, self.cost.requests());
             let _entered = self.span.enter();
@@ -256,14 +285,17 @@ impl Acquire {
         let denied = match at_once {
             Some(Err(standing)) if !waits => Some(standing),
             _ => {
-                let denied = handle.denied(key, &cost, bound, now);
+                let denied = handle.denied(key, &cost, place, bound, now);
                 denied.inspect(|_| current.telemetry.remembered())
             }
         };
         let joined = match denied {
             Some(standing) => Err(Refusal::Limited(standing)),
             None if waits => handle.join(Mode::Wait, key, &self.cost, place, bound),
-            None => handle.join(Mode::Try, key, &self.cost, now.into(), None),
+            None => {
+                let place = Place::new(self.priority, now);
+                handle.join(Mode::Try, key, &self.cost, place, None)
+            }
         };
         match joined {
             Ok(waiting) => ControlFlow::Continue(waiting),

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
 use super::{ClockSets, Dispatcher};
-use crate::algorithm::{Command, Costs, Mode, Settlement, Strict, Take, Taken};
+use crate::algorithm::{Command, Costs, LEVEL_BITS, Mode, Settlement, Strict, Take, Taken};
 use crate::clock::Offset;
 use crate::cost::Cost;
 use crate::error::StoreError;
@@ -24,6 +24,7 @@ use crate::guard::Guard;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::{Plan, Policy, Recovery};
+use crate::priority::Priority;
 use crate::queue::{CounterSet, Queue, Refusal, Standing, Step, Turn, Woken};
 use crate::store::{Answered, Call, Operation, Reply, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
@@ -89,14 +90,27 @@ pub(crate) struct Granted {
 /// The place of a request in its queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// Requests with lower numbers are ahead of it; 0 if it is new.
+    priority: Priority,
+    /// Requests of the same priority with lower numbers are ahead of it; 0 if it is new.
     number: u64,
     pub(crate) arrival: Instant,
 }
 
+/// A new place of the default priority.
+#[cfg(test)]
 impl From<Instant> for Place {
     fn from(arrival: Instant) -> Self {
-        Self { number: 0, arrival }
+        Self::new(Priority::default(), arrival)
+    }
+}
+
+impl Place {
+    pub(crate) fn new(priority: Priority, arrival: Instant) -> Self {
+        Self {
+            priority,
+            number: 0,
+            arrival,
+        }
     }
 }
 
@@ -256,7 +270,7 @@ impl Handle {
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         drop(sleep_until(Instant::now()));
         let mut woken = Woken::new();
-        let (queue, id, due) = {
+        let (queue, overtaken, id, due) = {
             let mut queues = self.queues.lock();
             // The policy does not change while the queues are locked.
             let current = self.load();
@@ -270,17 +284,28 @@ impl Handle {
                     return Err(Refusal::Full(waiting));
                 }
             }
-            let queue = self.queue_of(&mut queues, key, cost.lane(0));
+            let lane = cost.lane(place.priority);
+            let queue = self.queue_of(&mut queues, key, lane);
+            let now = Instant::now();
+            let overtaken = overtaken(&queues[key], lane, cost, now);
+            let turn = overtaken.as_ref();
+            let turn = turn.and_then(|it| it.lock().give_up(cost, now, &mut woken));
             let mut locked = queue.lock();
             self.number(&mut place);
             current.count(&mut locked, &mut woken);
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
+            if let Some(turn) = turn {
+                locked.pass_on(mode, turn, now, &mut woken);
+            }
             let due = locked.due();
             drop(locked);
-            (queue, id, due)
+            (queue, overtaken, id, due)
         };
         super::wake(woken);
         queue.reschedule(due);
+        if let Some(overtaken) = overtaken {
+            overtaken.update(|_, _| {});
+        }
         Ok(Waiting {
             queue,
             id: Some(id),
@@ -360,8 +385,11 @@ impl Handle {
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_of(&mut queues, key, turn.units.lane(0));
-            queue.lock().pass_on(turn, Instant::now(), &mut woken);
+            let lane = first_lane(&queues, key, &turn.units);
+            let queue = self.queue_of(&mut queues, key, lane);
+            queue
+                .lock()
+                .pass_on(Mode::Wait, turn, Instant::now(), &mut woken);
             queue
         };
         queue.update(|_, all| all.append(&mut woken));
@@ -388,7 +416,8 @@ impl Handle {
                 // It stays charged.
                 return true;
             }
-            let queue = self.queue_of(&mut queues, key, turn.units.lane(0));
+            let lane = first_lane(&queues, key, &turn.units);
+            let queue = self.queue_of(&mut queues, key, lane);
             let at = Instant::now() + gather;
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
@@ -450,7 +479,7 @@ impl Handle {
             operation: Operation::Take(take),
         };
         let mut take = Take {
-            process: self.dispatcher.process | cost.lane(0),
+            process: self.dispatcher.process | cost.lane(Priority::default()),
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
             ..Take::one(Mode::Peek, cost)
@@ -505,10 +534,12 @@ impl Handle {
         &self,
         key: &Key,
         cost: &Costs,
+        place: Place,
         bound: Option<Instant>,
         now: Instant,
     ) -> Option<Standing> {
-        self.denials.as_ref()?.find(key, cost, bound?, now)
+        let denials = self.denials.as_ref()?;
+        denials.find(key, cost, place.priority.level(), bound?, now)
     }
 
     /// A key, or any of them, may have become available.
@@ -582,6 +613,23 @@ impl Handle {
         };
         self.seen.note(key, state);
     }
+}
+
+/// The queue of a lower level that has the first turn of this cost.
+fn overtaken(lanes: &Lanes, lane: u64, cost: Costs, now: Instant) -> Option<Arc<KeyQueue>> {
+    let lower = lanes.iter().filter(|it| it.lane > lane);
+    let turns = lower.filter_map(|it| Some((it.lock().first_turn(cost, now)?.1.from, it)));
+    let first = turns.min_by_key(|(from, _)| *from);
+    first.map(|(_, queue)| queue.clone())
+}
+
+/// The lane of the highest level in which requests of this cost wait, else that of the default.
+fn first_lane(queues: &HashMap<Key, Lanes>, key: &Key, cost: &Costs) -> u64 {
+    let normal = cost.lane(Priority::default());
+    let units = |lane| lane % (1 << LEVEL_BITS.start);
+    let lanes = queues.get(key).into_iter().flatten();
+    let waiting = lanes.filter(|it| units(it.lane) == units(normal) && it.lock().len() > 0);
+    waiting.map(|it| it.lane).min().unwrap_or(normal)
 }
 
 impl Current {

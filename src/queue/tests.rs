@@ -147,7 +147,7 @@ impl Bench {
             Operation::Forfeit(nth) if nth < self.permits.len() => {
                 let turn = self.permits.remove(nth);
                 *self.open.entry(turn.recorded).or_default() += i64::from(turn.units.0[0]);
-                self.queue.pass_on(turn, now, &mut woken);
+                self.queue.pass_on(Mode::Wait, turn, now, &mut woken);
             }
             Operation::Pass(millis) => self.now += MILLI * millis as u32,
             Operation::Begin => self.begin(&mut woken),

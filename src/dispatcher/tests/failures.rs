@@ -240,7 +240,7 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     assert!(!tries(&handle, 1).await);
     let denied = || {
         let now = Instant::now();
-        handle.denied(&key(), &1.into(), Some(now), now)
+        handle.denied(&key(), &1.into(), now.into(), Some(now), now)
     };
     assert!(denied().is_some());
     drop(granted);

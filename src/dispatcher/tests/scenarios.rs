@@ -5,6 +5,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
+use crate::priority::Priority;
 use crate::quota::Algorithm;
 use crate::test_util::history::History;
 
@@ -14,6 +15,8 @@ struct Process {
     round_trip: u64,
     /// The arrival and the cost of each request.
     arrivals: Vec<(u64, u32)>,
+    /// The arrival of each request of a high priority, which costs 1.
+    high: Vec<u64>,
     /// The share of calls that are lost, half of them after they were executed.
     lost_percent: u64,
     /// The process does not reach the store from a time to another.
@@ -29,6 +32,7 @@ struct Departed {
     arrival: Duration,
     at: Duration,
     cost: u32,
+    priority: Priority,
 }
 
 #[derive(Default)]
@@ -99,14 +103,21 @@ async fn run_all(quotas: &[Quota], processes: &[Process]) -> Outcome {
         store.set(Fault::Loses(it.lost_percent));
         let dispatcher = Dispatcher::new(store.clone(), None, "".into());
         let handle = Handle::new(&dispatcher, plan.clone(), Settings::default(), 100);
-        for (nth, &(arrival, cost)) in it.arrivals.iter().enumerate() {
+        let normal = it.arrivals.iter();
+        let normal = normal.map(|&(arrival, cost)| (arrival, cost, Priority::Normal));
+        let high = it.high.iter().map(|&arrival| (arrival, 1, Priority::High));
+        for (nth, (arrival, cost, priority)) in normal.chain(high).enumerate() {
             let cancelled = it.cancelled.filter(|(_, kept)| nth >= *kept);
             let ends = cancelled.map(|(at, _)| at).or(it.killed);
             let (handle, arrival) = (handle.clone(), millis(arrival));
             tasks.push(tokio::spawn(async move {
                 tokio::time::sleep_until(start + arrival).await;
-                let departs = depart(&handle, cost);
-                let departed = match ends {
+                let departs = async {
+                    let place = Place::new(priority, Instant::now());
+                    let waiting = handle.join(Mode::Wait, &key(), &cost.into(), place, None);
+                    waiting?.await.map(|_| Instant::now())
+                };
+                let departed: Result<Result<_, Refusal>, _> = match ends {
                     Some(at) => timeout(millis(at).saturating_sub(arrival), departs).await,
                     None => Ok(departs.await),
                 };
@@ -116,6 +127,7 @@ async fn run_all(quotas: &[Quota], processes: &[Process]) -> Outcome {
                     arrival,
                     at,
                     cost,
+                    priority,
                 })
             }));
         }
@@ -367,9 +379,11 @@ fn process() -> impl Strategy<Value = Process> {
     let round_trip = prop::sample::select(vec![1, 20, 150]);
     let time = || prop::option::weighted(0.2, 1..2_000_u64);
     let lost = prop::sample::select(vec![0, 0, 10]);
-    (arrivals, round_trip, lost, time(), time(), time()).prop_map(
-        |(arrivals, round_trip, lost_percent, stopped, killed, cancelled)| Process {
+    let high = prop::collection::vec(0..2_000_u64, 0..5);
+    (arrivals, high, round_trip, lost, time(), time(), time()).prop_map(
+        |(arrivals, high, round_trip, lost_percent, stopped, killed, cancelled)| Process {
             arrivals,
+            high,
             round_trip,
             lost_percent,
             // Else an outage may last for five seconds, and requests fail.
@@ -402,7 +416,48 @@ proptest! {
         for (nth, process) in processes.iter().enumerate() {
             let departed = out.departed.iter().filter(|it| it.process == nth).count();
             let is_excused = process.killed.is_some() || process.cancelled.is_some();
-            prop_assert!(is_excused || departed == process.arrivals.len());
+            prop_assert!(is_excused || departed == process.arrivals.len() + process.high.len());
         }
+    }
+}
+
+/// The wait that so many percent of the requests of a high priority do not exceed.
+fn high_wait(out: &Outcome, percent: usize) -> Duration {
+    let high = out
+        .departed
+        .iter()
+        .filter(|it| it.priority == Priority::High);
+    let mut waits: Vec<_> = high.map(|it| it.at - it.arrival).collect();
+    waits.sort();
+    waits[(waits.len() * percent).div_ceil(100) - 1]
+}
+
+#[test]
+fn requests_of_a_high_priority_do_not_wait_behind_thousands_of_others() {
+    let quota = Quota::per_second(50).algorithm(Algorithm::Gcra { burst: 5 });
+    let high: Vec<u64> = (0..275)
+        .map(|nth| 1_000 + nth * 200 + nth * 37 % 100)
+        .collect();
+    let processes = |in_one: bool, has_priority: bool| {
+        let mut processes = vec![Process::default(); if in_one { 1 } else { 3 }];
+        let count = 3_000 / processes.len();
+        for process in &mut processes {
+            (process.round_trip, process.arrivals) = (1, burst(0, count));
+        }
+        match has_priority {
+            true => processes[0].high = high.clone(),
+            false => processes[0].arrivals.extend(high.iter().map(|&at| (at, 1))),
+        }
+        processes
+    };
+    for (in_one, most) in [(false, millis(200)), (true, millis(40))] {
+        let out = run(&[quota], &processes(in_one, true));
+        let wait = high_wait(&out, 99);
+        assert!(wait <= most, "{in_one}: {wait:?}");
+        let without = run(&[quota], &processes(in_one, false));
+        let last = |out: &Outcome| out.departed.last().unwrap().at.as_secs_f64();
+        let rate = last(&without) / last(&out);
+        assert!(rate >= 0.99, "{in_one}: {rate}");
+        eprintln!("{in_one} {wait:?} {rate} {:?}", high_wait(&out, 50));
     }
 }

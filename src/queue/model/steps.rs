@@ -326,7 +326,7 @@ impl World {
             queue::Step::Sleep(until) => joined(Some(until)),
             queue::Step::Fail(_) => Request::Failed,
             queue::Step::Depart(turn, _) if is_forfeited => {
-                queue.pass_on(turn, now, woken);
+                queue.pass_on(Mode::Wait, turn, now, woken);
                 Request::Cancelled
             }
             queue::Step::Depart(turn, _) => {

@@ -1,0 +1,30 @@
+//! The order among requests of one key: [`Priority`].
+
+/// The priority of a request among those that wait for the same key, in all processes.
+///
+/// A request departs before all requests of lower levels, whenever these arrived. Requests of one level depart by arrival.
+/// [`Acquire::priority`](crate::Acquire::priority) sets it. Default: [`Normal`](Self::Normal).
+///
+/// Strict priorities starve: if the requests of higher levels take the whole quota, those of lower levels wait until there
+/// are fewer. Give them a [`max_wait`](crate::Acquire::max_wait) if they should fail instead.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Priority {
+    /// Before all others.
+    Highest,
+    /// Such as a person who waits for the answer.
+    High,
+    /// Requests that do not say.
+    #[default]
+    Normal,
+    /// Such as a batch job.
+    Low,
+    /// Behind all others.
+    Lowest,
+}
+
+impl Priority {
+    /// The level, 0 for the highest.
+    pub(crate) fn level(self) -> u64 {
+        self as u64
+    }
+}
