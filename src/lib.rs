@@ -108,6 +108,7 @@ mod headers;
 pub mod key;
 mod limiter;
 mod lock;
+mod options;
 mod peek;
 mod permit;
 mod policy;
@@ -140,6 +141,7 @@ pub use self::{
     dispatcher::Health,
     error::BuildError,
     limiter::{ByRules, Limiter, LimiterBuilder},
+    options::RequestOptions,
     peek::Peek,
     permit::{Decision, Permit},
     policy::{Outage, Policy, Recovery},

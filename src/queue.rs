@@ -142,6 +142,8 @@ pub(crate) struct Standing {
     pub(crate) reset: Option<Instant>,
     /// When the last request is expected to depart.
     pub(crate) last: Option<Instant>,
+    /// Requests of lower levels wait in other processes.
+    pub(crate) has_lower: bool,
 }
 
 /// The requests with a turn that let those before them depart first.
@@ -288,8 +290,8 @@ impl Queue {
             }
         } else if self.waiting.len() == 1 || matches!(self.stage, Stage::Idle) {
             self.call_at(arrival);
-        } else if bound.is_some() {
-            self.call_at(arrival + GATHER);
+        } else if bound.is_some() || self.latest.has_lower {
+            self.announce(arrival);
         }
         id
     }
@@ -376,6 +378,11 @@ impl Queue {
     pub(crate) fn is_out(&self) -> bool {
         let is_kept = matches!(self.stage, Stage::Idle) && !self.unsent.settlements.is_empty();
         self.out.is_some() || is_kept
+    }
+
+    /// Other processes learn soon of a request that joined then, with others that join within a few milliseconds.
+    pub(crate) fn announce(&mut self, arrival: Instant) {
+        self.call_at(arrival + GATHER);
     }
 
     /// Something may have become available early.

@@ -13,6 +13,8 @@ use crate::departure::Departure;
 use crate::feedback::{self, Feedback, Headers, NoFeedback, Settled};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
+use crate::options::RequestOptions;
+use crate::priority::Priority;
 
 /// Delays requests until the limiter lets them depart.
 ///
@@ -99,11 +101,12 @@ use crate::limiter::Limiter;
 pub struct ThrottleMiddleware {
     limiter: Limiter,
     key: Arc<dyn KeyExtractor<Request> + Send + Sync>,
-    cost: Option<Arc<CostOf>>,
+    /// The functions that were set last go before others.
+    options: Vec<Arc<OptionsOf>>,
     feedback: Arc<dyn Feedback<Response> + Send + Sync>,
 }
 
-type CostOf = dyn Fn(&Request) -> Cost + Send + Sync;
+type OptionsOf = dyn Fn(&Request) -> RequestOptions + Send + Sync;
 
 impl ThrottleMiddleware {
     /// Delays each request by the rules of the limiter, or by the quota of its host.
@@ -112,7 +115,7 @@ impl ThrottleMiddleware {
         Self {
             key: Arc::new(limiter.by_rules()),
             limiter,
-            cost: None,
+            options: Vec::new(),
             feedback: Arc::new(Headers::new()),
         }
     }
@@ -137,11 +140,23 @@ impl ThrottleMiddleware {
     /// # }
     /// ```
     #[must_use]
-    pub fn cost<C: Into<Cost>>(
+    pub fn cost<C: Into<Cost>>(self, cost: impl Fn(&Request) -> C + Send + Sync + 'static) -> Self {
+        self.with(move |request| RequestOptions::default().cost(cost(request)))
+    }
+
+    /// Sets which requests of the same key it departs before. Default: [`Priority::Normal`].
+    ///
+    /// A [`Priority`] in the request's extensions goes before it, as by `client.get(url).with_extension(Priority::High)`.
+    #[must_use]
+    pub fn priority(self, priority: impl Fn(&Request) -> Priority + Send + Sync + 'static) -> Self {
+        self.with(move |request| RequestOptions::default().priority(priority(request)))
+    }
+
+    fn with(
         mut self,
-        cost: impl Fn(&Request) -> C + Send + Sync + 'static,
+        options: impl Fn(&Request) -> RequestOptions + Send + Sync + 'static,
     ) -> Self {
-        self.cost = Some(Arc::new(move |request| cost(request).into()));
+        self.options.insert(0, Arc::new(options));
         self
     }
 
@@ -191,16 +206,12 @@ impl Middleware for ThrottleMiddleware {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
-        let admitted = self.limiter.admit(&*self.key, &request);
-        let Some(mut acquire) = admitted.map_err(refused)? else {
+        let options = self.options.iter().map(|options| options(&request));
+        let options = options.fold(RequestOptions::of(extensions), RequestOptions::or);
+        let admitted = self.limiter.admit(&*self.key, &request, options);
+        let Some(acquire) = admitted.map_err(refused)? else {
             return next.run(request, extensions).await;
         };
-        let stated = extensions.get::<Cost>().cloned();
-        let cost = || self.cost.as_ref().map(|cost| cost(&request));
-        if let Some(cost) = stated.or_else(cost) {
-            acquire =
-                (cost.each()).fold(acquire, |acquire, (unit, cost)| acquire.cost_of(unit, cost));
-        }
         let permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
         let mut response = match next.run(request, extensions).await {

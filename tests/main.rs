@@ -13,6 +13,7 @@ mod ordering;
 mod outage;
 mod pauses;
 mod peek;
+mod priorities;
 mod recovery;
 mod redis_deployments;
 mod redis_failures;

@@ -251,9 +251,14 @@ impl Announcement {
         due + LATE.max(2 * round_trip)
     }
 
-    /// Returns true while its demand counts against capacity that is due later.
-    pub(crate) fn is_live(&self, now: u64) -> bool {
-        now <= self.deadline + OVERDUE
+    /// Returns true if its demand counts against capacity that is due later.
+    fn counts(&self, now: u64) -> bool {
+        !self.demand.is_empty() && now <= self.deadline + OVERDUE
+    }
+
+    /// Returns true if its demand counts and is of a lower level.
+    pub(crate) fn is_lower(&self, process: u64, now: u64) -> bool {
+        level(self.process) > level(process) && self.counts(now)
     }
 
     /// When the process behind it calls next, if this one does not call: a few times behind its deadline, and once its
@@ -309,9 +314,7 @@ impl<'a> Others<'a> {
         process: u64,
         now: u64,
     ) -> Self {
-        let live = announced.filter(|it| {
-            !it.demand.is_empty() && it.is_live(now) && level(it.process) <= level(process)
-        });
+        let live = announced.filter(|it| it.counts(now) && level(it.process) <= level(process));
         Self {
             live: live.collect(),
             process,

@@ -401,6 +401,9 @@ pub struct Taken {
     /// It may be early, never late.
     #[doc(hidden)]
     pub expected: SmallVec<[u64; 1]>,
+    /// Requests of lower levels wait in other processes.
+    #[doc(hidden)]
+    pub has_lower: bool,
     /// The end of the key's pause, on the store's clock.
     #[doc(hidden)]
     pub paused_until: u64,
@@ -630,6 +633,7 @@ impl State {
         let units = granted.iter().map(|it| Units::from(it.units)).sum();
         let mut taken = self.answer(&terms, &others, &take.demand, units);
         taken.grants = grants;
+        taken.has_lower = announced.iter().any(|it| it.is_lower(take.process, now));
         let rest = match take.mode {
             Mode::Wait => take.demand.without(units),
             Mode::Try | Mode::Peek => Demand::default(),

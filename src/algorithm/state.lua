@@ -13,7 +13,7 @@
 -- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
 --   has it
 -- Returns: for each key, the error of a value of another type, or <B I7> status (0: done, 1: outdated, 2: shape,
---   3: unrecognized), now; if done,
+--   3: unrecognized, 4: done, and requests of lower levels wait), now; if done,
 --   <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of grants;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
 --   if one of them is not 0, <I7 I7 I7 I7> paused until, quarantined until, generation, version
@@ -196,6 +196,7 @@ end
 -- they are read, the points.
 local live, processes, deadlines, oldest, newest, detail, <<waiting&>> = 0
 
+local has_lower = false
 -- True if the value stays as it is.
 local is_same = true
 -- The other announcements, with what matters of them.
@@ -224,6 +225,7 @@ for _ = 1, announced do
       is_other, others = true, others + 1
       if deadline > latest then latest = deadline end
       local above = level - (who % 128 - who % 16) / 16
+      if units@all > 0 and deadline + 250000 >= now and above < 0 and operation < 2 then has_lower = true end
       if units@all > 0 and deadline + 250000 >= now and above >= 0 then
         -- Demand of a higher level is ahead, whenever it arrived.
         if above > 0 then first, last = 0, 0 end
@@ -495,7 +497,7 @@ end
 if operation > 1 then generation, version = 0, 0 end
 local holds = ''
 if opens > 0 or generation > 0 then holds = pack('<I7I7I7I7', paused, quarantined, generation, version) end
-answers[nth] = pack('<BI7@costsI7I7BI2', 0, now, <<remaining&>>, reset, next_call, expected_count, grant_count)
+answers[nth] = pack('<BI7@costsI7I7BI2', has_lower and 4 or 0, now, <<remaining&>>, reset, next_call, expected_count, grant_count)
   .. expected .. grants .. holds
 until true end
 return answers

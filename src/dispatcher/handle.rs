@@ -225,6 +225,7 @@ impl Handle {
             remaining: attempt.remaining,
             reset: Some(local(attempt.reset)),
             last: None,
+            has_lower: false,
         };
         let Some(recorded) = attempt.recorded else {
             let last = Some(local(attempt.earliest));
@@ -294,6 +295,10 @@ impl Handle {
             self.number(&mut place);
             current.count(&mut locked, &mut woken);
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
+            if place.priority.level() < Priority::Normal.level() {
+                // Requests of lower levels may come at any time.
+                locked.announce(now);
+            }
             if let Some(turn) = turn {
                 locked.pass_on(mode, turn, now, &mut woken);
             }

@@ -2,6 +2,8 @@
 
 use smol_str::SmolStrBuilder;
 
+use crate::options::RequestOptions;
+
 use super::{Extracted, Key, KeyExtractor, Ruled};
 
 macro_rules! impl_for_tuple {
@@ -20,9 +22,9 @@ macro_rules! impl_for_tuple {
                 None$(.or_else(|| $part.challenge(request)))+
             }
 
-            fn cost(&self, request: &R) -> Option<crate::cost::Cost> {
+            fn options(&self, request: &R) -> RequestOptions {
                 let ($($part,)+) = self;
-                None$(.or_else(|| $part.cost(request)))+
+                RequestOptions::default()$(.or($part.options(request)))+
             }
         }
     };

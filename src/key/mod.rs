@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::cost::Cost;
+use crate::options::RequestOptions;
 use crate::policy::Policy;
 
 mod address;
@@ -153,9 +153,9 @@ pub trait KeyExtractor<R> {
         None
     }
 
-    /// The cost of the request, if it depends on the request. Default: `None`, for 1 or the cost of its rule.
-    fn cost(&self, _: &R) -> Option<Cost> {
-        None
+    /// The cost and the priority of the request, if they depend on the request. Default: none, for those of its rule.
+    fn options(&self, _: &R) -> RequestOptions {
+        RequestOptions::default()
     }
 }
 
@@ -178,8 +178,8 @@ impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
         (**self).challenge(request)
     }
 
-    fn cost(&self, request: &R) -> Option<Cost> {
-        (**self).cost(request)
+    fn options(&self, request: &R) -> RequestOptions {
+        (**self).options(request)
     }
 }
 

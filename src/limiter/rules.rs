@@ -11,6 +11,7 @@ use crate::dispatcher::{Dispatcher, Handle};
 use crate::error::BuildError;
 use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 use crate::lock::Mutex;
+use crate::options::RequestOptions;
 use crate::policy::Policy;
 use crate::quota::REQUESTS;
 use crate::rules::{Reloaded, Rules};
@@ -137,11 +138,12 @@ impl Limiter {
         }
     }
 
-    /// Asks for the permit of a request; `None` if it needs none.
+    /// Asks for the permit of a request; `None` if it needs none. These options go before those of the extractor.
     pub(crate) fn admit<R>(
         &self,
         extractor: &(impl KeyExtractor<R> + ?Sized),
         request: &R,
+        options: RequestOptions,
     ) -> Result<Option<Acquire>, Error> {
         let mut extracted = extractor.extract(request);
         let mut handle = self.handle_of(&extracted);
@@ -159,11 +161,13 @@ impl Limiter {
         };
         match key {
             Ok(key) => {
-                let mut costs = extractor.cost(request).unwrap_or_default();
+                let options = options.or(extractor.options(request));
+                let mut costs = options.cost.unwrap_or_default();
                 if costs.of_unit(REQUESTS).is_none() && cost != 1 {
                     costs.set(REQUESTS, cost);
                 }
-                Ok(Some(Acquire::new(handle, key).cost(costs)))
+                let acquire = Acquire::new(handle, key).cost(costs);
+                Ok(Some(acquire.priority(options.priority.unwrap_or_default())))
             }
             Err(reason) => Err(Error::new(
                 Cause::NoKey(reason),
@@ -191,6 +195,11 @@ impl<R: RequestHead> KeyExtractor<R> for ByRules {
 
     fn challenge(&self, request: &R) -> Option<&'static str> {
         self.0.rules()?.challenge(request)
+    }
+
+    fn options(&self, request: &R) -> RequestOptions {
+        let extensions = request.extensions();
+        extensions.map_or_else(RequestOptions::default, RequestOptions::of)
     }
 }
 

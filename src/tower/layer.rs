@@ -6,19 +6,21 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::BoxError;
-use super::cost::Costed;
 use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, InboundLayer};
 use super::report::{InExtensions, NoReport, Report};
 use super::service::Throttle;
 use super::shared::SharedLayer;
 use super::waiting::Waiting;
+use super::with::With;
 use crate::acquire::{Acquire, Error};
 use crate::cost::Cost;
 use crate::departure::Departure;
 use crate::feedback::{self, Applying, Feedback, Headers, NoFeedback, Settled};
 use crate::key::KeyExtractor;
 use crate::limiter::{ByRules, Limiter};
+use crate::options::RequestOptions;
+use crate::priority::Priority;
 
 /// Delays requests until the limiter lets them depart.
 ///
@@ -133,12 +135,29 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn cost<Q, C, O>(self, cost: C) -> ThrottleLayer<Costed<K, C>, R, F>
+    pub fn cost<Q, C: Into<Cost>>(
+        self,
+        cost: impl Fn(&Q) -> C + Clone,
+    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, R, F> {
+        self.with(move |request: &Q| RequestOptions::default().cost(cost(request)))
+    }
+
+    /// Sets which requests of the same key it departs before, after the [`key`](ThrottleLayer::key). Default:
+    /// [`Priority::Normal`].
+    ///
+    /// With the default key, a [`Priority`] in the request's extensions goes before it.
+    pub fn priority<Q>(
+        self,
+        priority: impl Fn(&Q) -> Priority + Clone,
+    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, R, F> {
+        self.with(move |request: &Q| RequestOptions::default().priority(priority(request)))
+    }
+
+    fn with<Q, W>(self, set: W) -> ThrottleLayer<With<K, W>, R, F>
     where
-        C: Fn(&Q) -> O,
-        O: Into<Cost>,
+        W: Fn(&Q) -> RequestOptions + Clone,
     {
-        let key = Costed::new(self.key, cost);
+        let key = With::new(self.key, set);
         ThrottleLayer::of(self.limiter, key, self.report, self.feedback)
     }
 
@@ -246,7 +265,8 @@ where
     type Error = BoxError;
 
     fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error> {
-        self.limiter.admit(&self.key, request)
+        self.limiter
+            .admit(&self.key, request, RequestOptions::default())
     }
 
     fn refuse(&self, error: Error, _: &mut Waiting<S, Q>) -> Option<Result<S::Response, BoxError>> {

@@ -1,6 +1,5 @@
 //! Layers for tower services: [`ThrottleLayer`] delays the requests of a client, and [`inbound`] protects a server.
 
-mod cost;
 mod future;
 pub mod inbound;
 mod layer;
@@ -8,14 +7,15 @@ mod report;
 mod service;
 mod shared;
 mod waiting;
+mod with;
 
 pub use self::{
-    cost::Costed,
     future::ResponseFuture,
     layer::ThrottleLayer,
     report::{InExtensions, NoReport, Report},
     service::Throttle,
     shared::{Shared, SharedLayer},
+    with::With,
 };
 
 /// The error of a throttled service: the [`Error`](crate::Error) of the limiter, or the error of the service inside.

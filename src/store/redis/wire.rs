@@ -124,7 +124,10 @@ pub(super) fn answer(value: &Value, counters: &[Counter]) -> Option<(Answer, u64
     let mut bytes = Reader(bytes);
     let [status, now] = bytes.numbers([1, 7]).ok()?;
     let answer = match status {
-        0 => Answer::Done(taken(&mut bytes, Amounts::of(counters)).ok()?),
+        0 | 4 => Answer::Done(Taken {
+            has_lower: status == 4,
+            ..taken(&mut bytes, Amounts::of(counters)).ok()?
+        }),
         1 => Answer::Done(Taken {
             is_outdated: true,
             ..Taken::default()
@@ -156,11 +159,11 @@ fn taken(bytes: &mut Reader<'_>, amounts: Amounts) -> Result<Taken, StoreError> 
         next_call,
         expected: expected.flatten().collect(),
         paused_until,
-        is_outdated: false,
         known: (generation > 0).then_some(Known {
             generation,
             version,
         }),
         quarantined_until,
+        ..Taken::default()
     })
 }

@@ -20,11 +20,13 @@ use crate::feedback::{self, Applying};
 use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
+use crate::options::RequestOptions;
 use crate::policy::Policy;
-use crate::tower::cost::Costed;
+use crate::priority::Priority;
 use crate::tower::future::{Departed, Direction};
 use crate::tower::service::Throttle;
 use crate::tower::waiting::Waiting;
+use crate::tower::with::With;
 
 /// Answers requests over the limit with 429; made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
@@ -115,12 +117,28 @@ impl<K, F, C> InboundLayer<K, F, C> {
     ///
     /// If the handler puts a [`Cost`] into the extensions of its response, what was charged is corrected to that. A handler
     /// that streams its body can correct it later: a layer around this one finds the [`Charge`](crate::Charge) there.
-    pub fn cost<Q, W, O>(self, cost: W) -> InboundLayer<Costed<K, W>, F, C>
+    pub fn cost<Q, O: Into<Cost>>(
+        self,
+        cost: impl Fn(&Request<Q>) -> O + Clone,
+    ) -> InboundLayer<With<K, impl Fn(&Request<Q>) -> RequestOptions + Clone>, F, C> {
+        self.with(move |request: &Request<Q>| RequestOptions::default().cost(cost(request)))
+    }
+
+    /// Sets which requests of the same key it departs before. Default: [`Priority::Normal`].
+    ///
+    /// A [`Priority`] in the request's extensions, by a layer around this one, goes before it. Requests wait only with a [`max_wait`](Self::max_wait). Then those of lower levels are refused first.
+    pub fn priority<Q>(
+        self,
+        priority: impl Fn(&Request<Q>) -> Priority + Clone,
+    ) -> InboundLayer<With<K, impl Fn(&Request<Q>) -> RequestOptions + Clone>, F, C> {
+        self.with(move |request: &Request<Q>| RequestOptions::default().priority(priority(request)))
+    }
+
+    fn with<Q, W>(self, set: W) -> InboundLayer<With<K, W>, F, C>
     where
-        W: Fn(&Request<Q>) -> O,
-        O: Into<Cost>,
+        W: Fn(&Request<Q>) -> RequestOptions + Clone,
     {
-        let key = Costed::new(self.key, cost);
+        let key = With::new(self.key, set);
         InboundLayer::of(self.limiter, key, self.refusal, self.charge, self.options)
     }
 
@@ -252,7 +270,8 @@ where
             true => Duration::ZERO,
             false => self.options.max_wait,
         };
-        let acquire = self.limiter.admit(&self.key, request)?;
+        let options = RequestOptions::of(request.extensions());
+        let acquire = self.limiter.admit(&self.key, request, options)?;
         Ok(acquire.map(|acquire| acquire.max_wait(max_wait)))
     }
 

@@ -1,0 +1,46 @@
+//! What a request determines beside its key: [`RequestOptions`].
+
+use http::Extensions;
+
+use crate::cost::Cost;
+use crate::priority::Priority;
+
+/// What a request determines beside its key. Default: nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestOptions {
+    pub(crate) cost: Option<Cost>,
+    pub(crate) priority: Option<Priority>,
+}
+
+impl RequestOptions {
+    /// The [`Cost`] and the [`Priority`] in the extensions of a request.
+    pub fn of(extensions: &Extensions) -> Self {
+        Self {
+            cost: extensions.get().cloned(),
+            priority: extensions.get().copied(),
+        }
+    }
+
+    /// Sets the cost.
+    #[must_use]
+    pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
+        self.cost = Some(cost.into());
+        self
+    }
+
+    /// Sets the priority.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// These options, and the others where these are not set.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            cost: self.cost.or(others.cost),
+            priority: self.priority.or(others.priority),
+        }
+    }
+}
