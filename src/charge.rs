@@ -12,7 +12,7 @@ use crate::dispatcher::Handle;
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::queue::Turn;
-use crate::quota::UnitNames;
+use crate::quota::{REQUESTS, UnitNames};
 
 /// The charge of a departed request, to be corrected when its actual cost is known.
 ///
@@ -45,7 +45,8 @@ use crate::quota::UnitNames;
 /// underestimated.
 ///
 /// Use the [sliding window](crate::Algorithm::SlidingLog), which is the default: it takes back the whole difference. GCRA,
-/// spacing and leaky buckets take back less if other requests have departed since, as more would break their bound.
+/// spacing and leaky buckets take back less if other requests have departed since, as more would break their bound. A fixed
+/// window that begins with its first request may end later, if what that request has cost is lowered.
 ///
 /// A correction is sent with the next call for its key, or a few milliseconds later. While the store is out, corrections
 /// wait in a bounded buffer. If the answer to a call is lost, a lower cost is not sent again, and a higher one is: a lost
@@ -96,36 +97,38 @@ impl Charge {
     /// The charge in this unit; `None` if no quota counts it.
     #[must_use]
     pub fn cost_of(&self, unit: &str) -> Option<u32> {
-        self.place(unit).map(|place| self.0.turn.units.0[place])
+        let place = self.place(unit).ok()?;
+        Some(self.0.turn.units.0[place])
     }
 
     /// Corrects what was charged in this unit to the actual cost.
     ///
     /// It never waits: the correction is sent with the next call to the store. It does nothing if the departure
-    /// [is not counted](Permit::is_counted).
+    /// [is not counted](Permit::is_counted), or departed by the share of [`Outage::Local`](crate::Outage::Local).
     ///
     /// # Errors
     ///
     /// Fails with [`InvalidCost`](crate::ErrorKind::InvalidCost), and corrects nothing, if no quota counts the unit, if it was
     /// settled before, or if the quotas count differently since the request departed.
     pub fn settle(&self, unit: &str, cost: u32) -> Result<(), Error> {
-        let place = self.place(unit).ok_or_else(|| {
-            let units = self.units().join(", ");
-            self.error(format!("cannot settle {unit}, as the quotas count {units}"))
-        })?;
-        self.settle_at(&[(place, cost)])
+        self.settle_at(&[(self.place(unit)?, cost)])
     }
 
-    /// Corrects what was charged in all units that the cost names, and ignores others.
+    /// Corrects what was charged in all units that the cost names. A cost in requests is ignored if no quota counts these.
     ///
     /// # Errors
     ///
     /// Fails like [`settle`](Self::settle), and then corrects nothing.
     pub fn settle_to(&self, cost: &Cost) -> Result<(), Error> {
-        let known = cost
-            .each()
-            .filter_map(|(unit, cost)| Some((self.place(unit)?, cost)));
-        self.settle_at(&known.collect::<Vec<_>>())
+        let mut costs = Vec::new();
+        for (unit, cost) in cost.each() {
+            match self.place(unit) {
+                Ok(place) => costs.push((place, cost)),
+                Err(_) if unit == REQUESTS => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.settle_at(&costs)
     }
 
     /// Corrects what was charged to nothing, in all units that were not settled: nothing was sent.
@@ -175,8 +178,12 @@ impl Charge {
         self.0.turn.counters.units
     }
 
-    fn place(&self, unit: &str) -> Option<usize> {
-        self.units().iter().position(|name| *name == unit)
+    fn place(&self, unit: &str) -> Result<usize, Error> {
+        let place = self.units().iter().position(|name| *name == unit);
+        place.ok_or_else(|| {
+            let units = self.units().join(", ");
+            self.error(format!("cannot settle {unit}, as the quotas count {units}"))
+        })
     }
 
     fn error(&self, problem: String) -> Error {

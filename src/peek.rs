@@ -35,7 +35,7 @@ impl Peek {
         }
     }
 
-    /// Sets the cost of the request whose [delay](Snapshot::delay) is asked for, by default 1 in each unit.
+    /// Sets the cost of the request whose [delay](Snapshot::delay) is asked for, by default 1 in each unit whose quota has no default cost.
     pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
         self.cost = cost.into();
         self

@@ -587,7 +587,7 @@ impl Queue {
         self.paused_until.is_some_and(|until| at < until)
     }
 
-    /// Corrects what a past departure cost: at once if requests wait, else by then. Returns false if other counters have
+    /// Corrects what a past departure cost: by then. Returns false if other counters have
     /// recorded it.
     pub(crate) fn settle(
         &mut self,
@@ -621,6 +621,10 @@ impl Queue {
 
     /// Fails the requests whose bound is earlier than their expected departure, behind so many units that depart.
     fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: Units, woken: &mut Woken) {
+        if answer.standing.units != self.counters.units {
+            // The estimates are of other units.
+            return;
+        }
         let points = sent.demand.points.iter();
         let points: Vec<u64> = points.map(|point| point.units.total()).collect();
         let known = points.len().saturating_sub(answer.expected.len());

@@ -104,6 +104,7 @@ pub struct ThrottleMiddleware {
     /// The functions that were set last go before others.
     options: Vec<Arc<OptionsOf>>,
     feedback: Arc<dyn Feedback<Response> + Send + Sync>,
+    refunds_unsent: bool,
 }
 
 type OptionsOf = dyn Fn(&Request) -> RequestOptions + Send + Sync;
@@ -117,6 +118,7 @@ impl ThrottleMiddleware {
             limiter,
             options: Vec::new(),
             feedback: Arc::new(Headers::new()),
+            refunds_unsent: false,
         }
     }
 
@@ -184,6 +186,16 @@ impl ThrottleMiddleware {
         self
     }
 
+    /// Gives a departure back if there was no connection, so that nothing was sent. Default: it counts.
+    ///
+    /// Set it only if the client does not follow redirects (`reqwest::redirect::Policy::none()`) and no middleware behind
+    /// this one retries: else an earlier attempt may have been sent before a connection failed.
+    #[must_use]
+    pub fn refund_unsent(mut self) -> Self {
+        self.refunds_unsent = true;
+        self
+    }
+
     /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
     #[must_use]
     pub fn feedback(mut self, feedback: impl Feedback<Response> + Send + Sync + 'static) -> Self {
@@ -217,8 +229,9 @@ impl Middleware for ThrottleMiddleware {
         let mut response = match next.run(request, extensions).await {
             Ok(response) => response,
             Err(error) => {
-                // Nothing was sent.
-                if matches!(&error, reqwest_middleware::Error::Reqwest(error) if error.is_connect())
+                let is_connect = |error: &reqwest::Error| error.is_connect();
+                if self.refunds_unsent
+                    && matches!(&error, reqwest_middleware::Error::Reqwest(error) if is_connect(error))
                 {
                     permit.forfeit();
                 }
@@ -226,12 +239,14 @@ impl Middleware for ThrottleMiddleware {
             }
         };
         response.extensions_mut().insert(Departure::from(&permit));
-        if let Some(charge) = feedback::settle(&permit, self.feedback.cost(&response)) {
+        // The response of another host, to which the client was redirected, says nothing of this key.
+        let is_of_host = response.url().origin() == origin;
+        let cost = is_of_host.then(|| self.feedback.cost(&response)).flatten();
+        if let Some(charge) = feedback::settle(&permit, cost) {
             response.extensions_mut().insert(charge);
         }
-        // The response of another host, to which the client was redirected, says nothing of this key. The store gets
-        // the limits before the caller gets the response, as the next attempt may follow at once.
-        if response.url().origin() == origin
+        // The store gets the limits before the caller gets the response, as the next attempt may follow at once.
+        if is_of_host
             && let Some(applying) = feedback::apply(permit, &self.feedback.read(&response))
         {
             let _ = applying.await;

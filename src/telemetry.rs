@@ -114,6 +114,13 @@ impl Telemetry {
         }
     }
 
+    /// The cost that a response states cannot be charged.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn unsettled(&self, key: &Key, error: &dyn std::error::Error) {
+        let (policy, key, error) = (&*self.policy, key.as_str(), error.to_string());
+        event!(WARN, policy, key, error, "a cost was not corrected");
+    }
+
     /// A request was refused without a call to the store.
     #[inline]
     pub(crate) fn remembered(&self) {

@@ -94,9 +94,10 @@ async fn a_request_waits_only_for_the_units_in_which_it_costs_something() {
             let permit = timeout(5 * SECOND, free).await.expect("no wait");
             permit.expect("a permit");
         }
+        // What the first of those that wait needs in requests is kept for it.
         let free = limiter.try_acquire("a").cost_of("tokens", 0);
-        assert!(free.await.expect("an answer").is_granted());
-        assert_eq!(left(&limiter).await, (0, Some(0)));
+        assert!(!free.await.expect("an answer").is_granted());
+        assert_eq!(left(&limiter).await, (1, Some(0)));
         assert!(waiting.iter().all(|it| !it.is_finished()));
 
         // A request that waits for tokens departs first, once it can.
@@ -117,6 +118,37 @@ async fn a_request_waits_only_for_the_units_in_which_it_costs_something() {
         assert_eq!((departed, later.is_finished()), (1, false));
     })
     .await;
+}
+
+/// Others, which need one unit each, take turns with it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_two_units_is_not_starved() {
+    let quota = |unit| Quota::new(1, 10 * SECOND).unit(unit);
+    let builder = || Limiter::builder().quota(quota("a")).quota(quota("b"));
+    let limiters = [
+        build(builder()),
+        build(builder().store(FailingStore::new(MemoryStore::new()))),
+    ];
+    for limiter in limiters {
+        let spend = |unit: &'static str| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                loop {
+                    let cost = Cost::default().of("a", 0).of("b", 0).of(unit, 1);
+                    limiter.acquire("a").cost(cost).await.expect("a permit");
+                }
+            })
+        };
+        let a = spend("a");
+        sleep(5 * SECOND).await;
+        let b = spend("b");
+        sleep(30 * SECOND).await;
+        let both = Cost::default().of("a", 1).of("b", 1);
+        let departed = timeout(60 * SECOND, limiter.acquire("a").cost(both)).await;
+        departed.expect("its turn").expect("a permit");
+        a.abort();
+        b.abort();
+    }
 }
 
 #[tokio::test]

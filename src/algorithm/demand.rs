@@ -1,5 +1,7 @@
 //! The demand that processes announce, and the division of capacity by arrival.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::{Costs, LEVEL_BITS, Units};
@@ -251,6 +253,15 @@ impl Announcement {
         due + LATE.max(2 * round_trip)
     }
 
+    /// The announcement of the first request alone.
+    pub(crate) fn only_first(&self) -> Self {
+        let (arrival, cost) = (self.demand.oldest(), self.demand.first_cost().as_costs());
+        Self {
+            demand: Demand::single(arrival, cost),
+            ..self.clone()
+        }
+    }
+
     /// Returns true if its demand counts against capacity that is due later.
     fn counts(&self, now: u64) -> bool {
         !self.demand.is_empty() && now <= self.deadline + OVERDUE
@@ -302,7 +313,7 @@ fn level(process: u64) -> u64 {
 /// The demand of other processes that counts, which may be ahead of a request.
 #[derive(Default)]
 pub(crate) struct Others<'a> {
-    live: SmallVec<[&'a Announcement; 4]>,
+    live: SmallVec<[Cow<'a, Announcement>; 4]>,
     process: u64,
     now: u64,
 }
@@ -310,7 +321,7 @@ pub(crate) struct Others<'a> {
 impl<'a> Others<'a> {
     /// `announced` holds those of the others alone.
     pub(crate) fn new(
-        announced: impl Iterator<Item = &'a Announcement>,
+        announced: impl Iterator<Item = Cow<'a, Announcement>>,
         process: u64,
         now: u64,
     ) -> Self {
@@ -327,7 +338,7 @@ impl<'a> Others<'a> {
     }
 
     fn live(&self) -> impl Iterator<Item = &Announcement> + Clone {
-        self.live.iter().copied()
+        self.live.iter().map(|it| &**it)
     }
 
     /// The units ahead of a request that arrived then, of all processes that count.

@@ -68,11 +68,14 @@ do
     function settle$(list)
       for i = 1, #list, 2 do
         local recorded, difference = list[i], list[i + 1]
-        if (@aligned and recorded >= start or recorded > start) and recorded <= last then
+        local in_window = @aligned and recorded >= start or recorded > start
+        if difference > 0 and in_window then
+          take$(recorded, recorded, difference)
+          if count > 4294967295 then count = 4294967295 end
+        elseif in_window and recorded <= last then
           count = count + difference
           if count < 0 then count = 0 end
-          if count > 4294967295 then count = 4294967295 end
-          if difference <= 0 and not @aligned then
+          if not @aligned then
             if count == 0 then
               finish = start
             elseif recorded + window == finish then

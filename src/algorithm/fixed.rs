@@ -116,30 +116,30 @@ impl Algorithm for Fixed {
             };
             (self.count, self.last) = (0, 0);
         }
-        self.count += units;
+        self.count = self.count.saturating_add(units);
         self.last = self.last.max(recorded);
     }
 
     fn settle(&mut self, settled: &Settlement) {
-        let in_window = if self.aligned {
-            settled.recorded >= self.start
-        } else {
-            settled.recorded > self.start
-        };
-        if !in_window || settled.recorded > self.last {
+        let recorded = settled.recorded;
+        let in_window = recorded >= self.start + u64::from(!self.aligned);
+        if settled.difference > 0 && in_window {
+            // The departure may have cost nothing so far.
+            let units = u32::try_from(settled.difference).unwrap_or(u32::MAX);
+            self.take(recorded, recorded, units);
             return;
         }
-        let Ok(returned) = u32::try_from(-settled.difference) else {
-            self.count = self.count.saturating_add(settled.difference as u32);
+        if !in_window || recorded > self.last {
             return;
-        };
+        }
+        let returned = u32::try_from(-settled.difference).unwrap_or(u32::MAX);
         self.count = self.count.saturating_sub(returned);
         if self.aligned {
             return;
         }
         if self.count == 0 {
             self.end = self.start;
-        } else if settled.recorded + self.window == self.end {
+        } else if recorded + self.window == self.end {
             // The request that began the window may not have departed: the window begins with another one, at the
             // latest with the last.
             self.end = self.last + self.window;

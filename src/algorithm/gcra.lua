@@ -43,14 +43,12 @@ do
     function settle$(list)
       for i = 1, #list, 2 do
         local recorded, difference = list[i], list[i + 1]
-        if recorded <= last then
-          if difference > 0 then
-            due = due + span(difference, interval)
-          else
-            local refund = span(-difference, interval) - (last - recorded)
-            if refund > 0 then due = due - refund end
-            if due < 0 then due = 0 end
-          end
+        if difference > 0 then
+          take$(nil, recorded, difference)
+        elseif recorded <= last then
+          local refund = span(-difference, interval) - (last - recorded)
+          if refund > 0 then due = due - refund end
+          if due < 0 then due = 0 end
         end
       end
     end

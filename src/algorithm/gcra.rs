@@ -68,13 +68,12 @@ impl Algorithm for Gcra {
     }
 
     fn settle(&mut self, settled: &Settlement) {
-        if settled.recorded > self.last {
-            return;
-        }
         let cost = span(settled.difference.unsigned_abs(), self.interval);
         if settled.difference > 0 {
-            self.due += cost;
-        } else {
+            // The departure may have cost nothing so far.
+            self.due = self.due.max(settled.recorded) + cost;
+            self.last = self.last.max(settled.recorded);
+        } else if settled.recorded <= self.last {
             let elapsed = self.last - settled.recorded;
             self.due = self.due.saturating_sub(cost.saturating_sub(elapsed));
         }

@@ -1,8 +1,8 @@
--- Leaves out the processes whose next request cannot depart within the horizon because of a unit in which this demand
--- costs nothing; see State::others. Only if there are several units.
+-- If the next request of a process cannot depart within the horizon because of a unit in which this demand costs nothing,
+-- only that request counts; see State::others. Only if there are several units.
 
 if live > 0 then
-  local kept, finish = 0, now + horizon
+  local finish = now + horizon
   if opens > finish then finish = opens end
   local mine& = count > 0 and points[(count - 1) * @step + 1 + &] or 0
   for j = 1, live do
@@ -14,12 +14,9 @@ if live > 0 then
         first& = waiting&[j]
       end
     end
-    if mine& > 0 then first& = 0 end
-    if <<first& == 0| and >> or earliest(now, <<0>>, <<first&>>) <= finish then
-      kept = kept + 1
-      processes[kept], deadlines[kept], oldest[kept] = processes[j], deadlines[j], oldest[j]
-      newest[kept], detail[kept], <<waiting&[kept]>> = newest[j], detail[j], <<waiting&[j]>>
+    local elsewhere& = mine& > 0 and 0 or first&
+    if (<<elsewhere& > 0| or >>) and earliest(now, <<0>>, <<elsewhere&>>) > finish then
+      newest[j], <<waiting&[j]>> = oldest[j], <<first&>>
     end
   end
-  live = kept
 end

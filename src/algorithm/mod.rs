@@ -3,6 +3,7 @@
 //! All times are whole microseconds on the store's clock. The scripts in Lua beside these files do the same on the
 //! encoded value.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::mem::discriminant;
 use std::ops::{Deref, DerefMut};
@@ -846,8 +847,8 @@ impl State {
         }
     }
 
-    /// The processes that may be ahead of this one. A process is not if its next request cannot depart within the horizon
-    /// because of a unit in which this demand costs nothing.
+    /// The processes that may be ahead of this one. If the next request of one cannot depart within the horizon because of a
+    /// unit in which this demand costs nothing, only that request is ahead: what it needs of other units is kept for it.
     fn others<'a>(&self, announced: &'a [Announcement], terms: &Terms, take: &Take) -> Others<'a> {
         let until = terms.now + take.horizon;
         let until = until.max(self.paused_until()).max(self.quarantined_until());
@@ -858,7 +859,10 @@ impl State {
             !elsewhere.is_zero()
                 && self.earliest(terms, terms.now, Units::default(), elsewhere) > until
         };
-        let announced = announced.iter().filter(|it| !is_held_up(it));
+        let announced = announced.iter().map(|other| match is_held_up(&other) {
+            true => Cow::Owned(other.only_first()),
+            false => Cow::Borrowed(other),
+        });
         Others::new(announced, take.process, terms.now)
     }
 

@@ -123,7 +123,12 @@ impl Seen {
             states.shrink_to(2 * left);
             states.reserve(left);
         }
-        states.insert(key.clone(), state);
+        let order = |it: &SeenState| (it.clock_sets, it.known.generation, it.known.version);
+        let latest = states.entry(key.clone()).or_insert(state);
+        // Answers for two lanes of a key may arrive in another order than they were written.
+        if order(latest) < order(&state) || latest.expires <= Instant::now() {
+            *latest = state;
+        }
     }
 }
 
@@ -183,6 +188,31 @@ mod tests {
         let long = Key::new("a".repeat(257));
         denials.note(&long, denied(1, sent));
         assert!(denials.find(&long, &1.into(), 2, sent, sent).is_none());
+    }
+
+    #[test]
+    fn an_older_state_does_not_replace_a_newer_one() {
+        let (seen, key) = (Seen::default(), Key::new("a"));
+        let state = |version| SeenState {
+            known: Known {
+                generation: 1,
+                version,
+            },
+            quarantined_until: 0,
+            expires: Instant::now() + WAIT,
+            clock_sets: 0,
+        };
+        for version in [7, 9, 8] {
+            seen.note(&key, state(version));
+        }
+        assert_eq!(seen.get(&key).unwrap().known.version, 9);
+        // The clock was set since.
+        let reset = SeenState {
+            clock_sets: 1,
+            ..state(2)
+        };
+        seen.note(&key, reset);
+        assert_eq!(seen.get(&key).unwrap().known.version, 2);
     }
 
     #[test]

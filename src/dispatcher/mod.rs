@@ -449,14 +449,8 @@ impl Dispatcher {
     fn call_fallback(self: &Arc<Self>, queues: &[Arc<KeyQueue>], error: &StoreError) {
         for queue in queues {
             if queue.handle.current().fallback.is_none() {
-                let shard = self.store.shard(&queue.key);
-                queue.update(|queue, woken| {
-                    queue.out(error, Instant::now(), woken);
-                    if self.outages.error(shard).is_none() {
-                        // The outage has ended, and nothing else would call for this queue.
-                        queue.nudge(Instant::now());
-                    }
-                });
+                queue.update(|queue, woken| queue.out(error, Instant::now(), woken));
+                self.nudge_if_back(queue);
                 continue;
             }
             let mut woken = Woken::new();
@@ -466,6 +460,14 @@ impl Dispatcher {
             if let Some(Ok(answered)) = call(&self.fallback.store, &sent).take_ready() {
                 self.apply(None, sent, Ok(answered));
             }
+            self.nudge_if_back(queue);
+        }
+    }
+
+    /// Calls for a queue whose outage has ended in the meantime, as nothing else would.
+    fn nudge_if_back(&self, queue: &Arc<KeyQueue>) {
+        if self.outages.error(self.store.shard(&queue.key)).is_none() {
+            queue.update(|queue, _| queue.nudge(Instant::now()));
         }
     }
 

@@ -1,14 +1,20 @@
 //! The headers of a response, which may be malformed: [`Lines`].
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
+
+/// So many lines of a header, and values of a line, are read. An upstream cannot make a client busy with more.
+pub(super) const MOST_VALUES: usize = 64;
 
 /// The header lines of a response. It remembers one header that is malformed.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     pub(super) headers: &'a HeaderMap,
     malformed: RefCell<Option<HeaderName>>,
+    /// The time at the origin, once it is needed.
+    pub(super) now: OnceCell<Duration>,
 }
 
 impl<'a> Lines<'a> {
@@ -16,6 +22,7 @@ impl<'a> Lines<'a> {
         Self {
             headers,
             malformed: RefCell::default(),
+            now: OnceCell::new(),
         }
     }
 
@@ -26,9 +33,9 @@ impl<'a> Lines<'a> {
         // The whole comes first, as a date has a comma of its own.
         let values = |line: &str| match value(line) {
             Some(value) => Some(vec![value]),
-            None => line.split(',').map(value).collect(),
+            None => line.split(',').take(MOST_VALUES).map(value).collect(),
         };
-        let lines = self.headers.get_all(name).iter();
+        let lines = self.headers.get_all(name).iter().take(MOST_VALUES);
         let lines = lines.filter_map(|line| {
             let values = line.to_str().ok().and_then(values);
             if values.is_none() {

@@ -123,8 +123,14 @@ pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
     }
     let charge = Charge::of(permit);
     if let Some(actual) = actual {
-        // It fails if the quotas have changed: then the estimate counts.
-        let _ = charge.settle_to(&actual);
+        if let Err(error) = charge.settle_to(&actual) {
+            // Else the estimate counts.
+            permit
+                .handle
+                .load()
+                .telemetry
+                .unsettled(charge.key(), &error);
+        }
     }
     has_units.then_some(charge)
 }

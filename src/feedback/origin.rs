@@ -56,13 +56,15 @@ impl<'a> OriginClock<'a> {
 
     /// The time since the Unix epoch, by the response's `Date`, or by the local clock where that is missing or in doubt.
     fn now(self) -> Duration {
-        let dates = self.lines.values(&DATE, date);
-        match dates.first() {
-            Some(first) if dates.iter().all(|date| date == first) => {
-                first.saturating_add(age(self.lines.headers))
+        *self.lines.now.get_or_init(|| {
+            let dates = self.lines.values(&DATE, date);
+            match dates.first() {
+                Some(first) if dates.iter().all(|date| date == first) => {
+                    first.saturating_add(age(self.lines.headers))
+                }
+                _ => since_epoch(self.local),
             }
-            _ => since_epoch(self.local),
-        }
+        })
     }
 }
 

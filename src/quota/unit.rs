@@ -13,10 +13,11 @@ pub(crate) const REQUESTS: &str = "requests";
 /// The most units of one policy.
 pub(crate) const MOST_UNITS: usize = 4;
 
-const LONGEST: usize = 32;
+/// The names of eight quotas fit into 255 bytes.
+const LONGEST: usize = 31;
 
 /// Why a name is no unit.
-pub(super) const PROBLEM: &str = "the unit is not 1 to 32 characters of a-z, 0-9, `-`, `_` and `.`";
+pub(super) const PROBLEM: &str = "the unit is not 1 to 31 characters of a-z, 0-9, `-`, `_` and `.`";
 
 /// A unit that was read from text. Names are kept for good, as programs use few of them.
 pub(crate) fn parse(name: &str) -> Result<&'static str, String> {

@@ -34,7 +34,8 @@ async fn reqwest_settles_to_what_the_response_states() {
     let throttle = ThrottleMiddleware::new(limiter.clone())
         .key(key::constant("a"))
         .cost(|_| ("tokens", 40))
-        .settle(|response| stated(response.headers()));
+        .settle(|response| stated(response.headers()))
+        .refund_unsent();
     let plain = reqwest::Client::builder().no_proxy();
     let plain = plain.timeout(Duration::from_millis(200));
     let client = reqwest_middleware::ClientBuilder::new(plain.build().expect("a client"));

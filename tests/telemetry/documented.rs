@@ -45,6 +45,8 @@ fn each_documented_event_happens_and_no_others_do() {
     note();
     events::malformed_headers(&seen);
     note();
+    paused.block_on(events::unknown_units(&seen));
+    note();
     let real = runtime(false);
     real.block_on(redis_events::restart(&seen));
     note();

@@ -1,14 +1,16 @@
 //! Each event is emitted once for what happened, however many requests it concerns.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tokio::time::{Instant, advance, sleep};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::feedback::{Advice, Feedback as _, Headers};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, ManualClock};
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
+use tower_throttle::{Cost, Limiter, LimiterBuilder, Quota, ThrottleLayer, key};
 use tracing::Level;
 
 use super::seen::Seen;
@@ -161,6 +163,23 @@ pub(super) async fn clock(seen: &Seen) {
         .collect();
     assert_eq!(ahead, [60.0, -120.0]);
     assert!(told.iter().all(|it| it.level == Level::WARN));
+}
+
+pub(super) async fn unknown_units(seen: &Seen) {
+    let tokens = Quota::per_second(10).unit("tokens").default_cost(5);
+    let limiter = Limiter::builder().quota(tokens).name("ten").build();
+    let layer = ThrottleLayer::new(limiter.expect("a valid policy"))
+        .key(key::constant("a"))
+        .settle(|_: &http::Response<()>| Some(Cost::from(("token", 1))));
+    let service = layer.layer(service_fn(async |_: http::Request<()>| {
+        Ok::<_, Infallible>(http::Response::new(()))
+    }));
+    let response = service.oneshot(http::Request::new(())).await;
+    response.expect("a response");
+    let told = seen.told("a cost was not corrected");
+    assert_eq!((told.len(), told[0].level), (1, Level::WARN), "{told:?}");
+    let expected = "`ten`: cannot settle token, as the quotas count tokens";
+    assert_eq!(told[0].fields.text("error"), expected);
 }
 
 pub(super) fn malformed_headers(seen: &Seen) {

@@ -241,7 +241,12 @@ impl World {
             .filter(|it| it.process != take.process && now < it.expires())
             .cloned()
             .collect();
-        let has_others = Others::new(others.iter(), take.process, now).ahead(take.demand.oldest())
+        let has_others = Others::new(
+            others.iter().map(std::borrow::Cow::Borrowed),
+            take.process,
+            now,
+        )
+        .ahead(take.demand.oldest())
             != Units::default();
         if take.demand.is_empty() || has_others {
             return;

@@ -23,7 +23,7 @@ struct Departed {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         (0..400 * MILLI).prop_map(Step::Wait),
-        (1..=60_u32).prop_map(Step::Depart),
+        (0..=60_u32).prop_map(Step::Depart),
         (0..6_usize, 0..=90_u32).prop_map(|(nth, cost)| Step::Settle(nth, cost)),
     ];
     prop::collection::vec(step, 1..80)
@@ -54,6 +54,8 @@ proptest! {
             let mut take = Take::one(Mode::Try, 1);
             match step {
                 Step::Wait(span) => now += span,
+                // It departs under other quotas.
+                Step::Depart(0) => departed.push(Departed { recorded: now, cost: 0 }),
                 Step::Depart(cost) => take = Take::one(Mode::Try, cost),
                 Step::Settle(nth, cost) => {
                     let Some(last) = departed.iter_mut().rev().nth(nth) else {
@@ -103,7 +105,7 @@ proptest! {
             let mut take = Take::one(Mode::Try, 1);
             match step {
                 Step::Wait(span) => now += span,
-                Step::Depart(cost) => take = Take::one(Mode::Try, cost),
+                Step::Depart(cost) => take = Take::one(Mode::Try, cost.max(1)),
                 Step::Settle(nth, cost) => {
                     let Some(last) = departed.iter_mut().rev().nth(nth) else {
                         continue;

@@ -14,7 +14,7 @@ use sfv::visitor::{
 use sfv::{BareItemFromInput, KeyRef, Parser};
 
 use super::Limit;
-use crate::feedback::lines::Lines;
+use crate::feedback::lines::{Lines, MOST_VALUES};
 use crate::quota::REQUESTS;
 
 static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -51,7 +51,9 @@ fn parse(headers: &HeaderMap) -> Option<Vec<Limit>> {
     );
     if let Ok(limits) = Parser::new(&limits).parse_list_with_visitor(Members::default()) {
         let policies = Parser::new(&policies).parse_list_with_visitor(Members::default());
-        return service_limits(&limits, &policies.unwrap_or_default());
+        let mut policies = policies.unwrap_or_default();
+        policies.0.truncate(MOST_VALUES);
+        return service_limits(&limits, &policies);
     }
     let dictionary = Parser::new(&limits).parse_dictionary_with_visitor(Members::default());
     let dictionary = dictionary.ok()?;
@@ -61,6 +63,9 @@ fn parse(headers: &HeaderMap) -> Option<Vec<Limit>> {
 }
 
 fn service_limits(items: &Members<'_>, policies: &Members<'_>) -> Option<Vec<Limit>> {
+    if items.0.len() > MOST_VALUES {
+        return None;
+    }
     let mut limits = Vec::new();
     for item in &items.0 {
         item.item.as_ref()?.as_string()?;

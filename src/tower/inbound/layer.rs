@@ -335,7 +335,8 @@ where
             permit.forfeit();
             return None;
         }
-        let actual = response.extensions_mut().remove::<Cost>();
+        // A layer outside may charge in the same units.
+        let actual = response.extensions().get::<Cost>().cloned();
         if let Some(charge) = feedback::settle(&permit, actual) {
             response.extensions_mut().insert(charge);
         }
