@@ -26,6 +26,7 @@ mod security;
 mod server_time;
 mod set_quota;
 mod settlement;
+mod settlement_replicas;
 mod telemetry;
 mod test_util;
 mod tower_contract;

@@ -65,6 +65,10 @@ struct Weather {
 struct Fuse {
     request: Vec<u8>,
     after: usize,
+    /// How many such requests have come.
+    seen: usize,
+    /// Cuts the reply to each so many-th of them, or to the first alone.
+    every: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -190,8 +194,21 @@ impl Proxy {
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
     /// of what the server then answers: it has carried out what its client will never know.
     pub fn cut_reply(&self, request: &[u8], after: usize) {
-        let request = request.to_vec();
-        let fuse = Fuse { request, after };
+        self.set_fuse(request, after, None);
+    }
+
+    /// Does so with each `every`-th of these requests, before the first byte of the reply.
+    pub fn cut_every_reply(&self, request: &[u8], every: usize) {
+        self.set_fuse(request, 0, Some(every));
+    }
+
+    fn set_fuse(&self, request: &[u8], after: usize, every: Option<usize>) {
+        let fuse = Fuse {
+            request: request.to_vec(),
+            after,
+            seen: 0,
+            every,
+        };
         *self.state.fuse.lock().expect("no panic") = Some(fuse);
     }
 

@@ -123,12 +123,17 @@ impl Connection<'_> {
         end.and(written).map_or(End::Broken, |()| End::Closed)
     }
 
-    /// Takes the fuse, if these bytes light it.
+    /// Cuts the reply to these bytes, if that is their turn.
     fn light(&self, bytes: &[u8]) {
-        let mut fuse = self.state.fuse.lock().expect("no panic");
+        let mut slot = self.state.fuse.lock().expect("no panic");
         let lights = |request: &[u8]| bytes.windows(request.len()).any(|some| some == request);
-        if let Some(lit) = fuse.take_if(|fuse| lights(&fuse.request)) {
-            *self.lit() = Some(lit.after);
+        let Some(fuse) = slot.as_mut().filter(|fuse| lights(&fuse.request)) else {
+            return;
+        };
+        fuse.seen += 1;
+        if fuse.seen.is_multiple_of(fuse.every.unwrap_or(1)) {
+            *self.lit() = Some(fuse.after);
+            slot.take_if(|fuse| fuse.every.is_none());
         }
     }
 
