@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::algorithm::{Demand, Mode, State, Strict, Take};
+use crate::cost::Cost;
 use crate::store::Store as _;
 use crate::store::redis::servers::{AnswerOrigin, Servers};
 use crate::store::redis::{Reading, RedisStore};
@@ -20,14 +21,20 @@ fn store(server: &RedisServer, scripting: bool) -> RedisStore {
 
 fn take(process: u64, number: u64, count: usize) -> Operation {
     Operation::Take(Take {
+        demand: Demand::new((0..count).map(|_| (1, 1))),
+        ..take_of(process, number)
+    })
+}
+
+fn take_of(process: u64, number: u64) -> Take {
+    Take {
         process,
         number,
         round_trip: 1_000,
         guard: 10_000,
         horizon: 100_000,
-        demand: Demand::new((0..count).map(|_| (1, 1))),
         ..Take::one(Mode::Try, 1)
-    })
+    }
 }
 
 async fn call(store: &RedisStore, key: &str, policy: &Policy, operation: Operation) -> Taken {
@@ -246,6 +253,46 @@ fn answers_of_two_servers_teach_no_clock() {
         assert_eq!((both.server, both.now), (server, now));
         assert_eq!((both.sent, both.received), (after(sent), after(received)));
     }
+}
+
+#[test]
+fn full_logs_of_two_units_take_at_most_24_kilobytes() {
+    let server = RedisServer::start();
+    let mut lua = Lua::new(&server, true);
+    let policy = policy("1000/m + 2000000/m unit=tokens");
+    let cost = |nth: u64| Cost::default().of("tokens", 1 + (nth * 977 % 4_000) as u32);
+    let costs = |nth| policy.costs_of(&cost(nth), None).unwrap();
+    let mut now = 1_763_000_000_000_000;
+    let mut largest = 0;
+    for number in 1..3_000 {
+        // The log is full after 1,000 departures. Then requests wait.
+        let (span, count) = if number < 1_000 {
+            (60_000, 1)
+        } else {
+            (20_000, 100)
+        };
+        now += span;
+        let requests = (0..count).map(|nth| (now - span + nth, costs(number + nth)));
+        let operation = Operation::Take(Take {
+            mode: Mode::Wait,
+            demand: Demand::new(requests.collect::<Vec<_>>().into_iter()),
+            ..take_of(1 + number % 3, number)
+        });
+        if lua.run(&policy, &operation, 0, now).is_none() {
+            // The ring has no room.
+            let (value, origin) = (lua.value(), Origin::default());
+            let applied = apply(&policy, &operation, value.as_deref(), origin, now);
+            lua.set(applied.unwrap().1.as_deref());
+        }
+        largest = largest.max(lua.value().unwrap().len());
+    }
+    let state = State::decode(&lua.value().unwrap()).unwrap();
+    assert_eq!(state.announced.len(), 3, "{:?}", state.announced);
+    let entries = format!("{state:?}").matches("Entry {").count();
+    assert!(entries > 1_500, "{entries} entries");
+    println!("{largest} bytes");
+    // Each log has 1,000 entries of 11 bytes.
+    assert!(largest <= 24_000, "{largest} bytes");
 }
 
 #[test]
