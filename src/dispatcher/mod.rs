@@ -765,7 +765,7 @@ impl Dispatcher {
         if begun.is_new {
             self.telemetry.out(shard, error, begun.others);
         }
-        if is_probe && !self.handles().iter().any(Handle::is_used) {
+        if !self.handles().iter().any(Handle::is_used) {
             // The limiter was dropped, or has no rules that limit. The next failure begins another outage.
             self.outages.ended(shard);
             Handle::each_queue(self, |queue| {

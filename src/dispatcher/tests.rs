@@ -100,6 +100,8 @@ enum Fault {
     Reply,
     /// Nothing reaches the store.
     Out,
+    /// The store answers pings alone.
+    ReadOnly,
     /// The store answers, but not for this key.
     Refuses,
     /// The answers are lost, as the process sees at once.
@@ -181,7 +183,7 @@ impl Remote {
                     Err(StoreError::new("no reply").outcome_unknown())
                 });
             }
-            Fault::None | Fault::Reply | Fault::Short | Fault::Loses(_) => {}
+            Fault::None | Fault::ReadOnly | Fault::Reply | Fault::Short | Fault::Loses(_) => {}
         }
         // As if the calls arrived at once, and the answers took the whole round trip.
         let mut answered = answered();
@@ -205,6 +207,9 @@ impl Remote {
 
 impl Store for Remote {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+        if *self.fault.lock() == Fault::ReadOnly {
+            return Reply::ready(Err(StoreError::new("the store accepts no writes")));
+        }
         self.reply(|| self.memory.call(calls).take_ready().unwrap().unwrap())
     }
 

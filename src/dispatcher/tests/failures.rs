@@ -216,11 +216,15 @@ async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
 #[tokio::test(start_paused = true)]
 async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
     let quota = Quota::new(10, 3_600 * SECOND);
-    for fallback in [None, Some(quota)] {
+    for (fault, fallback) in [
+        (Fault::Out, None),
+        (Fault::Out, Some(quota)),
+        (Fault::ReadOnly, None),
+    ] {
         let store = Remote::new(Duration::from_millis(2));
         let handle = remote(&store, quota, fallback);
         let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
-        store.set(Fault::Out);
+        store.set(fault);
         handle.forfeit(&key(), turn);
         pass(1_000).await;
         assert_eq!(handle.queues(), 1);
