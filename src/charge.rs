@@ -52,8 +52,8 @@ use crate::quota::{REQUESTS, UnitNames};
 /// wait in a bounded buffer. If the answer to a call is lost, a lower cost is not sent again, and a higher one is: a lost
 /// answer can only make the limiter stricter.
 ///
-/// The estimate stays charged, also if the actual cost is higher, if the process dies, if the buffer is full, if Redis
-/// refuses the call, or if new quotas count differently.
+/// The estimate stays charged if the process dies, if the buffer is full, if Redis refuses the call, or if new quotas count
+/// differently. A debt is dropped then, too, so the window may hold more than the limit by as much.
 #[derive(Debug, Clone)]
 pub struct Charge(Arc<Inner>);
 
