@@ -122,15 +122,10 @@ pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
         return None;
     }
     let charge = Charge::of(permit);
-    if let Some(actual) = actual {
-        if let Err(error) = charge.settle_to(&actual) {
-            // Else the estimate counts.
-            permit
-                .handle
-                .load()
-                .telemetry
-                .unsettled(charge.key(), &error);
-        }
+    // If it fails, the estimate counts.
+    if let Some(Err(error)) = actual.map(|actual| charge.settle_to(&actual)) {
+        let current = permit.handle.load();
+        current.telemetry.unsettled(charge.key(), &error);
     }
     has_units.then_some(charge)
 }

@@ -117,6 +117,7 @@ impl<K, F, C> InboundLayer<K, F, C> {
     ///
     /// If the handler puts a [`Cost`] into the extensions of its response, what was charged is corrected to that. A handler
     /// that streams its body can correct it later: a layer around this one finds the [`Charge`](crate::Charge) there.
+    #[allow(clippy::type_complexity, reason = "a closure has no name")]
     pub fn cost<Q, O: Into<Cost>>(
         self,
         cost: impl Fn(&Request<Q>) -> O + Clone,
@@ -127,6 +128,7 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Sets which requests of the same key it departs before. Default: [`Priority::Normal`].
     ///
     /// A [`Priority`] in the request's extensions, by a layer around this one, goes before it. Requests wait only with a [`max_wait`](Self::max_wait). Then those of lower levels are refused first.
+    #[allow(clippy::type_complexity, reason = "a closure has no name")]
     pub fn priority<Q>(
         self,
         priority: impl Fn(&Request<Q>) -> Priority + Clone,
