@@ -1,11 +1,11 @@
-//! What a request determines beside its key: [`RequestOptions`].
+//! The options of a request: [`RequestOptions`].
 
 use http::Extensions;
 
 use crate::cost::Cost;
 use crate::priority::Priority;
 
-/// What a request determines beside its key. Default: nothing.
+/// The options that a request determines itself, beside its key. Default: none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestOptions {
     pub(crate) cost: Option<Cost>,

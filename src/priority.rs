@@ -9,16 +9,16 @@
 /// are fewer. Give them a [`max_wait`](crate::Acquire::max_wait) if they should fail instead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
-    /// Before all others.
+    /// Requests before all others.
     Highest,
-    /// Such as a person who waits for the answer.
+    /// Requests such as those of interactive users.
     High,
-    /// Requests that do not say.
+    /// Requests without a priority.
     #[default]
     Normal,
-    /// Such as a batch job.
+    /// Requests such as those of a batch job.
     Low,
-    /// Behind all others.
+    /// Requests behind all others.
     Lowest,
 }
 

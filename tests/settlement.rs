@@ -94,7 +94,7 @@ async fn a_request_waits_only_for_the_units_in_which_it_costs_something() {
             let permit = timeout(5 * SECOND, free).await.expect("no wait");
             permit.expect("a permit");
         }
-        // What the first of those that wait needs in requests is kept for it.
+        // One request is kept for the first of those that wait.
         let free = limiter.try_acquire("a").cost_of("tokens", 0);
         assert!(!free.await.expect("an answer").is_granted());
         assert_eq!(left(&limiter).await, (1, Some(0)));

@@ -36,12 +36,12 @@ pub(crate) struct Entry {
 }
 
 impl Window {
-    /// A limit of more than 1,000 rounds recorded times up to about a thousandth of the window, so that the log
-    /// covers the window and the horizon.
+    /// A limit of more than 1,000 rounds recorded times up to about a 640th of the window, so that the log covers the
+    /// window and the horizon, and two logs of one policy fit into 20 kB.
     pub(crate) fn new(limit: u32, window: u64) -> Self {
         let is_long = limit as usize > MOST_ENTRIES;
         let grain = if is_long {
-            (window + window.min(AHEAD)).div_ceil(990)
+            (window + window.min(AHEAD)).div_ceil(640)
         } else {
             1
         };

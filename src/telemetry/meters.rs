@@ -120,7 +120,7 @@ impl Meters {
         });
     }
 
-    /// What a request has cost was corrected in a unit.
+    /// The cost of a departed request was corrected in a unit.
     pub(super) fn corrected(&self, unit: usize, difference: i64) {
         if let Some(unit) = self.units.get(unit) {
             let counter = if difference < 0 {
