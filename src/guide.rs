@@ -6,6 +6,7 @@
 //! | [`llm`] | limits of requests and tokens, as LLM providers have them |
 //! | [`algorithms`] | how each algorithm counts, and which one to choose |
 //! | [`ordering`] | the throttle's place among retries, timeouts, redirects and concurrency limits |
+//! | [`priorities`] | interactive requests before batch jobs, in all replicas |
 //! | [`exactness`] | the meaning of "at most N in any window", its cost, and its requirements |
 //! | [`redis`] | clusters, sentinels, TLS, rights and failures |
 //! | [`sizing_redis`] | the size of a Redis for so many keys and requests |
@@ -47,6 +48,9 @@ pub mod ordering {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/performance.md")]
 pub mod performance {}
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/priorities.md")]
+pub mod priorities {}
 #[doc = include_str!("docs/protocol.md")]
 pub mod protocol {}
 #[cfg(feature = "redis")]

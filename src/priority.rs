@@ -23,6 +23,10 @@ pub enum Priority {
 }
 
 impl Priority {
+    /// The names of all levels, the highest first.
+    #[cfg(feature = "metrics")]
+    pub(crate) const NAMES: [&str; 5] = ["highest", "high", "normal", "low", "lowest"];
+
     /// The level, 0 for the highest.
     pub(crate) fn level(self) -> u64 {
         self as u64

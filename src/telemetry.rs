@@ -13,6 +13,7 @@ use crate::algorithm::{Command, Costs, Settlement};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
+use crate::priority::Priority;
 
 #[cfg(feature = "metrics")]
 mod meters;
@@ -99,12 +100,12 @@ impl Telemetry {
     pub(crate) fn ended(
         &self,
         span: Span,
-        (key, cost): (&Key, &Costs),
+        request: (&Key, &Costs, Priority),
         outcome: Outcome,
         waited: Duration,
     ) {
         span.end(outcome, waited);
-        meter!(self.meters.ended(key, cost, outcome, waited));
+        meter!(self.meters.ended(request, outcome, waited));
     }
 
     /// The costs of a departed request were corrected.
@@ -129,8 +130,8 @@ impl Telemetry {
 
     /// There are so many more requests that wait, or fewer.
     #[inline]
-    pub(crate) fn waiting(&self, key: &Key, more: f64) {
-        meter!(self.meters.waiting(key, more));
+    pub(crate) fn waiting(&self, key: &Key, priority: Priority, more: f64) {
+        meter!(self.meters.waiting(key, priority, more));
     }
 
     /// There are so many more queues, or fewer.

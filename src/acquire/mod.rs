@@ -240,7 +240,7 @@ impl Acquire {
             let _entered = self.span.enter();
             match self.join(&current, place, now) {
                 ControlFlow::Continue(waiting) => {
-                    current.telemetry.waiting(&self.key, 1.0);
+                    current.telemetry.waiting(&self.key, self.priority, 1.0);
                     self.stage = Stage::Waiting(waiting, Arc::clone(&current));
                 }
                 ControlFlow::Break(result) => {
@@ -255,7 +255,7 @@ impl Acquire {
         let _entered = self.span.enter();
         let since = waiting.place.arrival;
         let result = ready!(Pin::new(waiting).poll(cx));
-        joined.telemetry.waiting(&self.key, -1.0);
+        joined.telemetry.waiting(&self.key, self.priority, -1.0);
         let (current, now) = (self.handle.load(), Instant::now());
         let waited = now.saturating_duration_since(since);
         let result = result.map_err(|refusal| self.cause(&current.policy, refusal, now, waited));
@@ -365,14 +365,14 @@ impl Acquire {
         let span = std::mem::replace(&mut self.span, Span::NONE);
         current
             .telemetry
-            .ended(span, (&self.key, cost), outcome, waited);
+            .ended(span, (&self.key, cost, self.priority), outcome, waited);
     }
 }
 
 impl Drop for Acquire {
     fn drop(&mut self) {
         if let Stage::Waiting(waiting, joined) = &self.stage {
-            joined.telemetry.waiting(&self.key, -1.0);
+            joined.telemetry.waiting(&self.key, self.priority, -1.0);
             let waited = waiting.place.arrival.elapsed();
             let current = self.handle.load();
             self.ended(&current, &Costs::default(), Outcome::Cancelled, waited);

@@ -567,7 +567,7 @@ impl Handle {
     /// Counts a request that has no key, and returns the policy.
     pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
         let current = self.current();
-        let request = (&Key::from(""), &Costs::default());
+        let request = (&Key::from(""), &Costs::default(), Priority::default());
         let span = current.telemetry.begin(request.0, 1);
         (current.telemetry).ended(span, request, Outcome::Invalid, Duration::ZERO);
         current.policy.clone()

@@ -20,6 +20,7 @@ use crate::algorithm::Costs;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
+use crate::priority::Priority;
 
 /// The metrics of one policy.
 ///
@@ -30,8 +31,9 @@ pub(super) struct Meters {
     policy: SharedString,
     outcomes: [Counter; OUTCOMES.len()],
     units: SmallVec<[UnitMeters; 1]>,
-    wait: Histogram,
-    waiting: Gauge,
+    /// By priority.
+    wait: [Histogram; 5],
+    waiting: [Gauge; 5],
     pub(super) remembered: Counter,
     pub(super) queues: Gauge,
     pub(super) missed: Counter,
@@ -62,6 +64,7 @@ impl Meters {
                 let outcome = SharedString::const_str(outcome);
                 REQUESTS.counter(by_policy, &[policy.clone(), outcome])
             };
+            let level = |name| [policy.clone(), SharedString::const_str(name)];
             let units = policy_units.iter().map(|&name| {
                 let values = [policy.clone(), SharedString::const_str(name)];
                 UnitMeters {
@@ -75,8 +78,8 @@ impl Meters {
                 key_labels,
                 outcomes: OUTCOMES.map(outcome),
                 units: units.collect(),
-                wait: WAIT.histogram(by_policy, values),
-                waiting: WAITING.gauge(by_policy, values),
+                wait: Priority::NAMES.map(|name| WAIT.histogram(by_policy, &level(name))),
+                waiting: Priority::NAMES.map(|name| WAITING.gauge(by_policy, &level(name))),
                 remembered: REMEMBERED.counter(recorder, values),
                 queues: QUEUES.gauge(recorder, values),
                 missed: MISSED.counter(recorder, values),
@@ -89,21 +92,31 @@ impl Meters {
     }
 
     #[inline]
-    pub(super) fn ended(&self, key: &Key, cost: &Costs, outcome: Outcome, waited: Duration) {
+    pub(super) fn ended(
+        &self,
+        (key, cost, priority): (&Key, &Costs, Priority),
+        outcome: Outcome,
+        waited: Duration,
+    ) {
         if self.key_labels {
-            return self.ended_of(key, cost, outcome, waited);
+            return self.ended_of((key, cost, priority), outcome, waited);
         }
         self.outcomes[outcome as usize].increment(1);
         if outcome.departs() {
             let units = self.units.iter().zip(cost.0);
             units.for_each(|(unit, cost)| unit.spent.increment(cost.into()));
-            self.wait.record(waited);
+            self.wait[priority as usize].record(waited);
         }
     }
 
     /// Counts a request that has ended, with the key as a label.
     #[cold]
-    fn ended_of(&self, key: &Key, cost: &Costs, outcome: Outcome, waited: Duration) {
+    fn ended_of(
+        &self,
+        (key, cost, priority): (&Key, &Costs, Priority),
+        outcome: Outcome,
+        waited: Duration,
+    ) {
         let name = SharedString::const_str(outcome.name());
         let [policy, key] = self.of_key(key);
         with_recorder(|recorder| {
@@ -115,7 +128,9 @@ impl Meters {
                     let values = [policy.clone(), unit, key.clone()];
                     SPENT.counter(recorder, &values).increment(cost.into());
                 }
-                WAIT.histogram(recorder, &[policy, key]).record(waited);
+                let level = SharedString::const_str(Priority::NAMES[priority as usize]);
+                WAIT.histogram(recorder, &[policy, level, key])
+                    .record(waited);
             }
         });
     }
@@ -133,12 +148,14 @@ impl Meters {
     }
 
     /// So many more requests wait, or fewer.
-    pub(super) fn waiting(&self, key: &Key, more: f64) {
+    pub(super) fn waiting(&self, key: &Key, priority: Priority, more: f64) {
+        let level = priority as usize;
         if self.key_labels {
-            let values = self.of_key(key);
+            let [policy, key] = self.of_key(key);
+            let values = [policy, SharedString::const_str(Priority::NAMES[level]), key];
             with_recorder(|recorder| WAITING.gauge(recorder, &values).increment(more));
         } else {
-            self.waiting.increment(more);
+            self.waiting[level].increment(more);
         }
     }
 

@@ -48,11 +48,11 @@ metrics! {
         "Cost that corrections gave back";
     DEBT = Counter Count "tower_throttle_debt_total" ["policy", "unit"]
         "Cost that corrections charged in addition";
-    WAIT = Histogram Seconds "tower_throttle_wait_seconds" ["policy"]
+    WAIT = Histogram Seconds "tower_throttle_wait_seconds" ["policy", "priority"]
         "How long the requests waited that departed";
     REMEMBERED = Counter Count "tower_throttle_remembered_total" ["policy"]
         "Requests that were refused without a call to the store";
-    WAITING = Gauge Count "tower_throttle_waiting" ["policy"] "Requests that wait";
+    WAITING = Gauge Count "tower_throttle_waiting" ["policy", "priority"] "Requests that wait";
     QUEUES = Gauge Count "tower_throttle_queues" ["policy"] "Keys for which requests wait";
     MISSED = Counter Count "tower_throttle_missed_total" ["policy"]
         "Grants that requests were too late to use";

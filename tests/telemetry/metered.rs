@@ -58,7 +58,11 @@ async fn requests_are_counted_by_outcome() {
     assert_eq!(all.map(requests), [2.0, 5.0, 3.0, 1.0, 2.0, 2.0]);
     assert_eq!(["store_out", "store_error"].map(requests), [0.0, 0.0]);
     assert_eq!(read.number("spent_total{policy=ten,unit=requests}"), 15.0);
-    assert_eq!(read.recorded("wait_seconds{policy=ten}").len(), 7);
+    assert_eq!(
+        read.recorded("wait_seconds{policy=ten,priority=normal}")
+            .len(),
+        7
+    );
     // Only the first of the refused requests has called the store.
     assert_eq!(read.number("remembered_total{policy=ten}"), 2.0);
 }
@@ -93,18 +97,18 @@ async fn waits_and_waiting_requests_are_counted_by_policy() {
     let waiting = tokio::spawn(join_all(waiting));
     sleep(Duration::from_millis(500)).await;
     let read = figures.read();
-    assert_eq!(read.number("waiting{policy=ten}"), 10.0);
+    assert_eq!(read.number("waiting{policy=ten,priority=normal}"), 10.0);
     assert_eq!(read.number("queues{policy=ten}"), 2.0);
     assert!(
-        read.recorded("wait_seconds{policy=ten}")
+        read.recorded("wait_seconds{policy=ten,priority=normal}")
             .iter()
             .all(|&it| it == 0.0)
     );
     waiting.await.unwrap();
     let read = figures.read();
-    assert_eq!(read.number("waiting{policy=ten}"), 0.0);
+    assert_eq!(read.number("waiting{policy=ten,priority=normal}"), 0.0);
     assert_eq!(read.number("queues{policy=ten}"), 0.0);
-    let waits = read.recorded("wait_seconds{policy=ten}");
+    let waits = read.recorded("wait_seconds{policy=ten,priority=normal}");
     assert_eq!(waits.len(), 10);
     assert!(
         waits.iter().all(|&it| (1.0..1.1).contains(&it)),
@@ -164,8 +168,14 @@ async fn keys_are_labels_only_if_that_is_set() {
         read.number("spent_total{key=b,policy=ten,unit=requests}"),
         10.0
     );
-    assert_eq!(read.recorded("wait_seconds{key=a,policy=ten}"), [0.0, 0.0]);
-    assert_eq!(read.number("waiting{key=b,policy=ten}"), 1.0);
+    assert_eq!(
+        read.recorded("wait_seconds{key=a,policy=ten,priority=normal}"),
+        [0.0, 0.0]
+    );
+    assert_eq!(
+        read.number("waiting{key=b,policy=ten,priority=normal}"),
+        1.0
+    );
     // Nothing is counted twice.
     let series = read.series();
     let of = |name: &str| series.iter().filter(|it| it.starts_with(name)).count();
@@ -250,7 +260,7 @@ async fn grants_that_are_missed_and_returned_are_counted() {
     sleep(Duration::from_millis(200)).await;
     let read = figures.read();
     assert_eq!(read.number("returned_total{policy=ten}") - returned, 1.0);
-    assert_eq!(read.number("waiting{policy=ten}"), 0.0);
+    assert_eq!(read.number("waiting{policy=ten,priority=normal}"), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
