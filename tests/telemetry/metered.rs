@@ -201,7 +201,7 @@ fn metrics_go_to_the_recorder_in_which_the_limiter_was_built() {
     let read = figures.read();
     let requests = "requests_total{outcome=granted,policy=2/50ms}";
     assert_eq!(read.number(requests), 4.0);
-    assert_eq!(read.number("waiting{policy=2/50ms}"), 0.0);
+    assert_eq!(read.number("waiting{policy=2/50ms,priority=normal}"), 0.0);
     // Without a name, the quotas are the label.
     figures
         .within(|| limiter.set_quota(Quota::per_second(3)))
@@ -285,18 +285,20 @@ async fn requests_that_wait_are_counted_once_when_the_label_changes() {
         .within(|| limiter.set_quota(Quota::per_second(2)))
         .unwrap();
     let level = |series: &str, label: &str| {
-        figures
-            .read()
-            .number(&format!("{series}{{policy={label}}}"))
+        let (name, rest) = series.split_once(',').unwrap_or((series, ""));
+        let comma = if rest.is_empty() { "" } else { "," };
+        let series = format!("{name}{{policy={label}{comma}{rest}}}");
+        figures.read().number(&series)
     };
+    const WAITING: &str = "waiting,priority=normal";
     for label in ["1/s", "2/s"] {
-        let waiting = level("waiting", label);
+        let waiting = level(WAITING, label);
         assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
     }
     waiting.await.unwrap();
     for (series, label) in [
-        ("waiting", "1/s"),
-        ("waiting", "2/s"),
+        (WAITING, "1/s"),
+        (WAITING, "2/s"),
         ("queues", "1/s"),
         ("queues", "2/s"),
     ] {
