@@ -353,7 +353,7 @@ impl Take {
         }
     }
 
-    fn terms(&self, buffer: u64, now: u64) -> Terms {
+    pub(crate) fn terms(&self, buffer: u64, now: u64) -> Terms {
         Terms {
             now,
             round_trip: self.round_trip,
@@ -927,7 +927,7 @@ impl State {
     }
 
     /// The first time at which a request may depart under all quotas jointly; see [`Algorithm::earliest`].
-    fn earliest(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
+    pub(crate) fn earliest(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
         let mut at = from.max(self.paused_until().max(self.quarantined_until()));
         for _ in 0..MOST_ROUNDS {
             let mut next = at;

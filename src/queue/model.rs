@@ -135,6 +135,19 @@ fn the_promises_hold_under_strict_recovery_when_the_store_loses_its_state() {
     ]);
 }
 
+#[test]
+fn the_promises_hold_when_one_process_has_a_higher_level() {
+    assert_hold(&[
+        "waits | waits waits; levels",
+        "waits bounded | waits; levels, exhausted",
+        "waits | waits tries; levels, cancelled",
+        "waits | waits; levels, lost, late",
+        "waits waits | waits; levels, crashed",
+        "waits | waits; levels, stopped",
+        "waits | waits; levels, paused",
+    ]);
+}
+
 /// Several faults at once.
 #[test]
 #[ignore = "takes minutes"]
@@ -149,7 +162,7 @@ fn the_promises_hold_in_wide_setups() {
 
 #[test]
 fn the_model_finds_every_planted_mistake() {
-    use Claim::{InOrder, InTurn, NeverMore, NothingIsStuck, NothingLeaks, PausesHold};
+    use Claim::{InLevels, InOrder, InTurn, NeverMore, NothingIsStuck, NothingLeaks, PausesHold};
 
     // The store no longer charges what departed, if it takes grants or settlements for others.
     let charges: &[Claim] = &[NeverMore, NothingLeaks];
@@ -210,6 +223,11 @@ fn the_model_finds_every_planted_mistake() {
             Fault::ForgetsState,
             "waits | waits; lost-state",
             &[NeverMore],
+        ),
+        (
+            Fault::IgnoresLevels,
+            "waits | waits; levels, exhausted",
+            &[InLevels],
         ),
     ] {
         let mut setup = Setup::parse(setup);

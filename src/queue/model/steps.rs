@@ -11,7 +11,7 @@ use super::world::{
     BOUND, Call, Claim, EPOCH, Fault, GUARD, Kind, Reply, Request, START, Setup, TICK, World,
     horizon, known,
 };
-use crate::algorithm::{Command, Mode, Origin, Strict, Take};
+use crate::algorithm::{Command, Costs, Mode, Origin, Strict, Take, Units};
 use crate::queue::{self, Answer, Fate, Stage, Standing, Turn, Woken};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
@@ -404,7 +404,7 @@ impl World {
             clock_was_set: false,
         });
         let take = Take {
-            process: p as u64 + 1,
+            process: setup.number_of(p),
             number,
             strict,
             guard: GUARD,
@@ -436,7 +436,19 @@ impl World {
             since: self.since,
         };
         self.store.verify(0, &take, origin, now);
+        let mut announced = self.store.announced.iter();
+        let has_higher = setup.has_levels
+            && p > 0
+            && announced.any(|it| {
+                let is_first = it.process == setup.number_of(0);
+                is_first && !it.demand.is_empty() && now <= it.deadline
+            });
+        let terms = take.terms(0, now);
+        let next = (self.store).earliest(&terms, now, Units::default(), Costs::from(1).into());
         let taken = self.store.take(0, &take, now);
+        if has_higher && taken.grants.first().is_some_and(|grant| grant.at <= next) {
+            self.broken = Some(Claim::InLevels);
+        }
         // A late call that the store cannot know to be late strands what it grants.
         let is_newest = take.number == self.processes[p].number;
         self.is_leak_excused |= is_late && is_first && !is_newest;

@@ -8,7 +8,7 @@ use stateright::{Model, Property};
 use tokio::time::Instant;
 
 use super::steps::Step;
-use crate::algorithm::{Counter, Demand, Known, Mode, State, Take, Taken};
+use crate::algorithm::{Counter, Demand, Known, LEVEL_BITS, Mode, State, Take, Taken};
 use crate::queue::Queue;
 use crate::quota::Quota;
 
@@ -66,6 +66,8 @@ pub(super) struct Setup {
     /// As many requests as the quota allows have just departed.
     is_exhausted: bool,
     pub(super) is_strict: bool,
+    /// The requests of the second process are of a lower level than those of the first.
+    pub(super) has_levels: bool,
     may: May,
     pub(super) fault: Option<Fault>,
 }
@@ -79,6 +81,9 @@ pub(super) enum Claim {
     InTurn,
     /// The first request of a process that waits gets the next turn.
     InOrder,
+    /// A process is not granted the next departure while the other, of a higher level, has announced a request and calls in
+    /// time.
+    InLevels,
     /// A request that waits is woken for its next step, or a call for it is due or in flight.
     NothingIsStuck,
     /// Every request of a live process departs or fails in time.
@@ -126,6 +131,8 @@ pub(super) enum Fault {
     SkipsRequestsThatJoinedLater,
     /// The store loses its state, without strict recovery.
     ForgetsState,
+    /// The store does not learn of levels.
+    IgnoresLevels,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,6 +238,7 @@ impl Setup {
             requests: Vec::new(),
             is_exhausted: false,
             is_strict: false,
+            has_levels: false,
             may: May::default(),
             fault: None,
         };
@@ -250,6 +258,7 @@ impl Setup {
                 "limit" => setup.limit = count,
                 "exhausted" => setup.is_exhausted = true,
                 "strict" => setup.is_strict = true,
+                "levels" => setup.has_levels = true,
                 "cancelled" => setup.may.cancelled = count,
                 "forfeited" => setup.may.forfeited = count,
                 "late" => setup.may.late = count,
@@ -262,6 +271,12 @@ impl Setup {
             }
         }
         setup
+    }
+
+    /// The number by which the store knows a process.
+    pub(super) fn number_of(&self, p: usize) -> u64 {
+        let is_lower = p > 0 && self.has_levels && self.fault != Some(Fault::IgnoresLevels);
+        p as u64 + 1 + (u64::from(is_lower) << LEVEL_BITS.start)
     }
 
     pub(super) fn empty_store(&self) -> State {
@@ -369,7 +384,7 @@ impl World {
     /// Whether a process without requests has a call due or in flight, if the store has its demand.
     fn is_demand_withdrawn(&self, setup: &Setup) -> bool {
         self.processes.iter().enumerate().all(|(p, process)| {
-            let is_of = |process: u64| process == p as u64 + 1;
+            let is_of = |process: u64| process == setup.number_of(p);
             let mut announced = self.store.announced.iter();
             let is_announced = announced.any(|it| is_of(it.process) && !it.demand.is_empty());
             let due = process.queue.due();
