@@ -31,4 +31,16 @@ impl Priority {
     pub(crate) fn level(self) -> u64 {
         self as u64
     }
+
+    /// The priority of a level.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_level(level: u64) -> Self {
+        match level {
+            0 => Self::Highest,
+            1 => Self::High,
+            2 => Self::Normal,
+            3 => Self::Low,
+            _ => Self::Lowest,
+        }
+    }
 }

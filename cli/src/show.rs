@@ -61,6 +61,7 @@ struct Details {
 #[derive(Serialize)]
 struct Process {
     id: String,
+    priority: String,
     units: Amounts,
     #[serde(rename = "longest_seconds", serialize_with = "in_seconds")]
     longest: Duration,
@@ -119,6 +120,7 @@ impl Details {
     fn new(it: &Stored, state: &KeyState) -> Self {
         let processes = state.waiting.iter().map(|it| Process {
             id: format!("{:x}", it.process),
+            priority: format!("{:?}", it.priority).to_lowercase(),
             units: it.units.iter().copied().collect(),
             longest: it.longest,
             overdue: it.is_overdue,
@@ -164,15 +166,20 @@ impl Details {
         for process in self.processes.iter().take(MOST_PROCESSES) {
             let Process {
                 id,
+                priority,
                 units,
                 longest,
                 overdue,
             } = process;
+            let priority = match &**priority {
+                "normal" => String::new(),
+                other => format!("of {other} priority "),
+            };
             let overdue = if *overdue { ", overdue" } else { "" };
             let longest = brief(*longest);
             writeln!(
                 text,
-                "  waiting    {units} in process {id}, up to {longest}{overdue}"
+                "  waiting    {units} {priority}in process {id}, up to {longest}{overdue}"
             )?;
         }
         if let Some(more) = self.processes.len().checked_sub(MOST_PROCESSES + 1) {

@@ -306,7 +306,7 @@ impl Announcement {
 }
 
 /// The level of the requests of a process: 0 is the highest.
-fn level(process: u64) -> u64 {
+pub(crate) fn level(process: u64) -> u64 {
     (process % (1 << LEVEL_BITS.end)) >> LEVEL_BITS.start
 }
 

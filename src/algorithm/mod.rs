@@ -19,6 +19,7 @@ pub(crate) use self::{
 };
 pub use self::{demand::Demand, units::Costs};
 pub(crate) use self::{
+    demand::level,
     demand::{Announcement, Others},
     fixed::Fixed,
     gcra::Gcra,

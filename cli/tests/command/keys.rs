@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Limiter, Recovery};
+use tower_throttle::{Limiter, Priority, Recovery};
 
 use super::terminal::{Screen, ends};
 use super::{Ended, GUIDE, LONG, assert_has, assert_includes, connect, on, run, throttle, words};
@@ -80,8 +80,13 @@ async fn waiting_requests_are_shown_by_process() {
         limiter(&server, &["1/h"]).await,
     ];
     limiters[0].acquire("api").await.expect("a permit");
-    let waiting =
-        limiters.map(|limiter| tokio::spawn(async move { limiter.acquire("api").await.map(drop) }));
+    let mut priorities = [Priority::Normal, Priority::Low].into_iter();
+    let waiting = limiters.map(|limiter| {
+        let acquire = limiter
+            .acquire("api")
+            .priority(priorities.next().expect("one for each"));
+        tokio::spawn(async move { acquire.await.map(drop) })
+    });
     let begun = Instant::now();
     let policy = loop {
         let shown = run_async(&server, "show api --json").await.json();
@@ -95,9 +100,13 @@ async fn waiting_requests_are_shown_by_process() {
         json!({ "processes": [{ "units": { "requests": 1 } }, { "units": { "requests": 1 } }] });
     assert_includes(&policy, &processes);
     assert!(seconds(&policy["next_seconds"]) > 2.0 * 3_500.0, "{policy}");
+    let processes = policy["processes"].as_array().expect("a list");
+    let mut priorities: Vec<_> = processes.iter().map(|it| &it["priority"]).collect();
+    priorities.sort_by_key(|it| it.to_string());
+    assert_eq!(priorities, ["low", "normal"]);
     let text = run_async(&server, "show api").await.printed();
-    let lines = text.matches("  waiting    1 in process ");
-    assert_eq!(lines.count(), 2, "{text}");
+    assert_has(&text, "  waiting    1 in process ");
+    assert_has(&text, "  waiting    1 of low priority in process ");
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 

@@ -7,7 +7,8 @@ use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
 use super::{RedisStore, naming, strange, unrecognized};
-use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take};
+use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take, level};
+use crate::priority::Priority;
 use crate::quota::{Quota, interned_units, units_of};
 use crate::snapshot::Snapshot;
 use crate::store::StoreError;
@@ -100,12 +101,14 @@ pub struct QuotaState {
     pub capacity: u32,
 }
 
-/// The requests of one process that wait for a key.
+/// The requests of one process and priority that wait for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitingProcess {
     /// The random number of the process.
     pub process: u64,
+    /// The priority of these requests.
+    pub priority: Priority,
     /// The cost of all its requests in each unit.
     pub units: Vec<(&'static str, u64)>,
     /// How long the oldest request has waited.
@@ -143,8 +146,12 @@ impl KeyState {
         let mut waiting: Vec<WaitingProcess> = Vec::new();
         for it in state.announced.iter().filter(|it| !it.demand.is_empty()) {
             let (process, units) = (it.process >> LANE_BITS, it.demand.units().0);
+            let priority = Priority::of_level(level(it.process));
             let (longest, is_overdue) = (since(it.demand.oldest()), it.deadline < now);
-            if let Some(same) = waiting.iter_mut().find(|it| it.process == process) {
+            if let Some(same) = waiting
+                .iter_mut()
+                .find(|it| (it.process, it.priority) == (process, priority))
+            {
                 let sums = same.units.iter_mut().zip(units);
                 sums.for_each(|((_, sum), units)| *sum += units);
                 same.longest = same.longest.max(longest);
@@ -153,6 +160,7 @@ impl KeyState {
             }
             waiting.push(WaitingProcess {
                 process,
+                priority,
                 units: names.iter().copied().zip(units).collect(),
                 longest,
                 is_overdue,
