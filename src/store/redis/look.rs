@@ -76,7 +76,7 @@ pub struct KeyState {
     pub quotas: Vec<QuotaState>,
     /// The processes whose requests wait, the one with the oldest request first.
     pub waiting: Vec<WaitingProcess>,
-    /// As by [`Limiter::peek`](crate::Limiter::peek), of a request that arrives now, behind all others. The delay may
+    /// As by [`Limiter::peek`](crate::Limiter::peek), of a request that arrives now, behind all others of its priority. The delay may
     /// be longer than shown, never shorter.
     pub snapshot: Snapshot,
     /// How long the key stays paused.
@@ -129,7 +129,11 @@ impl KeyState {
         let names = units_of(state.counters.iter().map(|it| it.unit().name));
         // A request that arrives after all others, with a cost of 1 in each unit.
         let one = Costs(std::array::from_fn(|nth| u32::from(nth < names.len())));
-        let taken = state.take(0, &Take::one(Mode::Peek, one), now);
+        let take = Take {
+            process: one.lane(Priority::default()),
+            ..Take::one(Mode::Peek, one)
+        };
+        let taken = state.take(0, &take, now);
         let until = |time: u64| {
             let left = time.checked_sub(now).filter(|left| *left > 0);
             left.map(Duration::from_micros)
