@@ -10,6 +10,7 @@ use crate::dispatcher::Handle;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
+use crate::priority::Priority;
 use crate::snapshot::Snapshot;
 use crate::store::{Answered, Reply};
 
@@ -22,6 +23,7 @@ pub struct Peek {
     handle: Arc<Handle>,
     key: Key,
     cost: Cost,
+    priority: Priority,
     reply: Option<Reply<Answered>>,
 }
 
@@ -31,6 +33,7 @@ impl Peek {
             handle,
             key,
             cost: Cost::default(),
+            priority: Priority::default(),
             reply: None,
         }
     }
@@ -46,6 +49,12 @@ impl Peek {
         self.cost.set(unit, cost);
         self
     }
+
+    /// Sets the priority of that request: those of lower levels are not ahead of it. Default: [`Priority::Normal`].
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
 }
 
 impl Future for Peek {
@@ -58,7 +67,7 @@ impl Future for Peek {
             Ok(cost) => cost,
             Err(cause) => return Poll::Ready(Err(Error::new(cause, policy))),
         };
-        let look = || this.handle.look(&this.key, cost);
+        let look = || this.handle.look(&this.key, cost, this.priority);
         let reply = this.reply.get_or_insert_with(look);
         let answer = ready!(Pin::new(reply).poll(cx));
         let snapshot = answer.and_then(|answered| snapshot(answered, &policy));

@@ -475,7 +475,12 @@ impl Handle {
     }
 
     /// Looks at a key without its queue, as it is after the corrections that were not sent yet.
-    pub(crate) fn look(self: &Arc<Self>, key: &Key, cost: Costs) -> Reply<Answered> {
+    pub(crate) fn look(
+        self: &Arc<Self>,
+        key: &Key,
+        cost: Costs,
+        priority: Priority,
+    ) -> Reply<Answered> {
         let (current, begun) = (self.current(), Instant::now());
         let store = &self.dispatcher.store;
         let call = |policy: &Arc<Policy>, take| Call {
@@ -484,7 +489,7 @@ impl Handle {
             operation: Operation::Take(take),
         };
         let mut take = Take {
-            process: self.dispatcher.process | cost.lane(Priority::default()),
+            process: self.dispatcher.process | cost.lane(priority),
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
             ..Take::one(Mode::Peek, cost)
