@@ -33,8 +33,8 @@ pub trait Direction<S: Service<Q>, Q> {
     /// Adds to the response how its request departed, and reads what it says of limits.
     fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying>;
 
-    /// Converts an error of the service inside.
-    fn fail(error: S::Error) -> Self::Error;
+    /// Converts an error of the service inside. The request may have a permit.
+    fn fail(&self, departed: Option<Departed>, error: S::Error) -> Self::Error;
 }
 
 /// The permit by which a request departed, or the reason why it passed without one.
@@ -107,7 +107,7 @@ where
                         let response = waiting.call();
                         Stage::Calling { response, departed }
                     }
-                    Err(Stopped::Failed(error)) => break Err(L::fail(error)),
+                    Err(Stopped::Failed(error)) => break Err(layer.fail(None, error)),
                     Err(Stopped::Refused(error)) => match layer.refuse(error, waiting) {
                         Some(answer) => break answer,
                         None => continue,
@@ -116,7 +116,7 @@ where
                 StageProjection::Calling { response, departed } => {
                     let mut response = match ready!(response.poll(cx)) {
                         Ok(response) => response,
-                        Err(error) => break Err(L::fail(error)),
+                        Err(error) => break Err(layer.fail(departed.take(), error)),
                     };
                     let departed = departed.take();
                     match departed.and_then(|departed| layer.complete(departed, &mut response)) {

@@ -1,5 +1,7 @@
 //! Makes throttled services: [`ThrottleLayer`].
 
+use std::error::Error as StdError;
+use std::io;
 use std::sync::Arc;
 
 use tower_layer::Layer;
@@ -70,13 +72,14 @@ pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
     key: K,
     report: R,
     feedback: F,
+    refunds_unsent: bool,
 }
 
 impl ThrottleLayer {
     /// Delays each request by the rules of the limiter, or by the quota of its host.
     pub fn new(limiter: Limiter) -> Self {
         let key = limiter.by_rules();
-        Self::of(limiter, key, InExtensions, Headers::new())
+        Self::of(limiter, key, InExtensions, Headers::new(), false)
     }
 
     /// Protects a server instead of delaying a client: requests over the limit are answered with 429.
@@ -106,17 +109,24 @@ impl<R, F> ThrottleLayer<ByRules, R, F> {
     /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
-        ThrottleLayer::of(self.limiter, key, self.report, self.feedback)
+        ThrottleLayer::of(
+            self.limiter,
+            key,
+            self.report,
+            self.feedback,
+            self.refunds_unsent,
+        )
     }
 }
 
 impl<K, R, F> ThrottleLayer<K, R, F> {
-    fn of(limiter: Limiter, key: K, report: R, feedback: F) -> Self {
+    fn of(limiter: Limiter, key: K, report: R, feedback: F, refunds_unsent: bool) -> Self {
         Self {
             limiter,
             key,
             report,
             feedback,
+            refunds_unsent,
         }
     }
 
@@ -158,7 +168,13 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         W: Fn(&Q) -> RequestOptions + Clone,
     {
         let key = With::new(self.key, set);
-        ThrottleLayer::of(self.limiter, key, self.report, self.feedback)
+        ThrottleLayer::of(
+            self.limiter,
+            key,
+            self.report,
+            self.feedback,
+            self.refunds_unsent,
+        )
     }
 
     /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the
@@ -189,21 +205,49 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         S: Fn(&A) -> Option<Cost>,
     {
         let feedback = Settled::new(self.feedback, settle);
-        ThrottleLayer::of(self.limiter, self.key, self.report, feedback)
+        ThrottleLayer::of(
+            self.limiter,
+            self.key,
+            self.report,
+            feedback,
+            self.refunds_unsent,
+        )
     }
 
     /// Sets how responses report the departure. Default: [`InExtensions`].
     ///
     /// A closure takes the [`Departure`](crate::Departure) and the response.
     pub fn report<P>(self, report: P) -> ThrottleLayer<K, P, F> {
-        ThrottleLayer::of(self.limiter, self.key, report, self.feedback)
+        ThrottleLayer::of(
+            self.limiter,
+            self.key,
+            report,
+            self.feedback,
+            self.refunds_unsent,
+        )
+    }
+
+    /// Gives a departure back if the service fails because there was no connection, so that nothing was sent. Default: it
+    /// counts.
+    ///
+    /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. Set it only if the
+    /// service does not follow redirects and does not retry: else an earlier attempt may have been sent before.
+    pub fn refund_unsent(mut self) -> Self {
+        self.refunds_unsent = true;
+        self
     }
 
     /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
     ///
     /// A closure can read responses that are not HTTP.
     pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, R, G> {
-        ThrottleLayer::of(self.limiter, self.key, self.report, feedback)
+        ThrottleLayer::of(
+            self.limiter,
+            self.key,
+            self.report,
+            feedback,
+            self.refunds_unsent,
+        )
     }
 
     /// Reads no limits from responses.
@@ -283,7 +327,28 @@ where
         feedback::apply(permit, &advice)
     }
 
-    fn fail(error: S::Error) -> BoxError {
-        error.into()
+    fn fail(&self, departed: Option<Departed>, error: S::Error) -> BoxError {
+        let error = error.into();
+        if let Some(Ok(permit)) = departed
+            && self.refunds_unsent
+            && was_not_sent(&*error)
+        {
+            permit.forfeit();
+        }
+        error
     }
+}
+
+/// Whether the cause of an error is that there was no connection.
+fn was_not_sent(error: &(dyn StdError + 'static)) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    let sources = std::iter::successors(Some(error), |&error| error.source());
+    let mut kinds = sources.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+    let unsent = [
+        AddrNotAvailable,
+        ConnectionRefused,
+        HostUnreachable,
+        NetworkUnreachable,
+    ];
+    kinds.any(|kind| unsent.contains(&kind))
 }

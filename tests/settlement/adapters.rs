@@ -1,6 +1,7 @@
 //! Costs that the adapters charge, and correct by the response.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -100,6 +101,25 @@ async fn a_tower_service_settles_to_what_the_response_states() {
     assert_eq!(left(&limiter).await, (8, Some(50)));
     send(50).await.expect_err("an error");
     assert_eq!(left(&limiter).await, (7, Some(0)));
+
+    // An error that says that there was no connection.
+    limiter.reset("a").await.expect("a reset");
+    let refused = service_fn(async |_: Request<()>| {
+        Err::<Response<()>, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
+    });
+    let layer = || ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
+    let keeps = layer().cost(|_: &Request<()>| ("tokens", 10));
+    let refunds = layer()
+        .refund_unsent()
+        .cost(|_: &Request<()>| ("tokens", 10));
+    for expected in [(9, Some(90)), (8, Some(80))] {
+        let error = keeps.layer(refused).oneshot(Request::new(())).await;
+        error.expect_err("no connection");
+        assert_eq!(left(&limiter).await, expected);
+    }
+    let error = refunds.layer(refused).oneshot(Request::new(())).await;
+    error.expect_err("no connection");
+    assert_eq!(left(&limiter).await, (8, Some(80)));
 }
 
 #[tokio::test(start_paused = true)]

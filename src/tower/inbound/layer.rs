@@ -345,7 +345,7 @@ where
         None
     }
 
-    fn fail(error: S::Error) -> S::Error {
+    fn fail(&self, _: Option<Departed>, error: S::Error) -> S::Error {
         error
     }
 }
