@@ -41,7 +41,7 @@ use crate::quota::{REQUESTS, UnitNames};
 /// # How exact that is
 ///
 /// If the actual cost is lower, the difference is available again at once, in all replicas. If it is higher, the difference is
-/// debt: nothing departs until the window has room again. Until then, a window holds more than the limit by what was
+/// debt: no request that costs this unit departs until the window has room again. Until then, a window holds more than the limit by what was
 /// underestimated.
 ///
 /// Use the [sliding window](crate::Algorithm::SlidingLog), which is the default: it takes back the whole difference. GCRA,

@@ -170,7 +170,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Fails as [`try_acquire`](Self::try_acquire) does.
+    /// Fails as [`try_acquire`](Self::try_acquire) does, except that a request that names no cost in a unit costs 1 in it.
     pub fn peek(&self, key: impl Into<Key>) -> Peek {
         Peek::new(self.handle(), key.into())
     }

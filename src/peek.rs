@@ -16,7 +16,7 @@ use crate::store::{Answered, Reply};
 
 /// Looks at a key; see [`Limiter::peek`](crate::Limiter::peek).
 ///
-/// Default: a cost of 1.
+/// Default: a cost of 1 in each unit whose quota has no default cost.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Peek {

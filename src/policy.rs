@@ -137,7 +137,7 @@ impl Policy {
         }) {
             let units = self.unit_names.join(", ");
             return Err(format!(
-                "it names a cost in {name}, and the quotas count {units}"
+                "the request names a cost in {name}, and the quotas count {units}"
             ));
         }
         let mut costs = Costs::default();
@@ -145,7 +145,7 @@ impl Policy {
             let own = (unit.name == REQUESTS).then_some(1).or(otherwise);
             *each = (cost.of_unit(unit.name).or(unit.default_cost).or(own)).ok_or_else(|| {
                 format!(
-                    "it names no cost in {}, and the quota has no default cost",
+                    "the request names no cost in {}, and the quota has no default cost",
                     unit.name
                 )
             })?;

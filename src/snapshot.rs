@@ -66,7 +66,7 @@ impl Snapshot {
         self.remaining.left
     }
 
-    /// How long the request would have to wait, if no other came before it. Zero if it could depart at once.
+    /// How long the request would have to wait behind those that wait now in other processes. Zero if it could depart at once.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay

@@ -190,11 +190,11 @@ async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
         for (cost, problem) in [
             (
                 Cost::default(),
-                "it names no cost in tokens, and the quota has no default cost",
+                "the request names no cost in tokens, and the quota has no default cost",
             ),
             (
                 Cost::default().of("bytes", 1),
-                "it names a cost in bytes, and the quotas count requests, tokens",
+                "the request names a cost in bytes, and the quotas count requests, tokens",
             ),
             (Cost::from(0).of("tokens", 0), "a cost of 0 is no request"),
             (
@@ -280,7 +280,7 @@ async fn requests_that_wait_while_the_units_change_keep_what_they_cost() {
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "it names no cost in bytes, and the quota has no default cost"
+            "the request names no cost in bytes, and the quota has no default cost"
         );
     })
     .await;

@@ -115,7 +115,8 @@ impl<K, F, C> InboundLayer<K, F, C> {
     ///
     /// A request that costs 0, or more than the quotas allow at once, is answered with 400.
     ///
-    /// If the handler puts a [`Cost`] into the extensions of its response, what was charged is corrected to that. A handler
+    /// If the handler puts a [`Cost`] into the extensions of its response, what was charged is corrected to that, after the
+    /// headers were written by the estimate. A handler
     /// that streams its body can correct it later: a layer around this one finds the [`Charge`](crate::Charge) there.
     #[allow(clippy::type_complexity, reason = "a closure has no name")]
     pub fn cost<Q, O: Into<Cost>>(
