@@ -461,3 +461,24 @@ fn requests_of_a_high_priority_do_not_wait_behind_thousands_of_others() {
         eprintln!("{in_one} {wait:?} {rate} {:?}", high_wait(&out, 50));
     }
 }
+
+/// Requests of a lower level take over within a second, and none starves.
+#[test]
+fn a_process_of_a_high_priority_that_is_killed_or_stopped_does_not_hold_back_the_others() {
+    let quota = Quota::per_second(100);
+    for (killed, stopped) in [(Some(4_000), None), (None, Some((4_000, 7_500)))] {
+        let mut processes = vec![Process::default(); 3];
+        for process in &mut processes {
+            (process.round_trip, process.arrivals) = (1, burst(0, 400));
+        }
+        // It has half of the quota.
+        processes[0].arrivals.clear();
+        processes[0].high = (0..400).map(|nth| nth * 20).collect();
+        (processes[0].killed, processes[0].stopped) = (killed, stopped);
+        let out = run(&[quota], &processes);
+        let rate = out.rate(&[quota], 5.0, 7.5);
+        assert!(rate >= 0.97, "{rate}");
+        let normal = out.departed.iter().filter(|it| it.process > 0);
+        assert_eq!(normal.count(), 800);
+    }
+}
