@@ -273,6 +273,8 @@ impl History {
             let mut state = value.map_or_else(State::default, |it| State::decode(it).unwrap());
             state.continue_as(policy.counters());
             state.drop_expired(now);
+            // Scripts keep the counters of former quotas as they are.
+            state.former.iter_mut().for_each(|it| it.drop_expired(now));
             state.announced.sort_by_key(|it| it.process);
             state
         };
