@@ -9,6 +9,8 @@
 mod client;
 #[path = "../replicas/trial/redis_server.rs"]
 mod redis_server;
+#[path = "../replicas/terminated.rs"]
+mod terminated;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -32,6 +34,7 @@ use tower_throttle::test_util::history::History;
 
 use self::client::{ChatRequest, Message};
 use self::redis_server::RedisServer;
+use self::terminated::terminated;
 
 const PROCESSES: usize = 3;
 
@@ -192,17 +195,4 @@ async fn respond(is_stream: bool, usage: Value) -> Response {
         Ok::<_, Infallible>(Event::default().data(event))
     });
     Sse::new(events).into_response()
-}
-
-/// Resolves when this process receives SIGTERM.
-#[cfg(unix)]
-async fn terminated() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    signal(SignalKind::terminate())?.recv().await;
-    Ok(())
-}
-
-#[cfg(not(unix))]
-async fn terminated() -> io::Result<()> {
-    std::future::pending().await
 }

@@ -8,13 +8,13 @@
 //! arrival, so the result shows what an upstream sees. Connections are opened on demand, which delays the first
 //! arrivals; the buffer has to allow for that.
 
+mod terminated;
 mod trial;
-
-use std::io;
 
 use anyhow::bail;
 use clap::{Args, Parser, Subcommand};
 
+use self::terminated::terminated;
 use self::trial::{Replica, Setup};
 
 /// Starts replicas that share one limit, and shows the most requests that arrived in any window.
@@ -67,17 +67,4 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         println!("{report}");
     }
     report.verdict()
-}
-
-/// Resolves when this process receives SIGTERM.
-#[cfg(unix)]
-async fn terminated() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    signal(SignalKind::terminate())?.recv().await;
-    Ok(())
-}
-
-#[cfg(not(unix))]
-async fn terminated() -> io::Result<()> {
-    std::future::pending().await
 }
