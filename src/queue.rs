@@ -587,8 +587,7 @@ impl Queue {
         self.paused_until.is_some_and(|until| at < until)
     }
 
-    /// Corrects what a past departure cost: by then. Returns false if other counters have
-    /// recorded it.
+    /// Corrects what a past departure cost, by a call at that time. Returns false if other counters have recorded it.
     pub(crate) fn settle(
         &mut self,
         counters: CounterSet,
@@ -861,7 +860,7 @@ impl Queue {
         let mut displaced: HashMap<(Mode, Costs), VecDeque<usize>> = HashMap::new();
         for id in self.departing.values().copied().collect::<Vec<_>>() {
             let request = &mut self.requests[id];
-            let (place, mode, alike) = (request.place, request.mode, (request.mode, request.cost));
+            let alike = (request.mode, request.cost);
             let Fate::Departs(turn) = request.fate else {
                 continue;
             };
@@ -871,10 +870,7 @@ impl Queue {
                 continue;
             }
             request.has_missed |= is_lost;
-            request.fate = Fate::Waiting;
-            woken.extend(request.waker.take());
-            self.departing.remove(&place);
-            self.without_turn(mode).insert(place, id);
+            self.wait_again(id, woken);
             let ids = displaced.entry(alike).or_default();
             ids.push_back(id);
             if is_lost {
@@ -1002,15 +998,20 @@ impl Queue {
     /// Takes the first turn of this cost from its request, which waits again.
     pub(crate) fn give_up(&mut self, cost: Costs, now: Instant, woken: &mut Woken) -> Option<Turn> {
         let (id, turn) = self.first_turn(cost, now)?;
-        let request = &mut self.requests[id];
-        request.fate = Fate::Waiting;
-        woken.extend(request.waker.take());
-        let (place, mode) = (request.place, request.mode);
-        self.departing.remove(&place);
-        self.without_turn(mode).insert(place, id);
+        self.wait_again(id, woken);
         self.release(now, woken);
         self.call_at(now);
         Some(turn)
+    }
+
+    /// A request that has a turn loses it, and waits in its place.
+    fn wait_again(&mut self, id: usize, woken: &mut Woken) {
+        let request = &mut self.requests[id];
+        request.fate = Fate::Waiting;
+        woken.extend(request.waker.take());
+        let (mode, place) = (request.mode, request.place);
+        self.departing.remove(&place);
+        self.without_turn(mode).insert(place, id);
     }
 
     /// A turn is not used: the next request takes it, or it goes back to the store.

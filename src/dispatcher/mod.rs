@@ -26,7 +26,7 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{Costs, LANE_BITS, LEVEL_BITS, Mode, Take, Taken};
+use crate::algorithm::{Costs, LANE_BITS, Mode, Take, Taken, level};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -684,7 +684,7 @@ impl Dispatcher {
                     let last = Some(offset.latest(expected));
                     let denied = Denied {
                         cost,
-                        level: sent.queue.lane >> LEVEL_BITS.start,
+                        level: level(sent.queue.lane),
                         earliest: offset.earliest(expected),
                         standing: Standing {
                             last,

@@ -26,12 +26,7 @@ pub(crate) fn parse(name: &str) -> Result<&'static str, String> {
         return Err(PROBLEM.to_owned());
     }
     static NAMES: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);
-    let mut names = NAMES.lock();
-    Ok(names.get(name).copied().unwrap_or_else(|| {
-        let name: &'static str = name.to_owned().leak();
-        names.insert(name);
-        name
-    }))
+    Ok(kept(&NAMES, name, || name.to_owned().leak()))
 }
 
 /// The names of the units of a policy, requests first.
@@ -43,11 +38,21 @@ pub(crate) fn interned(units: &[&'static str]) -> UnitNames {
     if units == [REQUESTS] {
         return &[REQUESTS];
     }
-    let mut lists = LISTS.lock();
-    lists.get(units).copied().unwrap_or_else(|| {
-        let list: UnitNames = units.to_vec().leak();
-        lists.insert(list);
-        list
+    kept(&LISTS, units, || units.to_vec().leak())
+}
+
+/// The value in a table, which is made if it is not there.
+fn kept<T: Ord + ?Sized>(
+    table: &Mutex<BTreeSet<&'static T>>,
+    value: &T,
+    make: impl FnOnce() -> &'static T,
+) -> &'static T {
+    let mut table = table.lock();
+    let known = table.get(value).copied();
+    known.unwrap_or_else(|| {
+        let value = make();
+        table.insert(value);
+        value
     })
 }
 

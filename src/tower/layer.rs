@@ -109,13 +109,7 @@ impl<R, F> ThrottleLayer<ByRules, R, F> {
     /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
-        ThrottleLayer::of(
-            self.limiter,
-            key,
-            self.report,
-            self.feedback,
-            self.refunds_unsent,
-        )
+        self.map_key(|_| key)
     }
 }
 
@@ -167,10 +161,13 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     where
         W: Fn(&Q) -> RequestOptions + Clone,
     {
-        let key = With::new(self.key, set);
+        self.map_key(|key| With::new(key, set))
+    }
+
+    fn map_key<L>(self, map: impl FnOnce(K) -> L) -> ThrottleLayer<L, R, F> {
         ThrottleLayer::of(
             self.limiter,
-            key,
+            map(self.key),
             self.report,
             self.feedback,
             self.refunds_unsent,
