@@ -142,8 +142,8 @@ pub(crate) struct Standing {
     pub(crate) reset: Option<Instant>,
     /// When the last request is expected to depart.
     pub(crate) last: Option<Instant>,
-    /// Requests of lower levels wait in other processes.
-    pub(crate) has_lower: bool,
+    /// Requests that join later overtake some of other processes that wait.
+    pub(crate) overtakes: bool,
 }
 
 /// The requests with a turn that let those before them depart first.
@@ -290,7 +290,7 @@ impl Queue {
             }
         } else if self.waiting.len() == 1 || matches!(self.stage, Stage::Idle) {
             self.call_at(arrival);
-        } else if bound.is_some() || self.latest.has_lower {
+        } else if bound.is_some() || self.latest.overtakes {
             self.announce(arrival);
         }
         id

@@ -4,10 +4,10 @@
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
-//! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas, 8: units), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
+//! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas, 8: units, 16: tags), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
 //! | each quota | | its kind (1), its numbers |
 //! | rings | 11 × room | room for the entries of each log of kind 2 |
-//! | tail | | if one counts something else than requests, the units; if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; each announcement; the entries of each log of kind 1 |
+//! | tail | | if one counts something else than requests, the units; if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; if there are any, or if an announcement has a share, the tags; each announcement; the entries of each log of kind 1 |
 //! | padding | | of a value with rings, so that announcements need no new memory |
 //!
 //! | kind | quota | numbers |
@@ -23,7 +23,8 @@
 //! | hold | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7) |
 //! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
-//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), sums, bytes of what follows (2); number of the call (7), cost of its requests in each unit (4), number of points (1); each point if there are at least two: arrival (7), sums; each grant: recorded (7), each unit (4) |
+//! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
+//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), sums, bytes of what follows (2); number of the call (7), cost of its requests in each unit (4), number of points (1); each point if there are at least two: arrival (7), sums; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
 //! | sums | each unit (7), and if there are several units, all together (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //!
@@ -34,10 +35,11 @@ use smallvec::SmallVec;
 use crate::error::StoreError;
 
 use super::demand::Point;
+use super::order::has_flow;
 use super::numbers::{Reader, Writer, unrecognized};
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
-    Announcement, Costs, Counter, Demand, Fixed, Gcra, Hold, Life, Recorded, State, Units, Window,
+    Announcement, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded, State, Tag, Units, Window,
     number_units,
 };
 use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
@@ -54,6 +56,7 @@ const HAS_HOLD: u64 = 1;
 const HAS_LIFE: u64 = 2;
 const HAS_FORMER: u64 = 4;
 const HAS_UNITS: u64 = 8;
+const HAS_TAGS: u64 = 16;
 
 /// The bytes of the head.
 #[cfg(feature = "redis")]
@@ -64,6 +67,7 @@ const QUOTA: [usize; 3] = [1, 4, 7];
 const LOG: [usize; 2] = [2, 4];
 const RING: [usize; 5] = [2, 2, 7, 4, 7];
 const GCRA: [usize; 2] = [7, 7];
+const TAG: [usize; 3] = [7, 2, 8];
 const FIXED: [usize; 4] = [7, 7, 4, 7];
 const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
 const ANNOUNCEMENT: [usize; 4] = [7, 7, 7, 7];
@@ -262,12 +266,13 @@ impl State {
             true => 0,
             false => HAS_UNITS,
         };
+        let tags = if self.has_tags() { HAS_TAGS } else { 0 };
         let (quotas, announced) = (self.counters.len() as u64, self.announced.len() as u64);
         out.0.extend_from_slice(MAGIC);
         out.0.push(VERSION);
         let tail_bytes = tail.len() as u64;
         let numbers = [
-            hold + life + former + units,
+            hold + life + former + units + tags,
             quotas,
             announced,
             tail_bytes,
@@ -312,10 +317,20 @@ impl State {
             out.put([4], [former.len() as u64]);
             out.0.extend(former);
         }
+        if self.has_tags() {
+            out.put([2], [self.tags.len() as u64]);
+            for tag in &self.tags {
+                out.put(TAG, [tag.key, tag.weight.into(), tag.lead.to_bits()]);
+            }
+        }
         let announced = self.announced.iter();
         announced.for_each(|it| it.encode(amounts, &mut out));
         self.logs(false).for_each(|log| encode_log(&mut out, log));
         out.0
+    }
+
+    fn has_tags(&self) -> bool {
+        !self.tags.is_empty() || self.announced.iter().any(|it| has_flow(it.process))
     }
 
     /// The logs that have a ring, or those that do not.
@@ -396,6 +411,17 @@ impl State {
             }
             state.former = Self::decode(former)?.counters.into_vec();
         }
+        if flags & HAS_TAGS != 0 {
+            let [count] = tail.numbers([2])?;
+            for [key, weight, lead] in tail.list(count as usize, TAG)? {
+                let lead = f64::from_bits(lead);
+                if weight == 0 || !lead.is_finite() {
+                    return Err(unrecognized());
+                }
+                let weight = weight as u32;
+                state.tags.push(Tag { key, weight, lead });
+            }
+        }
         for _ in 0..announced {
             let announced = Announcement::decode(amounts, &mut tail)?;
             state.announced.push(announced);
@@ -465,6 +491,9 @@ impl Announcement {
             detail.put([7], [granted.recorded]);
             amounts.put_costs(&mut detail, granted.units);
         }
+        if has_flow(self.process) {
+            detail.put([7], [self.flow]);
+        }
         let numbers = [
             self.process,
             self.deadline,
@@ -497,11 +526,16 @@ impl Announcement {
             demand.points.push(Point { arrival, units });
         }
         let mut granted = SmallVec::new();
-        while !detail.0.is_empty() {
+        let flow_bytes = if has_flow(process) { 7 } else { 0 };
+        while detail.0.len() > flow_bytes {
             let [recorded] = detail.numbers([7])?;
             let units = amounts.costs(&mut detail)?;
             granted.push(Recorded { recorded, units });
         }
+        let flow = match flow_bytes {
+            0 => Flow::default().id,
+            _ => detail.numbers([7])?[0],
+        };
         let follows = |before: &Point, after: &Point| {
             let grows = before.units.zip(after.units, u64::min) == before.units;
             grows && before.arrival <= after.arrival && before.units.total() < after.units.total()
@@ -511,6 +545,7 @@ impl Announcement {
         }
         Ok(Self {
             process,
+            flow,
             number,
             deadline,
             demand,

@@ -39,8 +39,9 @@ function ahead_of(j, time)
   return <<0>>
 end
 
--- The units ahead: of all processes, without what can be overtaken until then, or of those that are not overdue.
-function ahead(arrival, finish, on_time)
+-- The units ahead: of all processes, without what can be overtaken until then, or of those that are not overdue. Only
+-- with shares, the units of its own process before the request count.
+function ahead(arrival, _, finish, on_time)
   local <<sum&>> = <<0>>
   for j = 1, live do
     if not on_time or now <= deadlines[j] then
@@ -69,10 +70,11 @@ function share(finish)
     if each& == 0 and units& > 0 then each& = 1 end --units
     before& = units& - each& --units
     local arrival = arrival_of(<<units&| + >>)
-    local <<others&>> = ahead(arrival, finish)
+    local before = <<before&| + >>
+    local <<others&>> = ahead(arrival, before, finish)
     local is_due = earliest(now, <<others& + before&>>, <<each&>>) <= finish
     if not is_due then
-      <<others&>> = ahead(arrival, nil, true)
+      <<others&>> = ahead(arrival, before, nil, true)
       is_due = earliest(now, <<others& + before&>>, <<each&>>) == now
     end
     if is_due then

@@ -1,6 +1,4 @@
-//! The demand that processes announce, and the division of capacity by arrival.
-
-use std::borrow::Cow;
+//! The demand that processes announce.
 
 use smallvec::SmallVec;
 
@@ -222,6 +220,8 @@ fn interpolate(at: u64, from: (u64, u64), to: (u64, u64)) -> u64 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Announcement {
     pub(crate) process: u64,
+    /// The share of its requests.
+    pub(crate) flow: u64,
     /// The number of the call.
     pub(crate) number: u64,
     /// The process is overdue if its next call arrives later.
@@ -236,10 +236,6 @@ const LATE: u64 = 20_000;
 
 /// So long behind the deadline of a process ahead, the next one calls.
 const WATCH_DELAY: u64 = 60_000;
-
-/// A process may overtake requests that arrived before its own by less than this, if their process calls only after
-/// the capacity is due. Else a few units are left over from each call, and each group of them takes calls of its own.
-const TOLERANCE: u64 = 50_000;
 
 /// The time after which the demand of an overdue process no longer counts.
 const OVERDUE: u64 = 250_000;
@@ -263,18 +259,13 @@ impl Announcement {
     }
 
     /// Returns true if its demand counts against capacity that is due later.
-    fn counts(&self, now: u64) -> bool {
+    pub(crate) fn counts(&self, now: u64) -> bool {
         !self.demand.is_empty() && now <= self.deadline + OVERDUE
-    }
-
-    /// Returns true if its demand counts and is of a lower level.
-    pub(crate) fn is_lower(&self, process: u64, now: u64) -> bool {
-        level(self.process) > level(process) && self.counts(now)
     }
 
     /// When the process behind it calls next, if this one does not call: a few times behind its deadline, and once its
     /// demand no longer counts.
-    fn watch_at(&self, now: u64) -> u64 {
+    pub(super) fn watch_at(&self, now: u64) -> u64 {
         let first = self.deadline + WATCH_DELAY;
         if now < first {
             first
@@ -286,94 +277,9 @@ impl Announcement {
     pub(crate) fn expires(&self) -> u64 {
         self.deadline + FORGOTTEN
     }
-
-    /// The arrival of the first request, as another process sees it: demand of a higher level is older than all of its own.
-    fn oldest_for(&self, process: u64) -> u64 {
-        match level(self.process) < level(process) {
-            true => 0,
-            false => self.demand.oldest(),
-        }
-    }
-
-    /// The units before a request of another process, which has the same level or a lower one.
-    fn ahead_of(&self, arrival: u64, process: u64) -> Units {
-        if level(self.process) < level(process) {
-            return self.demand.units();
-        }
-        let is_behind = u64::from(self.process >= process);
-        self.demand.arrived_by(arrival.saturating_sub(is_behind))
-    }
 }
 
 /// The level of the requests of a process: 0 is the highest.
 pub(crate) fn level(process: u64) -> u64 {
     (process % (1 << LEVEL_BITS.end)) >> LEVEL_BITS.start
-}
-
-/// The demand of other processes that counts, which may be ahead of a request.
-#[derive(Default)]
-pub(crate) struct Others<'a> {
-    live: SmallVec<[Cow<'a, Announcement>; 4]>,
-    process: u64,
-    now: u64,
-}
-
-impl<'a> Others<'a> {
-    /// `announced` holds those of the others alone.
-    pub(crate) fn new(
-        announced: impl Iterator<Item = Cow<'a, Announcement>>,
-        process: u64,
-        now: u64,
-    ) -> Self {
-        let live = announced.filter(|it| it.counts(now) && level(it.process) <= level(process));
-        Self {
-            live: live.collect(),
-            process,
-            now,
-        }
-    }
-
-    pub(crate) fn are_none(&self) -> bool {
-        self.live.is_empty()
-    }
-
-    fn live(&self) -> impl Iterator<Item = &Announcement> + Clone {
-        self.live.iter().map(|it| &**it)
-    }
-
-    /// The units ahead of a request that arrived then, of all processes that count.
-    pub(crate) fn ahead(&self, arrival: u64) -> Units {
-        self.ahead_until(arrival, u64::MAX)
-    }
-
-    /// The units ahead that cannot be overtaken until a time; see [`TOLERANCE`].
-    pub(crate) fn ahead_until(&self, arrival: u64, until: u64) -> Units {
-        let ahead = self.live().map(|other| {
-            let calls_later = other.deadline > until;
-            let tolerance = if calls_later { TOLERANCE } else { 0 };
-            other.ahead_of(arrival.saturating_sub(tolerance), self.process)
-        });
-        ahead.sum()
-    }
-
-    /// The units ahead, of the processes that are not overdue.
-    pub(crate) fn ahead_on_time(&self, arrival: u64) -> Units {
-        let on_time = self.live().filter(|other| self.now <= other.deadline);
-        let ahead = on_time.map(|other| other.ahead_of(arrival, self.process));
-        ahead.sum()
-    }
-
-    /// The times to look whether processes ahead have crashed, and their units ahead: of the one right ahead, and of
-    /// those that are overdue.
-    pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, Units)> {
-        let oldest = |other: &Announcement| other.oldest_for(self.process);
-        let ahead = self.live().filter(move |it| oldest(it) < arrival);
-        let nearest = ahead.clone().map(oldest).max();
-        let watched =
-            ahead.filter(move |other| Some(oldest(other)) == nearest || other.deadline < self.now);
-        watched.map(move |other| {
-            let units = other.ahead_of(arrival, self.process);
-            (other.watch_at(self.now), units)
-        })
-    }
 }

@@ -17,12 +17,16 @@ pub(crate) use self::{
     codec::{Amounts, HEAD as VALUE_HEAD, unit_names},
     numbers::{Reader, Writer},
 };
-pub use self::{demand::Demand, units::Costs};
+pub use self::{
+    demand::Demand,
+    order::{Flow, Reserves},
+    units::Costs,
+};
 pub(crate) use self::{
-    demand::level,
-    demand::{Announcement, Others},
+    demand::{Announcement, level},
     fixed::Fixed,
     gcra::Gcra,
+    order::{Others, Tag},
     units::{LANE_BITS, LEVEL_BITS, Units},
     window::Window,
 };
@@ -32,6 +36,7 @@ mod demand;
 mod fixed;
 mod gcra;
 mod numbers;
+mod order;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -335,6 +340,10 @@ pub struct Take {
     pub horizon: u64,
     /// The process's knowledge of the state, if recovery is strict.
     pub strict: Option<Strict>,
+    /// The share of the requests.
+    pub flow: Flow,
+    /// The parts of the capacity that levels have for themselves.
+    pub reserves: Reserves,
     /// The requests.
     pub demand: Demand,
     /// Corrections of past departures.
@@ -360,6 +369,11 @@ impl Take {
             round_trip: self.round_trip,
             hold: self.guard + buffer,
         }
+    }
+
+    /// Returns true if capacity is not divided by level and arrival alone.
+    pub(crate) fn is_fair(&self) -> bool {
+        self.flow != Flow::default() || self.reserves != Reserves::default()
     }
 
     /// How long after the call its requests may depart.
@@ -403,9 +417,9 @@ pub struct Taken {
     /// It may be early, never late.
     #[doc(hidden)]
     pub expected: SmallVec<[u64; 1]>,
-    /// Requests of lower levels wait in other processes.
+    /// Requests of this process that join later overtake some of other processes that wait.
     #[doc(hidden)]
-    pub has_lower: bool,
+    pub overtakes: bool,
     /// The end of the key's pause, on the store's clock.
     #[doc(hidden)]
     pub paused_until: u64,
@@ -485,6 +499,7 @@ pub(crate) struct State {
     /// those under the new quotas take turns.
     pub(crate) former: Vec<Counter>,
     pub(crate) announced: Vec<Announcement>,
+    pub(crate) tags: Vec<Tag>,
     pub(crate) hold: Option<Box<Hold>>,
     pub(crate) life: Option<Box<Life>>,
 }
@@ -585,6 +600,7 @@ impl State {
             self.announced
                 .iter_mut()
                 .for_each(|it| it.demand = Demand::default());
+            self.tags.clear();
             self.hold
                 .iter_mut()
                 .for_each(|hold| hold.allowed = Default::default());
@@ -604,6 +620,7 @@ impl State {
             return self.peek(buffer, take, now);
         }
         self.drop_expired(now);
+        let mut returned = 0;
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
             if take.number != 0 && self.announced[place].number >= take.number {
@@ -616,6 +633,7 @@ impl State {
             if take.lost != 0 && last.number >= take.lost {
                 for granted in last.granted {
                     for (unit, units) in granted.units.each() {
+                        returned -= i64::from(units);
                         self.settle(&Settlement {
                             recorded: granted.recorded,
                             unit,
@@ -625,31 +643,38 @@ impl State {
                 }
             }
         }
-        take.settlements.iter().for_each(|it| self.settle(it));
+        for settlement in &take.settlements {
+            returned += settlement.difference;
+            self.settle(settlement);
+        }
         let terms = take.terms(buffer, now);
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
         let others = self.others(&announced, &terms, take);
         let requests = self.share(&terms, &others, &take.demand, until);
         let (grants, granted) = self.grant(&terms, &take.demand, requests, until);
-        let units = granted.iter().map(|it| Units::from(it.units)).sum();
+        let units: Units = granted.iter().map(|it| Units::from(it.units)).sum();
         let mut taken = self.answer(&terms, &others, &take.demand, units);
         taken.grants = grants;
-        taken.has_lower = announced.iter().any(|it| it.is_lower(take.process, now));
+        taken.overtakes = Others::can_be_overtaken(&announced, take, now);
         let rest = match take.mode {
             Mode::Wait => take.demand.without(units),
             Mode::Try | Mode::Peek => Demand::default(),
         };
         if !rest.is_empty() {
             let last = taken.expected.last().copied().unwrap_or(now);
-            taken.next_call = self.next_call(&terms, &others, &rest, take.horizon, last);
+            let behind = (units, &rest);
+            taken.next_call = self.next_call(&terms, &others, behind, take.horizon, last);
         }
+        let charged = units.total() as f64 + returned as f64;
+        self.tags = others.tags_after(&self.tags, charged, !rest.is_empty());
         drop(others);
         self.announced = announced;
         let can_be_lost = take.number != 0 && !granted.is_empty();
         if can_be_lost || !rest.is_empty() {
             self.announced.push(Announcement {
                 process: take.process,
+                flow: take.flow.id,
                 number: take.number,
                 deadline: Announcement::deadline(taken.next_call.max(now), take.round_trip),
                 demand: rest,
@@ -857,14 +882,15 @@ impl State {
         let is_held_up = |other: &&Announcement| {
             let elsewhere = other.demand.first_cost();
             let elsewhere = elsewhere.zip(mine, |theirs, mine| if mine > 0 { 0 } else { theirs });
-            !elsewhere.is_zero()
+            let waits = !other.demand.is_empty() && !elsewhere.is_zero();
+            waits
                 && self.earliest(terms, terms.now, Units::default(), elsewhere) > until
         };
         let announced = announced.iter().map(|other| match is_held_up(&other) {
             true => Cow::Owned(other.only_first()),
             false => Cow::Borrowed(other),
         });
-        Others::new(announced, take.process, terms.now)
+        Others::new(announced, &self.tags, take, terms.now)
     }
 
     /// How many of the first requests may depart until then, after all that arrived before them.
@@ -879,9 +905,10 @@ impl State {
             let arrival = demand.arrival_of(units);
             // Behind those before it, it needs room in each of their units.
             let cost = (units - before).zip(units.at_most_one(), u64::max);
-            let departs = |ahead| self.earliest(terms, terms.now, ahead + units - cost, cost);
-            let is_due = departs(others.ahead_until(arrival, until)) <= until
-                || departs(others.ahead_on_time(arrival)) == terms.now;
+            let own = units - cost;
+            let departs = |ahead| self.earliest(terms, terms.now, ahead + own, cost);
+            let is_due = departs(others.ahead_until(arrival, own, until)) <= until
+                || departs(others.ahead_on_time(arrival, own)) == terms.now;
             if is_due {
                 most = middle;
             } else {
@@ -993,7 +1020,8 @@ impl State {
     /// The answer but for grants and the next call, after so many units were granted.
     fn answer(&self, terms: &Terms, others: &Others<'_>, demand: &Demand, granted: Units) -> Taken {
         let expected = demand.points_from(granted).map(|(point, cost)| {
-            let ahead = others.ahead(point.arrival) + (point.units - granted - cost);
+            let own = point.units - cost;
+            let ahead = others.ahead(point.arrival, own) + own - granted;
             self.earliest(terms, terms.now, ahead, cost)
         });
         let expected = expected.collect();
@@ -1027,24 +1055,25 @@ impl State {
         resets.max().unwrap_or(0)
     }
 
-    /// When a process has to call again for the requests that it has left, of which the last one is expected to depart
-    /// at `last`.
+    /// When a process has to call again for the requests that it has left behind those granted, of which the last one is
+    /// expected to depart at `last`.
     fn next_call(
         &self,
         terms: &Terms,
         others: &Others<'_>,
-        rest: &Demand,
+        (granted, rest): (Units, &Demand),
         horizon: u64,
         last: u64,
     ) -> u64 {
         let now = terms.now;
-        let (first, ahead) = (rest.oldest(), others.ahead(rest.oldest()));
+        let first = rest.oldest();
+        let ahead = others.ahead(first, granted);
         let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
         let silence = LONGEST_SILENCE.max((last - now) / 4);
         let call = opens(ahead).saturating_sub(horizon / 2);
         // If a process ahead has crashed, its capacity is free at its deadline, or when it opens.
         let watched = others.watched(first);
-        let watched = watched.map(|(at, units)| at.max(opens(ahead - units)));
+        let watched = watched.map(|(at, units)| at.max(opens(ahead.without(units))));
         let call = call.min(now + silence).min(watched.min().unwrap_or(call));
         call.max(now + SOONEST_CALL)
     }

@@ -3,17 +3,19 @@
 -- KEYS: the values; under strict recovery, one value and the creation mark
 -- ARGV[1]: the head of the calls, as below
 --   <I7 B I7 I7 I7 I7 B>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
---     special (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements), which only a single call may be
+--     special (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements, which only a single call may be;
+--     16: a share, 32: reserves)
 --   each quota, as Counter::encode_terms; the names of the units, as in the value
 -- ARGV[2] and so on: the rest of the call for each key
 --   operations 0 (wait), 1 (try), 2 (peek): <I7 I7> number of the call, first lost call; <I4> cost in each unit; <B I2>
 --     number of points, number of settlements; points <I7> arrival, sums; settlements <I7 I7 B> recorded,
---     difference + 2^32, unit; if strict, <I7 I7 I7 c8> quarantine, generation, version, server
+--     difference + 2^32, unit; if strict, <I7 I7 I7 c8> quarantine, generation, version, server; if there is one, <I7 I2>
+--     share, weight; if there are any, <I4> reserve of each level in millionths
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
 -- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
 --   has it
 -- Returns: for each key, the error of a value of another type, or <B I7> status (0: done, 1: outdated, 2: shape,
---   3: unrecognized, 4: done, and requests of lower levels wait), now; if done,
+--   3: unrecognized, 4: done, and later requests overtake others), now; if done,
 --   <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of grants;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
 --   if one of them is not 0, <I7 I7 I7 I7> paused until, quarantined until, generation, version
@@ -28,7 +30,7 @@ if now == 0 then
   now = time[1] * 1000000 + time[2]
 end
 -- True if departures may have to be corrected or forgotten, which takes further functions.
-local is_rare = operation > 2 or special > 0
+local is_rare = operation > 2 or special % 16 > 0
 local is_strict, is_known = special % 2 == 1, special % 4 >= 2
 local HEAD, REST = @head, @rest
 -- The names of the units, unless all quotas count requests.
@@ -36,6 +38,8 @@ local names = sub(head, @names)
 local counted = names ~= '' and pack('<B', #names) .. names or ''
 -- The level of this process, 0 for the highest; see LEVEL_BITS.
 local level = (process % 128 - process % 16) / 16
+-- True if its requests have a share; see LANE_BITS.
+local has_share = process % 2048 >= 128
 -- A request departs no earlier than the answer arrives.
 local arrives = now + round_trip
 -- The value of the key that is served, for the functions of the quotas.
@@ -121,6 +125,10 @@ if raw ~= '' and #tail ~= size + at - 1 then
   answers[nth] = pack('<BI7', 3, now)
   break
 end
+-- The shares and reserves by which capacity is divided, if it is.
+local fair
+if special >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
+flags = flags % 16
 local stored = ''
 if flags >= 8 then
   stored = sub(tail, at, at + (byte(tail, at) or 0))
@@ -148,6 +156,28 @@ if flags >= 4 then
   local bytes, _, ends = unpack('<I4c11I7', tail, at)
   former, former_ends = sub(tail, at, at + 3 + bytes), ends
   at = at + 4 + bytes
+end
+
+-- The tags in their order, and by their numbers, leads and weights; the share of this process, and the tag of its requests.
+if fair then
+  local tags, leads, weights, reserves = {}, {}, {}, {}
+  if fair.has_tags then
+    for i = 1, (unpack('<I2', tail, at)) do
+      local number, weight, lead = unpack('<I7I2d', tail, at + 17 * i - 15)
+      tags[i], leads[number], weights[number] = number, lead, weight
+    end
+    at = at + 2 + 17 * #tags
+  end
+  local behind, flow, weight = #arg + 1, 1, 1
+  if special >= 32 then
+    behind = behind - 20
+    reserves = { unpack('<I4I4I4I4I4', arg, behind) }
+    reserves[6] = nil
+  end
+  if special % 32 >= 16 then flow, weight = unpack('<I7I2', arg, behind - 9) end
+  fair.tags, fair.leads, fair.weights, fair.reserves = tags, leads, weights, reserves
+  fair.flow, fair.own = flow, flow * 8 + level
+  weights[fair.own] = weight
 end
 
 -- Begins a new generation, in quarantine, if departures may have been lost.
@@ -192,11 +222,15 @@ elseif count > 1 then
   points = { unpack('<' .. rep('I7@sums', count), arg, REST) }
 end
 
--- The demand of other processes that counts, of this level and of higher ones, an entry in each table. `detail` is the place of its points, or once
--- they are read, the points.
-local live, processes, deadlines, oldest, newest, detail, <<waiting&>> = 0
+-- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
+-- entry in each table. `detail` is the place of its points, or once they are read, the points. `rivals` is the number of
+-- the tag of its share, or of its level if that is another one.
+local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
 
-local has_lower = false
+-- True if requests that join later overtake some of other processes that wait.
+local overtakes = false
+-- What was given back.
+local returned = 0
 -- True if the value stays as it is.
 local is_same = true
 -- The other announcements, with what matters of them.
@@ -215,24 +249,36 @@ for _ = 1, announced do
         break
       end
       if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
-        for place = at + @entry + @detail + (described > 1 and described * @point or 0), next - 1, @grant do
+        local first = at + @entry + @detail + (described > 1 and described * @point or 0)
+        for place = first, next - (has_share and 8 or 1), @grant do
           local time, <<given&>> = unpack('<I7@costs', tail, place)
+          returned = returned - (<<given&| + >>)
           local i& = #corrections&
           if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
         end
       end
     else
       is_other, others = true, others + 1
+      if fair and who % 2048 >= 128 then fair.has_shares = true end
       if deadline > latest then latest = deadline end
-      local above = level - (who % 128 - who % 16) / 16
-      if units@all > 0 and deadline + 250000 >= now and above < 0 and operation < 2 then has_lower = true end
-      if units@all > 0 and deadline + 250000 >= now and above >= 0 then
-        -- Demand of a higher level is ahead, whenever it arrived.
-        if above > 0 then first, last = 0, 0 end
+      local theirs = (who % 128 - who % 16) / 16
+      local counts = units@all > 0 and deadline + 250000 >= now
+      if counts and theirs > level then overtakes = true end
+      local rival = theirs
+      if counts and fair and theirs == level then
+        rival = (who % 2048 >= 128 and unpack('<I7', tail, next - 7) or 1) * 8 + level
+        overtakes = overtakes or rival ~= fair.own
+      end
+      if counts and (theirs <= level or fair) then
+        -- Demand of a higher level is ahead, whenever it arrived. So may be that of another share.
+        if theirs < level or fair and rival ~= fair.own then first, last = 0, 0 end
+        if fair and theirs < level and (fair.reserves[level + 1] or 0) > 0 then overtakes = true end
+        if theirs > level and (fair.reserves[theirs + 1] or 0) == 0 then first, last = 9007199254740992, 9007199254740992 end
         if live == 0 then
-          processes, deadlines, oldest, newest, detail, <<waiting&>> = {}, {}, {}, {}, {}, <<{}>>
+          processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end
         live = live + 1
+        rivals[live] = rival
         processes[live], deadlines[live], oldest[live] = who, deadline, first
         newest[live], detail[live], <<waiting&[live]>> = last, at + @entry, <<units&>>
       end
@@ -246,8 +292,9 @@ for _ = 1, announced do
       -- Departures that were forgotten are not taken back.
       local described = byte(tail, at + @entry + @detail - 1)
       local kept = @detail + (described > 1 and described * @point or 0)
-      slices[#slices + 1] = sub(tail, at, at + @entry - 3) .. pack('<I2', kept)
-        .. sub(tail, at + @entry, at + @entry + kept - 1)
+      local its_share = who % 2048 >= 128 and sub(tail, next - 7, next - 1) or ''
+      slices[#slices + 1] = sub(tail, at, at + @entry - 3) .. pack('<I2', kept + #its_share)
+        .. sub(tail, at + @entry, at + @entry + kept - 1) .. its_share
     end
     from = next
   end
@@ -277,6 +324,7 @@ if operation < 3 then
   for i = 0, settled - 1 do
     local time, difference, unit = unpack('<I7I7B', arg, REST + count * @point + i * 15)
     difference = difference - 4294967296
+    returned = returned + difference
     if difference < 0 then is_nudge = is_changed end
     local i& = #corrections&
     if unit == & then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
@@ -285,6 +333,9 @@ if operation < 3 then
     settle$(corrections@unit)
   end
   --@held_up
+  if fair then
+  --@order
+  end
   if operation < 2 then
     local time, finish, departed = now, now + horizon, 0
     local requests = count
@@ -338,7 +389,7 @@ if operation < 3 then
       if each& == 0 and before& > 0 then each& = 1 end
       before& = before& - each&
       if live > 0 then
-        local <<others&>> = ahead(points[place])
+        local <<others&>> = ahead(points[place], (<<before& + granted&| + >>))
         before& = before& + others&
       end
       departs = earliest(now, <<before&>>, <<each&>>)
@@ -379,7 +430,7 @@ if operation < 3 then
     local first = left[1]
     local each& = cost@all > 0 and cost& or left[1 + &]
     local <<before&>> = <<0>>
-    if live > 0 then <<before&>> = ahead(first) end
+    if live > 0 then <<before&>> = ahead(first, granted@all) end
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
     next_call = earliest(now, <<before&>>, <<each&>>) - (horizon - horizon % 2) / 2
@@ -397,7 +448,8 @@ if operation < 3 then
         end
         if watch < next_call then
           local <<others&>> = ahead_of(j, first)
-          local time = earliest(now, <<before& - others&>>, <<each&>>)
+          others& = others& < before& and before& - others& or 0
+          local time = earliest(now, <<others&>>, <<each&>>)
           if time < next_call then next_call = time > watch and time or watch end
         end
       end
@@ -416,13 +468,17 @@ if operation < 3 then
       text = left == points and sub(arg, REST, REST + count * @point - 1)
         or pack('<' .. rep('I7@sums', described), spread(left))
     end
-    text = text .. marks
+    text = text .. marks .. (has_share and pack('<I7', fair.flow) or '')
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
     is_same = false
     mine = pack('<I7I7I7I7@sumsI2I7@costsB', process, deadline, first, last, @list(units),
       @detail + #text, number, <<operation == 0 and cost& or 0>>, described) .. text
     others = others + 1
     if deadline > latest then latest = deadline end
+  end
+  if fair then
+    fair.charge(granted@all + returned, described > 0)
+    is_same = false
   end
 else
   local evidence, length, units, unit = unpack('<I7I7I4B', arg)
@@ -477,9 +533,14 @@ if is_changed then
     local held = is_held and pack('<I7@allowedI7', paused, <<allowed&, allowed_until&>>, commanded) or ''
     local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
     flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
+    local order = ''
+    if fair and (#fair.tags > 0 or fair.has_shares or mine ~= '' and has_share) then
+      order, flags = pack('<I2', #fair.tags), flags + 16
+      for _, number in ipairs(fair.tags) do order = order .. pack('<I7I2d', number, fair.weights[number], fair.leads[number]) end
+    end
     if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
     local numbers$, log$ = write$()
-    size = #counted + #held + #life + #former + #rest + #mine
+    size = #counted + #held + #life + #former + #order + #rest + #mine
     size = size + #log$
     local is_late = finish > expires --ring
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end --ring
@@ -487,9 +548,9 @@ if is_changed then
     local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires)
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
-    call('SET', key, front .. @numbers .. counted .. held .. life .. former .. rest .. mine .. @logs, 'PX', lifetime) --whole
+    call('SET', key, front .. @numbers .. counted .. held .. life .. former .. order .. rest .. mine .. @logs, 'PX', lifetime) --whole
     call('SETRANGE', key, 0, front .. @numbers) --ring
-    if size > 0 then call('SETRANGE', key, rings, counted .. held .. life .. former .. rest .. mine .. @logs) end --ring
+    if size > 0 then call('SETRANGE', key, rings, counted .. held .. life .. former .. order .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
   end
   if is_nudge then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
@@ -497,7 +558,7 @@ end
 if operation > 1 then generation, version = 0, 0 end
 local holds = ''
 if opens > 0 or generation > 0 then holds = pack('<I7I7I7I7', paused, quarantined, generation, version) end
-answers[nth] = pack('<BI7@costsI7I7BI2', has_lower and 4 or 0, now, <<remaining&>>, reset, next_call, expected_count, grant_count)
+answers[nth] = pack('<BI7@costsI7I7BI2', overtakes and operation < 2 and 4 or 0, now, <<remaining&>>, reset, next_call, expected_count, grant_count)
   .. expected .. grants .. holds
 until true end
 return answers

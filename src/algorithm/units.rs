@@ -6,8 +6,9 @@ use crate::priority::Priority;
 use crate::quota::MOST_UNITS;
 
 /// The last bits of the number of a process: its lane. To a store, each lane of a process is a process of its own. It has a
-/// bit for each unit in which its requests cost something, and above them the level of their priority, 0 for the highest.
-pub(crate) const LANE_BITS: u32 = LEVEL_BITS.end;
+/// bit for each unit in which its requests cost something, the level of their priority, 0 for the highest, and the number
+/// of their share in this process, 0 for requests without one.
+pub(crate) const LANE_BITS: u32 = LEVEL_BITS.end + 4;
 
 /// The bits of the level.
 pub(crate) const LEVEL_BITS: std::ops::Range<u32> = MOST_UNITS as u32..MOST_UNITS as u32 + 3;
@@ -77,6 +78,11 @@ impl Units {
     /// As much of each unit, but at most 1, for a request of unknown cost.
     pub(crate) fn at_most_one(self) -> Self {
         Self(self.0.map(|units| units.min(1)))
+    }
+
+    /// What is left of it without others.
+    pub(crate) fn without(self, others: Self) -> Self {
+        self.zip(others, u64::saturating_sub)
     }
 
     /// As the cost of one request.

@@ -225,7 +225,7 @@ impl Handle {
             remaining: attempt.remaining,
             reset: Some(local(attempt.reset)),
             last: None,
-            has_lower: false,
+            overtakes: false,
         };
         let Some(recorded) = attempt.recorded else {
             let last = Some(local(attempt.earliest));

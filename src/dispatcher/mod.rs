@@ -190,7 +190,7 @@ impl Sent {
                 remaining: taken.remaining,
                 reset: Some(offset.latest(taken.reset)),
                 last: None,
-                has_lower: taken.has_lower,
+                overtakes: taken.overtakes,
             },
         }
     }

@@ -26,7 +26,7 @@ pub use crate::error::StoreError;
 pub mod contents {
     pub use super::Operation;
     pub use crate::algorithm::{
-        Command, Costs, Demand, Grant, Known, Mode, Settlement, Strict, Take,
+        Command, Costs, Demand, Flow, Grant, Known, Mode, Reserves, Settlement, Strict, Take,
     };
 }
 

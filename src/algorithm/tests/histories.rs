@@ -243,10 +243,11 @@ impl World {
             .collect();
         let has_others = Others::new(
             others.iter().map(std::borrow::Cow::Borrowed),
-            take.process,
+            &before.tags,
+            take,
             now,
         )
-        .ahead(take.demand.oldest())
+        .ahead(take.demand.oldest(), Units::default())
             != Units::default();
         if take.demand.is_empty() || has_others {
             return;

@@ -15,7 +15,7 @@
 //! | `@sums`, `@costs`, `@allowed` | formats of each unit |
 //! | `@point`, `@entry`, `@detail`, `@grant` | bytes of a point, of an announcement before its detail, of that before the points, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
-//! | `--@algorithms`, `--@demand`, `--@held_up` | the other files |
+//! | `--@algorithms`, `--@demand`, `--@order`, `--@held_up` | the other files |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | whether the kind is so |
 //! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
@@ -31,6 +31,7 @@ use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
 const DEMAND: &str = include_str!("../../algorithm/demand.lua");
+const ORDER: &str = include_str!("../../algorithm/order.lua");
 const HELD_UP: &str = include_str!("../../algorithm/held_up.lua");
 const WINDOW: &str = include_str!("../../algorithm/window.lua");
 const GCRA: &str = include_str!("../../algorithm/gcra.lua");
@@ -116,9 +117,10 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
     for (line, tag) in lines(STATE, applies) {
         match line {
             "--@algorithms" => script.push_str(&algorithms),
-            "--@demand" | "--@held_up" => {
+            "--@demand" | "--@order" | "--@held_up" => {
                 let text = match line {
                     "--@demand" => DEMAND,
+                    "--@order" => ORDER,
                     _ if units > 1 => HELD_UP,
                     _ => "",
                 };

@@ -3,7 +3,8 @@
 use redis::Value;
 
 use crate::algorithm::{
-    Amounts, Command, Counter, Grant, Known, Mode, Reader, Take, Taken, Writer, unit_names,
+    Amounts, Command, Counter, Flow, Grant, Known, Mode, Reader, Reserves, Take, Taken, Writer,
+    unit_names,
 };
 use crate::policy::Policy;
 use crate::store::{Call, Operation, StoreError};
@@ -54,8 +55,9 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
                 1 + 2 * u64::from(strict.known.is_some()) + 4 * u64::from(strict.clock_was_set)
             });
             let corrects = take.lost > 0 || !take.settlements.is_empty();
-            let special = strict + 8 * u64::from(corrects);
-            is_single = special > 0;
+            let rare = strict + 8 * u64::from(corrects);
+            is_single = rare > 0;
+            let special = rare + 16 * u64::from(has_flow(take)) + 32 * u64::from(has_reserves(take));
             let hold = take.guard + policy.buffer_micros();
             let terms = [take.process, take.round_trip, hold, take.horizon, special];
             head.put([7, 7, 7, 7, 1], terms);
@@ -114,6 +116,20 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
         let rest = take.quarantine(policy.counters(), policy.buffer_micros());
         out.put([7, 7, 7, 8], [rest, generation, version, server]);
     }
+    if has_flow(take) {
+        out.put([7, 2], [take.flow.id, take.flow.weight.into()]);
+    }
+    if has_reserves(take) {
+        out.put([4; 5], take.reserves.map(u64::from));
+    }
+}
+
+fn has_flow(take: &Take) -> bool {
+    take.flow != Flow::default()
+}
+
+fn has_reserves(take: &Take) -> bool {
+    take.reserves != Reserves::default()
 }
 
 /// Reads the answer of a script for these quotas, and its time. Returns `None` for other values.
@@ -125,7 +141,7 @@ pub(super) fn answer(value: &Value, counters: &[Counter]) -> Option<(Answer, u64
     let [status, now] = bytes.numbers([1, 7]).ok()?;
     let answer = match status {
         0 | 4 => Answer::Done(Taken {
-            has_lower: status == 4,
+            overtakes: status == 4,
             ..taken(&mut bytes, Amounts::of(counters)).ok()?
         }),
         1 => Answer::Done(Taken {

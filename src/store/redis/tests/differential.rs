@@ -4,7 +4,9 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
-use crate::algorithm::{Command, Costs, Demand, Grant, Mode, Settlement, State, Strict, Take};
+use crate::algorithm::{
+    Command, Costs, Demand, Flow, Grant, Mode, Reserves, Settlement, State, Strict, Take,
+};
 
 const START: u64 = 1_763_000_000_000_000;
 
@@ -39,6 +41,8 @@ struct Process {
     departed: Vec<Grant>,
     known: Option<crate::algorithm::Known>,
     round_trip: u64,
+    level: u64,
+    share: u64,
 }
 
 struct History {
@@ -54,6 +58,7 @@ struct History {
     now: u64,
     server: u64,
     is_strict: bool,
+    reserves: Reserves,
     conversions: u32,
     granted: u64,
 }
@@ -68,8 +73,12 @@ impl History {
         let mut lua = Lua::new(server, true);
         redis::cmd("FLUSHALL").exec(&mut lua.connection).unwrap();
         let count = random.random_range(1..6);
+        let levels = [1, 2, 5][random.random_range(0..3)];
+        let shares = [1, 1, 2, 4, 8][random.random_range(0..5)];
         let processes = (0..count).map(|_| Process {
             round_trip: [0, 500, 20_000, 150_000][random.random_range(0..4)],
+            level: random.random_range(0..levels),
+            share: random.random_range(0..shares),
             ..Process::default()
         });
         Self {
@@ -83,6 +92,11 @@ impl History {
             now: START,
             server: 1 << 60,
             is_strict: random.random_bool(0.3),
+            reserves: match random.random_range(0..4) {
+                0 => [0, 200_000, 0, 100_000, 50_000],
+                1 => [0, 0, 0, 0, 1_000_000],
+                _ => Reserves::default(),
+            },
             conversions: 0,
             granted: 0,
             random,
@@ -203,8 +217,21 @@ impl History {
             number = this.number;
         }
         let clock_was_set = random.random_bool(0.005);
+        let (level, share) = (this.level, this.share);
+        let has_reserves = random.random_bool(0.9);
         Operation::Take(Take {
-            process: 1_000_000_007 * (process as u64 % 3) + process as u64,
+            process: 1_000_000_007 * 2_048 * (process as u64 + 1) + 128 * share + 16 * level,
+            flow: match share {
+                0 => Flow::default(),
+                id => Flow {
+                    id: (1 << 49) + id,
+                    weight: [1, 3, 1_000, 1][id as usize % 4] + u32::from(random.random_bool(0.01)),
+                },
+            },
+            reserves: match has_reserves {
+                true => self.reserves,
+                false => Reserves::default(),
+            },
             number,
             lost: this.lost,
             mode,

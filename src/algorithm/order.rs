@@ -1,0 +1,392 @@
+//! The order of requests among several processes: by level, then by share, then by arrival.
+//!
+//! Shares of a level take turns by start-time fair queueing (P. Goyal, H. M. Vin, H. Cheng, "Start-time Fair Queueing",
+//! SIGCOMM 1996): a request starts at the virtual time at which the one before it in its share has ended, and takes its
+//! cost divided by the weight. The request with the least start departs first. A level with a reserve and all levels
+//! above it take turns in the same way.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::demand::{Announcement, level};
+use super::{LANE_BITS, LEVEL_BITS, Take, Units};
+
+/// A process may overtake requests that arrived before its own by less than this, if their process calls only after
+/// the capacity is due. Else a few units are left over from each call, and each group of them takes calls of its own.
+const TOLERANCE: u64 = 50_000;
+
+/// Keys below this are levels; see [`Tag`].
+const LEVELS: u64 = 1 << (LEVEL_BITS.end - LEVEL_BITS.start);
+
+/// The most tags of a state.
+const MOST_TAGS: usize = 1_024;
+
+/// A share of the requests of one level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// A number of its name, less than 2^50; 1 for requests without a share.
+    pub id: u64,
+    /// How much of the capacity it gets, compared with other shares.
+    pub weight: u32,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self { id: 1, weight: 1 }
+    }
+}
+
+/// The part of the capacity that each level has for itself, in millionths.
+pub type Reserves = [u32; 5];
+
+/// How far a share is ahead of the others of its level in virtual time; or how much a level with a reserve is owed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Tag {
+    /// Eight times the number of the share, plus its level; or the level alone.
+    pub(crate) key: u64,
+    pub(crate) weight: u32,
+    pub(crate) lead: f64,
+}
+
+/// Returns true if requests of this process have a share.
+pub(crate) fn has_flow(process: u64) -> bool {
+    process % (1 << LANE_BITS) >= 1 << LEVEL_BITS.end
+}
+
+/// The demand of other processes that counts, which may be ahead of a request.
+#[derive(Default)]
+pub(crate) struct Others<'a> {
+    live: SmallVec<[Cow<'a, Announcement>; 4]>,
+    process: u64,
+    now: u64,
+    fair: Option<Box<Fair>>,
+}
+
+/// The shares of a level, and the levels, where not all capacity is divided by level and arrival alone.
+struct Fair {
+    own: Tag,
+    /// How much the level of this process is owed.
+    owed: f64,
+    /// The part of the capacity that is reserved for each level.
+    parts: [f64; LEVELS as usize],
+    /// The demand of other shares of this level, and of other levels.
+    rivals: Vec<Rival>,
+}
+
+/// A share, or a level, with its demand.
+struct Rival {
+    tag: Tag,
+    waiting: Units,
+    /// The part of it whose processes are not overdue.
+    on_time: Units,
+}
+
+/// Which processes count as ahead.
+#[derive(Clone, Copy, PartialEq)]
+enum Ahead {
+    All,
+    /// Those that cannot be overtaken until then; see [`TOLERANCE`].
+    Until(u64),
+    /// Those that are not overdue.
+    OnTime,
+}
+
+impl<'a> Others<'a> {
+    /// `announced` holds those of the others alone.
+    pub(crate) fn new(
+        announced: impl Iterator<Item = Cow<'a, Announcement>>,
+        tags: &[Tag],
+        take: &Take,
+        now: u64,
+    ) -> Self {
+        let process = take.process;
+        let mut is_fair = take.is_fair() || !tags.is_empty();
+        let live = announced.filter(|it| {
+            is_fair |= has_flow(it.process);
+            it.counts(now)
+        });
+        let mut live: SmallVec<[Cow<'_, Announcement>; 4]> = live.collect();
+        let fair = is_fair.then(|| Box::new(Fair::new(&live, tags, take, now)));
+        if !is_fair {
+            live.retain(|it| level(it.process) <= level(process));
+        }
+        Self {
+            live,
+            process,
+            now,
+            fair,
+        }
+    }
+
+    pub(crate) fn are_none(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// The units ahead of a request that arrived then, behind so many of its own process.
+    pub(crate) fn ahead(&self, arrival: u64, own: Units) -> Units {
+        self.units(arrival, own, Ahead::All)
+    }
+
+    /// The units ahead that cannot be overtaken until a time; see [`TOLERANCE`].
+    pub(crate) fn ahead_until(&self, arrival: u64, own: Units, until: u64) -> Units {
+        self.units(arrival, own, Ahead::Until(until))
+    }
+
+    /// The units ahead, of the processes that are not overdue.
+    pub(crate) fn ahead_on_time(&self, arrival: u64, own: Units) -> Units {
+        self.units(arrival, own, Ahead::OnTime)
+    }
+
+    fn units(&self, arrival: u64, own: Units, which: Ahead) -> Units {
+        let mut ahead = Units::default();
+        for other in &self.live {
+            let arrival = match which {
+                Ahead::OnTime if other.deadline < self.now => continue,
+                Ahead::Until(until) if other.deadline > until => arrival.saturating_sub(TOLERANCE),
+                _ => arrival,
+            };
+            if self.fair.is_none() || self.is_alike(other) {
+                ahead += self.units_of(other, arrival);
+            }
+        }
+        match &self.fair {
+            Some(fair) => fair.ahead(ahead, own, which == Ahead::OnTime),
+            None => ahead,
+        }
+    }
+
+    /// Returns true if arrival alone decides between requests of the other process and this one.
+    fn is_alike(&self, other: &Announcement) -> bool {
+        let is_alike = |fair: &Fair| fair.own.key == key_of(other);
+        level(other.process) == level(self.process)
+            && self.fair.as_deref().is_none_or(is_alike)
+    }
+
+    /// The units of another process that are ahead of a request, if arrival decides, or else all of them.
+    fn units_of(&self, other: &Announcement, arrival: u64) -> Units {
+        if !self.is_alike(other) {
+            return other.demand.units();
+        }
+        let is_behind = u64::from(other.process >= self.process);
+        other.demand.arrived_by(arrival.saturating_sub(is_behind))
+    }
+
+    /// The arrival of the first request of another process, as this one sees it: all demand of a higher level and of
+    /// another share counts as older. `None` if it is never ahead.
+    fn oldest_of(&self, other: &Announcement) -> Option<u64> {
+        let fair = self.fair.as_deref();
+        let may_be_ahead = fair.is_none_or(|fair| fair.may_be_ahead(level(other.process)));
+        let oldest = if self.is_alike(other) { other.demand.oldest() } else { 0 };
+        may_be_ahead.then_some(oldest)
+    }
+
+    /// The times to look whether processes ahead have crashed, and their units that may be ahead: of the one right ahead,
+    /// and of those that are overdue.
+    pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, Units)> {
+        let ahead = self.live.iter().filter_map(move |other| {
+            let oldest = self.oldest_of(other).filter(|oldest| *oldest < arrival)?;
+            Some((oldest, other))
+        });
+        let nearest = ahead.clone().map(|(oldest, _)| oldest).max();
+        let watched = ahead.filter(move |(oldest, other)| {
+            Some(*oldest) == nearest || other.deadline < self.now
+        });
+        watched.map(move |(_, other)| (other.watch_at(self.now), self.units_of(other, arrival)))
+    }
+
+    /// Returns true if requests that join later overtake some of other processes that wait.
+    pub(crate) fn can_be_overtaken(announced: &[Announcement], take: &Take, now: u64) -> bool {
+        let mine = level(take.process);
+        announced.iter().any(|other| {
+            let theirs = level(other.process);
+            let is_behind = theirs > mine
+                || theirs == mine && other.flow != take.flow.id
+                || theirs < mine && part(&take.reserves, mine) > 0.0;
+            is_behind && other.counts(now)
+        })
+    }
+
+    /// The tags after so much was granted, less what was given back. Requests of this process may still wait.
+    pub(crate) fn tags_after(&self, before: &[Tag], granted: f64, still_waits: bool) -> Vec<Tag> {
+        let Some(fair) = &self.fair else {
+            return before.to_vec();
+        };
+        let still_waits = still_waits || self.live.iter().any(|it| self.is_alike(it));
+        fair.tags_after(before, granted, still_waits)
+    }
+}
+
+fn key_of(announced: &Announcement) -> u64 {
+    announced.flow * LEVELS + level(announced.process)
+}
+
+/// The part of the capacity that is reserved for a level.
+fn part(reserves: &Reserves, level: u64) -> f64 {
+    let millionths = reserves.get(level as usize).copied().unwrap_or(0);
+    f64::from(millionths) / 1e6
+}
+
+/// As much of each unit as `part` is of `all`.
+fn portion(units: Units, part: f64, all: f64) -> Units {
+    let part = part.max(0.0);
+    if part >= all {
+        return units;
+    }
+    Units(units.0.map(|units| (units as f64 * part / all) as u64))
+}
+
+impl Fair {
+    fn new(live: &[Cow<'_, Announcement>], tags: &[Tag], take: &Take, now: u64) -> Self {
+        let tag = |key| {
+            let tag = tags.iter().find(|tag| tag.key == key);
+            tag.copied().unwrap_or_else(|| Tag::new(key))
+        };
+        let mine = level(take.process);
+        let own = Tag {
+            weight: take.flow.weight,
+            ..tag(take.flow.id * LEVELS + mine)
+        };
+        let mut rivals: Vec<Rival> = Vec::new();
+        for other in live {
+            let theirs = level(other.process);
+            let key = if theirs == mine { key_of(other) } else { theirs };
+            if key == own.key {
+                continue;
+            }
+            let place = rivals.iter().position(|it| it.tag.key == key);
+            let place = place.unwrap_or_else(|| {
+                rivals.push(Rival {
+                    tag: tag(key),
+                    waiting: Units::default(),
+                    on_time: Units::default(),
+                });
+                rivals.len() - 1
+            });
+            rivals[place].waiting += other.demand.units();
+            if now <= other.deadline {
+                rivals[place].on_time += other.demand.units();
+            }
+        }
+        let parts = std::array::from_fn(|level| part(&take.reserves, level as u64));
+        Self {
+            own,
+            owed: tag(mine).lead,
+            parts,
+            rivals,
+        }
+    }
+
+    fn level(&self) -> u64 {
+        self.own.key % LEVELS
+    }
+
+    /// Returns true if requests of this level may depart before those of this process.
+    fn may_be_ahead(&self, level: u64) -> bool {
+        level <= self.level() || self.parts[level as usize] > 0.0
+    }
+
+    /// The units ahead of a request, behind so many of its own share in other processes, and of its own process.
+    fn ahead(&self, of_share: Units, own: Units, on_time: bool) -> Units {
+        let waiting = |rival: &Rival| if on_time { rival.on_time } else { rival.waiting };
+        let mut ahead = of_share;
+        let before = (own + ahead).total() as f64;
+        let start = self.own.lead + before / f64::from(self.own.weight);
+        for rival in self.rivals.iter().filter(|it| it.tag.key >= LEVELS) {
+            let waiting = waiting(rival);
+            let started = (start - rival.tag.lead) * f64::from(rival.tag.weight);
+            ahead += portion(waiting, started.ceil(), waiting.total() as f64);
+        }
+        let level = self.level();
+        let levels = || self.rivals.iter().filter(|it| it.tag.key < LEVELS);
+        let higher = levels().filter(|it| it.tag.key < level);
+        let mut others: Units = higher.map(waiting).sum();
+        let before = (own + ahead).total() as f64;
+        let reserved = || levels().filter(|it| it.tag.key > level && self.part(it) > 0.0);
+        let (mut parts, mut owed) = (0.0, 0.0);
+        for rival in reserved() {
+            parts += self.part(rival);
+            owed += rival.tag.lead;
+        }
+        let granted = (before + others.total() as f64 + owed) / (1.0 - parts).max(1e-9);
+        for rival in reserved() {
+            let waiting = waiting(rival);
+            let started = rival.tag.lead + self.part(rival) * granted;
+            others += portion(waiting, started.ceil(), waiting.total() as f64);
+        }
+        let part = self.parts[level as usize];
+        if part > 0.0 {
+            let most = (before - self.owed) / part - before;
+            others = portion(others, most.floor(), others.total() as f64);
+        }
+        ahead + others
+    }
+
+    fn part(&self, rival: &Rival) -> f64 {
+        self.parts[rival.tag.key as usize]
+    }
+
+    /// The tags after so much was granted. Requests of this share may still wait.
+    fn tags_after(&self, before: &[Tag], granted: f64, still_waits: bool) -> Vec<Tag> {
+        let mine = self.level();
+        let mut tags = before.to_vec();
+        let own = tag_of(&mut tags, self.own.key);
+        own.weight = self.own.weight;
+        own.lead += granted / f64::from(self.own.weight);
+        let waiting = self.rivals.iter().map(|rival| rival.tag.key);
+        let waits = |key: u64| waiting.clone().any(|it| it == key);
+        let shares_wait = still_waits || waiting.clone().any(|key| key >= LEVELS);
+        let level_waits = |level| waits(level) || level == mine && shares_wait;
+        let has_demand = |key| waits(key) || key == self.own.key && still_waits;
+        for (level, part) in (0..).zip(self.parts).filter(|(_, part)| *part > 0.0) {
+            let tag = tag_of(&mut tags, level);
+            tag.lead += part * granted - if level == mine { granted } else { 0.0 };
+            // A level that does not wait saves nothing, and one that waits alone owes nothing.
+            if !level_waits(level) {
+                tag.lead = tag.lead.min(0.0);
+            }
+            if !(0..level).any(level_waits) {
+                tag.lead = tag.lead.max(0.0);
+            }
+        }
+        // Virtual time goes on with the share that is the least ahead.
+        let is_here = |tag: &Tag| tag.key >= LEVELS && tag.key % LEVELS == mine;
+        let leads = waiting.clone().chain(still_waits.then_some(self.own.key));
+        let leads = leads.filter(|key| *key >= LEVELS).map(|key| {
+            let tag = tags.iter().find(|tag| tag.key == key);
+            tag.map_or(0.0, |tag| tag.lead)
+        });
+        let least = leads.reduce(f64::min);
+        for tag in tags.iter_mut().filter(|tag| is_here(tag)) {
+            tag.lead = least.map_or(0.0, |least| (tag.lead - least).max(0.0));
+        }
+        tags.retain(|tag| {
+            let is_weighted = tag.key >= LEVELS && tag.weight != 1;
+            tag.lead != 0.0 || is_weighted && (!is_here(tag) || has_demand(tag.key))
+        });
+        tags.truncate(MOST_TAGS);
+        tags
+    }
+}
+
+/// Leads are never NaN.
+impl Eq for Tag {}
+
+impl Tag {
+    fn new(key: u64) -> Self {
+        Self {
+            key,
+            weight: 1,
+            lead: 0.0,
+        }
+    }
+}
+
+fn tag_of(tags: &mut Vec<Tag>, key: u64) -> &mut Tag {
+    let place = tags.iter().position(|tag| tag.key == key);
+    let place = place.unwrap_or_else(|| {
+        tags.push(Tag::new(key));
+        tags.len() - 1
+    });
+    &mut tags[place]
+}
