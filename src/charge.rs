@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::acquire::{Cause, Error};
 use crate::algorithm::Settlement;
 use crate::cost::Cost;
-use crate::dispatcher::Handle;
+use crate::dispatcher::{Handle, Place};
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::queue::Turn;
@@ -62,6 +62,7 @@ struct Inner {
     handle: Arc<Handle>,
     key: Key,
     turn: Turn,
+    place: Place,
     /// A bit for each unit that was settled.
     settled: AtomicU8,
 }
@@ -84,6 +85,7 @@ impl Charge {
             handle: permit.handle.clone(),
             key: permit.key.clone(),
             turn,
+            place: permit.granted.place,
             settled: AtomicU8::new(0),
         }))
     }
@@ -155,7 +157,11 @@ impl Charge {
 
     fn correct(&self, costs: &[(usize, u32)]) -> Result<(), Error> {
         let Inner {
-            handle, key, turn, ..
+            handle,
+            key,
+            turn,
+            place,
+            ..
         } = &*self.0;
         let settlements = costs.iter().map(|&(unit, cost)| Settlement {
             recorded: turn.recorded,
@@ -164,7 +170,7 @@ impl Charge {
         });
         let changes = settlements.filter(|it| it.difference != 0 && turn.is_counted());
         let changes: SmallVec<[Settlement; 2]> = changes.collect();
-        if changes.is_empty() || handle.settle(key, turn, &changes) {
+        if changes.is_empty() || handle.settle(key, (turn, *place), &changes) {
             return Ok(());
         }
         let units: Vec<_> = changes.iter().map(|it| self.units()[it.unit]).collect();

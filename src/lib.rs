@@ -146,7 +146,7 @@ pub use self::{
     peek::Peek,
     permit::{Decision, Permit},
     policy::{Outage, Policy, Recovery},
-    priority::Priority,
+    priority::{Priority, Share},
     quota::{Algorithm, Quota, WindowStart},
     snapshot::Snapshot,
 };

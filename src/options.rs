@@ -3,21 +3,23 @@
 use http::Extensions;
 
 use crate::cost::Cost;
-use crate::priority::Priority;
+use crate::priority::{Priority, Share};
 
 /// The options that a request determines itself, beside its key. Default: none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestOptions {
     pub(crate) cost: Option<Cost>,
     pub(crate) priority: Option<Priority>,
+    pub(crate) share: Option<Share>,
 }
 
 impl RequestOptions {
-    /// The [`Cost`] and the [`Priority`] in the extensions of a request.
+    /// The [`Cost`], the [`Priority`] and the [`Share`] in the extensions of a request.
     pub fn of(extensions: &Extensions) -> Self {
         Self {
             cost: extensions.get().cloned(),
             priority: extensions.get().copied(),
+            share: extensions.get().cloned(),
         }
     }
 
@@ -35,12 +37,20 @@ impl RequestOptions {
         self
     }
 
+    /// Sets the share.
+    #[must_use]
+    pub fn share(mut self, share: Share) -> Self {
+        self.share = Some(share);
+        self
+    }
+
     /// These options, and the others where these are not set.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
             cost: self.cost.or(others.cost),
             priority: self.priority.or(others.priority),
+            share: self.share.or(others.share),
         }
     }
 }

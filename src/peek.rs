@@ -10,7 +10,7 @@ use crate::dispatcher::Handle;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::priority::Priority;
+use crate::priority::{Priority, Rank, Share};
 use crate::snapshot::Snapshot;
 use crate::store::{Answered, Reply};
 
@@ -23,7 +23,7 @@ pub struct Peek {
     handle: Arc<Handle>,
     key: Key,
     cost: Cost,
-    priority: Priority,
+    rank: Rank,
     reply: Option<Reply<Answered>>,
 }
 
@@ -33,7 +33,7 @@ impl Peek {
             handle,
             key,
             cost: Cost::default(),
-            priority: Priority::default(),
+            rank: Rank::default(),
             reply: None,
         }
     }
@@ -52,7 +52,13 @@ impl Peek {
 
     /// Sets the priority of that request: those of lower levels are not ahead of it. Default: [`Priority::Normal`].
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
+        self.rank.priority = priority;
+        self
+    }
+
+    /// Sets the [`Share`] of that request. Default: none.
+    pub fn share(mut self, name: impl AsRef<str>, weight: u32) -> Self {
+        self.rank.share = Some(Share::new(name, weight));
         self
     }
 }
@@ -67,7 +73,7 @@ impl Future for Peek {
             Ok(cost) => cost,
             Err(cause) => return Poll::Ready(Err(Error::new(cause, policy))),
         };
-        let look = || this.handle.look(&this.key, cost, this.priority);
+        let look = || this.handle.look(&this.key, cost, &this.rank);
         let reply = this.reply.get_or_insert_with(look);
         let answer = ready!(Pin::new(reply).poll(cx));
         let snapshot = answer.and_then(|answered| snapshot(answered, &policy));

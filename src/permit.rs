@@ -34,7 +34,7 @@ impl Permit {
     /// Gives the departure back, unused: the next request in the queue takes it, or the store makes it available to
     /// all processes.
     pub fn forfeit(self) {
-        self.handle.forfeit(&self.key, self.granted.turn);
+        self.handle.forfeit(&self.key, self.granted);
     }
 
     /// How long the request waited.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Costs, Counter, are_alike};
+use crate::algorithm::{Costs, Counter, Reserves, are_alike};
 use crate::cost::Cost;
+use crate::priority::Priority;
 use crate::quota::{Algorithm, Quota, REQUESTS, UnitNames};
 
 mod outage;
@@ -87,9 +88,19 @@ impl Policy {
         self.parts.outage
     }
 
+    /// The part of the capacity that requests of this priority have for themselves.
+    pub fn reserved(&self, priority: Priority) -> f64 {
+        self.parts.reserves[priority as usize]
+    }
+
     /// What is done when the store has lost the state of a key.
     pub fn recovery(&self) -> Recovery {
         self.parts.recovery
+    }
+
+    /// The reserve of each level, in millionths.
+    pub(crate) fn reserves(&self) -> Reserves {
+        self.parts.reserves.map(|part| (part * 1e6).round() as u32)
     }
 
     /// The most that one request may cost, in requests or else in the first unit by name.

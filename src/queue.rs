@@ -28,6 +28,9 @@ const PAUSED: Duration = Duration::from_millis(100);
 /// Requests with a bound that join a queue within so long share a call.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// Requests need not be announced if those before them wait for so long behind the next call.
+const LASTS: Duration = Duration::from_millis(200);
+
 /// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel. The
 /// others keep the order of arrival.
 const NEIGHBOURS: usize = 8;
@@ -59,6 +62,8 @@ pub(crate) struct Queue {
     is_announced: bool,
     latest: Standing,
     counters: CounterSet,
+    /// The weight of the share of its requests, as the latest one has it; 0 before the first one.
+    weight: u32,
     /// Nothing departs earlier, as a command of this process says.
     paused_until: Option<Instant>,
     /// The outage of the store, if requests wait for its end.
@@ -290,7 +295,9 @@ impl Queue {
             }
         } else if self.waiting.len() == 1 || matches!(self.stage, Stage::Idle) {
             self.call_at(arrival);
-        } else if bound.is_some() || self.latest.overtakes {
+        } else if bound.is_some() {
+            self.call_at(arrival + GATHER);
+        } else if self.latest.overtakes {
             self.announce(arrival);
         }
         id
@@ -380,9 +387,24 @@ impl Queue {
         self.out.is_some() || is_kept
     }
 
-    /// Other processes learn soon of a request that joined then, with others that join within a few milliseconds.
+    /// Other processes learn soon of a request that joined then, with others that join within a few milliseconds. If the
+    /// demand that they know lasts longer than until the next call, they learn of it then.
     pub(crate) fn announce(&mut self, arrival: Instant) {
-        self.call_at(arrival + GATHER);
+        let is_covered = match (&self.stage, self.latest.last) {
+            (Stage::Due(next), Some(last)) => last > *next + LASTS,
+            _ => false,
+        };
+        if !is_covered {
+            self.call_at(arrival + GATHER);
+        }
+    }
+
+    pub(crate) fn weight(&self) -> u32 {
+        self.weight.max(1)
+    }
+
+    pub(crate) fn weigh(&mut self, weight: u32) {
+        self.weight = weight;
     }
 
     /// Something may have become available early.

@@ -14,7 +14,7 @@ use crate::feedback::{self, Feedback, Headers, NoFeedback, Settled};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
 use crate::options::RequestOptions;
-use crate::priority::Priority;
+use crate::priority::{Priority, Share};
 
 /// Delays requests until the limiter lets them depart.
 ///
@@ -152,6 +152,27 @@ impl ThrottleMiddleware {
     #[must_use]
     pub fn priority(self, priority: impl Fn(&Request) -> Priority + Send + Sync + 'static) -> Self {
         self.with(move |request| RequestOptions::default().priority(priority(request)))
+    }
+
+    /// Sets the [`Share`] of each request; `None` for none, the default.
+    ///
+    /// A [`Share`] in the request's extensions goes before it.
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Share, ThrottleMiddleware};
+    /// # fn example(limiter: Limiter) -> ThrottleMiddleware {
+    /// ThrottleMiddleware::new(limiter).share(|request| {
+    ///     let tenant = request.headers().get("x-tenant")?.to_str().ok()?;
+    ///     Some(Share::new(tenant, 1))
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn share(self, share: impl Fn(&Request) -> Option<Share> + Send + Sync + 'static) -> Self {
+        self.with(move |request| RequestOptions {
+            share: share(request),
+            ..RequestOptions::default()
+        })
     }
 
     fn with(

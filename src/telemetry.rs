@@ -13,7 +13,7 @@ use crate::algorithm::{Command, Costs, Settlement};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::priority::Priority;
+use crate::priority::{Priority, Rank};
 
 #[cfg(feature = "metrics")]
 mod meters;
@@ -100,7 +100,7 @@ impl Telemetry {
     pub(crate) fn ended(
         &self,
         span: Span,
-        request: (&Key, &Costs, Priority),
+        request: (&Key, &Costs, &Rank),
         outcome: Outcome,
         waited: Duration,
     ) {
@@ -132,6 +132,17 @@ impl Telemetry {
     #[inline]
     pub(crate) fn waiting(&self, key: &Key, priority: Priority, more: f64) {
         meter!(self.meters.waiting(key, priority, more));
+    }
+
+    /// The requests of a share are combined with those of others, as there are too many shares.
+    pub(crate) fn combined(&self) {
+        meter!(self.meters.combined.increment(1));
+    }
+
+    /// A request departed while one of a higher priority waited.
+    #[inline]
+    pub(crate) fn inverted(&self) {
+        meter!(self.meters.inversions.increment(1));
     }
 
     /// There are so many more queues, or fewer.

@@ -35,6 +35,8 @@ pub enum ErrorKind {
     QueueFull,
     /// The request costs 0, or more than its quotas allow at once: it can never depart.
     InvalidCost,
+    /// The weight of its [`Share`](crate::Share) is not from 1 to 65,535.
+    InvalidShare,
     /// The key is empty.
     EmptyKey,
     /// The [`KeyExtractor`](crate::key::KeyExtractor) found no key.
@@ -56,6 +58,7 @@ pub(crate) enum Cause {
         snapshot: Option<Snapshot>,
     },
     InvalidCost(String),
+    InvalidShare(String),
     EmptyKey,
     NoKey(Cow<'static, str>),
     Store(StoreError),
@@ -69,7 +72,9 @@ impl Cause {
                 snapshot: Some(_), ..
             } => Outcome::Limited,
             Self::QueueFull { snapshot: None, .. } => Outcome::QueueFull,
-            Self::InvalidCost(_) | Self::EmptyKey | Self::NoKey(_) => Outcome::Invalid,
+            Self::InvalidCost(_) | Self::InvalidShare(_) | Self::EmptyKey | Self::NoKey(_) => {
+                Outcome::Invalid
+            }
             Self::Store(error) if error.is_outage() => Outcome::StoreOut,
             Self::Store(_) => Outcome::StoreError,
         }
@@ -104,6 +109,7 @@ impl Error {
             Cause::TooLong { .. } => ErrorKind::TooLong,
             Cause::QueueFull { .. } => ErrorKind::QueueFull,
             Cause::InvalidCost(_) => ErrorKind::InvalidCost,
+            Cause::InvalidShare(_) => ErrorKind::InvalidShare,
             Cause::EmptyKey => ErrorKind::EmptyKey,
             Cause::NoKey(_) => ErrorKind::NoKey,
             Cause::Store(_) => ErrorKind::Store,
@@ -175,7 +181,7 @@ impl fmt::Display for Error {
             Cause::QueueFull { waiting, .. } => {
                 write!(f, "rate limited: {waiting} requests are waiting already")
             }
-            Cause::InvalidCost(problem) => f.write_str(problem),
+            Cause::InvalidCost(problem) | Cause::InvalidShare(problem) => f.write_str(problem),
             Cause::EmptyKey => f.write_str("the key of the rate limit is empty"),
             Cause::NoKey(reason) => write!(f, "the request has no key: {reason}"),
             Cause::Store(error) if error.is_outage() => {

@@ -17,7 +17,7 @@ use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
-use crate::priority::Priority;
+use crate::priority::{Priority, Rank, Share};
 use crate::queue::Refusal;
 use crate::snapshot::Snapshot;
 use crate::telemetry::{Outcome, Span};
@@ -33,7 +33,7 @@ pub struct Acquire {
     handle: Arc<Handle>,
     key: Key,
     cost: Cost,
-    priority: Priority,
+    rank: Rank,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
     /// So many requests were waiting when it asked before, too many to wait behind.
@@ -56,7 +56,7 @@ impl Acquire {
             handle,
             key,
             cost: Cost::default(),
-            priority: Priority::default(),
+            rank: Rank::default(),
             max_wait: None,
             deadline: None,
             full: None,
@@ -137,7 +137,29 @@ impl Acquire {
     /// # }
     /// ```
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
+        self.rank.priority = priority;
+        self
+    }
+
+    /// Sets its [`Share`]: with others of this name, it gets capacity in proportion to the weight, among the requests of the
+    /// same key and priority. Default: none.
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Quota};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+    /// limiter.acquire("api").share("tenant-a", 3).await?;
+    /// limiter.acquire("api").share("tenant-b", 1).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn share(self, name: impl AsRef<str>, weight: u32) -> Self {
+        self.of_share(Some(Share::new(name, weight)))
+    }
+
+    pub(crate) fn of_share(mut self, share: Option<Share>) -> Self {
+        self.rank.share = share;
         self
     }
 
@@ -216,6 +238,11 @@ impl TryAcquire {
     pub fn priority(self, priority: Priority) -> Self {
         Self(self.0.priority(priority))
     }
+
+    /// Sets its [`Share`]; see [`Acquire::share`].
+    pub fn share(self, name: impl AsRef<str>, weight: u32) -> Self {
+        Self(self.0.share(name, weight))
+    }
 }
 
 impl Future for TryAcquire {
@@ -234,13 +261,15 @@ impl Acquire {
     fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
         if let Stage::Start(place) = self.stage {
             let now = Instant::now();
-            let place = place.unwrap_or_else(|| Place::new(self.priority, now));
+            let place = place.unwrap_or_else(|| Place::new(now));
             let current = self.handle.load();
             self.span = current.telemetry.begin(&self.key, self.cost.requests());
             let _entered = self.span.enter();
             match self.join(&current, place, now) {
                 ControlFlow::Continue(waiting) => {
-                    current.telemetry.waiting(&self.key, self.priority, 1.0);
+                    current
+                        .telemetry
+                        .waiting(&self.key, self.rank.priority, 1.0);
                     self.stage = Stage::Waiting(waiting, Arc::clone(&current));
                 }
                 ControlFlow::Break(result) => {
@@ -255,7 +284,9 @@ impl Acquire {
         let _entered = self.span.enter();
         let since = waiting.place.arrival;
         let result = ready!(Pin::new(waiting).poll(cx));
-        joined.telemetry.waiting(&self.key, self.priority, -1.0);
+        joined
+            .telemetry
+            .waiting(&self.key, self.rank.priority, -1.0);
         let (current, now) = (self.handle.load(), Instant::now());
         let waited = now.saturating_duration_since(since);
         let result = result.map_err(|refusal| self.cause(&current.policy, refusal, now, waited));
@@ -270,6 +301,9 @@ impl Acquire {
         now: Instant,
     ) -> ControlFlow<Result<Granted, Cause>, Waiting> {
         let (handle, key, policy) = (&self.handle, &self.key, &current.policy);
+        if let Some(problem) = self.rank.share.as_ref().and_then(Share::problem) {
+            return ControlFlow::Break(Err(Cause::InvalidShare(problem)));
+        }
         let cost = match check(policy, key, &self.cost, None) {
             Ok(cost) => cost,
             Err(cause) => return ControlFlow::Break(Err(cause)),
@@ -285,16 +319,16 @@ impl Acquire {
         let denied = match at_once {
             Some(Err(standing)) if !waits => Some(standing),
             _ => {
-                let denied = handle.denied(key, &cost, place, bound, now);
+                let denied = handle.denied(key, &cost, &self.rank, bound, now);
                 denied.inspect(|_| current.telemetry.remembered())
             }
         };
         let joined = match denied {
             Some(standing) => Err(Refusal::Limited(standing)),
-            None if waits => handle.join(Mode::Wait, key, &self.cost, place, bound),
+            None if waits => handle.join(Mode::Wait, key, (&self.cost, &self.rank), place, bound),
             None => {
-                let place = Place::new(self.priority, now);
-                handle.join(Mode::Try, key, &self.cost, place, None)
+                let place = Place::new(now);
+                handle.join(Mode::Try, key, (&self.cost, &self.rank), place, None)
             }
         };
         match joined {
@@ -365,14 +399,16 @@ impl Acquire {
         let span = std::mem::replace(&mut self.span, Span::NONE);
         current
             .telemetry
-            .ended(span, (&self.key, cost, self.priority), outcome, waited);
+            .ended(span, (&self.key, cost, &self.rank), outcome, waited);
     }
 }
 
 impl Drop for Acquire {
     fn drop(&mut self) {
         if let Stage::Waiting(waiting, joined) = &self.stage {
-            joined.telemetry.waiting(&self.key, self.priority, -1.0);
+            joined
+                .telemetry
+                .waiting(&self.key, self.rank.priority, -1.0);
             let waited = waiting.place.arrival.elapsed();
             let current = self.handle.load();
             self.ended(&current, &Costs::default(), Outcome::Cancelled, waited);

@@ -35,12 +35,12 @@ use smallvec::SmallVec;
 use crate::error::StoreError;
 
 use super::demand::Point;
-use super::order::has_flow;
 use super::numbers::{Reader, Writer, unrecognized};
+use super::order::has_flow;
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
-    Announcement, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded, State, Tag, Units, Window,
-    number_units,
+    Announcement, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded, State, Tag,
+    Units, Window, number_units,
 };
 use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 

@@ -883,8 +883,7 @@ impl State {
             let elsewhere = other.demand.first_cost();
             let elsewhere = elsewhere.zip(mine, |theirs, mine| if mine > 0 { 0 } else { theirs });
             let waits = !other.demand.is_empty() && !elsewhere.is_zero();
-            waits
-                && self.earliest(terms, terms.now, Units::default(), elsewhere) > until
+            waits && self.earliest(terms, terms.now, Units::default(), elsewhere) > until
         };
         let announced = announced.iter().map(|other| match is_held_up(&other) {
             true => Cow::Owned(other.only_first()),

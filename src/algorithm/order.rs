@@ -159,8 +159,7 @@ impl<'a> Others<'a> {
     /// Returns true if arrival alone decides between requests of the other process and this one.
     fn is_alike(&self, other: &Announcement) -> bool {
         let is_alike = |fair: &Fair| fair.own.key == key_of(other);
-        level(other.process) == level(self.process)
-            && self.fair.as_deref().is_none_or(is_alike)
+        level(other.process) == level(self.process) && self.fair.as_deref().is_none_or(is_alike)
     }
 
     /// The units of another process that are ahead of a request, if arrival decides, or else all of them.
@@ -177,7 +176,11 @@ impl<'a> Others<'a> {
     fn oldest_of(&self, other: &Announcement) -> Option<u64> {
         let fair = self.fair.as_deref();
         let may_be_ahead = fair.is_none_or(|fair| fair.may_be_ahead(level(other.process)));
-        let oldest = if self.is_alike(other) { other.demand.oldest() } else { 0 };
+        let oldest = if self.is_alike(other) {
+            other.demand.oldest()
+        } else {
+            0
+        };
         may_be_ahead.then_some(oldest)
     }
 
@@ -189,9 +192,8 @@ impl<'a> Others<'a> {
             Some((oldest, other))
         });
         let nearest = ahead.clone().map(|(oldest, _)| oldest).max();
-        let watched = ahead.filter(move |(oldest, other)| {
-            Some(*oldest) == nearest || other.deadline < self.now
-        });
+        let watched = ahead
+            .filter(move |(oldest, other)| Some(*oldest) == nearest || other.deadline < self.now);
         watched.map(move |(_, other)| (other.watch_at(self.now), self.units_of(other, arrival)))
     }
 
@@ -250,7 +252,11 @@ impl Fair {
         let mut rivals: Vec<Rival> = Vec::new();
         for other in live {
             let theirs = level(other.process);
-            let key = if theirs == mine { key_of(other) } else { theirs };
+            let key = if theirs == mine {
+                key_of(other)
+            } else {
+                theirs
+            };
             if key == own.key {
                 continue;
             }
@@ -288,7 +294,13 @@ impl Fair {
 
     /// The units ahead of a request, behind so many of its own share in other processes, and of its own process.
     fn ahead(&self, of_share: Units, own: Units, on_time: bool) -> Units {
-        let waiting = |rival: &Rival| if on_time { rival.on_time } else { rival.waiting };
+        let waiting = |rival: &Rival| {
+            if on_time {
+                rival.on_time
+            } else {
+                rival.waiting
+            }
+        };
         let mut ahead = of_share;
         let before = (own + ahead).total() as f64;
         let start = self.own.lead + before / f64::from(self.own.weight);

@@ -16,7 +16,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
 use super::{ClockSets, Dispatcher};
-use crate::algorithm::{Command, Costs, LEVEL_BITS, Mode, Settlement, Strict, Take, Taken};
+use crate::algorithm::{
+    Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, Reserves, Settlement, Strict, Take, Taken,
+    level,
+};
 use crate::clock::Offset;
 use crate::cost::Cost;
 use crate::error::StoreError;
@@ -24,13 +27,16 @@ use crate::guard::Guard;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::{Plan, Policy, Recovery};
-use crate::priority::Priority;
+use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{CounterSet, Queue, Refusal, Standing, Step, Turn, Woken};
 use crate::store::{Answered, Call, Operation, Reply, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
 
 /// Corrections of a key without waiting requests share a call if they follow within so long.
 const GATHER_SETTLEMENTS: Duration = Duration::from_millis(5);
+
+/// The shares of a key in one process, beside the requests without a share. The last one combines those beyond.
+const MOST_SHARES: u64 = (1 << (LANE_BITS - LEVEL_BITS.end)) - 1;
 
 /// With so many queues, as in an outage, corrections of other keys are dropped.
 const MOST_SETTLING: usize = 100_000;
@@ -44,8 +50,9 @@ pub(crate) struct Handle {
     current: ArcSwap<Current>,
     settings: Settings,
     queues: Mutex<HashMap<Key, Lanes>>,
-    /// How many keys have queues.
+    /// How many keys have queues, and how many queues of another than the default priority there are.
     count: AtomicUsize,
+    levels: AtomicUsize,
     /// The place of the latest request in its queue.
     last_place: AtomicU64,
     pub(super) denials: Option<Denials>,
@@ -71,8 +78,10 @@ type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
-    /// See [`Costs::lane`].
+    /// The last bits of the number of the process, under which the store knows the queue; see [`LANE_BITS`].
     pub(super) lane: u64,
+    /// The number of the share.
+    flow: u64,
     pub(super) serial: u64,
     queue: Mutex<Queue>,
     /// When the dispatcher is to call for it.
@@ -90,25 +99,19 @@ pub(crate) struct Granted {
 /// The place of a request in its queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    priority: Priority,
-    /// Requests of the same priority with lower numbers are ahead of it; 0 if it is new.
+    /// Requests of the same lane with lower numbers are ahead of it; 0 if it is new.
     number: u64,
+    /// The lane in which it got its turn.
+    lane: u64,
     pub(crate) arrival: Instant,
 }
 
-/// A new place of the default priority.
-#[cfg(test)]
-impl From<Instant> for Place {
-    fn from(arrival: Instant) -> Self {
-        Self::new(Priority::default(), arrival)
-    }
-}
-
 impl Place {
-    pub(crate) fn new(priority: Priority, arrival: Instant) -> Self {
+    /// A new place.
+    pub(crate) fn new(arrival: Instant) -> Self {
         Self {
-            priority,
             number: 0,
+            lane: 0,
             arrival,
         }
     }
@@ -130,6 +133,7 @@ impl Handle {
             settings,
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
+            levels: AtomicUsize::new(0),
             last_place: AtomicU64::new(0),
             denials: (is_remote && denials > 0).then(|| Denials::new(denials)),
             seen: Seen::default(),
@@ -260,7 +264,7 @@ impl Handle {
         self: &Arc<Self>,
         mode: Mode,
         key: &Key,
-        cost: &Cost,
+        (cost, rank): (&Cost, &Rank),
         mut place: Place,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
@@ -285,18 +289,25 @@ impl Handle {
                     return Err(Refusal::Full(waiting));
                 }
             }
-            let lane = cost.lane(place.priority);
-            let queue = self.queue_of(&mut queues, key, lane);
+            let queue = self.queue_of(&mut queues, key, cost.lane(rank.priority), rank.flow().id);
             let now = Instant::now();
-            let overtaken = overtaken(&queues[key], lane, cost, now);
+            let reserves = current.policy.reserves();
+            let overtaken = overtaken(&queues[key], queue.lane, cost, reserves, now);
             let turn = overtaken.as_ref();
             let turn = turn.and_then(|it| it.lock().give_up(cost, now, &mut woken));
             let mut locked = queue.lock();
             self.number(&mut place);
+            place.lane = queue.lane;
+            if queue.flow == COMBINED {
+                current.telemetry.combined();
+            }
             current.count(&mut locked, &mut woken);
+            locked.weigh(rank.flow().weight);
             let id = locked.join(mode, place.number, cost, place.arrival, bound);
-            if place.priority.level() < Priority::Normal.level() {
-                // Requests of lower levels may come at any time.
+            let level = rank.priority.level();
+            let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
+            if level < Priority::Normal.level() || is_guaranteed {
+                // Requests that it overtakes may come at any time.
                 locked.announce(now);
             }
             if let Some(turn) = turn {
@@ -326,16 +337,25 @@ impl Handle {
         }
     }
 
+    /// The queue of requests of this lane and share.
     fn queue_of(
         self: &Arc<Self>,
         queues: &mut HashMap<Key, Lanes>,
         key: &Key,
         lane: u64,
+        flow: u64,
     ) -> Arc<KeyQueue> {
         let lanes = queues.entry_ref(key).or_default();
+        let number = share_number(lanes, flow);
+        let lane = lane | number << LEVEL_BITS.end;
         if let Some(queue) = lanes.iter().find(|queue| queue.lane == lane) {
             return queue.clone();
         }
+        let flow = if number == MOST_SHARES {
+            COMBINED
+        } else {
+            flow
+        };
         let is_first = lanes.is_empty();
         let mut new = Queue::default();
         self.load().count(&mut new, &mut Woken::new());
@@ -343,16 +363,38 @@ impl Handle {
             handle: self.clone(),
             key: key.clone(),
             lane,
+            flow,
             serial: self.dispatcher.next_number(),
             queue: Mutex::new(new),
             scheduled: Mutex::default(),
         });
         lanes.push(queue.clone());
+        self.levels.fetch_add(queue.is_ranked(), Ordering::Relaxed);
         if is_first {
             self.count.store(queues.len(), Ordering::Release);
             self.load().telemetry.queues(1.0);
         }
         queue
+    }
+
+    /// The queue of this lane, for what concerns a departure of this cost; if there is none, that of the highest level in
+    /// which requests like it wait, or else that of the default.
+    fn queue_like(
+        self: &Arc<Self>,
+        queues: &mut HashMap<Key, Lanes>,
+        key: &Key,
+        cost: &Costs,
+        lane: u64,
+    ) -> Arc<KeyQueue> {
+        let normal = cost.lane(Priority::default());
+        let units = |lane| lane % (1 << LEVEL_BITS.start);
+        let lanes = queues.get(key).into_iter().flatten();
+        let alike = lanes.filter(|it| units(it.lane) == units(normal) && it.lock().len() > 0);
+        let nearest = alike.min_by_key(|it| (it.lane != lane, level(it.lane)));
+        match nearest {
+            Some(queue) => queue.clone(),
+            None => self.queue_of(queues, key, normal, Flow::default().id),
+        }
     }
 
     /// Drops the queues of a key that have nothing to do.
@@ -361,7 +403,13 @@ impl Handle {
         let Some(lanes) = queues.get_mut(key) else {
             return;
         };
-        lanes.retain(|queue| !queue.lock().is_idle());
+        lanes.retain(|queue| {
+            let is_used = !queue.lock().is_idle();
+            if !is_used {
+                self.levels.fetch_sub(queue.is_ranked(), Ordering::Relaxed);
+            }
+            is_used
+        });
         if lanes.is_empty() {
             queues.remove(key);
             self.count.store(queues.len(), Ordering::Release);
@@ -385,13 +433,12 @@ impl Handle {
     }
 
     /// A permit was not used: the next request departs in its place, or the store takes it back.
-    pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, turn: Turn) {
+    pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, Granted { turn, place, .. }: Granted) {
         self.forget_denials(Some(key));
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let lane = first_lane(&queues, key, &turn.units);
-            let queue = self.queue_of(&mut queues, key, lane);
+            let queue = self.queue_like(&mut queues, key, &turn.units, place.lane);
             queue
                 .lock()
                 .pass_on(Mode::Wait, turn, Instant::now(), &mut woken);
@@ -405,7 +452,7 @@ impl Handle {
     pub(crate) fn settle(
         self: &Arc<Self>,
         key: &Key,
-        turn: &Turn,
+        (turn, place): (&Turn, Place),
         settlements: &[Settlement],
     ) -> bool {
         if settlements.iter().any(|it| it.difference < 0) {
@@ -421,8 +468,7 @@ impl Handle {
                 // It stays charged.
                 return true;
             }
-            let lane = first_lane(&queues, key, &turn.units);
-            let queue = self.queue_of(&mut queues, key, lane);
+            let queue = self.queue_like(&mut queues, key, &turn.units, place.lane);
             let at = Instant::now() + gather;
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
@@ -475,12 +521,7 @@ impl Handle {
     }
 
     /// Looks at a key without its queue, as it is after the corrections that were not sent yet.
-    pub(crate) fn look(
-        self: &Arc<Self>,
-        key: &Key,
-        cost: Costs,
-        priority: Priority,
-    ) -> Reply<Answered> {
+    pub(crate) fn look(self: &Arc<Self>, key: &Key, cost: Costs, rank: &Rank) -> Reply<Answered> {
         let (current, begun) = (self.current(), Instant::now());
         let store = &self.dispatcher.store;
         let call = |policy: &Arc<Policy>, take| Call {
@@ -489,7 +530,9 @@ impl Handle {
             operation: Operation::Take(take),
         };
         let mut take = Take {
-            process: self.dispatcher.process | cost.lane(priority),
+            process: self.dispatcher.process | cost.lane(rank.priority),
+            flow: rank.flow(),
+            reserves: current.policy.reserves(),
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
             ..Take::one(Mode::Peek, cost)
@@ -544,12 +587,13 @@ impl Handle {
         &self,
         key: &Key,
         cost: &Costs,
-        place: Place,
+        rank: &Rank,
         bound: Option<Instant>,
         now: Instant,
     ) -> Option<Standing> {
         let denials = self.denials.as_ref()?;
-        denials.find(key, cost, place.priority.level(), bound?, now)
+        let rank = (rank.priority.level(), rank.flow().id);
+        denials.find(key, cost, rank, bound?, now)
     }
 
     /// A key, or any of them, may have become available.
@@ -572,7 +616,7 @@ impl Handle {
     /// Counts a request that has no key, and returns the policy.
     pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
         let current = self.current();
-        let request = (&Key::from(""), &Costs::default(), Priority::default());
+        let request = (&Key::from(""), &Costs::default(), &Rank::default());
         let span = current.telemetry.begin(request.0, 1);
         (current.telemetry).ended(span, request, Outcome::Invalid, Duration::ZERO);
         current.policy.clone()
@@ -625,21 +669,34 @@ impl Handle {
     }
 }
 
-/// The queue of a lower level that has the first turn of this cost.
-fn overtaken(lanes: &Lanes, lane: u64, cost: Costs, now: Instant) -> Option<Arc<KeyQueue>> {
-    let lower = lanes.iter().filter(|it| it.lane > lane);
+/// The queue of a lower level that has the first turn of this cost. A level with a reserve keeps its turns.
+fn overtaken(
+    lanes: &Lanes,
+    lane: u64,
+    cost: Costs,
+    reserves: Reserves,
+    now: Instant,
+) -> Option<Arc<KeyQueue>> {
+    let lower = lanes.iter().filter(|it| {
+        let theirs = level(it.lane);
+        theirs > level(lane) && reserves[theirs as usize] == 0
+    });
     let turns = lower.filter_map(|it| Some((it.lock().first_turn(cost, now)?.1.from, it)));
     let first = turns.min_by_key(|(from, _)| *from);
     first.map(|(_, queue)| queue.clone())
 }
 
-/// The lane of the highest level in which requests of this cost wait, else that of the default.
-fn first_lane(queues: &HashMap<Key, Lanes>, key: &Key, cost: &Costs) -> u64 {
-    let normal = cost.lane(Priority::default());
-    let units = |lane| lane % (1 << LEVEL_BITS.start);
-    let lanes = queues.get(key).into_iter().flatten();
-    let waiting = lanes.filter(|it| units(it.lane) == units(normal) && it.lock().len() > 0);
-    waiting.map(|it| it.lane).min().unwrap_or(normal)
+/// The number of a share among those of a key in this process. Behind the last one, shares are combined.
+fn share_number(lanes: &Lanes, flow: u64) -> u64 {
+    if flow == Flow::default().id {
+        return 0;
+    }
+    let number = |lane| lane >> LEVEL_BITS.end;
+    if let Some(queue) = lanes.iter().find(|it| it.flow == flow) {
+        return number(queue.lane);
+    }
+    let is_free = |nth: &u64| lanes.iter().all(|it| number(it.lane) != *nth);
+    (1..MOST_SHARES).find(is_free).unwrap_or(MOST_SHARES)
 }
 
 impl Current {
@@ -661,8 +718,37 @@ impl Current {
 }
 
 impl KeyQueue {
+    /// The share of its requests.
+    pub(super) fn flow(&self, weight: u32) -> Flow {
+        let id = self.flow;
+        Flow { id, weight }
+    }
+
+    /// 1 if its requests have another priority than the default, else 0.
+    fn is_ranked(&self) -> usize {
+        usize::from(level(self.lane) != Priority::default().level())
+    }
+
+    /// The level and the share of its requests.
+    pub(super) fn rank(&self) -> (u64, u64) {
+        (level(self.lane), self.flow)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
+    }
+
+    /// Counts a departure if requests of a higher level wait in this process.
+    fn note_inversion(&self) {
+        if self.handle.levels.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let lanes = self.handle.lanes(&self.key);
+        let mine = level(self.lane);
+        let waits = |it: &Arc<Self>| level(it.lane) < mine && it.lock().len() > 0;
+        if lanes.iter().any(waits) {
+            self.handle.load().telemetry.inverted();
+        }
     }
 
     /// Changes the queue. Then its next call is scheduled, its requests are woken, and it is dropped if it is idle.
@@ -729,6 +815,7 @@ impl Future for Waiting {
                 Step::Depart(turn, standing) => {
                     this.id = None;
                     queue.handle.guard.departed();
+                    queue.note_inversion();
                     return Poll::Ready(Ok(Granted {
                         turn,
                         standing,

@@ -32,11 +32,11 @@ pub(super) struct Denials {
     keys: Cache<Key, Denied, UnitWeighter, DefaultHashBuilder>,
 }
 
-/// No request of this cost or more, and of this level or a lower one, departs earlier.
+/// No request of this cost or more, and of the same level and share, departs earlier.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Denied {
     pub(super) cost: Costs,
-    pub(super) level: u64,
+    pub(super) rank: (u64, u64),
     pub(super) earliest: Instant,
     pub(super) standing: Standing,
     pub(super) sent: Instant,
@@ -61,7 +61,7 @@ impl Denials {
         &self,
         key: &Key,
         cost: &Costs,
-        level: u64,
+        rank: (u64, u64),
         bound: Instant,
         now: Instant,
     ) -> Option<Standing> {
@@ -70,7 +70,7 @@ impl Denials {
             self.keys.remove(key);
             return None;
         }
-        let is_like = denied.cost.is_within(cost) && denied.level <= level;
+        let is_like = denied.cost.is_within(cost) && denied.rank == rank;
         (is_like && bound < denied.earliest).then_some(denied.standing)
     }
 
@@ -136,12 +136,13 @@ impl Seen {
 mod tests {
     use super::*;
 
+    const RANK: (u64, u64) = (2, 1);
     const WAIT: Duration = Duration::from_millis(500);
 
     fn denied(cost: u32, sent: Instant) -> Denied {
         Denied {
             cost: Costs::from(cost),
-            level: 2,
+            rank: RANK,
             earliest: sent + WAIT,
             standing: Standing::default(),
             sent,
@@ -155,12 +156,16 @@ mod tests {
         denials.note(&key, denied(3, now));
         let find = |cost, after| {
             denials
-                .find(&key, &Costs::from(cost), 2, now + after, now)
+                .find(&key, &Costs::from(cost), RANK, now + after, now)
                 .is_some()
         };
         assert!(find(3, Duration::ZERO) && find(4, WAIT / 2));
         assert!(!find(2, Duration::ZERO) && !find(3, WAIT));
-        assert!(denials.find(&key, &3.into(), 2, now, now + WAIT).is_none());
+        assert!(
+            denials
+                .find(&key, &3.into(), RANK, now, now + WAIT)
+                .is_none()
+        );
         let long = Denied {
             earliest: now + 100 * WAIT,
             ..denied(1, now)
@@ -168,7 +173,7 @@ mod tests {
         denials.note(&key, long);
         let find = |after| {
             denials
-                .find(&key, &1.into(), 2, now + after, now + after)
+                .find(&key, &1.into(), RANK, now + after, now + after)
                 .is_some()
         };
         assert!(find(WAIT) && !find(2 * WAIT));
@@ -180,14 +185,14 @@ mod tests {
         let (key, sent) = (Key::new("a"), Instant::now());
         denials.forget(Some(&key));
         denials.note(&key, denied(1, sent));
-        assert!(denials.find(&key, &1.into(), 2, sent, sent).is_none());
+        assert!(denials.find(&key, &1.into(), RANK, sent, sent).is_none());
         let sent = Instant::now() + Duration::from_millis(1);
         denials.note(&key, denied(1, sent));
-        assert!(denials.find(&key, &1.into(), 2, sent, sent).is_some());
+        assert!(denials.find(&key, &1.into(), RANK, sent, sent).is_some());
         // Long keys are not remembered.
         let long = Key::new("a".repeat(257));
         denials.note(&long, denied(1, sent));
-        assert!(denials.find(&long, &1.into(), 2, sent, sent).is_none());
+        assert!(denials.find(&long, &1.into(), RANK, sent, sent).is_none());
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{Costs, LANE_BITS, Mode, Take, Taken, level};
+use crate::algorithm::{Costs, LANE_BITS, Mode, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -493,6 +493,7 @@ impl Dispatcher {
         locked.call_due()?;
         let largest = policy.largest_costs();
         let asked = locked.begin(number, &largest, outage, clock.shows(), woken);
+        let flow = queue.flow(locked.weight());
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
             self.changed.notify_one();
@@ -501,6 +502,8 @@ impl Dispatcher {
         let clock_sets = *self.clock_sets.lock();
         let mut take = Take {
             process: self.process | queue.lane,
+            flow,
+            reserves: policy.reserves(),
             // The answer of an embedded store cannot be lost.
             number: match (outage, &self.embedded) {
                 (None, None) => number,
@@ -684,7 +687,7 @@ impl Dispatcher {
                     let last = Some(offset.latest(expected));
                     let denied = Denied {
                         cost,
-                        level: level(sent.queue.lane),
+                        rank: sent.queue.rank(),
                         earliest: offset.earliest(expected),
                         standing: Standing {
                             last,

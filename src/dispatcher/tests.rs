@@ -11,6 +11,7 @@ use crate::Quota;
 use crate::key::Key;
 use crate::policy::Recovery;
 use crate::policy::{Plan, PolicyParts};
+use crate::priority::Rank;
 use crate::queue::Refusal;
 use crate::telemetry::Settings;
 
@@ -47,7 +48,13 @@ impl Handle {
         arrival: Instant,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
-        self.join(Mode::Wait, key, &cost.into(), arrival.into(), bound)
+        self.join(
+            Mode::Wait,
+            key,
+            (&cost.into(), &Rank::default()),
+            Place::new(arrival),
+            bound,
+        )
     }
 }
 

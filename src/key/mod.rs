@@ -32,6 +32,7 @@ use smol_str::SmolStr;
 
 use crate::options::RequestOptions;
 use crate::policy::Policy;
+use crate::priority::{Priority, Share};
 
 mod address;
 mod bearer_token;
@@ -209,6 +210,10 @@ pub struct Ruled {
     pub key: Result<Key, Cow<'static, str>>,
     /// The cost of the request.
     pub cost: u32,
+    /// The priority, if the rule has one.
+    pub priority: Option<Priority>,
+    /// The share, if the rule and the request have one.
+    pub share: Option<Share>,
 }
 
 impl Ruled {

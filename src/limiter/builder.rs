@@ -8,6 +8,7 @@ use super::{Kind, Limiter, Live};
 use crate::dispatcher::{Dispatcher, Handle, REMEMBERED_DENIALS};
 use crate::error::BuildError;
 use crate::policy::{Outage, PolicyParts, Recovery};
+use crate::priority::Priority;
 use crate::quota::Quota;
 use crate::rules::Rules;
 use crate::store::{MemoryStore, Store};
@@ -129,6 +130,27 @@ impl LimiterBuilder {
     /// from zero at once. An embedded store loses nothing while the process lives.
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.parts.recovery = recovery;
+        self
+    }
+
+    /// Guarantees requests of this priority a part of the capacity, from 0 to 1, while they wait. Default: 0.
+    ///
+    /// Without a reserve, requests of higher levels starve those of lower ones if they take the whole quota. The reserves of
+    /// all levels add up to at most 1.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Priority, Quota};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder()
+    ///     .quota(Quota::per_second(50))
+    ///     .reserve(Priority::Low, 0.1)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reserve(mut self, priority: Priority, part: f64) -> Self {
+        self.parts.reserves[priority as usize] = part;
         self
     }
 

@@ -153,21 +153,27 @@ impl Limiter {
             handle = self.handle_of(&extracted);
         }
         let handle = handle.unwrap_or_else(|| self.handle());
-        let (key, cost) = match extracted {
-            Extracted::Key(key) => (Ok(key), 1),
+        let (mut cost, mut by_rule) = (1, RequestOptions::default());
+        let key = match extracted {
+            Extracted::Key(key) => Ok(key),
             Extracted::Exempt => return Ok(None),
-            Extracted::Refused(reason) => (Err(reason), 1),
-            Extracted::Ruled(ruled) => (ruled.key, ruled.cost),
+            Extracted::Refused(reason) => Err(reason),
+            Extracted::Ruled(ruled) => {
+                cost = ruled.cost;
+                (by_rule.priority, by_rule.share) = (ruled.priority, ruled.share);
+                ruled.key
+            }
         };
         match key {
             Ok(key) => {
-                let options = options.or(extractor.options(request));
+                let options = options.or(extractor.options(request)).or(by_rule);
                 let mut costs = options.cost.unwrap_or_default();
                 if costs.of_unit(REQUESTS).is_none() && cost != 1 {
                     costs.set(REQUESTS, cost);
                 }
                 let acquire = Acquire::new(handle, key).cost(costs);
-                Ok(Some(acquire.priority(options.priority.unwrap_or_default())))
+                let acquire = acquire.priority(options.priority.unwrap_or_default());
+                Ok(Some(acquire.of_share(options.share)))
             }
             Err(reason) => Err(Error::new(
                 Cause::NoKey(reason),

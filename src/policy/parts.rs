@@ -30,6 +30,8 @@ pub(crate) struct PolicyParts {
     pub(crate) max_waiting: Option<usize>,
     pub(crate) outage: Outage,
     pub(crate) recovery: Recovery,
+    /// The part of the capacity that each level has for itself.
+    pub(crate) reserves: [f64; 5],
     /// Everything departs, uncounted.
     pub(crate) is_exempt: bool,
 }
@@ -62,6 +64,7 @@ impl PolicyParts {
             ("max_waiting", self.max_waiting != none.max_waiting),
             ("outage", self.outage != none.outage),
             ("recovery", self.recovery != none.recovery),
+            ("reserve", self.reserves != none.reserves),
         ];
         match set.into_iter().find(|(_, is_set)| *is_set) {
             Some((field, _)) => Err(BuildError::set_by_rules(field)),
@@ -123,6 +126,15 @@ impl PolicyParts {
         if self.guard == Some(Duration::ZERO) {
             let problem = "is zero, so no permit would be valid";
             flaws.push((None, BuildError::new("guard", problem)));
+        }
+        let is_part = |part: &f64| (0.0..=1.0).contains(part);
+        let sum: f64 = self.reserves.iter().sum();
+        if let Some(part) = self.reserves.iter().find(|part| !is_part(part)) {
+            let problem = format!("{part} is not from 0 to 1");
+            flaws.push((None, BuildError::new("reserve", problem)));
+        } else if sum > 1.0 + 1e-9 {
+            let problem = format!("{sum} is reserved in all, which is more than 1");
+            flaws.push((None, BuildError::new("reserve", problem)));
         }
         if self.max_waiting == Some(0) {
             let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::conditions::Conditions;
 use super::error::{Mistakes, RulesError, place_in};
-use super::key::RuleKey;
+use super::key::{RuleKey, RuleShare};
 use super::rule::{Given, Parsed, Rule};
 use super::table::{Entry, Limit};
 use crate::policy::{PolicyParts, check_name};
@@ -62,6 +62,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         mistakes.add("", "it has neither a `quota` nor `exempt = true`");
     }
     let key = RuleKey::of(rule, mistakes);
+    let share = RuleShare::of(rule, mistakes);
     let quotas = mistakes.list("quota", &rule.quota, |place, Parsed(quota)| {
         Ok((place, quota.clone()?))
     });
@@ -72,6 +73,10 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
             None
         }
     };
+    let mut reserves = [0.0; 5];
+    for (priority, part) in rule.reserve.0.iter().flatten() {
+        reserves[*priority as usize] = *part;
+    }
     let parts = PolicyParts {
         name: rule.name.0.clone(),
         quotas: quotas.iter().map(|(_, quota)| *quota).collect(),
@@ -81,6 +86,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         max_waiting: rule.max_waiting.0,
         outage: rule.outage.0.unwrap_or_default(),
         recovery: rule.recovery.0.unwrap_or_default(),
+        reserves,
         is_exempt: false,
     };
     let flaws = parts.flaws();
@@ -102,7 +108,14 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
     if let Err(problem) = plan.policy.costs_of(&cost.into(), Some(1)) {
         mistakes.add("cost", problem);
     }
-    Some(Limit { plan, key, cost })
+    let priority = rule.priority.0;
+    Some(Limit {
+        plan,
+        key,
+        cost,
+        priority,
+        share,
+    })
 }
 
 fn check_exempt(rule: &Rule, mistakes: &mut Mistakes) {
@@ -115,6 +128,10 @@ fn check_exempt(rule: &Rule, mistakes: &mut Mistakes) {
         ("key", rule.key.0.is_some()),
         ("trusted_proxies", rule.trusted_proxies.0.is_some()),
         ("cost", rule.cost.0.is_some()),
+        ("priority", rule.priority.0.is_some()),
+        ("share", rule.share.0.is_some()),
+        ("weight", rule.weight.0.is_some()),
+        ("reserve", rule.reserve.0.is_some()),
         ("max_wait", rule.max_wait.0.is_some()),
         ("max_waiting", rule.max_waiting.0.is_some()),
         ("buffer", rule.buffer.0.is_some()),

@@ -11,6 +11,7 @@ use crate::key::{
     self, Authority, ClientIp, Extracted, Header, Key, KeyExtractor as _, RequestHead, join,
     parse_network,
 };
+use crate::priority::Share;
 
 /// A part of the key of a rule; several are joined as those of a [tuple](crate::key::KeyExtractor#tuples) are.
 ///
@@ -46,6 +47,13 @@ pub enum KeyPart {
 #[derive(Debug, PartialEq)]
 pub(super) struct RuleKey(Vec<Part>);
 
+/// The share of a rule's requests.
+#[derive(Debug, PartialEq)]
+pub(super) struct RuleShare {
+    part: Part,
+    weight: u32,
+}
+
 #[derive(Debug, PartialEq)]
 enum Part {
     Host,
@@ -54,6 +62,39 @@ enum Part {
     Header(Header),
     Method,
     Constant(Key),
+}
+
+impl RuleShare {
+    pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Option<Self> {
+        let weight = rule.weight.0.unwrap_or(1);
+        if rule.share.0.is_none() && rule.weight.0.is_some() {
+            mistakes.add("weight", "only a `share` has a weight: add one");
+        } else if weight == 0 || weight > u16::MAX.into() {
+            mistakes.add("weight", format!("{weight} is not from 1 to 65,535"));
+        }
+        let proxies = rule.trusted_proxies.iter();
+        let proxies: Vec<_> = proxies.filter_map(|it| parse_network(it).ok()).collect();
+        match Part::of(rule.share.0.as_ref()?, rule, &proxies) {
+            Ok(part) => Some(Self { part, weight }),
+            Err(problem) => {
+                mistakes.add("share", problem);
+                None
+            }
+        }
+    }
+
+    /// The share of a request, if it has the part that names it.
+    pub(super) fn extract<R: RequestHead>(
+        &self,
+        request: &R,
+        host: Option<&Authority<'_>>,
+        route: Option<&Key>,
+    ) -> Option<Share> {
+        match self.part.extract(request, host, route) {
+            Extracted::Key(name) => Some(Share::new(name.as_str(), self.weight)),
+            _ => None,
+        }
+    }
 }
 
 impl RuleKey {
@@ -72,6 +113,7 @@ impl RuleKey {
         if rule.key.0.is_none() {
             parts.push(Part::Host);
         }
+        given.extend(&rule.share.0);
         if rule.trusted_proxies.0.is_some() && !given.contains(&&KeyPart::ClientIp) {
             let problem = "only the client's address depends on it: add `client_ip` to `key`";
             mistakes.add("trusted_proxies", problem);

@@ -1,11 +1,13 @@
 //! One rule before it is checked: [`Rule`].
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use http::Method;
 
 use super::key::KeyPart;
 use crate::policy::{Outage, Recovery};
+use crate::priority::Priority;
 use crate::quota::Quota;
 
 /// Conditions for requests, and the policy of the requests that meet them.
@@ -45,6 +47,10 @@ pub struct Rule {
     pub(super) key: List<KeyPart>,
     pub(super) trusted_proxies: List<String>,
     pub(super) cost: Given<u32>,
+    pub(super) priority: Given<Priority>,
+    pub(super) share: Given<KeyPart>,
+    pub(super) weight: Given<u32>,
+    pub(super) reserve: Given<HashMap<Priority, f64>>,
     pub(super) max_wait: Given<Parsed<Duration>>,
     pub(super) max_waiting: Given<usize>,
     pub(super) buffer: Given<Parsed<Duration>>,
@@ -197,6 +203,33 @@ impl Rule {
     /// Sets the cost of each request. Default: 1.
     pub fn cost(mut self, cost: u32) -> Self {
         self.cost = Given(Some(cost));
+        self
+    }
+
+    /// Sets the priority of each request that has none of its own. Default: [`Priority::Normal`].
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Given(Some(priority));
+        self
+    }
+
+    /// Sets the part of each request that names its [`Share`](crate::Share), with a weight of 1 or of
+    /// [`weight`](Self::weight). A request that has its own keeps it, and one without that part has none. Default: none.
+    pub fn share(mut self, part: KeyPart) -> Self {
+        self.share = Given(Some(part));
+        self
+    }
+
+    /// Sets the weight of each [share](Self::share). Default: 1, as of requests without a share.
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = Given(Some(weight));
+        self
+    }
+
+    /// Guarantees requests of a priority a part of the capacity; see
+    /// [`LimiterBuilder::reserve`](crate::LimiterBuilder::reserve).
+    pub fn reserve(mut self, priority: Priority, part: f64) -> Self {
+        let reserves = self.reserve.0.get_or_insert_default();
+        reserves.insert(priority, part);
         self
     }
 

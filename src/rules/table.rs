@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::check::check;
 use super::conditions::Conditions;
 use super::error::RulesError;
-use super::key::RuleKey;
+use super::key::{RuleKey, RuleShare};
 use super::rule::Rule;
 use crate::key::{Authority, RequestHead, Ruled};
 use crate::policy::{Plan, Policy};
+use crate::priority::Priority;
 
 /// An ordered table of rules, in which a request falls under the first that matches it.
 ///
@@ -29,12 +30,14 @@ pub(super) struct Entry {
     pub(super) limit: Option<Limit>,
 }
 
-/// The policy, the key and the cost of a rule's requests.
+/// The policy, the key and the options of a rule's requests.
 #[derive(Debug, PartialEq)]
 pub(super) struct Limit {
     pub(super) plan: Plan,
     pub(super) key: RuleKey,
     pub(super) cost: u32,
+    pub(super) priority: Option<Priority>,
+    pub(super) share: Option<RuleShare>,
 }
 
 /// The place and the name of a rule in a table.
@@ -130,6 +133,9 @@ impl Rules {
                     policy: limit.plan.policy.clone(),
                     key: limit.key.extract(request, host, route),
                     cost: limit.cost,
+                    priority: limit.priority,
+                    share: (limit.share.as_ref())
+                        .and_then(|share| share.extract(request, host, route)),
                 });
                 return (place, ruled);
             }

@@ -1,5 +1,6 @@
 //! Counters, gauges and histograms, by the crate `metrics`.
 
+use std::collections::HashMap;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,15 +13,17 @@ use super::outcome::OUTCOMES;
 #[cfg(feature = "redis")]
 use super::table::RECONNECTS;
 use super::table::{
-    CALLS, DEBT, GUARD, KEYS_PER_CALL, LATENCY, MISSED, OUT, OUTAGES, PAUSES, QUARANTINES, QUEUES,
-    REFUNDED, REMEMBERED, REQUESTS, REQUESTS_PER_CALL, RETURNED, SPENT, WAIT, WAITING, describe,
+    CALLS, COMBINED, DEBT, GUARD, INVERSIONS, KEYS_PER_CALL, LATENCY, MISSED, OF_SHARES, OUT,
+    OUTAGES, PAUSES, QUARANTINES, QUEUES, REFUNDED, REMEMBERED, REQUESTS, REQUESTS_PER_CALL,
+    RETURNED, SPENT, WAIT, WAITING, describe,
 };
 use super::{Operation, Outcome, Settings};
 use crate::algorithm::Costs;
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::policy::Policy;
-use crate::priority::Priority;
+use crate::priority::{Priority, Rank};
 
 /// The metrics of one policy.
 ///
@@ -34,6 +37,10 @@ pub(super) struct Meters {
     /// By priority.
     wait: [Histogram; 5],
     waiting: [Gauge; 5],
+    /// By the names of shares and the number of the unit.
+    shares: Mutex<HashMap<(String, usize), Counter>>,
+    pub(super) combined: Counter,
+    pub(super) inversions: Counter,
     pub(super) remembered: Counter,
     pub(super) queues: Gauge,
     pub(super) missed: Counter,
@@ -41,6 +48,10 @@ pub(super) struct Meters {
     pub(super) pauses: Counter,
     pub(super) quarantines: Counter,
 }
+
+/// The most shares of a policy that have series of their own, and the name of the others.
+const MOST_SHARES: usize = 50;
+const OTHER_SHARES: &str = "(others)";
 
 /// The metrics of one unit.
 #[derive(Debug)]
@@ -80,6 +91,9 @@ impl Meters {
                 units: units.collect(),
                 wait: Priority::NAMES.map(|name| WAIT.histogram(by_policy, &level(name))),
                 waiting: Priority::NAMES.map(|name| WAITING.gauge(by_policy, &level(name))),
+                shares: Mutex::default(),
+                combined: COMBINED.counter(recorder, values),
+                inversions: INVERSIONS.counter(recorder, values),
                 remembered: REMEMBERED.counter(recorder, values),
                 queues: QUEUES.gauge(recorder, values),
                 missed: MISSED.counter(recorder, values),
@@ -94,10 +108,14 @@ impl Meters {
     #[inline]
     pub(super) fn ended(
         &self,
-        (key, cost, priority): (&Key, &Costs, Priority),
+        (key, cost, rank): (&Key, &Costs, &Rank),
         outcome: Outcome,
         waited: Duration,
     ) {
+        if let (Some(share), true) = (&rank.share, outcome.departs()) {
+            self.spent_by(share.name(), cost);
+        }
+        let priority = rank.priority;
         if self.key_labels {
             return self.ended_of((key, cost, priority), outcome, waited);
         }
@@ -106,6 +124,28 @@ impl Meters {
             let units = self.units.iter().zip(cost.0);
             units.for_each(|(unit, cost)| unit.spent.increment(cost.into()));
             self.wait[priority as usize].record(waited);
+        }
+    }
+
+    /// Counts a departure of a share. Behind the first shares, all others have one series.
+    #[cold]
+    fn spent_by(&self, name: &str, cost: &Costs) {
+        let mut shares = self.shares.lock();
+        for (number, unit) in self.units.iter().enumerate() {
+            let is_full = shares.len() >= MOST_SHARES * self.units.len();
+            let is_known = |name: &str| shares.contains_key(&(name.to_owned(), number));
+            let name = if is_known(name) || !is_full {
+                name
+            } else {
+                OTHER_SHARES
+            };
+            let counter = shares.entry((name.to_owned(), number)).or_insert_with(|| {
+                let texts = [name.to_owned(), unit.name.to_owned()];
+                let [name, unit] = texts.map(SharedString::from_owned);
+                let values = [self.policy.clone(), name, unit];
+                with_recorder(|recorder| OF_SHARES.counter(recorder, &values))
+            });
+            counter.increment(cost.0[number].into());
         }
     }
 

@@ -44,6 +44,12 @@ metrics! {
         "Requests that ended, by outcome";
     SPENT = Counter Count "tower_throttle_spent_total" ["policy", "unit"]
         "Cost of the requests that departed";
+    OF_SHARES = Counter Count "tower_throttle_share_spent_total" ["policy", "share", "unit"]
+        "Cost of the requests of a share that departed";
+    COMBINED = Counter Count "tower_throttle_combined_total" ["policy"]
+        "Requests whose share was combined with others, as a key has too many";
+    INVERSIONS = Counter Count "tower_throttle_inversions_total" ["policy"]
+        "Requests that departed while one of a higher priority waited in this process";
     REFUNDED = Counter Count "tower_throttle_refunded_total" ["policy", "unit"]
         "Cost that corrections gave back";
     DEBT = Counter Count "tower_throttle_debt_total" ["policy", "unit"]

@@ -22,7 +22,7 @@ use crate::feedback::{self, Applying, Feedback, Headers, NoFeedback, Settled};
 use crate::key::KeyExtractor;
 use crate::limiter::{ByRules, Limiter};
 use crate::options::RequestOptions;
-use crate::priority::Priority;
+use crate::priority::{Priority, Share};
 
 /// Delays requests until the limiter lets them depart.
 ///
@@ -155,6 +155,19 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
         priority: impl Fn(&Q) -> Priority + Clone,
     ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, R, F> {
         self.with(move |request: &Q| RequestOptions::default().priority(priority(request)))
+    }
+
+    /// Sets the [`Share`] of each request; `None` for none, the default.
+    ///
+    /// With the default key, a [`Share`] in the request's extensions goes before it.
+    pub fn share<Q>(
+        self,
+        share: impl Fn(&Q) -> Option<Share> + Clone,
+    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, R, F> {
+        self.with(move |request: &Q| RequestOptions {
+            share: share(request),
+            ..RequestOptions::default()
+        })
     }
 
     fn with<Q, W>(self, set: W) -> ThrottleLayer<With<K, W>, R, F>

@@ -217,15 +217,11 @@ pub(super) fn settle(recorded: u64, difference: i64) -> Operation {
 pub(super) fn take(mode: Mode, count: usize, cost: u32) -> Take {
     Take {
         process: 1,
-        number: 0,
-        lost: 0,
         mode,
         round_trip: ROUND_TRIP,
         guard: GUARD,
-        horizon: 0,
-        strict: None,
         demand: Demand::new((0..count).map(|_| (1, cost))),
-        settlements: Vec::new(),
+        ..Take::default()
     }
 }
 

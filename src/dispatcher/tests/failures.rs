@@ -27,7 +27,13 @@ fn pause(seconds: u64) -> Command {
 
 /// Whether a request that does not wait departs.
 async fn tries(handle: &Arc<Handle>, cost: u32) -> bool {
-    let attempt = handle.join(Mode::Try, &key(), &cost.into(), Instant::now().into(), None);
+    let attempt = handle.join(
+        Mode::Try,
+        &key(),
+        (&cost.into(), &Rank::default()),
+        Place::new(Instant::now()),
+        None,
+    );
     match attempt.unwrap().await {
         Ok(_) => true,
         Err(Refusal::Limited(_)) => false,
@@ -163,10 +169,10 @@ async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
     }
     let remaining = store.remaining(&handle);
     store.set(Fault::Out);
-    let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
+    let granted = spawn(&handle, 1).await.unwrap().unwrap();
     store.set(Fault::None);
     pass(2_000).await;
-    handle.forfeit(&key(), turn);
+    handle.forfeit(&key(), granted);
     pass(1_000).await;
     assert_eq!(store.remaining(&handle), remaining);
 }
@@ -176,7 +182,7 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
     let store = Remote::new(Duration::from_millis(2));
     let quota = |limit| Quota::new(limit, 3_600 * SECOND);
     let handle = remote(&store, quota(10), Some(quota(1)));
-    let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
+    let granted = spawn(&handle, 1).await.unwrap().unwrap();
     // The answer to the call that grants the second is lost, and then the store is out.
     store.set(Fault::Reply);
     let second = spawn(&handle, 1);
@@ -185,7 +191,7 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
     store.set(Fault::Out);
     let third = spawn(&handle, 1);
     second.await.unwrap().unwrap();
-    handle.forfeit(&key(), turn);
+    handle.forfeit(&key(), granted);
     pass(1_000).await;
     store.set(Fault::None);
     third.await.unwrap().unwrap();
@@ -200,9 +206,9 @@ async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
     for fallback in [None, Some(quota)] {
         let store = Remote::new(Duration::from_millis(2));
         let handle = remote(&store, quota, fallback);
-        let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
+        let granted = spawn(&handle, 1).await.unwrap().unwrap();
         store.set(Fault::Out);
-        handle.forfeit(&key(), turn);
+        handle.forfeit(&key(), granted);
         pass(1_000).await;
         assert_eq!(store.remaining(&handle), 9);
         store.shard.store(1, Ordering::Relaxed);
@@ -223,9 +229,9 @@ async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
     ] {
         let store = Remote::new(Duration::from_millis(2));
         let handle = remote(&store, quota, fallback);
-        let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
+        let granted = spawn(&handle, 1).await.unwrap().unwrap();
         store.set(fault);
-        handle.forfeit(&key(), turn);
+        handle.forfeit(&key(), granted);
         pass(1_000).await;
         assert_eq!(handle.queues(), 1);
         let dispatcher = Arc::downgrade(&handle.dispatcher);
@@ -244,7 +250,7 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     assert!(!tries(&handle, 1).await);
     let denied = || {
         let now = Instant::now();
-        handle.denied(&key(), &1.into(), now.into(), Some(now), now)
+        handle.denied(&key(), &1.into(), &Rank::default(), Some(now), now)
     };
     assert!(denied().is_some());
     drop(granted);
@@ -288,12 +294,12 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
 #[tokio::test(start_paused = true)]
 async fn a_forfeited_permit_is_not_used_during_a_pause() {
     let handle = embedded(Quota::new(1, 100 * SECOND));
-    let turn = spawn(&handle, 1).await.unwrap().unwrap().turn;
+    let granted = spawn(&handle, 1).await.unwrap().unwrap();
     let start = Instant::now();
     let second = spawn(&handle, 1);
     tokio::task::yield_now().await;
     handle.command(&key(), &pause(5), start);
-    handle.forfeit(&key(), turn);
+    handle.forfeit(&key(), granted);
     second.await.unwrap().unwrap();
     assert_since(start, 5_000..6_000);
 }
@@ -373,17 +379,17 @@ async fn departures_that_other_counters_have_recorded_stay_charged() {
     pass(50).await;
     let other = quota.algorithm(Algorithm::Gcra { burst: 10 });
     handle.set_plan(plan(other, None));
-    let turn = waiting.await.unwrap().unwrap().turn;
+    let granted = waiting.await.unwrap().unwrap();
     depart(&handle, 5).await.unwrap();
     pass(1_000).await;
     assert_eq!(store.remaining(&handle), 5);
     let settlement = Settlement {
-        recorded: turn.recorded,
+        recorded: granted.turn.recorded,
         unit: 0,
         difference: -1,
     };
-    assert!(!handle.settle(&key(), &turn, &[settlement]));
-    handle.forfeit(&key(), turn);
+    assert!(!handle.settle(&key(), (&granted.turn, granted.place), &[settlement]));
+    handle.forfeit(&key(), granted);
     pass(1_000).await;
     assert_eq!(store.remaining(&handle), 5);
     assert_eq!(handle.queues(), 0);

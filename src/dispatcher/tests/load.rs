@@ -105,7 +105,13 @@ async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     let now = Instant::now();
     let attempt = |_| {
         handle
-            .join(Mode::Try, &key(), &1.into(), now.into(), None)
+            .join(
+                Mode::Try,
+                &key(),
+                (&1.into(), &Rank::default()),
+                Place::new(now),
+                None,
+            )
             .unwrap()
     };
     let tries: Vec<_> = (0..MANY).map(attempt).map(tokio::spawn).collect();

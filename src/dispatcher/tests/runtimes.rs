@@ -137,7 +137,7 @@ fn no_request_is_forgotten_on_several_threads() {
                     if nth % 3 == 0 {
                         let until = Duration::from_micros(u64::from(nth) * 7 % 20_000);
                         if let Ok(departed) = timeout(until, waiting).await {
-                            handle.forfeit(&key, departed.unwrap().turn);
+                            handle.forfeit(&key, departed.unwrap());
                         }
                     } else {
                         waiting.await.unwrap();

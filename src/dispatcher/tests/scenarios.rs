@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
-use crate::priority::Priority;
+use crate::priority::{Priority, Share};
 use crate::quota::Algorithm;
 use crate::test_util::history::History;
 
@@ -17,6 +17,8 @@ struct Process {
     arrivals: Vec<(u64, u32)>,
     /// The arrival of each request of a high priority, which costs 1.
     high: Vec<u64>,
+    /// The arrival of each request of another priority or of a share, which costs 1.
+    ranked: Vec<(u64, Rank)>,
     /// The share of calls that are lost, half of them after they were executed.
     lost_percent: u64,
     /// The process does not reach the store from a time to another.
@@ -26,13 +28,13 @@ struct Process {
     killed: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Departed {
     process: usize,
     arrival: Duration,
     at: Duration,
     cost: u32,
-    priority: Priority,
+    rank: Rank,
 }
 
 #[derive(Default)]
@@ -82,18 +84,24 @@ fn three(change: impl Fn(usize, &mut Process)) -> Vec<Process> {
 /// Runs until all requests have ended, and asserts the bounds of the quotas.
 #[track_caller]
 fn run(quotas: &[Quota], processes: &[Process]) -> Outcome {
+    run_with(quotas, [0.0; 5], processes)
+}
+
+#[track_caller]
+fn run_with(quotas: &[Quota], reserves: [f64; 5], processes: &[Process]) -> Outcome {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-    let ends = async { timeout(600 * SECOND, run_all(quotas, processes)).await };
+    let ends = async { timeout(600 * SECOND, run_all(quotas, reserves, processes)).await };
     let out = runtime.block_on(ends).expect("no request waits for ever");
     quotas.iter().for_each(|quota| assert_safe(*quota, &out));
     out
 }
 
-async fn run_all(quotas: &[Quota], processes: &[Process]) -> Outcome {
+async fn run_all(quotas: &[Quota], reserves: [f64; 5], processes: &[Process]) -> Outcome {
     let (memory, start) = (MemoryStore::new(), Instant::now());
     let parts = PolicyParts {
         quotas: quotas.iter().copied().collect(),
+        reserves,
         ..PolicyParts::default()
     };
     let plan = parts.plan().expect("a policy");
@@ -104,17 +112,20 @@ async fn run_all(quotas: &[Quota], processes: &[Process]) -> Outcome {
         let dispatcher = Dispatcher::new(store.clone(), None, "".into());
         let handle = Handle::new(&dispatcher, plan.clone(), Settings::default(), 100);
         let normal = it.arrivals.iter();
-        let normal = normal.map(|&(arrival, cost)| (arrival, cost, Priority::Normal));
-        let high = it.high.iter().map(|&arrival| (arrival, 1, Priority::High));
-        for (nth, (arrival, cost, priority)) in normal.chain(high).enumerate() {
+        let normal = normal.map(|&(arrival, cost)| (arrival, cost, Rank::default()));
+        let high = it.high.iter().map(|&it| (it, 1, Priority::High.into()));
+        let ranked = it.ranked.iter();
+        let ranked = ranked.map(|(arrival, rank)| (*arrival, 1, rank.clone()));
+        for (nth, (arrival, cost, rank)) in normal.chain(high).chain(ranked).enumerate() {
             let cancelled = it.cancelled.filter(|(_, kept)| nth >= *kept);
             let ends = cancelled.map(|(at, _)| at).or(it.killed);
             let (handle, arrival) = (handle.clone(), millis(arrival));
             tasks.push(tokio::spawn(async move {
                 tokio::time::sleep_until(start + arrival).await;
                 let departs = async {
-                    let place = Place::new(priority, Instant::now());
-                    let waiting = handle.join(Mode::Wait, &key(), &cost.into(), place, None);
+                    let place = Place::new(Instant::now());
+                    let request = (&cost.into(), &rank);
+                    let waiting = handle.join(Mode::Wait, &key(), request, place, None);
                     waiting?.await.map(|_| Instant::now())
                 };
                 let departed: Result<Result<_, Refusal>, _> = match ends {
@@ -127,7 +138,7 @@ async fn run_all(quotas: &[Quota], processes: &[Process]) -> Outcome {
                     arrival,
                     at,
                     cost,
-                    priority,
+                    rank,
                 })
             }));
         }
@@ -392,6 +403,7 @@ fn process() -> impl Strategy<Value = Process> {
                 .map(|at| (at, at + 1_000)),
             killed,
             cancelled: cancelled.map(|at| (at, 2)),
+            ..Process::default()
         },
     )
 }
@@ -426,7 +438,7 @@ fn high_wait(out: &Outcome, percent: usize) -> Duration {
     let high = out
         .departed
         .iter()
-        .filter(|it| it.priority == Priority::High);
+        .filter(|it| it.rank.priority == Priority::High);
     let mut waits: Vec<_> = high.map(|it| it.at - it.arrival).collect();
     waits.sort();
     waits[(waits.len() * percent).div_ceil(100) - 1]
@@ -480,5 +492,153 @@ fn a_process_of_a_high_priority_that_is_killed_or_stopped_does_not_hold_back_the
         assert!(rate >= 0.97, "{rate}");
         let normal = out.departed.iter().filter(|it| it.process > 0);
         assert_eq!(normal.count(), 800);
+    }
+}
+
+/// Requests of a share at these times.
+fn of_share(name: &str, weight: u32, times: impl Iterator<Item = u64>) -> Vec<(u64, Rank)> {
+    let rank = Rank {
+        share: Some(Share::new(name, weight)),
+        ..Rank::default()
+    };
+    times.map(|at| (at, rank.clone())).collect()
+}
+
+/// The part of a share in all departures between two seconds.
+fn part_of(out: &Outcome, name: &str, from: f64, until: f64) -> f64 {
+    let is_inside = |it: &&Departed| (from..until).contains(&it.at.as_secs_f64());
+    let inside = out.departed.iter().filter(is_inside);
+    let of_share = |it: &&Departed| it.rank.share.as_ref().is_some_and(|it| it.name() == name);
+    inside.clone().filter(of_share).count() as f64 / inside.count() as f64
+}
+
+#[test]
+fn shares_divide_capacity_by_their_weights_however_they_are_spread() {
+    for (quota, span, least) in [
+        ("10/s", 80, 0.97),
+        ("100/s", 60, 0.97),
+        ("50/s gcra burst=5", 60, 0.97),
+        // Without shares, the rates of these two are 0.95 and 0.93.
+        ("100/5s", 60, 0.93),
+        ("20/s spacing", 60, 0.8),
+    ] {
+        let mut processes = vec![Process::default(); 3];
+        let quota: Quota = quota.parse().unwrap();
+        let rate = f64::from(quota.limit()) / quota.window().as_secs_f64();
+        let count = |part: f64| (rate * f64::from(span) * part * 1.3) as u64;
+        // The first has requests of all shares, the others of one or two.
+        for (process, name, weight, part) in [
+            (0, "a", 1, 0.04),
+            (0, "b", 2, 0.20),
+            (0, "c", 5, 0.10),
+            (1, "a", 1, 0.09),
+            (1, "b", 2, 0.05),
+            (2, "c", 5, 0.53),
+        ] {
+            let it = &mut processes[process];
+            it.round_trip = [1, 5, 20][process];
+            it.ranked
+                .extend(of_share(name, weight, (0..count(part)).map(|_| 0)));
+        }
+        let out = run(&[quota], &processes);
+        let rate = out.rate(&[quota], 1.0, f64::from(span) - 1.0);
+        let calls = out.calls as f64 / out.departed.len() as f64;
+        let parts = ["a", "b", "c"].map(|name| part_of(&out, name, 5.0, f64::from(span)));
+        let measured = format!("{quota}: {parts:.4?}, rate {rate:.3}, calls {calls:.2}");
+        println!("{measured}");
+        for (part, weight) in parts.into_iter().zip([1.0, 2.0, 5.0]) {
+            let relative = part * 8.0 / weight;
+            assert!((0.95..=1.05).contains(&relative), "{measured}");
+        }
+        assert!(rate >= least && calls <= 2.5, "{measured}");
+    }
+}
+
+/// A share without demand leaves its part to the others, and saves nothing.
+#[test]
+fn a_share_that_returns_gets_its_part_and_no_more() {
+    let quota = Quota::per_second(100);
+    for (in_one, returns) in [(true, 5), (false, 5), (false, 1)] {
+        let mut processes = vec![Process::default(); if in_one { 1 } else { 3 }];
+        let last = processes.len() - 1;
+        processes.iter_mut().for_each(|it| it.round_trip = 2);
+        let burst = |at, count| std::iter::repeat_n(at, count);
+        processes[0]
+            .ranked
+            .extend(of_share("a", 1, burst(0, 3_000)));
+        processes[last / 2]
+            .ranked
+            .extend(of_share("b", 2, burst(0, 4_000)));
+        // It is done after 20 seconds, and returns 20 seconds later.
+        let times = burst(0, 20 * 100 * 5 / 8).chain(burst(40_000, 3_000));
+        let (early, late): (Vec<_>, Vec<_>) = times.partition(|at| *at == 0);
+        processes[last]
+            .ranked
+            .extend(of_share("c", 5, early.into_iter()));
+        processes[last]
+            .ranked
+            .extend(of_share("c", returns, late.into_iter()));
+        let out = run(&[quota], &processes);
+        let rate = out.rate(&[quota], 21.0, 39.0);
+        assert!(rate >= 0.97, "{in_one}: {rate}");
+        let total = f64::from(3 + returns);
+        for (name, weight, from, until, total) in [
+            ("a", 1.0, 21.5, 39.5, 3.0),
+            ("b", 2.0, 21.5, 39.5, 3.0),
+            ("a", 1.0, 41.0, 59.0, total),
+            ("b", 2.0, 41.0, 59.0, total),
+            ("c", f64::from(returns), 41.0, 59.0, total),
+        ] {
+            let relative = part_of(&out, name, from, until) * total / weight;
+            assert!(
+                (0.95..=1.05).contains(&relative),
+                "{in_one}: {name} {from} {relative}"
+            );
+        }
+        let first = part_of(&out, "c", 40.0, 42.0) * total / f64::from(returns);
+        assert!((0.9..=1.1).contains(&first), "{in_one}: {first}");
+    }
+}
+
+fn of_level(priority: Priority, times: impl Iterator<Item = u64>) -> Vec<(u64, Rank)> {
+    times.map(|at| (at, priority.into())).collect()
+}
+
+#[test]
+fn a_reserve_guarantees_its_part_and_no_more_under_a_flood_of_a_higher_level() {
+    let low = |out: &Outcome, from, until| {
+        let is_inside = |it: &&Departed| (from..until).contains(&it.at.as_secs_f64());
+        let inside = out.departed.iter().filter(is_inside);
+        let of_level = |it: &&Departed| it.rank.priority == Priority::Low;
+        inside.clone().filter(of_level).count() as f64 / inside.count() as f64
+    };
+    let mut reserves = [0.0; 5];
+    reserves[Priority::Low as usize] = 0.1;
+    for (quota, in_one) in [
+        ("50/s", false),
+        ("50/s", true),
+        ("50/s gcra burst=5", false),
+        ("50/s gcra burst=5", true),
+        ("10/s", false),
+    ] {
+        let quota: Quota = quota.parse().unwrap();
+        let mut processes = vec![Process::default(); if in_one { 1 } else { 3 }];
+        let last = processes.len() - 1;
+        processes.iter_mut().for_each(|it| it.round_trip = 1);
+        // 60 per second for a minute, over a job of low priority.
+        let gap = 1_000 / u64::from(quota.limit()) * 5 / 6;
+        let flood = of_level(Priority::High, (0..60_000 / gap).map(|nth| nth * gap));
+        for (nth, request) in flood.into_iter().enumerate() {
+            processes[nth % (last + 1)].ranked.push(request);
+        }
+        let job = of_level(Priority::Low, std::iter::repeat_n(0, 500));
+        processes[last].ranked.extend(job);
+        let out = run_with(&[quota], reserves, &processes);
+        let part = low(&out, 2.0, 58.0);
+        println!("{quota} {in_one}: {part}");
+        assert!((0.09..=0.11).contains(&part), "{quota} {in_one}: {part}");
+        let without = run(&[quota], &processes);
+        let starved = low(&without, 2.0, 58.0);
+        assert!(starved < 0.02, "{quota} {in_one}: {starved}");
     }
 }

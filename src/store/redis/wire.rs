@@ -57,7 +57,8 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
             let corrects = take.lost > 0 || !take.settlements.is_empty();
             let rare = strict + 8 * u64::from(corrects);
             is_single = rare > 0;
-            let special = rare + 16 * u64::from(has_flow(take)) + 32 * u64::from(has_reserves(take));
+            let special =
+                rare + 16 * u64::from(has_flow(take)) + 32 * u64::from(has_reserves(take));
             let hold = take.guard + policy.buffer_micros();
             let terms = [take.process, take.round_trip, hold, take.horizon, special];
             head.put([7, 7, 7, 7, 1], terms);

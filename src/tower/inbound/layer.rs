@@ -22,7 +22,7 @@ use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
 use crate::options::RequestOptions;
 use crate::policy::Policy;
-use crate::priority::Priority;
+use crate::priority::{Priority, Share};
 use crate::tower::future::{Departed, Direction};
 use crate::tower::service::Throttle;
 use crate::tower::waiting::Waiting;
@@ -135,6 +135,22 @@ impl<K, F, C> InboundLayer<K, F, C> {
         priority: impl Fn(&Request<Q>) -> Priority + Clone,
     ) -> InboundLayer<With<K, impl Fn(&Request<Q>) -> RequestOptions + Clone>, F, C> {
         self.with(move |request: &Request<Q>| RequestOptions::default().priority(priority(request)))
+    }
+
+    /// Sets the [`Share`] of each request; `None` for none, the default.
+    ///
+    /// A [`Share`] in the request's extensions, by a layer around this one, goes before it. As requests wait only with a
+    /// [`max_wait`](Self::max_wait), a share has no effect without one. With it, those of a share that uses more than its
+    /// part are refused first.
+    #[allow(clippy::type_complexity, reason = "a closure has no name")]
+    pub fn share<Q>(
+        self,
+        share: impl Fn(&Request<Q>) -> Option<Share> + Clone,
+    ) -> InboundLayer<With<K, impl Fn(&Request<Q>) -> RequestOptions + Clone>, F, C> {
+        self.with(move |request: &Request<Q>| RequestOptions {
+            share: share(request),
+            ..RequestOptions::default()
+        })
     }
 
     fn with<Q, W>(self, set: W) -> InboundLayer<With<K, W>, F, C>

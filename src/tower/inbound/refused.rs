@@ -62,7 +62,7 @@ impl Refused {
     pub fn problem(&self) -> Option<&str> {
         match self.error.cause() {
             Cause::NoKey(problem) => Some(problem),
-            Cause::InvalidCost(problem) => Some(problem),
+            Cause::InvalidCost(problem) | Cause::InvalidShare(problem) => Some(problem),
             Cause::EmptyKey => Some("the request has an empty key"),
             _ => None,
         }
@@ -75,7 +75,9 @@ impl Refused {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
             _ if self.challenge.is_some() => StatusCode::UNAUTHORIZED,
-            Cause::NoKey(_) | Cause::EmptyKey | Cause::InvalidCost(_) => StatusCode::BAD_REQUEST,
+            Cause::NoKey(_) | Cause::EmptyKey | Cause::InvalidCost(_) | Cause::InvalidShare(_) => {
+                StatusCode::BAD_REQUEST
+            }
             Cause::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
