@@ -16,6 +16,7 @@ mod connect;
 mod failure;
 mod file;
 mod key_args;
+mod level;
 mod outcome;
 mod output;
 mod pause;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tower_throttle::Quota;
+use tower_throttle::{Priority, Quota};
 
 use self::figures::Figures;
+use self::group::Group;
 use self::load::{Cut, Load, MAX_REQUESTS};
 use self::plan::Plan;
 use crate::failure::{Failure, print_hint};
@@ -15,9 +16,13 @@ use crate::output::Output;
 use crate::time::span;
 
 mod figures;
+mod group;
 mod load;
 mod plan;
 mod start;
+
+/// Maximum number of callers.
+const MAX_CALLERS: u32 = 10_000;
 
 /// Simulate many callers, and show when their requests depart
 ///
@@ -34,16 +39,28 @@ pub(crate) struct Args {
     quotas: Vec<Quota>,
 
     /// Rules file; one of its rules gives the quotas, the bounds and the cost
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["quotas", "buffer", "guard", "max_wait", "max_waiting"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quotas", "buffer", "guard", "max_wait", "max_waiting", "reserves"])]
     rules: Option<PathBuf>,
 
     /// Name of the rule to simulate [default: the last rule]
     #[arg(long, value_name = "NAME", requires = "rules")]
     rule: Option<String>,
 
-    /// Number of callers
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    callers: u32,
+    /// Number of callers [default: the sum of `--priority` and `--share`, or 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CALLERS)))]
+    callers: Option<u32>,
+
+    /// Number of callers of a level, such as "high=5"; repeat for several; other callers are normal
+    #[arg(long = "priority", value_name = "LEVEL=N", value_parser = Group::parse_priority)]
+    priorities: Vec<Group>,
+
+    /// Number of normal callers of a share, such as "tenant:3=10" with the weight 3; repeat for several
+    #[arg(long = "share", value_name = "NAME:WEIGHT=N", value_parser = Group::parse_share)]
+    shares: Vec<Group>,
+
+    /// Part of the capacity reserved for a level, such as "low=0.1"; repeat for several
+    #[arg(long = "reserve", value_name = "LEVEL=PART", value_parser = group::parse_reserve)]
+    reserves: Vec<(Priority, f64)>,
 
     /// Number of processes that share the store; callers are spread over them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -123,11 +140,11 @@ async fn simulate(args: &Args) -> Result<Figures, Failure> {
     let policy = limiters[0].policy();
     start::move_to_mid_window(&store, &clock, &policy).await?;
     let load = Load {
-        callers: args.callers,
+        groups: &plan.groups,
         cost: plan.cost,
         duration: args.duration,
         max_computing: args.max_computing,
     };
     let run = load.run(&limiters).await?;
-    Ok(Figures::new(args, plan.cost, &policy, &run))
+    Ok(Figures::new(args, &plan, &policy, &run))
 }

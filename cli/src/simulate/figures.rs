@@ -2,15 +2,20 @@
 
 use std::io::{self, Write};
 use std::time::Duration;
+use std::{array, iter};
 
 use serde::Serialize;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Policy, Quota};
+use tower_throttle::{Policy, Quota, Share};
 
 use super::Args;
-use super::load::{Cut, Departed, Run};
+use super::group::Group;
+use super::load::{Cut, Run};
+use super::plan::Plan;
+use crate::level;
 use crate::output::Report;
 use crate::plot;
+use crate::printable::printable;
 use crate::time::{seconds, span};
 
 #[derive(Serialize)]
@@ -32,6 +37,9 @@ pub(super) struct Figures {
     /// The waits of the departed requests; `None` if none departed.
     #[serde(rename = "wait_seconds")]
     waits: Option<Waits>,
+    /// Empty unless the arguments name groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<GroupUse>,
     #[serde(rename = "departures_seconds")]
     departures: Vec<f64>,
 }
@@ -55,6 +63,22 @@ struct Rate {
     quota: Option<f64>,
 }
 
+/// The results of callers with the same priority and share.
+#[derive(Serialize)]
+struct GroupUse {
+    priority: &'static str,
+    share: Option<String>,
+    weight: Option<u32>,
+    callers: u32,
+    departed: usize,
+    /// Cost per second.
+    rate: Option<f64>,
+    /// Part of all departures.
+    part: Option<f64>,
+    #[serde(rename = "wait_seconds")]
+    waits: Option<Waits>,
+}
+
 #[derive(Serialize)]
 struct Waits {
     #[serde(serialize_with = "as_seconds")]
@@ -68,7 +92,9 @@ struct Waits {
 }
 
 impl Figures {
-    pub(super) fn new(args: &Args, cost: u32, policy: &Policy, run: &Run) -> Self {
+    pub(super) fn new(args: &Args, plan: &Plan, policy: &Policy, run: &Run) -> Self {
+        let Plan { cost, groups, .. } = plan;
+        let cost = *cost;
         let mut history = History::new();
         for departed in &run.departures {
             history.push_weighted(departed.at, cost.into());
@@ -83,8 +109,11 @@ impl Figures {
         let complete = policy.quotas().iter().filter(has_passed);
         let has_lasted = !run.lasted.is_zero();
         let departures = run.departures.iter();
+        let is_divided = !args.priorities.is_empty() || !args.shares.is_empty();
+        let all = groups.iter().enumerate().filter(|_| is_divided);
+        let groups_used = all.map(|(place, group)| GroupUse::new(place, group, cost, run));
         Self {
-            callers: args.callers,
+            callers: groups.iter().map(|group| group.callers).sum(),
             replicas: args.replicas,
             cost,
             latency: args.latency,
@@ -98,15 +127,52 @@ impl Figures {
                 reached: has_lasted.then(|| history.weight() as f64 / seconds(run.lasted)),
                 quota: complete.map(per_second).reduce(f64::min),
             },
-            waits: Waits::of(&run.departures),
+            waits: Waits::of(departures.clone().map(|departed| departed.waited)),
+            groups: groups_used.collect(),
             departures: departures.map(|departed| seconds(departed.at)).collect(),
         }
     }
 }
 
+impl GroupUse {
+    fn new(place: usize, group: &Group, cost: u32, run: &Run) -> Self {
+        let departures = run.departures.iter().filter(|it| it.group == place);
+        let waits: Vec<_> = departures.map(|it| it.waited).collect();
+        let (departed, all) = (waits.len(), run.departures.len());
+        let total = departed as f64 * f64::from(cost);
+        Self {
+            priority: level::name(group.priority),
+            share: group.share.as_ref().map(|share| share.name().to_owned()),
+            weight: group.share.as_ref().map(Share::weight),
+            callers: group.callers,
+            departed,
+            rate: (!run.lasted.is_zero()).then(|| total / seconds(run.lasted)),
+            part: (all > 0).then(|| departed as f64 / all as f64),
+            waits: Waits::of(waits.into_iter()),
+        }
+    }
+
+    fn cells(&self) -> [String; 8] {
+        let share = || self.share.as_deref();
+        let name = share().map(|name| format!("share {}", printable(name)));
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let wait = |of: fn(&Waits) -> Duration| or_dash(self.waits.as_ref().map(of).map(span));
+        [
+            name.unwrap_or_else(|| self.priority.to_owned()),
+            self.callers.to_string(),
+            self.departed.to_string(),
+            or_dash(self.rate.map(|rate| format!("{rate:.2}/s"))),
+            or_dash(self.part.map(|part| format!("{:.1}%", part * 100.0))),
+            wait(|it| it.p50),
+            wait(|it| it.p99),
+            wait(|it| it.longest),
+        ]
+    }
+}
+
 impl Waits {
-    fn of(departures: &[Departed]) -> Option<Self> {
-        let mut waits: Vec<_> = departures.iter().map(|departed| departed.waited).collect();
+    fn of(waits: impl Iterator<Item = Duration>) -> Option<Self> {
+        let mut waits: Vec<_> = waits.collect();
         waits.sort_unstable();
         let longest = *waits.last()?;
         // The nearest-rank percentile.
@@ -153,8 +219,32 @@ impl Report for Figures {
         writeln!(
             text,
             "waits     {mean} on average, p50 {p50}, p99 {p99}, longest {longest}"
-        )
+        )?;
+        write_groups(text, &self.groups)
     }
+}
+
+/// Writes a table, with a row for each group.
+fn write_groups(text: &mut dyn Write, groups: &[GroupUse]) -> io::Result<()> {
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let head = [
+        "", "callers", "departed", "rate", "part", "p50", "p99", "longest",
+    ];
+    let rows = groups.iter().map(GroupUse::cells);
+    let rows: Vec<_> = iter::once(head.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; 8] = array::from_fn(|column| width(column).unwrap_or(0));
+    writeln!(text)?;
+    for row in &rows {
+        write!(text, "{:1$}", row[0], widths[0])?;
+        for (cell, width) in row.iter().zip(widths).skip(1) {
+            write!(text, "  {cell:>width$}")?;
+        }
+        writeln!(text)?;
+    }
+    Ok(())
 }
 
 fn as_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,6 +1,7 @@
 //! Callers that make one request after another: [`Load`].
 
 use std::cell::RefCell;
+use std::iter;
 use std::rc::Rc;
 use std::time::{self, Duration};
 
@@ -10,6 +11,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tower_throttle::Error;
 use tower_throttle::Limiter;
 
+use super::group::Group;
+
 /// Maximum number of requests, departed or refused.
 pub(super) const MAX_REQUESTS: usize = 1_000_000;
 
@@ -17,8 +20,8 @@ pub(super) const MAX_REQUESTS: usize = 1_000_000;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The load of a simulation.
-pub(super) struct Load {
-    pub(super) callers: u32,
+pub(super) struct Load<'a> {
+    pub(super) groups: &'a [Group],
     pub(super) cost: u32,
     pub(super) duration: Duration,
     /// Maximum computing time, in real time.
@@ -54,6 +57,8 @@ pub(super) enum Cut {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Departed {
+    /// The place of its group.
+    pub(super) group: usize,
     /// Since the start.
     pub(super) at: Duration,
     pub(super) waited: Duration,
@@ -71,7 +76,7 @@ impl Run {
     }
 }
 
-impl Load {
+impl Load<'_> {
     /// Spreads the callers over the limiters, and starts all of them at the same time.
     pub(super) async fn run(&self, limiters: &[Limiter]) -> Result<Run, Error> {
         let run = Rc::new(RefCell::new(Run::default()));
@@ -79,9 +84,13 @@ impl Load {
         let deadline = time::Instant::now() + self.max_computing;
         let callers = LocalSet::new();
         let spread = limiters.iter().cycle();
-        let tasks = spread.zip(0..self.callers).map(|(limiter, _)| {
+        let groups = self.groups.iter().enumerate();
+        let groups = groups.flat_map(|each| iter::repeat_n(each, each.1.callers as usize));
+        let tasks = spread.zip(groups).map(|(limiter, (place, group))| {
             let caller = Caller {
                 limiter: limiter.clone(),
+                group: group.clone(),
+                place,
                 cost: self.cost,
                 start,
                 end: start + self.duration,
@@ -120,6 +129,9 @@ impl Load {
 
 struct Caller {
     limiter: Limiter,
+    group: Group,
+    /// The place of the group.
+    place: usize,
     cost: u32,
     start: Instant,
     end: Instant,
@@ -132,6 +144,10 @@ impl Caller {
     async fn call(self) -> Result<(), Error> {
         while Instant::now() < self.end && !self.run.borrow_mut().is_cut(self.deadline) {
             let acquire = self.limiter.acquire("simulated").cost(self.cost);
+            let mut acquire = acquire.priority(self.group.priority);
+            if let Some(share) = &self.group.share {
+                acquire = acquire.share(share.name(), share.weight());
+            }
             self.run.borrow_mut().pending += 1;
             let answer = timeout_at(self.end, acquire).await;
             self.run.borrow_mut().pending -= 1;
@@ -139,6 +155,7 @@ impl Caller {
                 // A permit at the end itself does not count.
                 Ok(Ok(permit)) if Instant::now() < self.end => {
                     let departed = Departed {
+                        group: self.place,
                         at: self.start.elapsed(),
                         waited: permit.waited(),
                     };

@@ -9,27 +9,37 @@ use tower_throttle::test_util::FailingStore;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 use super::Args;
+use super::group::{Group, check_distinct};
 use crate::failure::Failure;
 use crate::file::RulesFile;
+use crate::level::{self, LEVELS};
 
 /// The validated arguments.
 pub(super) struct Plan {
     rule: Option<(Rules, String)>,
     pub(super) cost: u32,
+    pub(super) groups: Vec<Group>,
 }
 
 impl Plan {
     pub(super) fn of(args: &Args) -> Result<Self, Failure> {
+        let levels = args.reserves.iter();
+        check_distinct("--reserve", levels.map(|(level, _)| level::name(*level)))?;
+        let groups = Group::all(args)?;
         let given = args.cost.map(u32::from);
         let Some(path) = &args.rules else {
             let cost = given.unwrap_or(1);
-            return Ok(Self { rule: None, cost });
+            return Ok(Self {
+                rule: None,
+                cost,
+                groups,
+            });
         };
         let (rules, place, name) = rule(path, args.rule.as_deref())?;
         let of_rule = || place.get("cost")?.as_u64()?.try_into().ok();
         let cost = given.or_else(of_rule).unwrap_or(1);
         let rule = Some((rules, name));
-        Ok(Self { rule, cost })
+        Ok(Self { rule, cost, groups })
     }
 
     /// Builds the limiter of each process.
@@ -65,17 +75,24 @@ impl Plan {
         let builder = set(builder, args.guard, LimiterBuilder::guard);
         let builder = set(builder, args.max_wait, LimiterBuilder::max_wait);
         let builder = set(builder, args.max_waiting, LimiterBuilder::max_waiting);
+        let reserves = args.reserves.iter();
+        let builder = reserves.fold(builder, |builder, &(level, part)| {
+            builder.reserve(level, part)
+        });
         Ok(builder.build()?)
     }
 }
 
-/// Adds the quotas and the bounds of a policy.
+/// Adds the quotas, the bounds and the reserves of a policy.
 fn with_policy(builder: LimiterBuilder, policy: &Policy) -> LimiterBuilder {
     let quotas = policy.quotas().iter().copied();
     let builder = quotas.fold(builder, LimiterBuilder::quota);
     let builder = builder.buffer(policy.buffer()).guard(policy.guard());
     let builder = set(builder, policy.max_wait(), LimiterBuilder::max_wait);
-    set(builder, policy.max_waiting(), LimiterBuilder::max_waiting)
+    let builder = set(builder, policy.max_waiting(), LimiterBuilder::max_waiting);
+    LEVELS.into_iter().fold(builder, |builder, (_, level)| {
+        builder.reserve(level, policy.reserved(level))
+    })
 }
 
 fn set<B, T>(builder: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B {

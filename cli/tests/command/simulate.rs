@@ -106,6 +106,33 @@ fn requests_beyond_the_bounds_on_waiting_are_refused() {
 }
 
 #[test]
+fn capacity_is_divided_by_priority_share_and_reserve() {
+    let parts = |options: &str| {
+        let figures = simulate(&["10/s"], &format!("--duration 60s {options}"));
+        let groups = figures["groups"].as_array().expect("a list").clone();
+        let number_of = |group: &Value, name: &str| number(&group[name]);
+        let departed = groups.iter().map(|group| number_of(group, "departed"));
+        assert_eq!(departed.sum::<f64>(), number(&figures["departed"]));
+        let callers = groups.iter().map(|group| number_of(group, "callers"));
+        assert_eq!(callers.sum::<f64>(), number(&figures["callers"]));
+        groups
+    };
+    let levels = "--priority high=20 --priority low=45";
+    let high = json!({ "priority": "high", "share": null, "part": 1.0, "rate": 10.0 });
+    let low = json!({ "priority": "low", "departed": 0, "part": 0.0, "wait_seconds": null });
+    assert_includes(&json!(parts(levels)), &json!([high, low]));
+    let reserved = parts(&format!("{levels} --reserve low=0.2"));
+    assert!((number(&reserved[1]["part"]) - 0.2).abs() < 0.02);
+    let shares = parts("--share a:3=100 --share b:1=100 --replicas 3");
+    assert!((number(&shares[0]["part"]) - 0.75).abs() < 0.02);
+    assert_includes(&shares[0], &json!({ "share": "a", "weight": 3 }));
+    let others = parts("--priority low=5 --share normal:1=2 --callers 10");
+    let normal = json!({ "priority": "normal", "share": null, "callers": 3 });
+    assert_includes(&others[2], &normal);
+    assert!(simulate(&["10/s"], "").get("groups").is_none());
+}
+
+#[test]
 fn a_rule_gives_quotas_bounds_and_cost() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("rules.toml");
@@ -119,6 +146,7 @@ fn a_rule_gives_quotas_bounds_and_cost() {
         [[rules]]
         name = "others"
         quota = "10/s"
+        reserve = { low = 0.2 }
         [[rules]]
         exempt = true
     "#;
@@ -131,6 +159,11 @@ fn a_rule_gives_quotas_bounds_and_cost() {
     assert_eq!(by_hand, figures);
     let others = simulate(&[], &format!("{rules} --rule others --cost 5"));
     assert_includes(&others, &json!({ "cost": 5, "departed": 10 }));
+
+    let options = "--priority high=20 --priority low=45 --duration 60s";
+    let reserved = simulate(&[], &format!("{rules} --rule others {options}"));
+    let by_hand = simulate(&["10/s"], &format!("{options} --reserve low=0.2"));
+    assert_eq!(by_hand, reserved);
 
     let names = "hint: pass `--rule` with one of these names: search, others";
     for (options, parts) in [
@@ -193,6 +226,31 @@ fn invalid_arguments_are_usage_errors() {
             "must be at most a year",
         ),
         ("--quota 2/s --quota 2/s", "given twice"),
+        (
+            "--quota 2/s --priority top=1",
+            "'top=1' for '--priority <LEVEL=N>': unknown level `top`",
+        ),
+        ("--quota 2/s --priority low=0", "from 1 to 10000"),
+        (
+            "--quota 2/s --priority low=1 --priority low=2",
+            "`--priority` is given twice for `low`",
+        ),
+        (
+            "--quota 2/s --priority low=6 --share a:1=6 --callers 10",
+            "`--priority` and `--share` add up to 12 callers, more than 10",
+        ),
+        (
+            "--quota 2/s --share a:0=1",
+            "'a:0=1' for '--share <NAME:WEIGHT=N>': the weight must be from 1 to 65535",
+        ),
+        (
+            "--quota 2/s --reserve low=1.1",
+            "'low=1.1' for '--reserve <LEVEL=PART>': the part must be from 0 to 1",
+        ),
+        (
+            "--quota 2/s --reserve low=0.7 --reserve high=0.7",
+            "1.4 is reserved in all",
+        ),
         ("", "--quota"),
     ] {
         run(&format!("simulate {options}")).failed(2, &[part]);
