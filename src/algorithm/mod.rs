@@ -16,6 +16,7 @@ use crate::quota::{self, MOST_UNITS, Quota, REQUESTS, units_of};
 pub(crate) use self::{
     codec::{Amounts, HEAD as VALUE_HEAD, unit_names},
     numbers::{Reader, Writer},
+    order::has_flow,
 };
 pub use self::{
     demand::Demand,

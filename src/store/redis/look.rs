@@ -7,7 +7,7 @@ use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
 use super::{RedisStore, naming, strange, unrecognized};
-use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take, level};
+use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take, has_flow, level};
 use crate::priority::Priority;
 use crate::quota::{Quota, interned_units, units_of};
 use crate::snapshot::Snapshot;
@@ -101,7 +101,7 @@ pub struct QuotaState {
     pub capacity: u32,
 }
 
-/// The requests of one process and priority that wait for a key.
+/// The requests of one process, priority and share that wait for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitingProcess {
@@ -109,6 +109,8 @@ pub struct WaitingProcess {
     pub process: u64,
     /// The priority of these requests.
     pub priority: Priority,
+    /// A hash of the name of their [`Share`](crate::Share); 2 if the process has too many shares and has combined some.
+    pub share: Option<u64>,
     /// The cost of all its requests in each unit.
     pub units: Vec<(&'static str, u64)>,
     /// How long the oldest request has waited.
@@ -151,10 +153,11 @@ impl KeyState {
         for it in state.announced.iter().filter(|it| !it.demand.is_empty()) {
             let (process, units) = (it.process >> LANE_BITS, it.demand.units().0);
             let priority = Priority::of_level(level(it.process));
+            let share = has_flow(it.process).then_some(it.flow);
             let (longest, is_overdue) = (since(it.demand.oldest()), it.deadline < now);
             if let Some(same) = waiting
                 .iter_mut()
-                .find(|it| (it.process, it.priority) == (process, priority))
+                .find(|it| (it.process, it.priority, it.share) == (process, priority, share))
             {
                 let sums = same.units.iter_mut().zip(units);
                 sums.for_each(|((_, sum), units)| *sum += units);
@@ -165,6 +168,7 @@ impl KeyState {
             waiting.push(WaitingProcess {
                 process,
                 priority,
+                share,
                 units: names.iter().copied().zip(units).collect(),
                 longest,
                 is_overdue,
