@@ -9,6 +9,7 @@ use tower_throttle::store::inspect::KeyState;
 
 use crate::failure::Failure;
 use crate::key_args::{KeyArgs, Stored};
+use crate::level;
 use crate::output::{Output, Report};
 use crate::printable::printable;
 use crate::status::{Allowance, Amounts, KeyStatus, in_seconds, optional_in_seconds};
@@ -16,8 +17,8 @@ use crate::time::{brief, count};
 
 const KEY: Style = Style::new().bold();
 
-/// The most processes that the text lists.
-const MOST_PROCESSES: usize = 5;
+/// The most entries of waiting requests that the text lists.
+const MOST_WAITING: usize = 5;
 
 /// Show the state of a key under all of its policies
 ///
@@ -57,11 +58,13 @@ struct Details {
     redis: Value,
 }
 
-/// A process with waiting requests.
+/// The waiting requests of a process, with the same priority and share.
 #[derive(Serialize)]
 struct Process {
     id: String,
-    priority: String,
+    priority: &'static str,
+    /// A hash of the name.
+    share: Option<String>,
     units: Amounts,
     #[serde(rename = "longest_seconds", serialize_with = "in_seconds")]
     longest: Duration,
@@ -120,7 +123,8 @@ impl Details {
     fn new(it: &Stored, state: &KeyState) -> Self {
         let processes = state.waiting.iter().map(|it| Process {
             id: format!("{:x}", it.process),
-            priority: format!("{:?}", it.priority).to_lowercase(),
+            priority: level::name(it.priority),
+            share: it.share.map(|share| format!("{share:x}")),
             units: it.units.iter().copied().collect(),
             longest: it.longest,
             overdue: it.is_overdue,
@@ -163,27 +167,31 @@ impl Details {
         writeln!(text, "  remaining  {}", status.remaining)?;
         writeln!(text, "  next       {}", when(status.next))?;
         writeln!(text, "  full       {}", when(status.full))?;
-        for process in self.processes.iter().take(MOST_PROCESSES) {
+        for process in self.processes.iter().take(MOST_WAITING) {
             let Process {
                 id,
                 priority,
+                share,
                 units,
                 longest,
                 overdue,
             } = process;
-            let priority = match &**priority {
-                "normal" => String::new(),
-                other => format!("of {other} priority "),
+            let of = match (*priority, share) {
+                ("normal", None) => String::new(),
+                ("normal", Some(share)) => format!("of share {share} "),
+                (other, None) => format!("of {other} priority "),
+                (other, Some(share)) => format!("of {other} priority and share {share} "),
             };
             let overdue = if *overdue { ", overdue" } else { "" };
             let longest = brief(*longest);
             writeln!(
                 text,
-                "  waiting    {units} {priority}in process {id}, up to {longest}{overdue}"
+                "  waiting    {units} {of}in process {id}, up to {longest}{overdue}"
             )?;
         }
-        if let Some(more) = self.processes.len().checked_sub(MOST_PROCESSES + 1) {
-            writeln!(text, "  waiting    in {} more processes", more + 1)?;
+        if let Some(more) = self.processes.len().checked_sub(MOST_WAITING + 1) {
+            let more = more + 1;
+            writeln!(text, "  waiting    {more} more entries, see `--json`")?;
         }
         if let Some(left) = status.paused {
             let why = "by a user or the upstream";

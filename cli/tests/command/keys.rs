@@ -80,33 +80,40 @@ async fn waiting_requests_are_shown_by_process() {
         limiter(&server, &["1/h"]).await,
     ];
     limiters[0].acquire("api").await.expect("a permit");
-    let mut priorities = [Priority::Normal, Priority::Low].into_iter();
-    let waiting = limiters.map(|limiter| {
-        let acquire = limiter
-            .acquire("api")
-            .priority(priorities.next().expect("one for each"));
-        tokio::spawn(async move { acquire.await.map(drop) })
-    });
+    let [one, other] = limiters;
+    let acquires = [
+        one.acquire("api"),
+        other.acquire("api").priority(Priority::Low),
+        other.acquire("api").share("tenant", 3),
+    ];
+    let waiting = acquires.map(|acquire| tokio::spawn(async move { acquire.await.map(drop) }));
     let begun = Instant::now();
     let policy = loop {
         let shown = run_async(&server, "show api --json").await.json();
         let policy = shown["policies"][0].clone();
-        if policy["waiting"]["requests"] == 2 {
+        if policy["waiting"]["requests"] == 3 {
             break policy;
         }
         assert!(begun.elapsed() < LONG, "{policy}");
     };
-    let processes =
-        json!({ "processes": [{ "units": { "requests": 1 } }, { "units": { "requests": 1 } }] });
-    assert_includes(&policy, &processes);
+    let one = json!({ "requests": 1 });
+    let process = json!({ "units": one });
+    let expected = json!({ "processes": [process, process, process] });
+    assert_includes(&policy, &expected);
     assert!(seconds(&policy["next_seconds"]) > 2.0 * 3_500.0, "{policy}");
     let processes = policy["processes"].as_array().expect("a list");
     let mut priorities: Vec<_> = processes.iter().map(|it| &it["priority"]).collect();
     priorities.sort_by_key(|it| it.to_string());
-    assert_eq!(priorities, ["low", "normal"]);
+    assert_eq!(priorities, ["low", "normal", "normal"]);
+    let share = processes.iter().find_map(|it| it["share"].as_str());
+    let share = share.expect("a share");
     let text = run_async(&server, "show api").await.printed();
     assert_has(&text, "  waiting    1 in process ");
     assert_has(&text, "  waiting    1 of low priority in process ");
+    assert_has(
+        &text,
+        &format!("  waiting    1 of share {share} in process "),
+    );
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
