@@ -8,6 +8,7 @@ use serde::Serialize;
 use tower_throttle::Algorithm;
 use tower_throttle::store::inspect::{KeyState, QuotaState, StoredKey};
 
+use crate::level::LEVELS;
 use crate::printable::printable;
 use crate::time::{count, seconds};
 
@@ -26,6 +27,8 @@ pub(crate) struct KeyStatus {
     pub(crate) remaining: Amounts,
     /// The cost of all waiting requests.
     pub(crate) waiting: Amounts,
+    #[serde(rename = "waiting_by_priority")]
+    pub(crate) levels: Levels,
     #[serde(rename = "next_seconds", serialize_with = "in_seconds")]
     pub(crate) next: Duration,
     #[serde(rename = "full_seconds", serialize_with = "in_seconds")]
@@ -56,6 +59,10 @@ pub(crate) struct Used {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Amounts(Vec<(&'static str, u64)>);
 
+/// The cost of the waiting requests of each priority that has some, the highest first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Levels(Vec<(&'static str, Amounts)>);
+
 /// A limit that an upstream has announced.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Allowance {
@@ -78,6 +85,7 @@ impl KeyStatus {
             quotas,
             remaining: Amounts::from_iter(state.snapshot.all_remaining()),
             waiting: Amounts::from_iter(state.waiting.iter().flat_map(|it| it.units.clone())),
+            levels: Levels::new(state),
             next: state.snapshot.delay(),
             full: state.snapshot.reset(),
             paused: state.pause,
@@ -165,6 +173,48 @@ impl fmt::Display for Amounts {
 impl Serialize for Amounts {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.0.iter().copied())
+    }
+}
+
+impl Levels {
+    fn new(state: &KeyState) -> Self {
+        let levels = LEVELS.into_iter().map(|(name, priority)| {
+            let waiting = state.waiting.iter().filter(|it| it.priority == priority);
+            (name, waiting.flat_map(|it| it.units.clone()).collect())
+        });
+        levels.collect()
+    }
+
+    /// True if a request with a priority other than normal waits.
+    pub(crate) fn are_prioritized(&self) -> bool {
+        self.0.iter().any(|(name, _)| *name != "normal")
+    }
+}
+
+/// Leaves out priorities without waiting requests.
+impl FromIterator<(&'static str, Amounts)> for Levels {
+    fn from_iter<I: IntoIterator<Item = (&'static str, Amounts)>>(levels: I) -> Self {
+        let levels = levels.into_iter();
+        Self(levels.filter(|(_, amounts)| !amounts.is_zero()).collect())
+    }
+}
+
+/// In the first unit.
+impl fmt::Display for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, (name, amounts)) in self.0.iter().enumerate() {
+            let comma = if nth > 0 { ", " } else { "" };
+            let amount = amounts.0.first().map_or(0, |(_, amount)| *amount);
+            write!(f, "{comma}{} {name}", count(amount))?;
+        }
+        Ok(())
+    }
+}
+
+/// As a map by the names of the priorities.
+impl Serialize for Levels {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|(name, amounts)| (name, amounts)))
     }
 }
 

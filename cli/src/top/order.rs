@@ -62,7 +62,7 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::status::{Amounts, Used};
+    use crate::status::{Amounts, Levels, Used};
 
     pub(in super::super) fn status(
         key: &str,
@@ -85,6 +85,7 @@ pub(super) mod tests {
             exact: true,
             remaining: [("requests", 10 - used)].into_iter().collect(),
             waiting: Amounts::default(),
+            levels: Levels::default(),
             next: Duration::from_secs(delay),
             full: Duration::from_secs(delay),
             paused: paused.map(Duration::from_secs),

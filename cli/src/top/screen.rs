@@ -24,13 +24,17 @@ pub(crate) struct Screen<'a> {
     pub(crate) failure: Option<&'a str>,
 }
 
+/// The name and the minimum width.
+type Column = (&'static str, u16);
+
 /// The columns with their minimum widths, from the left. A narrow terminal leaves out columns on the right. The key
 /// column has room for both ends of a key, because keys often differ only at the end.
-const COLUMNS: [(&str, u16); 7] = [
+const COLUMNS: [Column; 8] = [
     ("KEY", 24),
     ("USED", 13),
     ("LEFT", 7),
     ("NEXT", 9),
+    ("WAITING", 18),
     ("PAUSED", 9),
     ("RATE", 9),
     ("POLICY", 12),
@@ -93,19 +97,19 @@ fn head(screen: &Screen<'_>) -> String {
 }
 
 fn table<'a>(screen: &Screen<'a>, area: Rect) -> Table<'a> {
-    let widths = widths(area);
-    let names = COLUMNS[..widths.len()].iter().map(|(name, _)| *name);
+    let columns = columns(screen.page, area.width);
+    let widths = widths(&columns, area);
+    let names = columns.iter().map(|(name, _)| *name);
     let dim = Style::new().add_modifier(Modifier::DIM);
     let rows = screen.page.rows.iter().skip(screen.scroll);
-    let rows = rows.map(|status| row(status, &widths));
+    let rows = rows.map(|status| row(status, &columns, &widths));
     Table::new(rows, Constraint::from_lengths(widths.iter().copied()))
         .column_spacing(SPACING)
         .header(Row::new(names).style(dim))
 }
 
 /// The widths of the columns that fit. The policy gets a third of the spare width, the key the rest.
-fn widths(area: Rect) -> Vec<u16> {
-    let columns = &COLUMNS[..fitting(area.width)];
+fn widths(columns: &[Column], area: Rect) -> Vec<u16> {
     let least: u16 = columns.iter().map(|(_, width)| width + SPACING).sum();
     let spare = (area.width + SPACING).saturating_sub(least);
     let widths = columns.iter().map(|&(name, width)| match name {
@@ -117,17 +121,23 @@ fn widths(area: Rect) -> Vec<u16> {
     columns.iter().map(|column| column.width).collect()
 }
 
-/// Number of columns that fit; the key always does.
-fn fitting(width: u16) -> usize {
+/// The columns that fit; the key always does. Waiting requests have a column if some have another priority than normal.
+fn columns(page: &Page, width: u16) -> Vec<Column> {
+    let has_levels = page
+        .rows
+        .iter()
+        .any(|status| status.levels.are_prioritized());
     let mut taken = 0;
-    let fits = |(_, column): &&(&str, u16)| {
+    let fits = |(name, column): &Column| {
         taken += column + SPACING;
-        taken <= width + SPACING
+        taken <= width + SPACING || *name == "KEY"
     };
-    COLUMNS.iter().take_while(fits).count().max(1)
+    let columns = COLUMNS.into_iter();
+    let columns = columns.filter(|(name, _)| *name != "WAITING" || has_levels);
+    columns.take_while(fits).collect()
 }
 
-fn row(status: &KeyStatus, widths: &[u16]) -> Row<'static> {
+fn row(status: &KeyStatus, columns: &[Column], widths: &[u16]) -> Row<'static> {
     let bound = if status.exact { "" } else { "\u{2264}" };
     let (used, share) = match status.busiest() {
         Some((used, share)) => (
@@ -151,12 +161,14 @@ fn row(status: &KeyStatus, widths: &[u16]) -> Row<'static> {
         used,
         status.remaining.to_string(),
         next,
+        status.levels.to_string(),
         paused,
         rate.unwrap_or_default(),
         status.shown_policy(),
     ];
-    let cells = cells.into_iter().zip(COLUMNS).zip(widths);
-    let cells = cells.map(|((text, (name, _)), &width)| {
+    let cells = cells.into_iter().zip(COLUMNS);
+    let cells = cells.filter(|(_, column)| columns.contains(column));
+    let cells = cells.zip(widths).map(|((text, (name, _)), &width)| {
         // Numbers are cut at the end, because their last digits alone could be mistaken for the number.
         let end = match name {
             "KEY" | "POLICY" => width.saturating_sub(1) / 2,
@@ -183,7 +195,7 @@ mod tests {
 
     use super::super::order::Sort;
     use super::*;
-    use crate::status::{Amounts, Used};
+    use crate::status::{Amounts, Levels, Used};
 
     const GUIDE: &str = include_str!("../../README.md");
 
@@ -207,6 +219,7 @@ mod tests {
             exact: true,
             remaining: requests(capacity - used),
             waiting: Amounts::default(),
+            levels: Levels::default(),
             next: Duration::from_millis(delay),
             full: Duration::from_secs(1),
             paused: None,
@@ -305,12 +318,32 @@ s sort  / filter  arrows scroll  q quit
         assert!(names(88).ends_with(" RATE") && names(76).ends_with(" RATE"));
         assert!(names(75).ends_with(" PAUSED"));
         for columns in 24..200 {
-            let widths = widths(Rect::new(0, 0, columns, 1));
-            let least = COLUMNS.iter().map(|(_, width)| width);
+            let shown = super::columns(&page(), columns);
+            let widths = widths(&shown, Rect::new(0, 0, columns, 1));
+            let least = shown.iter().map(|(_, width)| width);
             assert!(widths.iter().zip(least).all(|(it, least)| it >= least));
             let spaces = SPACING * (u16::try_from(widths.len()).unwrap() - 1);
             assert_eq!(widths.iter().sum::<u16>() + spaces, columns);
         }
+    }
+
+    #[test]
+    fn priorities_other_than_normal_have_a_column() {
+        let mut page = page();
+        page.rows.truncate(2);
+        let levels = [("high", requests(12)), ("low", requests(3_000))];
+        page.rows[0].levels = levels.into_iter().collect();
+        page.rows[1].levels = [("normal", requests(5))].into_iter().collect();
+        let with_levels = "\
+1_204 keys, by used, with \"ex\"
+KEY                         USED          LEFT    NEXT      WAITING
+api.example.com             10/10         0       2.412s    12 high, 3_000 low
+search.example.com          2/5           0       28.3s     5 normal
+s sort  / filter  arrows scroll  q quit
+";
+        assert_eq!(drawn(&page, 78, 5, |_| {}), with_levels);
+        page.rows.remove(0);
+        assert!(!drawn(&page, 200, 5, |_| {}).contains("WAITING"));
     }
 
     #[test]

@@ -98,7 +98,9 @@ async fn waiting_requests_are_shown_by_process() {
     };
     let one = json!({ "requests": 1 });
     let process = json!({ "units": one });
-    let expected = json!({ "processes": [process, process, process] });
+    let levels = json!({ "normal": { "requests": 2 }, "low": one });
+    let expected =
+        json!({ "processes": [process, process, process], "waiting_by_priority": levels });
     assert_includes(&policy, &expected);
     assert!(seconds(&policy["next_seconds"]) > 2.0 * 3_500.0, "{policy}");
     let processes = policy["processes"].as_array().expect("a list");
