@@ -15,7 +15,8 @@ struct Measured {
 /// A call for requests, as of a process with a round trip of 1 ms.
 fn take(process: u64, number: u64, arrival: u64, count: u32, cost: u32) -> Operation {
     Operation::Take(Take {
-        process,
+        // Of the default priority, and without a share.
+        process: process << 11 | 32,
         number,
         round_trip: 1_000,
         guard: 20_000,
