@@ -27,6 +27,7 @@ mod server_time;
 mod set_quota;
 mod settlement;
 mod settlement_replicas;
+mod shares;
 mod telemetry;
 mod test_util;
 mod tower_contract;

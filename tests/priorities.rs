@@ -7,13 +7,16 @@ use futures_util::future::join_all;
 use http::{Request, Response};
 use support::redis_server::RedisServer;
 use support::spend::build;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
-use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower::{Layer as _, Service, ServiceExt as _, service_fn};
+use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::store::{MemoryStore, Store};
 use tower_throttle::test_util::FailingStore;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{FailureMode, Limiter, Priority, Quota, ThrottleLayer, key};
+use tower_throttle::{
+    BuildError, ErrorKind, FailureMode, Limiter, Priority, Quota, Share, ThrottleLayer, key,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,6 +30,218 @@ const LEVELS: [Priority; 5] = [
 
 fn limiter(quota: Quota, store: impl Store) -> Limiter {
     build(Limiter::builder().quota(quota).store(store))
+}
+
+/// The order in which requests of these tenants depart that arrive at the same time, under a quota of one.
+async fn tenants<S>(service: S, mut departures: UnboundedReceiver<char>) -> String
+where
+    S: Service<Request<()>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Response: Send,
+    S::Error: Send,
+{
+    let tenants = "aaaaaaabbb";
+    for tenant in tenants.chars() {
+        let request = Request::get("https://a/").header("x-tenant", tenant.to_string());
+        let request = request.body(()).expect("a request");
+        tokio::spawn(service.clone().oneshot(request));
+        sleep(SECOND / 100).await;
+    }
+    let mut order = String::new();
+    for _ in tenants.chars() {
+        order.extend(departures.recv().await);
+    }
+    order
+}
+
+fn tenant<Q>(request: &Request<Q>) -> Option<&str> {
+    request.headers().get("x-tenant")?.to_str().ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn adapters_and_rules_read_the_share_of_a_request() {
+    let recorder = || {
+        let (departed, departures) = unbounded_channel();
+        let service = service_fn(move |request: Request<()>| {
+            let tenant = tenant(&request).and_then(|it| it.chars().next());
+            departed
+                .send(tenant.expect("a tenant"))
+                .expect("a receiver");
+            async { Ok::<_, Infallible>(Response::new(String::new())) }
+        });
+        (service, departures)
+    };
+    let store = || FailingStore::new(MemoryStore::new());
+    let one = || limiter(Quota::per_second(1), store());
+    let share = |request: &Request<()>| Some(Share::new(tenant(request)?, 1));
+    // The first departs at once. Then one of each tenant departs in two seconds.
+    let is_fair = |order: &str| order[..7].matches('b').count() == 3;
+
+    let (service, departures) = recorder();
+    let plain = ThrottleLayer::new(one()).layer(service);
+    assert_eq!(tenants(plain, departures).await, "aaaaaaabbb");
+
+    let (service, departures) = recorder();
+    let layered = ThrottleLayer::new(one()).share(share).layer(service);
+    let order = tenants(layered, departures).await;
+    assert!(is_fair(&order), "{order}");
+
+    let (service, departures) = recorder();
+    let inner = ThrottleLayer::new(one()).layer(service);
+    let extended = tower::util::MapRequest::new(inner, move |mut request: Request<()>| {
+        let share = share(&request).expect("a tenant");
+        request.extensions_mut().insert(share);
+        request
+    });
+    let order = tenants(extended, departures).await;
+    assert!(is_fair(&order), "{order}");
+
+    let (service, departures) = recorder();
+    let inbound = ThrottleLayer::new(one())
+        .inbound(key::constant("a"), FailureMode::Closed)
+        .max_wait(60 * SECOND)
+        .share(share)
+        .layer(service);
+    let order = tenants(inbound, departures).await;
+    assert!(is_fair(&order), "{order}");
+
+    let (service, departures) = recorder();
+    let rule = Rule::named("all").quota(Quota::per_second(1));
+    let rule = rule.share(KeyPart::Header("x-tenant".into())).weight(3);
+    let rules = Rules::new([rule]).expect("rules");
+    let ruled = build(Limiter::builder().rules(rules).store(store()));
+    let order = tenants(ThrottleLayer::new(ruled).layer(service), departures).await;
+    assert!(is_fair(&order), "{order}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_set_the_priority_and_the_reserve() {
+    let quota = Quota::per_second(1);
+    let rule = Rule::named("all").quota(quota).reserve(Priority::Low, 0.25);
+    let rules = Rules::new([rule.priority(Priority::Low)]).expect("rules");
+    let limiter = build(Limiter::builder().rules(rules).store(MemoryStore::new()));
+    assert_eq!(limiter.policy().reserved(Priority::Low), 0.25);
+    let (departed, mut departures) = unbounded_channel();
+    let service = service_fn(move |request: Request<&'static str>| {
+        departed.send(*request.body()).expect("a receiver");
+        async { Ok::<_, Infallible>(Response::new(String::new())) }
+    });
+    let service = ThrottleLayer::new(limiter).layer(service);
+    let request = |name, priority: Option<Priority>| {
+        let mut request = Request::get("https://a/").body(name).expect("a request");
+        request.extensions_mut().extend(
+            priority
+                .map(|it| {
+                    let mut own = http::Extensions::new();
+                    own.insert(it);
+                    own
+                })
+                .unwrap_or_default(),
+        );
+        request
+    };
+    tokio::spawn(service.clone().oneshot(request("first", None)));
+    sleep(SECOND / 100).await;
+    for _ in 0..4 {
+        tokio::spawn(service.clone().oneshot(request("low", None)));
+    }
+    for _ in 0..12 {
+        let high = request("high", Some(Priority::High));
+        tokio::spawn(service.clone().oneshot(high));
+    }
+    let mut order = Vec::new();
+    for _ in 0..13 {
+        order.extend(departures.recv().await);
+    }
+    let low = order.iter().filter(|it| **it == "low").count();
+    assert!((2..=4).contains(&low), "{order:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn weights_and_reserves_that_cannot_hold_are_refused() {
+    let limiter = limiter(Quota::per_second(1), MemoryStore::new());
+    for weight in [0, 65_536] {
+        let error = limiter.acquire("a").share("b", weight).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidShare);
+        let problem =
+            format!("the share \"b\" has the weight {weight}, which is not from 1 to 65,535");
+        assert_eq!(error.to_string(), problem);
+        let error = limiter
+            .try_acquire("a")
+            .share("b", weight)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidShare);
+    }
+    let reserve = |parts: &[(Priority, f64)]| -> Result<_, BuildError> {
+        let builder = Limiter::builder().quota(Quota::per_second(1));
+        let parts = parts.iter().copied();
+        parts
+            .fold(builder, |it, (priority, part)| it.reserve(priority, part))
+            .build()
+    };
+    let (low, lowest) = (Priority::Low, Priority::Lowest);
+    for (parts, problem) in [
+        (&[(low, -0.1)][..], "reserve: -0.1 is not from 0 to 1"),
+        (&[(low, 1.5)], "reserve: 1.5 is not from 0 to 1"),
+        (&[(low, f64::NAN)], "reserve: NaN is not from 0 to 1"),
+        (
+            &[(low, 0.75), (lowest, 0.5)],
+            "reserve: 1.25 is reserved in all, which is more than 1",
+        ),
+    ] {
+        assert_eq!(reserve(parts).unwrap_err().to_string(), problem);
+    }
+    assert!(reserve(&[(low, 0.7), (lowest, 0.3)]).is_ok());
+}
+
+/// A server refuses requests of lower levels and of shares that use more than their part first.
+#[tokio::test(start_paused = true)]
+async fn a_server_refuses_first_what_would_wait_longest() {
+    let layer = ThrottleLayer::new(limiter(Quota::per_second(10), MemoryStore::new()));
+    let layer = layer.inbound(key::constant("a"), FailureMode::Closed);
+    let layer = layer.max_wait(SECOND * 21 / 10);
+    let service = service_fn(|_: Request<(Priority, &'static str)>| async {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    });
+    let service = layer
+        .priority(|request: &Request<(Priority, &str)>| request.body().0)
+        .share(|request: &Request<(Priority, &str)>| Some(Share::new(request.body().1, 1)))
+        .layer(service);
+    let mut answers = Vec::new();
+    let mut send = |priority, share, count| {
+        for _ in 0..count {
+            let request = Request::get("/")
+                .body((priority, share))
+                .expect("a request");
+            let answer = tokio::spawn(service.clone().oneshot(request));
+            answers.push((priority, share, answer));
+        }
+    };
+    // Three times as much as can depart in time.
+    send(Priority::Low, "c", 30);
+    sleep(SECOND / 100).await;
+    send(Priority::Normal, "a", 50);
+    sleep(SECOND / 100).await;
+    send(Priority::Normal, "b", 5);
+    send(Priority::High, "c", 5);
+    let mut refused = Vec::new();
+    for (priority, share, answer) in answers {
+        let answer = answer.await.expect("no panic").expect("an answer");
+        if answer.status() != 200 {
+            refused.push((priority, share));
+        }
+    }
+    let count = |priority, share| {
+        refused
+            .iter()
+            .filter(|it| **it == (priority, share))
+            .count()
+    };
+    assert_eq!(count(Priority::High, "c"), 0, "{refused:?}");
+    assert_eq!(count(Priority::Normal, "b"), 0, "{refused:?}");
+    assert_eq!(count(Priority::Low, "c"), 20, "{refused:?}");
+    assert!(count(Priority::Normal, "a") >= 30, "{refused:?}");
 }
 
 /// Spends the quota. Then requests of all levels join, the lowest first, two of each. Returns them in the order of their

@@ -90,6 +90,26 @@ async fn costs_and_their_corrections_are_counted_by_unit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn departures_of_shares_are_counted_by_name_and_combined_where_there_are_too_many() {
+    let figures = Figures::new();
+    let limiter = figures.build(ten());
+    let _recorder = figures.here();
+    let spend = |share: String| limiter.acquire("a").share(share, 2).cost(2);
+    join_all((0..60).map(|nth| spend(format!("s{nth}")))).await;
+    spend("s0".to_owned()).await.unwrap();
+    let read = figures.read();
+    let spent = |name: &str| {
+        let series = format!("share_spent_total{{policy=ten,share={name},unit=requests}}");
+        read.number(&series)
+    };
+    assert_eq!(["s0", "s49", "(others)"].map(spent), [4.0, 2.0, 20.0]);
+    // The first five depart at once, the next 14 have a queue of their own, and so do those that follow when these are gone.
+    let combined = read.number("combined_total{policy=ten}");
+    assert!((30.0..=41.0).contains(&combined), "{combined}");
+    assert_eq!(read.number("inversions_total{policy=ten}"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn waits_and_waiting_requests_are_counted_by_policy() {
     let figures = Figures::new();
     let limiter = figures.build(ten());
