@@ -384,17 +384,31 @@ fn replicas_whose_requests_arrive_at_once_make_few_calls() {
     }
 }
 
+const LEVELS: [Priority; 5] = [
+    Priority::Highest,
+    Priority::High,
+    Priority::Normal,
+    Priority::Low,
+    Priority::Lowest,
+];
+
 fn process() -> impl Strategy<Value = Process> {
     let costs = prop_oneof![4 => Just(1_u32), 1 => 1..4_u32];
     let arrivals = prop::collection::vec((0..2_000_u64, costs), 0..25);
     let round_trip = prop::sample::select(vec![1, 20, 150]);
     let time = || prop::option::weighted(0.2, 1..2_000_u64);
     let lost = prop::sample::select(vec![0, 0, 10]);
-    let high = prop::collection::vec(0..2_000_u64, 0..5);
-    (arrivals, high, round_trip, lost, time(), time(), time()).prop_map(
-        |(arrivals, high, round_trip, lost_percent, stopped, killed, cancelled)| Process {
+    let weighted = |(at, level, share): (u64, usize, u32)| {
+        let priority = LEVELS[level];
+        let share = (share > 0).then(|| Share::new(share.to_string(), share));
+        (at, Rank { priority, share })
+    };
+    let ranked = (0..2_000_u64, 0..5_usize, 0..4_u32).prop_map(weighted);
+    let ranked = prop::collection::vec(ranked, 0..8);
+    (arrivals, ranked, round_trip, lost, time(), time(), time()).prop_map(
+        |(arrivals, ranked, round_trip, lost_percent, stopped, killed, cancelled)| Process {
             arrivals,
-            high,
+            ranked,
             round_trip,
             lost_percent,
             // Else an outage may last for five seconds, and requests fail.
@@ -418,17 +432,18 @@ proptest! {
             "50/s spacing", "9/s fixed-window start=first-request", "30/2s",
         ], 1..3),
         processes in prop::collection::vec(process(), 1..5),
+        reserves in prop::sample::select(vec![[0.0; 5], [0.0, 0.0, 0.3, 0.0, 0.2], [0.0, 0.0, 0.0, 0.0, 1.0]]),
     ) {
         let quotas: Vec<Quota> = quotas.iter().map(|it| it.parse().unwrap()).collect();
         let mut processes = processes;
         let most = quotas.iter().map(Quota::largest_cost).min().unwrap_or(1);
         let arrivals = processes.iter_mut().flat_map(|it| &mut it.arrivals);
         arrivals.for_each(|it| it.1 = it.1.min(most));
-        let out = run(&quotas, &processes);
+        let out = run_with(&quotas, reserves, &processes);
         for (nth, process) in processes.iter().enumerate() {
             let departed = out.departed.iter().filter(|it| it.process == nth).count();
             let is_excused = process.killed.is_some() || process.cancelled.is_some();
-            prop_assert!(is_excused || departed == process.arrivals.len() + process.high.len());
+            prop_assert!(is_excused || departed == process.arrivals.len() + process.ranked.len());
         }
     }
 }
