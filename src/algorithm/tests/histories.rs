@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Command, Costs, Counter, Demand, Fixed, Gcra, Mode, Others, Settlement, State, Take, Terms,
-    Units, Window,
+    Command, Costs, Counter, Demand, Fixed, Flow, Gcra, Mode, Others, Settlement, State, Take,
+    Terms, Units, Window,
 };
 use super::{MILLI, SECOND, START};
 use super::{assert_round_trip, judge};
@@ -175,7 +175,16 @@ impl World {
         let arrivals = costs.iter().enumerate();
         let arrivals = arrivals.map(|(nth, &cost)| (now - call.age + nth as u64 * step, cost));
         let take = Take {
-            process: call.process,
+            // Processes of three shares and two levels, of which one has a reserve.
+            process: call.process << 11 | call.process % 3 << 7 | (2 + call.process % 2) << 4,
+            flow: match call.process % 3 {
+                0 => Flow::default(),
+                share => Flow {
+                    id: 10 + share,
+                    weight: 2 * share as u32,
+                },
+            },
+            reserves: [0, 0, 0, 100_000 * (call.process % 5) as u32, 0],
             number: self.numbers[process],
             lost: self.lost[process],
             round_trip: call.round_trip,
