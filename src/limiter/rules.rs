@@ -153,27 +153,30 @@ impl Limiter {
             handle = self.handle_of(&extracted);
         }
         let handle = handle.unwrap_or_else(|| self.handle());
-        let (mut cost, mut by_rule) = (1, RequestOptions::default());
-        let key = match extracted {
-            Extracted::Key(key) => Ok(key),
+        let (key, ruled) = match extracted {
+            Extracted::Key(key) => (Ok(key), None),
             Extracted::Exempt => return Ok(None),
-            Extracted::Refused(reason) => Err(reason),
+            Extracted::Refused(reason) => (Err(reason), None),
             Extracted::Ruled(ruled) => {
-                cost = ruled.cost;
-                (by_rule.priority, by_rule.share) = (ruled.priority, ruled.share);
-                ruled.key
+                let (priority, share) = (ruled.priority, ruled.share);
+                (ruled.key, Some((ruled.cost, priority, share)))
             }
         };
         match key {
             Ok(key) => {
-                let options = options.or(extractor.options(request)).or(by_rule);
-                let mut costs = options.cost.unwrap_or_default();
-                if costs.of_unit(REQUESTS).is_none() && cost != 1 {
-                    costs.set(REQUESTS, cost);
+                let options = options.or(extractor.options(request));
+                let (mut costs, mut priority) =
+                    (options.cost.unwrap_or_default(), options.priority);
+                let mut share = options.share;
+                if let Some((cost, its_priority, its_share)) = ruled {
+                    if costs.of_unit(REQUESTS).is_none() && cost != 1 {
+                        costs.set(REQUESTS, cost);
+                    }
+                    (priority, share) = (priority.or(its_priority), share.or(its_share));
                 }
                 let acquire = Acquire::new(handle, key).cost(costs);
-                let acquire = acquire.priority(options.priority.unwrap_or_default());
-                Ok(Some(acquire.of_share(options.share)))
+                let acquire = acquire.priority(priority.unwrap_or_default());
+                Ok(Some(acquire.of_share(share)))
             }
             Err(reason) => Err(Error::new(
                 Cause::NoKey(reason),
