@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::conditions::Conditions;
 use super::error::{Mistakes, RulesError, place_in};
 use super::key::{RuleKey, RuleShare};
-use super::rule::{Given, Parsed, Rule};
+use super::rule::{Given, Parsed, Reserves, Rule};
 use super::table::{Entry, Limit};
 use crate::policy::{PolicyParts, check_name};
 
@@ -73,10 +73,6 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
             None
         }
     };
-    let mut reserves = [0.0; 5];
-    for (priority, part) in rule.reserve.0.iter().flatten() {
-        reserves[*priority as usize] = *part;
-    }
     let parts = PolicyParts {
         name: rule.name.0.clone(),
         quotas: quotas.iter().map(|(_, quota)| *quota).collect(),
@@ -86,7 +82,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         max_waiting: rule.max_waiting.0,
         outage: rule.outage.0.unwrap_or_default(),
         recovery: rule.recovery.0.unwrap_or_default(),
-        reserves,
+        reserves: rule.reserve.0.as_ref().map_or([0.0; 5], Reserves::parts),
         is_exempt: false,
     };
     let flaws = parts.flaws();

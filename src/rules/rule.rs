@@ -1,6 +1,5 @@
 //! One rule before it is checked: [`Rule`].
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use http::Method;
@@ -50,7 +49,7 @@ pub struct Rule {
     pub(super) priority: Given<Priority>,
     pub(super) share: Given<KeyPart>,
     pub(super) weight: Given<u32>,
-    pub(super) reserve: Given<HashMap<Priority, f64>>,
+    pub(super) reserve: Given<Reserves>,
     pub(super) max_wait: Given<Parsed<Duration>>,
     pub(super) max_waiting: Given<usize>,
     pub(super) buffer: Given<Parsed<Duration>>,
@@ -73,6 +72,20 @@ pub(super) type List<T> = Given<Values<T>>;
 /// A value, or the problem with its text.
 #[derive(Debug, Clone)]
 pub(super) struct Parsed<T>(pub(super) Result<T, String>);
+
+/// The part of the capacity that each level has for itself.
+///
+/// A map by [`Priority`] would lose the place of an unknown level, and accept a level twice.
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub(super) struct Reserves {
+    highest: Given<f64>,
+    high: Given<f64>,
+    normal: Given<f64>,
+    low: Given<f64>,
+    lowest: Given<f64>,
+}
 
 /// The headers in the order of the text, because JSON allows a name twice.
 #[derive(Debug, Clone, Default)]
@@ -109,6 +122,30 @@ impl<T> List<T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flat_map(|values| &values.0)
+    }
+}
+
+impl Reserves {
+    fn of_mut(&mut self, priority: Priority) -> &mut Given<f64> {
+        match priority {
+            Priority::Highest => &mut self.highest,
+            Priority::High => &mut self.high,
+            Priority::Normal => &mut self.normal,
+            Priority::Low => &mut self.low,
+            Priority::Lowest => &mut self.lowest,
+        }
+    }
+
+    /// By level, the highest first.
+    pub(super) fn parts(&self) -> [f64; 5] {
+        let levels = [
+            &self.highest,
+            &self.high,
+            &self.normal,
+            &self.low,
+            &self.lowest,
+        ];
+        levels.map(|part| part.0.unwrap_or(0.0))
     }
 }
 
@@ -229,7 +266,7 @@ impl Rule {
     /// [`LimiterBuilder::reserve`](crate::LimiterBuilder::reserve).
     pub fn reserve(mut self, priority: Priority, part: f64) -> Self {
         let reserves = self.reserve.0.get_or_insert_default();
-        reserves.insert(priority, part);
+        *reserves.of_mut(priority) = Given(Some(part));
         self
     }
 

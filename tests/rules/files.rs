@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use tower_throttle::rules::{KeyPart, Rule, Rules};
-use tower_throttle::{Algorithm, Outage, Quota, Recovery};
+use tower_throttle::{Algorithm, Outage, Priority, Quota, Recovery};
 
 use crate::rules::{json, rules, toml, yaml};
 
@@ -33,6 +33,11 @@ fn in_code() -> Rules {
         .key(KeyPart::Constant("a".into()))
         .trusted_proxies(["10.0.0.0/8", "192.0.2.1/32"])
         .cost(2)
+        .priority(Priority::Low)
+        .share(KeyPart::Header("x-tenant".into()))
+        .weight(3)
+        .reserve(Priority::Low, 0.1)
+        .reserve(Priority::Lowest, 0.05)
         .max_wait(Duration::from_secs(90))
         .max_waiting(100)
         .buffer(Duration::from_millis(50))

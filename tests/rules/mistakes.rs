@@ -5,7 +5,7 @@ mod unreadable;
 use std::time::Duration;
 
 use tower_throttle::rules::{KeyPart, Rule, Rules, RulesError};
-use tower_throttle::{Limiter, Outage, Quota};
+use tower_throttle::{Limiter, Outage, Priority, Quota};
 
 use crate::rules::{per_hour, rules, toml};
 
@@ -124,6 +124,7 @@ fn fields_of_rules_are_not_set_by_the_builder() {
         ("max_wait", by_rules().max_wait(second)),
         ("max_waiting", by_rules().max_waiting(1)),
         ("outage", by_rules().outage(Outage::Allow)),
+        ("reserve", by_rules().reserve(Priority::Low, 0.1)),
         (
             "recovery",
             by_rules().recovery(tower_throttle::Recovery::Strict),

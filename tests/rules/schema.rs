@@ -69,6 +69,13 @@ fn quota(text: &str) -> Value {
     with("quota", json!(text))
 }
 
+/// Rules of which the first has shares of this weight.
+fn weighing(weight: i64) -> Value {
+    let mut rules = with("share", json!("host"));
+    rules["rules"][0]["weight"] = json!(weight);
+    rules
+}
+
 fn exempt(field: &str, value: Value) -> Value {
     let mut rule = json!({ "exempt": true });
     rule[field] = value;
@@ -101,11 +108,17 @@ fn what_can_be_read_is_valid() {
     good.extend(first_rules(
         r#"with exempt false
 with cost 2
+with priority "lowest"
+with share "client_ip"
+with share { "header": "x-tenant" }
+with reserve { "low": 0.1, "lowest": 0.9 }
+with reserve {}
 with quota ["10/s", "100/m gcra burst=20"]
 exempt name "first"
 exempt host "example.com"
 exempt header { "x-plan": "free" }"#,
     ));
+    good.extend([1, 65_535].map(weighing));
     let quotas = "1/d, 1/Day, 1/DAYS, 1/h, 1/HR, 1/hrs, 1/Hour, 1/hours, 1/m, 1/min, 1/Mins, 1/MINUTE, \
         1/minutes, 1/s, 1/S, 1/sec, 1/SECS, 1/second, 1/Seconds, 1/ms, 1/MS, 1/millisecond, \
         1/Milliseconds, 1/us, 1/US, 1/\u{b5}s, 1/\u{3bc}S, 1/microsecond, 1/Microseconds, 010/s, \
@@ -143,6 +156,10 @@ exempt quota "10/s"
 exempt key "host"
 exempt trusted_proxies "10.0.0.0/8"
 exempt cost 1
+exempt priority "low"
+exempt share "host"
+exempt weight 2
+exempt reserve { "low": 0.1 }
 exempt max_wait "30s"
 exempt max_waiting 1
 exempt buffer "50ms"
@@ -158,6 +175,17 @@ with name "{a}"
 with exempt "yes"
 with cost 0
 with cost -1
+with priority "urgent"
+with priority 1
+with share ["host"]
+with share "tenant"
+with share { "header": "a", "constant": "b" }
+with weight 2
+with reserve 0.1
+with reserve { "urgent": 0.1 }
+with reserve { "low": 1.1 }
+with reserve { "low": -0.1 }
+with reserve { "low": null }
 with max_wait 30
 with max_wait "30"
 with max_waiting 0
@@ -168,6 +196,7 @@ with outage "maybe"
 with outage { "local": "half" }
 with recovery "soon""#,
     ));
+    bad.extend([0, 65_536, -1].map(weighing));
     let quotas = ", ten, 10, 10/, /s, 10 / s, 10/s/s, 0/s, 0_0/s, -1/s, 1.5/s, 1,000/s, _1/s, 1_/s, 1__0/s, \
         \u{661}/s, \u{a0}1/s, 1/s\u{b}, 1/M, 1/1M, 1/fortnight, 1/60, 1/m30s, 1/1m s, 1/1.5s, \
         1/s 1/m, 1/s burst=2, 1/s token-bucket, 1/s gcra, 1/s gcra burst, 1/s gcra burst=, \
@@ -193,6 +222,10 @@ fn what_no_schema_can_say_is_valid_and_refused() {
             json!([{ "exempt": true, "host": "example.com" }]),
         ),
         ("more than the quota", with("cost", json!(11))),
+        (
+            "more than the capacity",
+            with("reserve", json!({ "low": 0.6, "lowest": 0.5 })),
+        ),
         ("too large", quota("5_000_000_000/s")),
         ("too large", quota("1/s gcra burst=5_000_000_000")),
         ("too long", quota("1/3651d")),

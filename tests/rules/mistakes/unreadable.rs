@@ -41,8 +41,8 @@ fn what_is_no_field_or_of_another_type_is_named_by_path_line_and_column() {
 
 #[test]
 fn a_field_without_a_value_is_refused_as_it_would_match_every_request() {
-    let fields = "name exempt host method path header quota key trusted_proxies cost max_wait max_waiting buffer guard \
-                  outage recovery";
+    let fields = "name exempt host method path header quota key trusted_proxies cost priority share weight \
+                  reserve max_wait max_waiting buffer guard outage recovery";
     for field in fields.split(' ') {
         let place = format!("rules[0].{field}");
         let text = format!(r#"{{ "rules": [{{ "{field}": null }}, {{ "exempt": true }}] }}"#);
@@ -69,6 +69,8 @@ fn a_value_that_is_null_is_refused_within_a_list_and_a_table() {
         (r#""key": ["host", null]"#, "rules[0].key[1]"),
         (r#""key": { "constant": null }"#, "rules[0].key.constant"),
         (r#""outage": { "local": null }"#, "rules[0].outage.local"),
+        (r#""share": { "header": null }"#, "rules[0].share.header"),
+        (r#""reserve": { "low": null }"#, "rules[0].reserve.low"),
     ] {
         let text =
             format!(r#"[{{ {fields}, "name": "a", "quota": "1/s" }}, {{ "exempt": true }}]"#);
@@ -98,6 +100,10 @@ fn what_stands_there_twice_is_refused_in_every_format() {
             .contains("duplicate field `exempt`")
     );
     assert!(yaml(field).is_err());
+    let level = r#"[{ "name": "a", "quota": "1/s", "reserve": { "low": 0.1, "low": 0.2 } }]"#;
+    let error = json(level).unwrap_err().to_string();
+    assert!(error.contains("duplicate field `low`"), "{error}");
+    assert!(yaml(level).is_err());
     let table = r#"{ "rules": [{ "exempt": true }], "rules": [{ "exempt": true }] }"#;
     assert!(
         json(table)
