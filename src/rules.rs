@@ -47,6 +47,10 @@
 //! quota = ["30/m", "1_000/h"]          # jointly, or one
 //! key = ["host", "route"]              # a quota for each of these
 //! cost = 2
+//! priority = "low"                     # "highest", "high", "normal", "low", "lowest"
+//! share = { header = "x-tenant" }      # tenants divide the quota
+//! weight = 3                           # of each share
+//! reserve = { low = 0.1 }              # so that this level does not starve
 //! max_wait = "30s"
 //! max_waiting = 100
 //! buffer = "50ms"
@@ -91,8 +95,12 @@
 //! | `exempt` | `true` if the requests are not limited; excludes the fields below | `false` |
 //! | `quota` | list: [quotas as text](crate::Quota#as-text), which hold jointly | none; needed unless exempt |
 //! | `key` | list: [parts of the key](KeyPart), joined: `host`, `route`, `client_ip`, `bearer_token`, `method`, `{ header = "NAME" }`, `{ hashed_header = "NAME" }`, `{ constant = "TEXT" }` | `host` |
-//! | `trusted_proxies` | list: [networks](crate::key::ClientIp::trusted_proxies) whose headers are trusted for `client_ip` | none |
+//! | `trusted_proxies` | list: [networks](crate::key::ClientIp::trusted_proxies) whose headers are trusted for `client_ip`, in `key` or `share` | none |
 //! | `cost` | the cost of each request, up to the smallest quota | 1 |
+//! | `priority` | [the level](crate::Priority) of each request: `highest`, `high`, `normal`, `low` or `lowest` | `normal` |
+//! | `share` | [the part](Rule::share) of each request that names its [share](crate::Share): one part, as in `key` | none |
+//! | `weight` | [the weight](Rule::weight) of each share, from 1 to 65,535; needs a `share` | 1 |
+//! | `reserve` | table: levels, each with [the part of the capacity](crate::LimiterBuilder::reserve) that it has for itself, together at most 1 | none |
 //! | `max_wait` | [the longest wait](crate::LimiterBuilder::max_wait), a time | any wait |
 //! | `max_waiting` | [the longest queue](crate::LimiterBuilder::max_waiting) for each key and process | any number |
 //! | `buffer` | [extra spacing](crate::LimiterBuilder::buffer), a time up to `1h` | `0s` |
