@@ -6,7 +6,7 @@
 //! | [`llm`] | limits of requests and tokens, as LLM providers have them |
 //! | [`algorithms`] | how each algorithm counts, and which one to choose |
 //! | [`ordering`] | the throttle's place among retries, timeouts, redirects and concurrency limits |
-//! | [`priorities`] | interactive requests before batch jobs, in all replicas |
+//! | [`priorities`] | interactive requests before batch jobs, and tenants that share a quota, in all replicas |
 //! | [`exactness`] | the meaning of "at most N in any window", its cost, and its requirements |
 //! | [`redis`] | clusters, sentinels, TLS, rights and failures |
 //! | [`sizing_redis`] | the size of a Redis for so many keys and requests |

@@ -42,7 +42,7 @@
 //! | the protocol between a process and the store, and how it is checked | [`guide::protocol`] |
 //! | many limits in one table, from code or a file | [`rules`], [`LimiterBuilder::rules`] |
 //! | rules that change at runtime | [`Limiter::reload`] |
-//! | requests that go before others | [`Priority`], [`guide::priorities`] |
+//! | requests that go before others, tenants that divide a quota | [`Priority`], [`Share`], [`guide::priorities`] |
 //! | tokens, bytes, points: quotas that count something else than requests | [`Quota::unit`], [`Cost`] |
 //! | costs that are known only after the response | [`Charge`] |
 //! | the requests and tokens of an LLM provider | [`guide::llm`] |
