@@ -186,8 +186,8 @@ impl LimiterBuilder {
     /// # Errors
     ///
     /// Fails, with the field and its value, if there is no quota or more than eight, one twice, a limit or a window of
-    /// zero, a window longer than ten years or not in whole microseconds, or a name, buffer, guard or share out of
-    /// bounds; or if there are [rules](Self::rules) and a field is set that belongs to them.
+    /// zero, a window longer than ten years or not in whole microseconds, or a name, buffer, guard, reserve or share of an
+    /// outage out of bounds; or if there are [rules](Self::rules) and a field is set that belongs to them.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let (denials, telemetry) = (self.denials, self.telemetry);
         let (store, embedded) = self.store.unwrap_or_else(|| {
