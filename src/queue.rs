@@ -400,7 +400,7 @@ impl Queue {
     }
 
     pub(crate) fn weight(&self) -> u32 {
-        self.weight.max(1)
+        self.weight
     }
 
     pub(crate) fn weigh(&mut self, weight: u32) {

@@ -195,6 +195,33 @@ async fn weights_and_reserves_that_cannot_hold_are_refused() {
     assert!(reserve(&[(low, 0.7), (lowest, 0.3)]).is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_refund_of_one_share_goes_to_all_others() {
+    let quota = Quota::new(100, SECOND * 10);
+    let limiter = limiter(quota, FailingStore::new(MemoryStore::new()));
+    let big = limiter.acquire("a").share("big", 1).cost(90).await;
+    let charge = big.expect("a permit").into_charge();
+    let (departed, mut departures) = unbounded_channel();
+    for _ in 0..100 {
+        for share in ["b", "c"] {
+            let (acquire, departed) = (limiter.acquire("a").share(share, 1), departed.clone());
+            tokio::spawn(async move {
+                acquire.await.expect("a permit");
+                departed.send(share).expect("a receiver");
+            });
+        }
+    }
+    sleep(SECOND).await;
+    let early = std::iter::from_fn(|| departures.try_recv().ok()).count();
+    assert_eq!(early, 10);
+    charge.refund();
+    sleep(SECOND).await;
+    let freed: Vec<_> = std::iter::from_fn(|| departures.try_recv().ok()).collect();
+    let of_b = freed.iter().filter(|share| **share == "b").count();
+    assert_eq!(freed.len(), 90);
+    assert!((40..=50).contains(&of_b), "{of_b} of 90");
+}
+
 /// A server refuses requests of lower levels and of shares that use more than their part first.
 #[tokio::test(start_paused = true)]
 async fn a_server_refuses_first_what_would_wait_longest() {

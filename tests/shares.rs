@@ -196,7 +196,7 @@ fn shares_divide_capacity_across_processes_for_a_minute() {
 /// So long may a machine take that runs other tests at the same time.
 const SLOW: Duration = Duration::from_millis(400);
 
-/// What the process may hold up: what it was granted within one horizon, and 200 ms.
+/// The process may hold up others by what it was granted within one horizon, and by 200 ms.
 const HELD_UP: Duration = Duration::from_millis(300);
 
 #[test]

@@ -308,7 +308,7 @@ impl Acquire {
             Ok(cost) => cost,
             Err(cause) => return ControlFlow::Break(Err(cause)),
         };
-        let at_once = handle.depart_at_once(current, key, cost, place, now);
+        let at_once = handle.depart_at_once(current, key, (cost, &self.rank), place, now);
         if let Some(Ok(granted)) = at_once {
             return ControlFlow::Break(Ok(granted));
         }

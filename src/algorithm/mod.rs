@@ -823,6 +823,7 @@ impl State {
             Command::Reset => {
                 hold = Hold::default();
                 self.clear();
+                self.tags.clear();
                 if let Some(life) = &mut self.life {
                     life.quarantined_until = 0;
                 }

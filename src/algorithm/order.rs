@@ -27,7 +27,7 @@ const MOST_TAGS: usize = 1_024;
 pub struct Flow {
     /// A number of its name, less than 2^50; 1 for requests without a share.
     pub id: u64,
-    /// How much of the capacity it gets, compared with other shares.
+    /// How much of the capacity it gets, compared with other shares. 0 if that is unknown: as much as before.
     pub weight: u32,
 }
 
@@ -86,9 +86,9 @@ struct Rival {
 #[derive(Clone, Copy, PartialEq)]
 enum Ahead {
     All,
-    /// Those that cannot be overtaken until then; see [`TOLERANCE`].
+    /// The processes that cannot be overtaken until then; see [`TOLERANCE`].
     Until(u64),
-    /// Those that are not overdue.
+    /// The processes that are not overdue.
     OnTime,
 }
 
@@ -245,10 +245,10 @@ impl Fair {
             tag.copied().unwrap_or_else(|| Tag::new(key))
         };
         let mine = level(take.process);
-        let own = Tag {
-            weight: take.flow.weight,
-            ..tag(take.flow.id * LEVELS + mine)
-        };
+        let mut own = tag(take.flow.id * LEVELS + mine);
+        if take.flow.weight > 0 {
+            own.weight = take.flow.weight;
+        }
         let mut rivals: Vec<Rival> = Vec::new();
         for other in live {
             let theirs = level(other.process);

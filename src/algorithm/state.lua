@@ -177,7 +177,7 @@ if fair then
   if special % 32 >= 16 then flow, weight = unpack('<I7I2', arg, behind - 9) end
   fair.tags, fair.leads, fair.weights, fair.reserves = tags, leads, weights, reserves
   fair.flow, fair.own = flow, flow * 8 + level
-  weights[fair.own] = weight
+  weights[fair.own] = weight > 0 and weight or weights[fair.own] or 1
 end
 
 -- Begins a new generation, in quarantine, if departures may have been lost.
@@ -229,7 +229,7 @@ local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> =
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
--- What was given back.
+-- The units that were given back.
 local returned = 0
 -- True if the value stays as it is.
 local is_same = true
@@ -495,6 +495,7 @@ else
       paused, is_nudge = 0, true
       allowed&, allowed_until& = 0, 0
       if operation == 6 then
+        if fair then fair.tags = {} end
         quarantined = 0
         clear$()
       end

@@ -101,8 +101,9 @@ pub(crate) struct Granted {
 pub(crate) struct Place {
     /// Requests of the same lane with lower numbers are ahead of it; 0 if it is new.
     number: u64,
-    /// The lane in which it got its turn.
+    /// The lane of its cost and priority, and its share.
     lane: u64,
+    flow: u64,
     pub(crate) arrival: Instant,
 }
 
@@ -112,6 +113,7 @@ impl Place {
         Self {
             number: 0,
             lane: 0,
+            flow: Flow::default().id,
             arrival,
         }
     }
@@ -212,7 +214,7 @@ impl Handle {
         &self,
         current: &Current,
         key: &Key,
-        cost: Costs,
+        (cost, rank): (Costs, &Rank),
         mut place: Place,
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
@@ -220,7 +222,7 @@ impl Handle {
         if self.queues() > 0 && self.queues.lock().contains_key(key) {
             return None;
         }
-        self.number(&mut place);
+        self.locate(&mut place, cost, rank);
         let guard = self.guard.current();
         let (at, attempt) = store.try_one(key, policy, cost, guard, now)?;
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
@@ -289,15 +291,14 @@ impl Handle {
                     return Err(Refusal::Full(waiting));
                 }
             }
-            let queue = self.queue_of(&mut queues, key, cost.lane(rank.priority), rank.flow().id);
+            self.locate(&mut place, cost, rank);
+            let queue = self.queue_of(&mut queues, key, place.lane, place.flow);
             let now = Instant::now();
             let reserves = current.policy.reserves();
             let overtaken = overtaken(&queues[key], queue.lane, cost, reserves, now);
             let turn = overtaken.as_ref();
             let turn = turn.and_then(|it| it.lock().give_up(cost, now, &mut woken));
             let mut locked = queue.lock();
-            self.number(&mut place);
-            place.lane = queue.lane;
             if queue.flow == COMBINED {
                 current.telemetry.combined();
             }
@@ -330,11 +331,12 @@ impl Handle {
         })
     }
 
-    /// Gives a request a place behind all others, if it is new.
-    fn number(&self, place: &mut Place) {
+    /// Gives a request a place in its queue, behind all others if it is new.
+    fn locate(&self, place: &mut Place, cost: Costs, rank: &Rank) {
         if place.number == 0 {
             place.number = self.last_place.fetch_add(1, Ordering::Relaxed) + 1;
         }
+        (place.lane, place.flow) = (cost.lane(rank.priority), rank.flow().id);
     }
 
     /// The queue of requests of this lane and share.
@@ -377,23 +379,21 @@ impl Handle {
         queue
     }
 
-    /// The queue of this lane, for what concerns a departure of this cost; if there is none, that of the highest level in
-    /// which requests like it wait, or else that of the default.
+    /// The queue for what becomes of a departure: that of the highest level in which requests of the same share and like it
+    /// wait, or else its own.
     fn queue_like(
         self: &Arc<Self>,
         queues: &mut HashMap<Key, Lanes>,
         key: &Key,
-        cost: &Costs,
-        lane: u64,
+        place: Place,
     ) -> Arc<KeyQueue> {
-        let normal = cost.lane(Priority::default());
         let units = |lane| lane % (1 << LEVEL_BITS.start);
         let lanes = queues.get(key).into_iter().flatten();
-        let alike = lanes.filter(|it| units(it.lane) == units(normal) && it.lock().len() > 0);
-        let nearest = alike.min_by_key(|it| (it.lane != lane, level(it.lane)));
-        match nearest {
+        let alike = lanes.filter(|it| units(it.lane) == units(place.lane) && it.flow == place.flow);
+        let waiting = alike.filter(|it| it.lock().len() > 0);
+        match waiting.min_by_key(|it| level(it.lane)) {
             Some(queue) => queue.clone(),
-            None => self.queue_of(queues, key, normal, Flow::default().id),
+            None => self.queue_of(queues, key, place.lane, place.flow),
         }
     }
 
@@ -432,13 +432,20 @@ impl Handle {
         }
     }
 
+    /// A call for this queue has given departures back: they may be for requests of the same key in other queues.
+    pub(super) fn nudge_others(&self, queue: &Arc<KeyQueue>) {
+        let lanes = self.lanes(&queue.key);
+        let others = lanes.iter().filter(|other| !Arc::ptr_eq(other, queue));
+        others.for_each(|other| other.update(|queue, _| queue.nudge(Instant::now())));
+    }
+
     /// A permit was not used: the next request departs in its place, or the store takes it back.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, Granted { turn, place, .. }: Granted) {
         self.forget_denials(Some(key));
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_like(&mut queues, key, &turn.units, place.lane);
+            let queue = self.queue_like(&mut queues, key, place);
             queue
                 .lock()
                 .pass_on(Mode::Wait, turn, Instant::now(), &mut woken);
@@ -468,7 +475,7 @@ impl Handle {
                 // It stays charged.
                 return true;
             }
-            let queue = self.queue_like(&mut queues, key, &turn.units, place.lane);
+            let queue = self.queue_like(&mut queues, key, place);
             let at = Instant::now() + gather;
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
@@ -720,8 +727,10 @@ impl Current {
 impl KeyQueue {
     /// The share of its requests.
     pub(super) fn flow(&self, weight: u32) -> Flow {
-        let id = self.flow;
-        Flow { id, weight }
+        match self.flow {
+            id if id == Flow::default().id => Flow::default(),
+            id => Flow { id, weight },
+        }
     }
 
     /// 1 if its requests have another priority than the default, else 0.
@@ -738,15 +747,16 @@ impl KeyQueue {
         self.queue.lock()
     }
 
-    /// Counts a departure if requests of a higher level wait in this process.
+    /// Counts a departure if requests of a higher level wait in this process, unless its level has a reserve.
     fn note_inversion(&self) {
         if self.handle.levels.load(Ordering::Relaxed) == 0 {
             return;
         }
         let lanes = self.handle.lanes(&self.key);
         let mine = level(self.lane);
+        let is_reserved = self.handle.load().policy.reserves()[mine as usize] > 0;
         let waits = |it: &Arc<Self>| level(it.lane) < mine && it.lock().len() > 0;
-        if lanes.iter().any(waits) {
+        if !is_reserved && lanes.iter().any(waits) {
             self.handle.load().telemetry.inverted();
         }
     }

@@ -710,6 +710,9 @@ impl Dispatcher {
                 let guard = Duration::from_micros(sent.take.guard);
                 sent.queue.missed(guard, now - until);
             }
+            if sent.take.settlements.iter().any(|it| it.difference < 0) {
+                handle.nudge_others(&sent.queue);
+            }
             let last = sent.queue.update(|queue, woken| {
                 queue.answer(sent.number, &answer, now, woken);
                 queue.unbounded()

@@ -115,7 +115,8 @@ impl RuleKey {
         }
         given.extend(&rule.share.0);
         if rule.trusted_proxies.0.is_some() && !given.contains(&&KeyPart::ClientIp) {
-            let problem = "only the client's address depends on it: add `client_ip` to `key`";
+            let problem =
+                "only the client's address depends on it: add `client_ip` to `key` or `share`";
             mistakes.add("trusted_proxies", problem);
         }
         Self(parts)

@@ -76,7 +76,8 @@ async fn a_scrape_holds_what_the_documentation_says_and_nothing_else() {
         let limiter = Limiter::builder().quota(quota).name("scrape").store(store);
         let limiter = limiter.build().expect("a valid policy");
         for _ in 0..10 {
-            limiter.acquire("a").await.expect("a permit");
+            let acquire = limiter.acquire("a").share("tenant", 1);
+            acquire.await.expect("a permit");
         }
         assert_eq!(scraped(&handle.render()), documented());
     }

@@ -176,7 +176,9 @@ impl World {
         let arrivals = arrivals.map(|(nth, &cost)| (now - call.age + nth as u64 * step, cost));
         let take = Take {
             // Processes of three shares and two levels, of which one has a reserve.
-            process: call.process << 11 | call.process % 3 << 7 | (2 + call.process % 2) << 4,
+            process: (call.process << 11)
+                | ((call.process % 3) << 7)
+                | ((2 + call.process % 2) << 4),
             flow: match call.process % 3 {
                 0 => Flow::default(),
                 share => Flow {

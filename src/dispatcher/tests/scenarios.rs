@@ -533,7 +533,7 @@ fn shares_divide_capacity_by_their_weights_however_they_are_spread() {
         ("10/s", 80, 0.97),
         ("100/s", 60, 0.97),
         ("50/s gcra burst=5", 60, 0.97),
-        // Without shares, the rates of these two are 0.95 and 0.93.
+        // Shares cost no part of the first one's rate. Spacing gives up a part of each grant to another process.
         ("100/5s", 60, 0.93),
         ("20/s spacing", 60, 0.8),
     ] {

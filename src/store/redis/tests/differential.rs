@@ -225,7 +225,7 @@ impl History {
                 0 => Flow::default(),
                 id => Flow {
                     id: (1 << 49) + id,
-                    weight: [1, 3, 1_000, 1][id as usize % 4] + u32::from(random.random_bool(0.01)),
+                    weight: [0, 1, 3, 1_000][id as usize % 4] + u32::from(random.random_bool(0.05)),
                 },
             },
             reserves: match has_reserves {

@@ -15,7 +15,7 @@ struct Measured {
 /// A call for requests, as of a process with a round trip of 1 ms.
 fn take(process: u64, number: u64, arrival: u64, count: u32, cost: u32) -> Operation {
     Operation::Take(Take {
-        // Of the default priority, and without a share.
+        // The process has the default priority and no share.
         process: process << 11 | 32,
         number,
         round_trip: 1_000,
