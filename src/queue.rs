@@ -184,11 +184,12 @@ struct Request {
     waker: Option<Waker>,
 }
 
+/// What becomes of a request. Most requests wait, and need no room for more.
 #[derive(Debug, Clone)]
 enum Fate {
     Waiting,
-    Departs(Turn),
-    Fails(Refusal),
+    Departs(Box<Turn>),
+    Fails(Box<Refusal>),
 }
 
 /// Why a request does not depart.
@@ -596,7 +597,7 @@ impl Queue {
     /// A request that waits gets a turn.
     fn depart(&mut self, id: usize, turn: Turn) {
         let request = &mut self.requests[id];
-        request.fate = Fate::Departs(turn);
+        request.fate = Fate::Departs(Box::new(turn));
         let (mode, place) = (request.mode, request.place);
         self.without_turn(mode).remove(&place);
         self.departing.insert(place, id);
@@ -778,7 +779,7 @@ impl Queue {
 
     fn fail(&mut self, id: usize, refusal: Refusal, woken: &mut Woken) {
         let request = &mut self.requests[id];
-        request.fate = Fate::Fails(refusal);
+        request.fate = Fate::Fails(Box::new(refusal));
         woken.extend(request.waker.take());
         let (mode, place) = (request.mode, request.place);
         self.without_turn(mode).remove(&place);
@@ -829,7 +830,7 @@ impl Queue {
                 Step::Sleep(from)
             }
             Fate::Departs(turn) if now <= turn.until => {
-                let (turn, place) = (*turn, request.place);
+                let (turn, place) = (**turn, request.place);
                 let (mut is_first, mut late) = (true, None);
                 for (_, &id) in self.departing.iter().take_while(|(it, _)| **it < place) {
                     is_first &= !self.is_valid(id, now);
@@ -853,12 +854,12 @@ impl Queue {
                 Step::Depart(turn, self.latest)
             }
             Fate::Departs(turn) => {
-                let turn = *turn;
+                let turn = **turn;
                 self.expire(now, woken);
                 Step::Missed(turn)
             }
             Fate::Fails(_) => match self.requests.remove(id).fate {
-                Fate::Fails(refusal) => Step::Fail(refusal),
+                Fate::Fails(refusal) => Step::Fail(*refusal),
                 _ => unreachable!("it fails"),
             },
         }
@@ -883,7 +884,7 @@ impl Queue {
         for id in self.departing.values().copied().collect::<Vec<_>>() {
             let request = &mut self.requests[id];
             let alike = (request.mode, request.cost);
-            let Fate::Departs(turn) = request.fate else {
+            let Some(turn) = request.turn() else {
                 continue;
             };
             let is_lost = loses(request, &turn);
@@ -1000,7 +1001,7 @@ impl Queue {
             }
             Fate::Departs(turn) => {
                 self.departing.remove(&request.place);
-                self.pass_on(Mode::Wait, turn, now, woken);
+                self.pass_on(Mode::Wait, *turn, now, woken);
                 return true;
             }
             Fate::Fails(_) => {}
@@ -1083,7 +1084,7 @@ impl Queue {
             if let Fate::Departs(turn) = &mut request.fate
                 && turn.from > free.from
             {
-                std::mem::swap(turn, &mut free);
+                std::mem::swap(&mut **turn, &mut free);
                 woken.extend(request.waker.take());
             }
         }
@@ -1136,8 +1137,8 @@ impl Stall {
 
 impl Request {
     fn turn(&self) -> Option<Turn> {
-        match self.fate {
-            Fate::Departs(turn) => Some(turn),
+        match &self.fate {
+            Fate::Departs(turn) => Some(**turn),
             Fate::Waiting | Fate::Fails(_) => None,
         }
     }

@@ -308,7 +308,7 @@ impl Bench {
     fn check_units(&self) {
         let mut open = self.open.clone();
         for (_, request) in &self.queue.requests {
-            if let Fate::Departs(turn) = request.fate {
+            if let Fate::Departs(turn) = &request.fate {
                 *open.entry(turn.recorded).or_default() -= i64::from(turn.units.0[0]);
             }
         }
@@ -362,7 +362,7 @@ impl Bench {
         requests.sort_by_key(|request| (request.cost.0, request.place));
         for pair in requests.windows(2) {
             if pair[0].cost == pair[1].cost
-                && let Fate::Departs(later) = pair[1].fate
+                && let Fate::Departs(later) = &pair[1].fate
             {
                 match &pair[0].fate {
                     Fate::Departs(turn) => assert!(turn.from <= later.from, "{pair:?}"),

@@ -382,7 +382,7 @@ impl World {
         }
         if let Some((_, id)) = queue.waiting.pop_last() {
             let request = &mut queue.requests[id];
-            request.fate = Fate::Departs(turn);
+            request.fate = Fate::Departs(Box::new(turn));
             queue.departing.insert(request.place, id);
             woken.extend(request.waker.take());
         } else {
