@@ -52,8 +52,13 @@ impl Guard {
 
     /// A call to the store took so long, and its clock is known as closely as that.
     pub(crate) fn measured(&self, round_trip: Duration, uncertainty: Duration) {
-        let measured = micros(round_trip);
         let known = self.round_trip.load(Ordering::Relaxed);
+        // A process that was stopped during a call has measured how long that lasted.
+        let most = match self.is_measured() {
+            true => 2 * known + LONGEST_DELAY,
+            false => u64::MAX,
+        };
+        let measured = micros(round_trip).min(most);
         let sunk = known - known.saturating_sub(measured).div_ceil(8);
         self.round_trip.store(measured.max(sunk), Ordering::Relaxed);
         self.uncertainty
@@ -128,7 +133,22 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_rise_at_once_and_sink_slowly() {
+    fn one_slow_call_says_little_and_several_do() {
+        let guard = Guard::new(FLOOR);
+        let measured = |millis| {
+            guard.measured(Duration::from_millis(millis), Duration::ZERO);
+            guard.round_trip()
+        };
+        assert_eq!(measured(1), Duration::from_millis(2));
+        assert_eq!(measured(5_000), Duration::from_millis(42));
+        for _ in 0..3 {
+            measured(150);
+        }
+        assert_eq!(measured(150), Duration::from_millis(170));
+    }
+
+    #[test]
+    fn the_first_round_trip_holds_at_once_and_sinks_slowly() {
         let guard = Guard::new(FLOOR);
         guard.measured(Duration::from_millis(400), Duration::ZERO);
         guard.measured(Duration::from_millis(1), Duration::ZERO);

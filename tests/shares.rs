@@ -214,7 +214,11 @@ fn a_process_of_a_low_priority_that_is_stopped_partitioned_or_killed_holds_up_no
         faults.push((name, now(), until));
         sleep(until);
     };
+    // It is stopped during a call, and so measures a round trip of five seconds.
+    proxy.hold();
+    sleep(SECOND / 5);
     doomed.sigstop();
+    proxy.resume();
     fault("stopped", 5 * SECOND);
     doomed.sigcont();
     fault("continues", 2 * SECOND);
