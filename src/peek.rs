@@ -69,6 +69,9 @@ impl Future for Peek {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let policy = this.handle.policy();
+        if let Some(problem) = this.rank.share.as_ref().and_then(Share::problem) {
+            return Poll::Ready(Err(Error::new(Cause::InvalidShare(problem), policy)));
+        }
         let cost = match check(&policy, &this.key, &this.cost, Some(1)) {
             Ok(cost) => cost,
             Err(cause) => return Poll::Ready(Err(Error::new(cause, policy))),

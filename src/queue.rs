@@ -76,6 +76,8 @@ struct Unsent {
     /// The number of the first call to the store whose answer was lost, if that was the latest one.
     lost: Option<u64>,
     settlements: Vec<Settlement>,
+    /// See [`Take::moved`].
+    moved: i64,
 }
 
 /// Where the queue stands towards the store.
@@ -400,6 +402,11 @@ impl Queue {
         }
     }
 
+    /// Requests took over departures of so many units from another share; below 0, another share did.
+    pub(crate) fn took_over(&mut self, units: i64) {
+        self.unsent.moved += units;
+    }
+
     pub(crate) fn weight(&self) -> u32 {
         self.weight
     }
@@ -452,11 +459,16 @@ impl Queue {
             settlements: settlements.clone(),
             is_fallback: outage.is_some(),
         });
+        let moved = match outage {
+            Some(_) => 0,
+            None => std::mem::take(&mut self.unsent.moved),
+        };
         Take {
             mode,
             demand,
             settlements,
             lost,
+            moved,
             ..Take::default()
         }
     }

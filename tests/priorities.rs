@@ -166,6 +166,8 @@ async fn weights_and_reserves_that_cannot_hold_are_refused() {
         let problem =
             format!("the share \"b\" has the weight {weight}, which is not from 1 to 65,535");
         assert_eq!(error.to_string(), problem);
+        let error = limiter.peek("a").share("b", weight).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidShare);
         let error = limiter
             .try_acquire("a")
             .share("b", weight)

@@ -78,6 +78,14 @@ pub(crate) trait Algorithm {
     /// Corrects a recorded departure. One that is not found stays as it is.
     fn settle(&mut self, settled: &Settlement);
 
+    /// A number that shows later how many [more units](Self::units_since) are recorded.
+    fn mark(&self) -> u64;
+
+    /// How many more units are recorded than at this mark; below 0, how many fewer.
+    fn units_since(&self, mark: u64) -> f64 {
+        self.mark() as f64 - mark as f64
+    }
+
     /// The time at which the counter is as good as a new one.
     fn expires(&self) -> u64;
 
@@ -349,6 +357,9 @@ pub struct Take {
     pub demand: Demand,
     /// Corrections of past departures.
     pub settlements: Vec<Settlement>,
+    /// The units of departures that this process took over from its requests of other shares; below 0, that these took
+    /// over.
+    pub moved: i64,
 }
 
 /// Requests of other processes depart at most so long after the call that granted them, in microseconds.
@@ -374,7 +385,7 @@ impl Take {
 
     /// Returns true if capacity is not divided by level and arrival alone.
     pub(crate) fn is_fair(&self) -> bool {
-        self.flow != Flow::default() || self.reserves != Reserves::default()
+        self.flow != Flow::default() || self.reserves != Reserves::default() || self.moved != 0
     }
 
     /// How long after the call its requests may depart.
@@ -621,7 +632,7 @@ impl State {
             return self.peek(buffer, take, now);
         }
         self.drop_expired(now);
-        let mut returned = 0;
+        let marks: SmallVec<[u64; 1]> = self.counters.iter().map(|it| it.mark()).collect();
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
             if take.number != 0 && self.announced[place].number >= take.number {
@@ -634,7 +645,6 @@ impl State {
             if take.lost != 0 && last.number >= take.lost {
                 for granted in last.granted {
                     for (unit, units) in granted.units.each() {
-                        returned -= i64::from(units);
                         self.settle(&Settlement {
                             recorded: granted.recorded,
                             unit,
@@ -644,10 +654,8 @@ impl State {
                 }
             }
         }
-        for settlement in &take.settlements {
-            returned += settlement.difference;
-            self.settle(settlement);
-        }
+        take.settlements.iter().for_each(|it| self.settle(it));
+        let corrected = self.corrected(&marks);
         let terms = take.terms(buffer, now);
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
@@ -667,8 +675,9 @@ impl State {
             let behind = (units, &rest);
             taken.next_call = self.next_call(&terms, &others, behind, take.horizon, last);
         }
-        let charged = units.total() as f64 + returned as f64;
-        self.tags = others.tags_after(&self.tags, charged, !rest.is_empty());
+        let more = corrected + take.moved as f64;
+        let all = units.total() as f64;
+        self.tags = others.tags_after(&self.tags, all, more, !rest.is_empty());
         drop(others);
         self.announced = announced;
         let can_be_lost = take.number != 0 && !granted.is_empty();
@@ -796,6 +805,17 @@ impl State {
         let counters = self.counters.iter_mut();
         let counters = counters.filter(|it| it.nth() == settlement.unit);
         counters.for_each(|it| it.settle(settlement));
+    }
+
+    /// How many more units are recorded than at these marks, in all units together. A counter that could not return all of
+    /// them decides.
+    fn corrected(&self, marks: &[u64]) -> f64 {
+        let mut most: [Option<f64>; MOST_UNITS] = [None; MOST_UNITS];
+        for (counter, mark) in self.counters.iter().zip(marks) {
+            let (more, most) = (counter.units_since(*mark), &mut most[counter.nth()]);
+            *most = Some(most.map_or(more, |most| most.max(more)));
+        }
+        most.into_iter().flatten().fold(0.0, |sum, more| sum + more)
     }
 
     /// Applies a command.

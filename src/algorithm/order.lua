@@ -74,50 +74,49 @@ function ahead(arrival, before, finish, on_time)
   return <<sum& + others&>>
 end
 
--- The tags after so much was granted. Requests of this process may still wait.
-function fair.charge(given, still_waits)
-  local tags, is_here, shares_wait = fair.tags, {}, false
-  for i = 1, #tags do is_here[tags[i]] = true end
+-- Sets the tags after so much was granted and so much more is charged. Requests of this process may still wait.
+function fair.charge(granted, more, still_waits)
+  local tags, has_tag = fair.tags, {}
+  for i = 1, #tags do has_tag[tags[i]] = true end
   local function lead_by(number, more)
-    if not is_here[number] then is_here[number], tags[#tags + 1] = true, number end
+    if not has_tag[number] then has_tag[number], tags[#tags + 1] = true, number end
     leads[number] = (leads[number] or 0) + more
   end
   for j = 1, live do still_waits = still_waits or rivals[j] == own end
-  lead_by(own, given / weights[own])
-  local least = still_waits and leads[own]
+  local charged, all, waiting, last = granted + more, weights[own], 0
+  lead_by(own, charged / all)
   for _, rival in ipairs(ranked) do
-    if rival > 7 then
-      shares_wait = true
-      local lead = leads[rival] or 0
-      least = least and least < lead and least or lead
-    end
+    if rival > 7 then waiting, last, all = waiting + 1, rival, all + (weights[rival] or 1) end
   end
+  if still_waits then waiting, last = waiting + 1, own end
   local waits, higher = everything1, false
   for number = 0, 7 do
-    local level_waits = waits[number] or number == level and (still_waits or shares_wait)
+    local level_waits = waits[number] or number == level and waiting > 0
     local part = reserved(number)
     if part > 0 then
-      lead_by(number, part * given - (number == level and given or 0))
+      lead_by(number, part * charged - (number == level and charged or 0))
       -- A level that does not wait saves nothing, and one that waits alone owes nothing.
       if not level_waits and leads[number] > 0 then leads[number] = 0 end
       if not higher and leads[number] < 0 then leads[number] = 0 end
     end
     higher = higher or level_waits
   end
-  local kept = {}
+  -- Virtual time goes on as fast as the shares that wait get capacity. If one waits alone, it is at virtual time.
+  local passed, kept = waiting > 0 and granted / all or math.huge, {}
+  if waiting == 1 then passed = leads[last] or 0 end
   for i = 1, #tags do
     local number = tags[i]
     local is_share = number > 7
-    local is_level = is_share and number % 8 == level
-    if is_level then
-      -- Virtual time goes on with the share that is the least ahead.
-      local lead = least and leads[number] - least or 0
-      leads[number] = lead > 0 and lead or 0
+    local is_here = is_share and number % 8 == level
+    local has_demand = waits[number] or number == own and still_waits
+    if is_here then
+      local lead = leads[number] - passed
+      -- A share that does not wait saves nothing.
+      leads[number] = (has_demand or lead > 0) and lead or 0
     end
-    local is_weighted = is_share and (weights[number] or 1) ~= 1
-    local has_demand = not is_level or waits[number] or number == own and still_waits
     weights[number] = weights[number] or 1
-    if #kept < 1024 and (leads[number] ~= 0 or is_weighted and has_demand) then kept[#kept + 1] = number end
+    local is_weighted = is_share and weights[number] ~= 1 and (has_demand or not is_here)
+    if #kept < 1024 and (leads[number] ~= 0 or is_weighted) then kept[#kept + 1] = number end
   end
   fair.tags = kept
 end

@@ -2,8 +2,9 @@
 //!
 //! Shares of a level take turns by start-time fair queueing (P. Goyal, H. M. Vin, H. Cheng, "Start-time Fair Queueing",
 //! SIGCOMM 1996): a request starts at the virtual time at which the one before it in its share has ended, and takes its
-//! cost divided by the weight. The request with the least start departs first. A level with a reserve and all levels
-//! above it take turns in the same way.
+//! cost divided by the weight. The request with the least start departs first. Virtual time itself goes on by what is granted,
+//! divided by the weights of all shares that wait, so that new shares do not hold it up. A level with a reserve and all
+//! levels above it take turns in the same way.
 
 use std::borrow::Cow;
 
@@ -40,7 +41,7 @@ impl Default for Flow {
 /// The part of the capacity that each level has for itself, in millionths.
 pub type Reserves = [u32; 5];
 
-/// How far a share is ahead of the others of its level in virtual time; or how much a level with a reserve is owed.
+/// How far a share is ahead of virtual time; or how much a level with a reserve is owed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Tag {
     /// Eight times the number of the share, plus its level; or the level alone.
@@ -209,13 +210,19 @@ impl<'a> Others<'a> {
         })
     }
 
-    /// The tags after so much was granted, less what was given back. Requests of this process may still wait.
-    pub(crate) fn tags_after(&self, before: &[Tag], granted: f64, still_waits: bool) -> Vec<Tag> {
+    /// The tags after so much was granted and so much more is charged. Requests of this process may still wait.
+    pub(crate) fn tags_after(
+        &self,
+        before: &[Tag],
+        granted: f64,
+        more: f64,
+        still_waits: bool,
+    ) -> Vec<Tag> {
         let Some(fair) = &self.fair else {
             return before.to_vec();
         };
         let still_waits = still_waits || self.live.iter().any(|it| self.is_alike(it));
-        fair.tags_after(before, granted, still_waits)
+        fair.tags_after(before, granted, more, still_waits)
     }
 }
 
@@ -338,13 +345,13 @@ impl Fair {
         self.parts[rival.tag.key as usize]
     }
 
-    /// The tags after so much was granted. Requests of this share may still wait.
-    fn tags_after(&self, before: &[Tag], granted: f64, still_waits: bool) -> Vec<Tag> {
+    /// The tags after so much was granted and so much more is charged. Requests of this share may still wait.
+    fn tags_after(&self, before: &[Tag], granted: f64, more: f64, still_waits: bool) -> Vec<Tag> {
         let mine = self.level();
         let mut tags = before.to_vec();
         let own = tag_of(&mut tags, self.own.key);
         own.weight = self.own.weight;
-        own.lead += granted / f64::from(self.own.weight);
+        own.lead += (granted + more) / f64::from(self.own.weight);
         let waiting = self.rivals.iter().map(|rival| rival.tag.key);
         let waits = |key: u64| waiting.clone().any(|it| it == key);
         let shares_wait = still_waits || waiting.clone().any(|key| key >= LEVELS);
@@ -352,7 +359,8 @@ impl Fair {
         let has_demand = |key| waits(key) || key == self.own.key && still_waits;
         for (level, part) in (0..).zip(self.parts).filter(|(_, part)| *part > 0.0) {
             let tag = tag_of(&mut tags, level);
-            tag.lead += part * granted - if level == mine { granted } else { 0.0 };
+            let charged = granted + more;
+            tag.lead += part * charged - if level == mine { charged } else { 0.0 };
             // A level that does not wait saves nothing, and one that waits alone owes nothing.
             if !level_waits(level) {
                 tag.lead = tag.lead.min(0.0);
@@ -361,16 +369,24 @@ impl Fair {
                 tag.lead = tag.lead.max(0.0);
             }
         }
-        // Virtual time goes on with the share that is the least ahead.
+        // Virtual time goes on as fast as the shares that wait get capacity. If one waits alone, it is at virtual time.
+        let shares = self.rivals.iter().map(|rival| rival.tag);
+        let shares = shares.filter(|tag| tag.key >= LEVELS);
+        let own = still_waits.then_some(self.own);
+        let passed = match shares.clone().chain(own).collect::<SmallVec<[Tag; 4]>>()[..] {
+            [] => f64::INFINITY,
+            [alone] => tag_of(&mut tags, alone.key).lead,
+            _ => {
+                let own = f64::from(self.own.weight);
+                granted / shares.fold(own, |sum, tag| sum + f64::from(tag.weight))
+            }
+        };
         let is_here = |tag: &Tag| tag.key >= LEVELS && tag.key % LEVELS == mine;
-        let leads = waiting.clone().chain(still_waits.then_some(self.own.key));
-        let leads = leads.filter(|key| *key >= LEVELS).map(|key| {
-            let tag = tags.iter().find(|tag| tag.key == key);
-            tag.map_or(0.0, |tag| tag.lead)
-        });
-        let least = leads.reduce(f64::min);
         for tag in tags.iter_mut().filter(|tag| is_here(tag)) {
-            tag.lead = least.map_or(0.0, |least| (tag.lead - least).max(0.0));
+            tag.lead -= passed;
+            if !has_demand(tag.key) {
+                tag.lead = tag.lead.max(0.0);
+            }
         }
         tags.retain(|tag| {
             let is_weighted = tag.key >= LEVELS && tag.weight != 1;

@@ -4,13 +4,13 @@
 -- ARGV[1]: the head of the calls, as below
 --   <I7 B I7 I7 I7 I7 B>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
 --     special (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements, which only a single call may be;
---     16: a share, 32: reserves)
+--     16: a share, 32: reserves, 64: units moved)
 --   each quota, as Counter::encode_terms; the names of the units, as in the value
 -- ARGV[2] and so on: the rest of the call for each key
 --   operations 0 (wait), 1 (try), 2 (peek): <I7 I7> number of the call, first lost call; <I4> cost in each unit; <B I2>
 --     number of points, number of settlements; points <I7> arrival, sums; settlements <I7 I7 B> recorded,
 --     difference + 2^32, unit; if strict, <I7 I7 I7 c8> quarantine, generation, version, server; if there is one, <I7 I2>
---     share, weight; if there are any, <I4> reserve of each level in millionths
+--     share, weight; if there are any, <I4> reserve of each level in millionths; <I7> units moved + 2^32, if there are any
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
 -- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
 --   has it
@@ -168,15 +168,19 @@ if fair then
     end
     at = at + 2 + 17 * #tags
   end
-  local behind, flow, weight = #arg + 1, 1, 1
-  if special >= 32 then
+  local behind, flow, weight, moved = #arg + 1, 1, 1, 4294967296
+  if special >= 64 then
+    behind = behind - 7
+    moved = unpack('<I7', arg, behind)
+  end
+  if special % 64 >= 32 then
     behind = behind - 20
     reserves = { unpack('<I4I4I4I4I4', arg, behind) }
     reserves[6] = nil
   end
   if special % 32 >= 16 then flow, weight = unpack('<I7I2', arg, behind - 9) end
   fair.tags, fair.leads, fair.weights, fair.reserves = tags, leads, weights, reserves
-  fair.flow, fair.own = flow, flow * 8 + level
+  fair.flow, fair.own, fair.moved = flow, flow * 8 + level, moved - 4294967296
   weights[fair.own] = weight > 0 and weight or weights[fair.own] or 1
 end
 
@@ -229,8 +233,6 @@ local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> =
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
--- The units that were given back.
-local returned = 0
 -- True if the value stays as it is.
 local is_same = true
 -- The other announcements, with what matters of them.
@@ -252,7 +254,6 @@ for _ = 1, announced do
         local first = at + @entry + @detail + (described > 1 and described * @point or 0)
         for place = first, next - (has_share and 8 or 1), @grant do
           local time, <<given&>> = unpack('<I7@costs', tail, place)
-          returned = returned - (<<given&| + >>)
           local i& = #corrections&
           if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
         end
@@ -324,13 +325,16 @@ if operation < 3 then
   for i = 0, settled - 1 do
     local time, difference, unit = unpack('<I7I7B', arg, REST + count * @point + i * 15)
     difference = difference - 4294967296
-    returned = returned + difference
     if difference < 0 then is_nudge = is_changed end
     local i& = #corrections&
     if unit == & then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
   end
+  -- How many more units are recorded after corrections. A counter that could not return all of them decides.
+  local corrected = 0
   if is_rare then
-    settle$(corrections@unit)
+    local more, <<most&>>
+    more = settle$(corrections@unit) if not most@unit or more > most@unit then most@unit = more end
+    corrected = corrected + (most& or 0)
   end
   --@held_up
   if fair then
@@ -477,7 +481,7 @@ if operation < 3 then
     if deadline > latest then latest = deadline end
   end
   if fair then
-    fair.charge(granted@all + returned, described > 0)
+    fair.charge(granted@all, corrected + fair.moved, described > 0)
     is_same = false
   end
 else
@@ -536,8 +540,9 @@ if is_changed then
     flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
     local order = ''
     if fair and (#fair.tags > 0 or fair.has_shares or mine ~= '' and has_share) then
-      order, flags = pack('<I2', #fair.tags), flags + 16
-      for _, number in ipairs(fair.tags) do order = order .. pack('<I7I2d', number, fair.weights[number], fair.leads[number]) end
+      local tags = { pack('<I2', #fair.tags) }
+      for i, number in ipairs(fair.tags) do tags[i + 1] = pack('<I7I2d', number, fair.weights[number], fair.leads[number]) end
+      order, flags = concat(tags), flags + 16
     end
     if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
     local numbers$, log$ = write$()

@@ -36,6 +36,11 @@ impl Costs {
         self.0.into_iter().enumerate().filter(|(_, cost)| *cost > 0)
     }
 
+    /// The sum over all units.
+    pub(crate) fn total(&self) -> i64 {
+        self.0.iter().map(|&cost| i64::from(cost)).sum()
+    }
+
     /// The lane of requests of this cost and priority; see [`LANE_BITS`].
     pub(crate) fn lane(&self, priority: Priority) -> u64 {
         let units = self.each().fold(0, |lane, (unit, _)| lane | 1 << unit);

@@ -161,6 +161,10 @@ impl Algorithm for Window {
         }
     }
 
+    fn mark(&self) -> u64 {
+        self.used
+    }
+
     fn expires(&self) -> u64 {
         self.log
             .back()

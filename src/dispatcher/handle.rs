@@ -298,6 +298,11 @@ impl Handle {
             let overtaken = overtaken(&queues[key], queue.lane, cost, reserves, now);
             let turn = overtaken.as_ref();
             let turn = turn.and_then(|it| it.lock().give_up(cost, now, &mut woken));
+            if let (Some(overtaken), true) = (&overtaken, turn.is_some()) {
+                // Each share is charged for what departs of it.
+                overtaken.took_over(-cost.total());
+                queue.took_over(cost.total());
+            }
             let mut locked = queue.lock();
             if queue.flow == COMBINED {
                 current.telemetry.combined();
@@ -379,8 +384,8 @@ impl Handle {
         queue
     }
 
-    /// The queue for what becomes of a departure: that of the highest level in which requests of the same share and like it
-    /// wait, or else its own.
+    /// The queue whose requests may use a departure: that of the highest level in which requests of the same share and like it
+    /// wait, or else its own. A level with a reserve keeps its departures.
     fn queue_like(
         self: &Arc<Self>,
         queues: &mut HashMap<Key, Lanes>,
@@ -388,8 +393,11 @@ impl Handle {
         place: Place,
     ) -> Arc<KeyQueue> {
         let units = |lane| lane % (1 << LEVEL_BITS.start);
+        let mine = level(place.lane);
+        let is_reserved = self.load().policy.reserves()[mine as usize] > 0;
         let lanes = queues.get(key).into_iter().flatten();
         let alike = lanes.filter(|it| units(it.lane) == units(place.lane) && it.flow == place.flow);
+        let alike = alike.filter(|it| !is_reserved || level(it.lane) == mine);
         let waiting = alike.filter(|it| it.lock().len() > 0);
         match waiting.min_by_key(|it| level(it.lane)) {
             Some(queue) => queue.clone(),
@@ -475,7 +483,7 @@ impl Handle {
                 // It stays charged.
                 return true;
             }
-            let queue = self.queue_like(&mut queues, key, place);
+            let queue = self.queue_of(&mut queues, key, place.lane, place.flow);
             let at = Instant::now() + gather;
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
@@ -536,8 +544,10 @@ impl Handle {
             policy: policy.clone(),
             operation: Operation::Take(take),
         };
+        let number = share_number(&self.lanes(key), rank.flow().id);
+        let lane = cost.lane(rank.priority) | number << LEVEL_BITS.end;
         let mut take = Take {
-            process: self.dispatcher.process | cost.lane(rank.priority),
+            process: self.dispatcher.process | lane,
             flow: rank.flow(),
             reserves: current.policy.reserves(),
             round_trip: self.guard.round_trip().as_micros() as u64,
@@ -736,6 +746,13 @@ impl KeyQueue {
     /// 1 if its requests have another priority than the default, else 0.
     fn is_ranked(&self) -> usize {
         usize::from(level(self.lane) != Priority::default().level())
+    }
+
+    /// Its requests took over departures from another share. Requests without a share are charged nothing.
+    fn took_over(&self, units: i64) {
+        if self.flow != Flow::default().id {
+            self.lock().took_over(units);
+        }
     }
 
     /// The level and the share of its requests.

@@ -57,8 +57,10 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
             let corrects = take.lost > 0 || !take.settlements.is_empty();
             let rare = strict + 8 * u64::from(corrects);
             is_single = rare > 0;
-            let special =
-                rare + 16 * u64::from(has_flow(take)) + 32 * u64::from(has_reserves(take));
+            let special = rare
+                + 16 * u64::from(has_flow(take))
+                + 32 * u64::from(has_reserves(take))
+                + 64 * u64::from(take.moved != 0);
             let hold = take.guard + policy.buffer_micros();
             let terms = [take.process, take.round_trip, hold, take.horizon, special];
             head.put([7, 7, 7, 7, 1], terms);
@@ -96,7 +98,7 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
 fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
     let demand = &take.demand;
     let (points, settlements) = (demand.points.len(), take.settlements.len());
-    let amounts = Amounts::of(policy.counters());
+    let (amounts, most) = (Amounts::of(policy.counters()), i64::from(u32::MAX));
     out.put([7, 7], [take.number, take.lost]);
     amounts.put_costs(out, demand.cost);
     out.put([1, 2], [points as u64, settlements as u64]);
@@ -104,7 +106,6 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
         out.put([7], [point.arrival]);
         amounts.put_sums(out, point.units);
     }
-    let most = i64::from(u32::MAX);
     for settlement in &take.settlements {
         let difference = settlement.difference.clamp(-most, most) + (1 << 32);
         let unit = settlement.unit as u64 + 1;
@@ -122,6 +123,10 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
     }
     if has_reserves(take) {
         out.put([4; 5], take.reserves.map(u64::from));
+    }
+    if take.moved != 0 {
+        let moved = take.moved.clamp(-most, most) + (1 << 32);
+        out.put([7], [moved.cast_unsigned()]);
     }
 }
 

@@ -244,6 +244,7 @@ impl History {
             }),
             demand,
             settlements,
+            moved: i64::from(random.random_bool(0.05)) * random.random_range(-20..20),
         })
     }
 
