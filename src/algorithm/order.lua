@@ -102,6 +102,9 @@ function fair.charge(granted, more, still_waits)
     higher = higher or level_waits
   end
   -- Virtual time goes on as fast as the shares that wait get capacity. If one waits alone, it is at virtual time.
+  for _, rival in ipairs(ranked) do
+    if rival > 7 then lead_by(rival, 0) end
+  end
   local passed, kept = waiting > 0 and granted / all or math.huge, {}
   if waiting == 1 then passed = leads[last] or 0 end
   for i = 1, #tags do

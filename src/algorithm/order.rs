@@ -372,6 +372,9 @@ impl Fair {
         // Virtual time goes on as fast as the shares that wait get capacity. If one waits alone, it is at virtual time.
         let shares = self.rivals.iter().map(|rival| rival.tag);
         let shares = shares.filter(|tag| tag.key >= LEVELS);
+        for tag in shares.clone() {
+            tag_of(&mut tags, tag.key);
+        }
         let own = still_waits.then_some(self.own);
         let passed = match shares.clone().chain(own).collect::<SmallVec<[Tag; 4]>>()[..] {
             [] => f64::INFINITY,

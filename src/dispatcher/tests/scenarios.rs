@@ -611,7 +611,8 @@ fn a_share_that_returns_gets_its_part_and_no_more() {
             );
         }
         let first = part_of(&out, "c", 40.0, 42.0) * total / f64::from(returns);
-        assert!((0.8..=1.1).contains(&first), "{in_one}: {first}");
+        // Within a second, a call may grant a part of a window to one share.
+        assert!((0.8..=1.2).contains(&first), "{in_one}: {first}");
     }
 }
 
