@@ -65,7 +65,7 @@ impl Limiter {
         LimiterBuilder::new()
     }
 
-    /// Waits until a request may depart, behind all that came before it.
+    /// Waits until a request may depart, behind those of its priority and share that came before it.
     ///
     /// The future is lazy and safe to drop at any time: a departure that was granted to it goes to the next request in
     /// the queue or back to the store. See [`Acquire`] for its cost and its bounds.

@@ -7,7 +7,8 @@ use crate::algorithm::Flow;
 
 /// The priority of a request among those that wait for the same key, in all processes.
 ///
-/// A request departs before all requests of lower levels, whenever these arrived. Requests of one level depart by arrival.
+/// A request departs before all requests of lower levels without a reserve, whenever these arrived. Requests of one level
+/// and [`Share`] depart by arrival.
 /// [`Acquire::priority`](crate::Acquire::priority) sets it. Default: [`Normal`](Self::Normal).
 ///
 /// Strict priorities starve: if the requests of higher levels take the whole quota, those of lower levels wait until there
@@ -80,7 +81,7 @@ impl From<Priority> for Rank {
 /// While requests of several shares wait for the same key and with the same [`Priority`], in all processes, capacity is
 /// divided among the shares in proportion to their weights. A share without waiting requests leaves its part to the others,
 /// and gets no more than its part when it returns. Requests of one share depart by arrival. Requests without a share
-/// belong to one of weight 1. Costs count: in several units, their sum.
+/// belong to one of weight 1. Costs count: in several units, their sum. Of a correction, what the quotas return counts.
 ///
 /// [`Acquire::share`](crate::Acquire::share) sets it. If requests of one name have different weights, the weight of the
 /// latest one counts. Clones are cheap.

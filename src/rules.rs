@@ -97,9 +97,9 @@
 //! | `key` | list: [parts of the key](KeyPart), joined: `host`, `route`, `client_ip`, `bearer_token`, `method`, `{ header = "NAME" }`, `{ hashed_header = "NAME" }`, `{ constant = "TEXT" }` | `host` |
 //! | `trusted_proxies` | list: [networks](crate::key::ClientIp::trusted_proxies) whose headers are trusted for `client_ip`, in `key` or `share` | none |
 //! | `cost` | the cost of each request, up to the smallest quota | 1 |
-//! | `priority` | [the level](crate::Priority) of each request: `highest`, `high`, `normal`, `low` or `lowest` | `normal` |
+//! | `priority` | [the level](crate::Priority) of each request under this rule that has none of its own: `highest`, `high`, `normal`, `low` or `lowest` | `normal` |
 //! | `share` | [the part](Rule::share) of each request that names its [share](crate::Share): one part, as in `key` | none |
-//! | `weight` | [the weight](Rule::weight) of each share, from 1 to 65,535; needs a `share` | 1 |
+//! | `weight` | [the weight](Rule::weight) of every share, against requests without one, from 1 to 65,535; needs a `share` | 1 |
 //! | `reserve` | table: levels, each with [the part of the capacity](crate::LimiterBuilder::reserve) that it has for itself, together at most 1 | none |
 //! | `max_wait` | [the longest wait](crate::LimiterBuilder::max_wait), a time | any wait |
 //! | `max_waiting` | [the longest queue](crate::LimiterBuilder::max_waiting) for each key and process | any number |
@@ -128,12 +128,13 @@
 //! request departed. All rules share the store, its clock and availability, and one subscription.
 //!
 //! Calls with a key but without a request, such as [`Limiter::acquire`](crate::Limiter::acquire), use
-//! the last rule, or [the one that you name](crate::Limiter::rule).
+//! the last rule, or [the one that you name](crate::Limiter::rule): its quotas and bounds, not its `priority`, `share`,
+//! `weight` and `cost`.
 //!
 //! # Callers you do not trust
 //!
 //! In a server, the caller chooses host, path, method and headers, and so the rule. Make sure that no rule gives the
-//! caller more than you intend, and use keys that callers cannot choose.
+//! caller more than you intend, and use keys and shares that callers cannot choose.
 
 mod check;
 mod conditions;

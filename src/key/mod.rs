@@ -212,7 +212,7 @@ pub struct Ruled {
     pub cost: u32,
     /// The priority, if the rule has one.
     pub priority: Option<Priority>,
-    /// The share, if the rule and the request have one.
+    /// The share that the rule names, if the request has that part.
     pub share: Option<Share>,
 }
 

@@ -91,7 +91,7 @@ impl Limiter {
         }
     }
 
-    /// An extractor that takes the policy, the key and the cost from the rules of this limiter; the
+    /// An extractor that takes the policy, the key, the cost, the priority and the share from the rules of this limiter; the
     /// [`host`](crate::key::host()) as the key if it has no rules. This is the default of the adapters.
     ///
     /// A request falls under the rules at its time: a reload changes them for the extractor, too.
@@ -186,7 +186,7 @@ impl Limiter {
     }
 }
 
-/// Takes the policy, the key and the cost from the rules of a limiter; made by
+/// Takes the policy, the key, the cost, the priority and the share from the rules of a limiter; made by
 /// [`Limiter::by_rules`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]

@@ -128,7 +128,8 @@ impl<K, F, C> InboundLayer<K, F, C> {
 
     /// Sets which requests of the same key it departs before. Default: [`Priority::Normal`].
     ///
-    /// A [`Priority`] in the request's extensions, by a layer around this one, goes before it. Requests wait only with a [`max_wait`](Self::max_wait). Then those of lower levels are refused first.
+    /// A [`Priority`] in the request's extensions, by a layer around this one, goes before it. As requests wait only with a
+    /// [`max_wait`](Self::max_wait), a priority has no effect without one. With it, those of lower levels are refused first.
     #[allow(clippy::type_complexity, reason = "a closure has no name")]
     pub fn priority<Q>(
         self,
