@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, poll_immediate};
 use tokio::time::{Instant, advance, sleep};
-use tower_throttle::{ErrorKind, Limiter, LimiterBuilder, Outage, Quota};
+use tower_throttle::{Algorithm, ErrorKind, Limiter, LimiterBuilder, Outage, Priority, Quota};
 
 use super::figures::Figures;
 use super::stores::Sharded;
@@ -107,6 +107,22 @@ async fn departures_of_shares_are_counted_by_name_and_combined_where_there_are_t
     let combined = read.number("combined_total{policy=ten}");
     assert!((30.0..=41.0).contains(&combined), "{combined}");
     assert_eq!(read.number("inversions_total{policy=ten}"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_departure_before_a_request_of_a_higher_priority_is_counted() {
+    let figures = Figures::new();
+    let quota = Quota::per_second(10).algorithm(Algorithm::Spacing);
+    let builder = Limiter::builder().quota(quota).name("ten");
+    let limiter = figures.build(builder.store(Sharded::default()));
+    limiter.acquire("a").await.unwrap();
+    let low = tokio::spawn(limiter.acquire("a").priority(Priority::Low));
+    sleep(Duration::from_millis(60)).await;
+    // It costs more than what was granted, and cannot take that.
+    let high = limiter.acquire("a").priority(Priority::High).cost(2);
+    high.await.unwrap();
+    low.await.unwrap().unwrap();
+    assert_eq!(figures.read().number("inversions_total{policy=ten}"), 1.0);
 }
 
 #[tokio::test(start_paused = true)]
