@@ -186,7 +186,7 @@ struct Request {
     waker: Option<Waker>,
 }
 
-/// What becomes of a request. Most requests wait, and need no room for more.
+/// The fate of a request. Most requests wait, and need no room for more.
 #[derive(Debug, Clone)]
 enum Fate {
     Waiting,

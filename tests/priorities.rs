@@ -224,6 +224,47 @@ async fn a_refund_of_one_share_goes_to_all_others() {
     assert!((40..=50).contains(&of_b), "{of_b} of 90");
 }
 
+/// The part that requests of a low priority get under a flood of others, in what they cost in the end.
+#[tokio::test(start_paused = true)]
+async fn a_reserve_holds_where_costs_are_corrected_and_permits_are_given_back() {
+    for gives_back in [false, true] {
+        let builder = Limiter::builder().quota(Quota::per_second(50));
+        let builder = builder.reserve(Priority::Low, 0.1);
+        let limiter = build(builder.store(FailingStore::new(MemoryStore::new())));
+        let (departed, mut departures) = unbounded_channel();
+        for _ in 0..3_000 {
+            let (acquire, departed) = (limiter.acquire("a"), departed.clone());
+            tokio::spawn(async move {
+                acquire.priority(Priority::High).await.expect("a permit");
+                departed.send((Priority::High, 1)).expect("a receiver");
+            });
+        }
+        for nth in 0..1_000 {
+            let (acquire, departed) = (limiter.acquire("a").cost(2), departed.clone());
+            tokio::spawn(async move {
+                let permit = acquire.priority(Priority::Low).await.expect("a permit");
+                if gives_back && nth % 2 == 0 {
+                    return permit.forfeit();
+                }
+                sleep(SECOND / 20).await;
+                permit
+                    .into_charge()
+                    .settle("requests", 1)
+                    .expect("a correction");
+                departed.send((Priority::Low, 1)).expect("a receiver");
+            });
+        }
+        sleep(SECOND * 30).await;
+        let (mut low, mut all) = (0, 0);
+        while let Ok((priority, cost)) = departures.try_recv() {
+            all += cost;
+            low += cost * u32::from(priority == Priority::Low);
+        }
+        let part = f64::from(low) / f64::from(all);
+        assert!((0.07..=0.13).contains(&part), "{gives_back}: {part}");
+    }
+}
+
 /// A server refuses requests of lower levels and of shares that use more than their part first.
 #[tokio::test(start_paused = true)]
 async fn a_server_refuses_first_what_would_wait_longest() {
