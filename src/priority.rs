@@ -131,12 +131,17 @@ impl Share {
     /// The reason why no request can have this share, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         let weight = self.weight();
-        (weight == 0 || weight > u16::MAX.into()).then(|| {
+        (!Self::is_weight(weight)).then(|| {
             format!(
                 "the share {:?} has the weight {weight}, which is not from 1 to 65,535",
                 self.name()
             )
         })
+    }
+
+    /// Returns true if a share can have this weight.
+    pub(crate) fn is_weight(weight: u32) -> bool {
+        (1..=u16::MAX.into()).contains(&weight)
     }
 }
 

@@ -8,9 +8,9 @@
 
 use std::env;
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use support::child::{self, Child};
+use support::child::{self, Child, now};
 use support::command_stats::CommandStats;
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
@@ -60,12 +60,6 @@ struct Departure {
     tokens: u64,
     /// When the tokens are settled.
     settles: Duration,
-}
-
-/// Time since 1970, by the clock that all processes and Redis share.
-fn now() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.expect("later than 1970")
 }
 
 fn micros(time: Duration) -> u64 {

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use support::child::{self, Child};
+use support::child::{self, Child, now};
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 use support::spend::build;
@@ -37,11 +37,6 @@ struct Departure {
     at: Duration,
     waited: Duration,
     kind: String,
-}
-
-fn now() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.expect("later than 1970")
 }
 
 /// Waiting requests of a share.

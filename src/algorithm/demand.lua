@@ -39,12 +39,12 @@ function ahead_of(j, time)
   return <<0>>
 end
 
--- The units ahead: of all processes, without what can be overtaken until then, or of those that are not overdue. Only
--- with shares, the units of its own process before the request count.
+-- The units ahead by arrival: of all processes, or those of the same share, without what can be overtaken until then, or
+-- of those that are not overdue. With shares, order.lua also counts the units of its own process before the request.
 function ahead(arrival, _, finish, on_time)
   local <<sum&>> = <<0>>
   for j = 1, live do
-    if not on_time or now <= deadlines[j] then
+    if (not fair or rivals[j] == fair.own) and (not on_time or now <= deadlines[j]) then
       local time = arrival
       if finish and deadlines[j] > finish then time = time > 50000 and time - 50000 or 0 end
       local <<more&>> = ahead_of(j, time)

@@ -632,7 +632,9 @@ impl State {
             return self.peek(buffer, take, now);
         }
         self.drop_expired(now);
-        let marks: SmallVec<[u64; 1]> = self.counters.iter().map(|it| it.mark()).collect();
+        let corrects = take.lost != 0 || !take.settlements.is_empty();
+        let counters = self.counters.iter().filter(|_| corrects);
+        let marks: SmallVec<[u64; 1]> = counters.map(|it| it.mark()).collect();
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
             if take.number != 0 && self.announced[place].number >= take.number {

@@ -30,16 +30,9 @@ local function portion(part, <<units&>>)
 end
 
 -- The units ahead, as by arrival, behind so many of its own process.
+local by_arrival = ahead
 function ahead(arrival, before, finish, on_time)
-  local <<sum&>> = <<0>>
-  for j = 1, live do
-    if rivals[j] == own and (not on_time or now <= deadlines[j]) then
-      local time = arrival
-      if finish and deadlines[j] > finish then time = time > 50000 and time - 50000 or 0 end
-      local <<more&>> = ahead_of(j, time)
-      sum& = sum& + more&
-    end
-  end
+  local <<sum&>> = by_arrival(arrival, before, finish, on_time)
   local <<from&>> = <<on_time and punctual& or everything&>>
   local start = (leads[own] or 0) + (before + (<<sum&| + >>)) / weights[own]
   for _, rival in ipairs(ranked) do

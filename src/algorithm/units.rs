@@ -2,7 +2,6 @@
 
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-use crate::priority::Priority;
 use crate::quota::MOST_UNITS;
 
 /// The last bits of the number of a process: its lane. To a store, each lane of a process is a process of its own. It has a
@@ -41,10 +40,10 @@ impl Costs {
         self.0.iter().map(|&cost| i64::from(cost)).sum()
     }
 
-    /// The lane of requests of this cost and priority; see [`LANE_BITS`].
-    pub(crate) fn lane(&self, priority: Priority) -> u64 {
+    /// The lane of requests of this cost and level; see [`LANE_BITS`].
+    pub(crate) fn lane(&self, level: u64) -> u64 {
         let units = self.each().fold(0, |lane, (unit, _)| lane | 1 << unit);
-        units | priority.level() << LEVEL_BITS.start
+        units | level << LEVEL_BITS.start
     }
 
     /// A cost of 1 in the unit of this number.

@@ -341,7 +341,7 @@ impl Handle {
         if place.number == 0 {
             place.number = self.last_place.fetch_add(1, Ordering::Relaxed) + 1;
         }
-        (place.lane, place.flow) = (cost.lane(rank.priority), rank.flow().id);
+        (place.lane, place.flow) = (cost.lane(rank.priority.level()), rank.flow().id);
     }
 
     /// The queue of requests of this lane and share.
@@ -545,7 +545,7 @@ impl Handle {
             operation: Operation::Take(take),
         };
         let number = share_number(&self.lanes(key), rank.flow().id);
-        let lane = cost.lane(rank.priority) | number << LEVEL_BITS.end;
+        let lane = cost.lane(rank.priority.level()) | number << LEVEL_BITS.end;
         let mut take = Take {
             process: self.dispatcher.process | lane,
             flow: rank.flow(),

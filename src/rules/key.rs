@@ -69,7 +69,7 @@ impl RuleShare {
         let weight = rule.weight.0.unwrap_or(1);
         if rule.share.0.is_none() && rule.weight.0.is_some() {
             mistakes.add("weight", "only a `share` has a weight: add one");
-        } else if weight == 0 || weight > u16::MAX.into() {
+        } else if !Share::is_weight(weight) {
             mistakes.add("weight", format!("{weight} is not from 1 to 65,535"));
         }
         let proxies = rule.trusted_proxies.iter();

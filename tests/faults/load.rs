@@ -12,8 +12,9 @@ use crate::counted::Counted;
 use crate::fault::Fault;
 use crate::stage::{PATIENCE, Part};
 use crate::table;
-use crate::upstream::{Way, now};
+use crate::upstream::Way;
 use support::child;
+use support::child::now;
 use support::tally::{Count, Tally};
 
 /// At most so many of a key in any window, by all processes together.

@@ -5,7 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+use support::child::now;
 
 /// Takes requests of a few bytes each, by one connection per process.
 ///
@@ -40,12 +42,6 @@ pub(crate) struct Arrival {
 pub(crate) struct Way {
     stream: Mutex<TcpStream>,
     process: usize,
-}
-
-/// Since 1970, by the clock that all processes of this machine share.
-pub(crate) fn now() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.expect("later than 1970")
 }
 
 impl Upstream {

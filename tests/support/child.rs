@@ -9,7 +9,7 @@ use std::process::{self, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::signal;
 
@@ -167,4 +167,10 @@ fn heard() -> &'static Mutex<Receiver<String>> {
         say(HELLO);
         Mutex::new(receive)
     })
+}
+
+/// Time since 1970, by the clock that all processes of this machine share.
+pub fn now() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("later than 1970")
 }

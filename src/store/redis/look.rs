@@ -132,7 +132,7 @@ impl KeyState {
         // A request that arrives after all others, with a cost of 1 in each unit.
         let one = Costs(std::array::from_fn(|nth| u32::from(nth < names.len())));
         let take = Take {
-            process: one.lane(Priority::default()),
+            process: one.lane(Priority::default().level()),
             ..Take::one(Mode::Peek, one)
         };
         let taken = state.take(0, &take, now);

@@ -13,7 +13,7 @@ use tower_throttle::{Acquire, Decision, Error, Permit};
 use super::load::{ALL, KEYS, Load};
 use super::mischief::Mischief;
 use super::subject::Subject;
-use crate::upstream::now;
+use support::child::now;
 use support::tally::Count;
 
 const MS: Duration = Duration::from_millis(1);

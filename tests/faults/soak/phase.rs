@@ -16,7 +16,7 @@ use super::mischief::Mischief;
 use super::quotas::SETS;
 use super::run::Plan;
 use crate::stage::{PATIENCE, Stage};
-use crate::upstream::now;
+use support::child::now;
 
 const MS: Duration = Duration::from_millis(1);
 
