@@ -67,7 +67,8 @@ function ahead(arrival, before, finish, on_time)
   return <<sum& + others&>>
 end
 
--- Sets the tags after so much was granted and so much more is charged. Requests of this process may still wait.
+-- Sets the tags, in order of their numbers, after so much was granted and so much more is charged. Requests of this
+-- process may still wait.
 function fair.charge(granted, more, still_waits)
   local tags, has_tag = fair.tags, {}
   for i = 1, #tags do has_tag[tags[i]] = true end
@@ -112,7 +113,9 @@ function fair.charge(granted, more, still_waits)
     end
     weights[number] = weights[number] or 1
     local is_weighted = is_share and weights[number] ~= 1 and (has_demand or not is_here)
-    if #kept < 1024 and (leads[number] ~= 0 or is_weighted) then kept[#kept + 1] = number end
+    if leads[number] ~= 0 or is_weighted then kept[#kept + 1] = number end
   end
+  table.sort(kept)
+  for i = #kept, 1025, -1 do kept[i] = nil end
   fair.tags = kept
 end

@@ -395,6 +395,8 @@ impl Fair {
             let is_weighted = tag.key >= LEVELS && tag.weight != 1;
             tag.lead != 0.0 || is_weighted && (!is_here(tag) || has_demand(tag.key))
         });
+        // Announcements have no order, and so neither have the shares that they name.
+        tags.sort_by_key(|tag| tag.key);
         tags.truncate(MOST_TAGS);
         tags
     }
