@@ -22,13 +22,13 @@ use tower::retry::Policy;
 use tower::timeout::error::Elapsed;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Algorithm, Departure, Limiter, Quota, ThrottleLayer};
+use tower_throttle::{Algorithm, Departure, HeldBody, Limiter, Quota, ThrottleLayer};
 
 const LIMIT: u32 = 10;
 const CONCURRENT: usize = 3;
 
 type Body = Empty<Bytes>;
-type Answer = http::Response<hyper::body::Incoming>;
+type Answer = http::Response<HeldBody<hyper::body::Incoming>>;
 
 fn client(
     limiter: Limiter,

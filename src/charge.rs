@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::acquire::{Cause, Error};
 use crate::algorithm::Settlement;
 use crate::cost::Cost;
-use crate::dispatcher::{Handle, Place};
+use crate::dispatcher::{Handle, Position};
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::queue::Turn;
@@ -62,7 +62,7 @@ struct Inner {
     handle: Arc<Handle>,
     key: Key,
     turn: Turn,
-    place: Place,
+    place: Position,
     /// A bit for each unit that was settled.
     settled: AtomicU8,
 }

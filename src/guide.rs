@@ -7,6 +7,7 @@
 //! | [`algorithms`] | how each algorithm counts, and which one to choose |
 //! | [`ordering`] | the throttle's place among retries, timeouts, redirects and concurrency limits |
 //! | [`priorities`] | interactive requests before batch jobs, and tenants that share a quota, in all replicas |
+//! | [`concurrency`] | at most so many requests in progress at once, in all replicas |
 //! | [`exactness`] | the meaning of "at most N in any window", its cost, and its requirements |
 //! | [`redis`] | clusters, sentinels, TLS, rights and failures |
 //! | [`sizing_redis`] | the size of a Redis for so many keys and requests |
@@ -29,6 +30,9 @@ pub mod algorithms {}
 pub mod choosing {}
 #[doc = include_str!("docs/comparison.md")]
 pub mod comparison {}
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("docs/concurrency.md")]
+pub mod concurrency {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/exactness.md")]
 pub mod exactness {}

@@ -16,7 +16,7 @@ use sfv::{ListSerializer, StringRef, key_ref};
 
 use crate::algorithm::Costs;
 use crate::policy::Policy;
-use crate::quota::{Quota, REQUESTS};
+use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -49,7 +49,8 @@ pub(crate) fn write_rate_limit(
             let item = list
                 .bare_item(string(&name))
                 .parameter(key_ref("r"), remaining.min(limit(policy, unit)));
-            if let Some(more) = more {
+            // It is not known when requests in progress end.
+            if let Some(more) = more.filter(|_| policy.units()[unit] != CONCURRENT) {
                 let _ = item.parameter(key_ref("t"), whole_seconds(more));
             }
         }
@@ -141,6 +142,9 @@ fn whole_seconds(duration: Duration) -> u32 {
 
 /// The window in seconds, if it can be said in whole ones.
 fn whole_window(quota: &Quota) -> Option<u32> {
+    if matches!(quota.counted_by(), Algorithm::Concurrent { .. }) {
+        return None;
+    }
     let window = quota.window();
     let seconds = u32::try_from(window.as_secs()).ok()?;
     (seconds > 0 && window.subsec_nanos() == 0).then_some(seconds)

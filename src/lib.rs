@@ -94,6 +94,8 @@
 mod acquire;
 mod algorithm;
 mod backoff;
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+mod body;
 mod charge;
 mod clock;
 mod cost;
@@ -112,6 +114,7 @@ mod lock;
 mod options;
 mod peek;
 mod permit;
+mod place;
 mod policy;
 mod priority;
 mod queue;
@@ -130,6 +133,8 @@ pub mod test_util;
 #[cfg(feature = "tower")]
 pub mod tower;
 
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+pub use self::body::HeldBody;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::ThrottleMiddleware;
 #[cfg(feature = "tower")]
@@ -145,10 +150,11 @@ pub use self::{
     options::RequestOptions,
     peek::Peek,
     permit::{Decision, Permit},
-    policy::{Outage, Policy, Recovery},
+    place::Place,
+    policy::{Lost, Outage, Policy, Recovery},
     priority::{Priority, Share},
     quota::{Algorithm, Quota, WindowStart},
-    snapshot::Snapshot,
+    snapshot::{Places, Snapshot},
 };
 
 /// The README's examples are tests.

@@ -126,7 +126,7 @@ impl Limiter {
         TryAcquire::new(self.handle(), key.into())
     }
 
-    /// Runs a function once it may depart. [`Acquire::run`] does the same with a cost and bounds.
+    /// Runs a function once it may depart. It is in progress until it has returned. [`Acquire::run`] does the same with a cost and bounds.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -141,7 +141,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Fails as [`acquire`](Self::acquire) does; then the function was not called.
+    /// Fails as [`acquire`](Self::acquire) does; then the function was not called. It also fails if the function was
+    /// dropped, as its [place was lost](crate::ErrorKind::LostPlace).
     pub async fn run<F, R>(&self, key: impl Into<Key>, function: F) -> Result<R::Output, Error>
     where
         F: FnOnce() -> R,

@@ -1,17 +1,21 @@
 //! The right to depart now, or the reason why not: [`Permit`], [`Decision`], [`Snapshot`].
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::acquire::Error;
 use crate::dispatcher::{Granted, Handle};
 use crate::key::Key;
+use crate::place::{self, Place};
 use crate::snapshot::{Remaining, Snapshot, until};
 
 /// The right to depart now.
 ///
-/// Send the request at once, or call [`forfeit`](Self::forfeit). Dropping a permit counts as a departure. A permit that
+/// Send the request at once, or call [`forfeit`](Self::forfeit). Dropping a permit counts as a departure. If a quota limits
+/// how many requests are in progress, the permit [holds](Self::hold) the place of one. A permit that
 /// [is no longer valid](Self::is_valid) must not be used: other requests may depart in its place by then.
 /// [`run`](crate::Limiter::run) and the adapters take care of that.
 #[derive(Debug)]
@@ -35,6 +39,30 @@ impl Permit {
     /// all processes.
     pub fn forfeit(self) {
         self.handle.forfeit(&self.key, self.granted);
+    }
+
+    /// The place of the request among those in progress, if a quota [limits](crate::Quota::concurrent) how many there are.
+    /// Keep it until the work has ended. A permit that is dropped, or that has become a [charge](Self::into_charge), holds none.
+    ///
+    /// Without such a quota, the place is [not held](Place::is_held), and does nothing.
+    #[must_use = "the place is released when it is dropped"]
+    pub fn hold(mut self) -> Place {
+        let policy = self.handle.policy();
+        Place::new(self.granted.held.take(), policy)
+    }
+
+    /// The place, if it holds one.
+    pub(crate) fn take_place(&mut self) -> Option<Place> {
+        let held = self.granted.held.take()?;
+        Some(Place::new(Some(held), self.handle.policy()))
+    }
+
+    /// Ready once its work has to be dropped.
+    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        match &mut self.granted.held {
+            Some(held) => (held.poll_lost(cx)).map(|()| place::lost(self.handle.policy())),
+            None => Poll::Pending,
+        }
     }
 
     /// How long the request waited.

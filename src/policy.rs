@@ -9,13 +9,14 @@ use smallvec::SmallVec;
 use crate::algorithm::{Costs, Counter, Reserves, are_alike};
 use crate::cost::Cost;
 use crate::priority::Priority;
-use crate::quota::{Algorithm, Quota, REQUESTS, UnitNames};
+use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS, UnitNames};
 
+mod lost;
 mod outage;
 mod parts;
 mod recovery;
 
-pub use self::{outage::Outage, recovery::Recovery};
+pub use self::{lost::Lost, outage::Outage, recovery::Recovery};
 
 pub(crate) use self::parts::{Plan, PolicyParts, check_name};
 
@@ -124,6 +125,26 @@ impl Policy {
         self.unit_names != [REQUESTS]
     }
 
+    /// Whether what a request has cost can differ from its estimate.
+    pub(crate) fn has_charges(&self) -> bool {
+        let is_request = |unit: &&str| [REQUESTS, CONCURRENT].contains(unit);
+        !self.unit_names.iter().all(is_request)
+    }
+
+    /// The lease of the places, if the quotas limit how many requests are in progress.
+    pub fn lease(&self) -> Option<Duration> {
+        let mut quotas = self.quotas().iter();
+        quotas.find_map(|quota| match quota.counted_by() {
+            Algorithm::Concurrent { lease } => Some(lease),
+            _ => None,
+        })
+    }
+
+    /// What becomes of work whose place is lost.
+    pub fn lost(&self) -> Lost {
+        self.parts.lost
+    }
+
     /// The names of the units that the quotas count, requests first.
     pub(crate) fn units(&self) -> UnitNames {
         self.unit_names
@@ -153,7 +174,8 @@ impl Policy {
         }
         let mut costs = Costs::default();
         for (each, unit) in costs.0.iter_mut().zip(&self.units) {
-            let own = (unit.name == REQUESTS).then_some(1).or(otherwise);
+            let is_request = [REQUESTS, CONCURRENT].contains(&unit.name);
+            let own = is_request.then_some(1).or(otherwise);
             *each = (cost.of_unit(unit.name).or(unit.default_cost).or(own)).ok_or_else(|| {
                 format!(
                     "the request names no cost in {}, and the quota has no default cost",

@@ -10,11 +10,11 @@ use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::algorithm::{Costs, Demand, Mode, Settlement, Take, Units};
+use crate::algorithm::{Costs, Demand, Holding, Mode, Settlement, Take, Units};
 use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::policy::Policy;
-use crate::quota::UnitNames;
+use crate::quota::{CONCURRENT, UnitNames};
 
 /// How long a request without a bound waits for a store that is out.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
@@ -42,6 +42,9 @@ const STALLS: u32 = 4;
 const MOST_STALLS: u32 = 2;
 const SHORTEST_STALL: Duration = Duration::from_micros(100);
 
+/// A store that has refused to renew a lease is asked again after so long.
+const REFUSED: Duration = Duration::from_secs(1);
+
 /// The most corrections that are kept while the store cannot be called. Others stay charged.
 const MOST_SETTLEMENTS: usize = 1_024;
 
@@ -64,6 +67,7 @@ pub(crate) struct Queue {
     counters: CounterSet,
     /// The weight of the share of its requests, as the latest one has it; 0 before the first one.
     weight: u32,
+    places: Places,
     /// Nothing departs earlier, as a command of this process says.
     paused_until: Option<Instant>,
     /// The outage of the store, if requests wait for its end.
@@ -78,6 +82,27 @@ struct Unsent {
     settlements: Vec<Settlement>,
     /// See [`Take::moved`].
     moved: i64,
+}
+
+/// The places of requests in progress, if a quota limits how many there are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Places {
+    /// The units of requests that have departed and go on.
+    held: u32,
+    /// The most units that the store has for this queue.
+    known: u32,
+    /// `None` before the first answer, and if it has ended.
+    lease: Option<Lease>,
+    /// How often a lease has ended while requests went on.
+    losses: u64,
+}
+
+/// How long the store keeps places, in local time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) until: Instant,
+    /// When it has to be renewed.
+    pub(crate) renew: Instant,
 }
 
 /// Where the queue stands towards the store.
@@ -102,6 +127,8 @@ struct Sent {
     /// The next call is due then, as the queue has changed since this one.
     next: Option<Instant>,
     settlements: Vec<Settlement>,
+    /// The units in progress.
+    places: u32,
     is_fallback: bool,
 }
 
@@ -115,6 +142,7 @@ pub(crate) struct Answer {
     /// By so much, that may be too late.
     pub(crate) uncertainty: Duration,
     pub(crate) next_call: Option<Instant>,
+    pub(crate) lease: Option<Lease>,
     pub(crate) standing: Standing,
 }
 
@@ -123,6 +151,13 @@ pub(crate) struct Answer {
 pub(crate) struct CounterSet {
     pub(crate) number: u64,
     pub(crate) units: UnitNames,
+}
+
+impl CounterSet {
+    /// The number of the unit of requests in progress, if a quota limits how many there are.
+    fn place(&self) -> Option<usize> {
+        self.units.iter().position(|unit| *unit == CONCURRENT)
+    }
 }
 
 /// The time at which requests may depart.
@@ -233,6 +268,11 @@ impl Turn {
     /// Whether the store has recorded the departure.
     pub(crate) fn is_counted(&self) -> bool {
         self.recorded > 0
+    }
+
+    /// The units in progress while its request goes on.
+    pub(crate) fn places(&self) -> u32 {
+        self.counters.place().map_or(0, |unit| self.units.0[unit])
     }
 
     /// Another request can use the turn if at least half of its time is left.
@@ -346,7 +386,8 @@ impl Queue {
 
     /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        self.requests.is_empty() && matches!(self.stage, Stage::Idle) && self.unsent.is_empty()
+        let has_work = !self.requests.is_empty() || self.places.held > 0;
+        !has_work && matches!(self.stage, Stage::Idle) && self.unsent.is_empty()
     }
 
     /// How many requests wait.
@@ -364,7 +405,9 @@ impl Queue {
 
     /// When the dispatcher has to look at the queue.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.call_due().into_iter().chain(self.stall.check).min()
+        let lease = self.places.lease.filter(|_| self.places.held > 0);
+        let times = self.call_due().into_iter().chain(self.stall.check);
+        times.chain(lease.map(|lease| lease.until)).min()
     }
 
     /// When the next call is due.
@@ -417,9 +460,76 @@ impl Queue {
 
     /// Something may have become available early.
     pub(crate) fn nudge(&mut self, now: Instant) {
-        if !self.waiting.is_empty() || !self.unsent.settlements.is_empty() {
+        let has_lapsed = self.has_places() && matches!(self.stage, Stage::Idle);
+        if !self.waiting.is_empty() || !self.unsent.settlements.is_empty() || has_lapsed {
             self.call_at(now);
         }
+    }
+
+    /// Returns true if the store keeps places for this queue, or has to.
+    fn has_places(&self) -> bool {
+        self.places.known > 0 || self.places.held > 0
+    }
+
+    /// The units in progress, with those of turns.
+    fn places_in_use(&self) -> u32 {
+        if self.counters.place().is_none() {
+            return 0;
+        }
+        let turns = self.departing.values();
+        let turns = turns.filter_map(|&id| self.requests[id].turn());
+        turns.fold(self.places.held, |units, turn| {
+            units.saturating_add(turn.places())
+        })
+    }
+
+    /// Returns true if the store has more places for this queue than are in use.
+    fn releases(&self) -> bool {
+        self.places.known > 0 && self.places_in_use() < self.places.known
+    }
+
+    /// The outcome of a call is unknown: the store may have any number of places for this queue.
+    fn forget_known_places(&mut self) {
+        if self.counters.place().is_some() {
+            self.places.known = u32::MAX;
+        }
+    }
+
+    /// A request has ended, and so many units are released: at once if others wait, or else within so long.
+    pub(crate) fn release(&mut self, units: u32, now: Instant, gather: Duration) {
+        self.places.held = self.places.held.saturating_sub(units);
+        if self.counters.place().is_some() && self.out.is_none() {
+            let gather = match self.waiting.is_empty() {
+                true => gather,
+                false => Duration::ZERO,
+            };
+            self.call_at(now + gather);
+        }
+    }
+
+    /// A request that has departed is not sent. Its turn is passed on.
+    pub(crate) fn take_back(&mut self, units: u32) {
+        self.places.held = self.places.held.saturating_sub(units);
+    }
+
+    /// The end of the lease; `None` if it has ended, or if it has ended before, after so many losses.
+    pub(crate) fn lease_end(&self, losses: u64) -> Option<Instant> {
+        let lease = self.places.lease.filter(|_| self.places.losses == losses)?;
+        Some(lease.until)
+    }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.places.losses
+    }
+
+    /// Notices that the lease has ended, and returns how many units are in progress without it.
+    pub(crate) fn lose_lease(&mut self, now: Instant) -> u32 {
+        let ended = self.places.lease.take_if(|lease| lease.until <= now);
+        if ended.is_none() || self.places.held == 0 {
+            return 0;
+        }
+        self.places.losses += 1;
+        self.places.held
     }
 
     /// Begins a call, and returns its contents. Requests of more than the largest cost fail. The fallback store, which
@@ -443,6 +553,11 @@ impl Queue {
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
         let last = self.without_turn(mode).last_key_value();
         let last_place = last.map_or(0, |(&place, _)| place);
+        let holding = Holding {
+            units: self.places_in_use(),
+            releases: outage.is_none() && self.releases(),
+            is_notified: false,
+        };
         let (settlements, lost) = match outage {
             Some(_) => (Vec::new(), 0),
             None => (
@@ -457,6 +572,7 @@ impl Queue {
             last_place,
             next: None,
             settlements: settlements.clone(),
+            places: holding.units,
             is_fallback: outage.is_some(),
         });
         let moved = match outage {
@@ -469,6 +585,7 @@ impl Queue {
             settlements,
             lost,
             moved,
+            holding,
             ..Take::default()
         }
     }
@@ -491,15 +608,19 @@ impl Queue {
         let Some(sent) = self.end_call(number) else {
             return;
         };
+        let granted: u32 = answer.turns.iter().map(|(_, requests)| *requests).sum();
         if !sent.is_fallback {
             self.unsent.lost = None;
+            let granted = sent.demand.units_of(granted.into()).as_costs();
+            let granted = self.counters.place().map_or(0, |unit| granted.0[unit]);
+            self.places.known = sent.places.saturating_add(granted);
+            self.places.lease = answer.lease;
         }
         self.out = None;
         self.latest = answer.standing;
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now, woken);
-        self.release(now, woken);
-        let granted: u32 = answer.turns.iter().map(|(_, requests)| *requests).sum();
+        self.let_depart(now, woken);
         match sent.mode {
             Mode::Try => {
                 // A refused request is the first that could depart.
@@ -644,7 +765,9 @@ impl Queue {
         if !turn.is_counted() || turn.counters != self.counters {
             return;
         }
-        for (unit, units) in turn.units.each() {
+        // The next call says how many places are in use.
+        let place = turn.counters.place();
+        for (unit, units) in turn.units.each().filter(|(unit, _)| Some(*unit) != place) {
             self.unsent.keep(Settlement {
                 recorded: turn.recorded,
                 unit,
@@ -699,19 +822,26 @@ impl Queue {
     /// Decides when the next call is due, after an answer.
     fn schedule(&mut self, next_call: Option<Instant>, now: Instant, is_fallback: bool) {
         let has_settlements = !is_fallback && !self.unsent.settlements.is_empty();
-        let only_waits = self.tries.is_empty() && !has_settlements;
+        let releases = !is_fallback && self.releases();
+        let only_waits = self.tries.is_empty() && !has_settlements && !releases;
         match next_call {
             Some(next) if only_waits && !self.waiting.is_empty() => self.call_at(next),
             // The queue is not kept for the end of the outage.
             _ if is_fallback && self.waiting.is_empty() && self.tries.is_empty() => self.forget(),
             _ => self.reschedule(now),
         }
+        if !is_fallback
+            && self.has_places()
+            && let Some(lease) = self.places.lease
+        {
+            self.call_at(lease.renew);
+        }
     }
 
     /// Calls now if anything is left to ask or to send. During a pause of this process, it asks later.
     fn reschedule(&mut self, now: Instant) {
         let has_to_ask = !self.waiting.is_empty() || !self.tries.is_empty();
-        let has_to_send = self.is_announced || !self.unsent.is_empty();
+        let has_to_send = self.is_announced || !self.unsent.is_empty() || self.releases();
         if has_to_ask && let Some(until) = self.paused_until {
             self.call_at(now.max(until.min(now + PAUSED)));
         } else if has_to_ask || has_to_send {
@@ -727,10 +857,14 @@ impl Queue {
         };
         if is_outcome_unknown {
             self.unsent.lost.get_or_insert(sent.number);
+            self.forget_known_places();
         }
         self.unsent.repeat(sent.settlements, is_outcome_unknown);
         self.stage = Stage::Idle;
         self.reschedule(retry);
+        if self.has_places() {
+            self.call_at(retry);
+        }
     }
 
     /// Other processes have changed the key while it was called. Only requests that wait are asked for again.
@@ -739,9 +873,18 @@ impl Queue {
     }
 
     /// The store refuses a call for this key.
-    pub(crate) fn refused(&mut self, number: u64, error: &StoreError, woken: &mut Woken) {
+    pub(crate) fn refused(
+        &mut self,
+        number: u64,
+        error: &StoreError,
+        now: Instant,
+        woken: &mut Woken,
+    ) {
         if self.end_call(number).is_some() {
             self.abandon(error, woken);
+            if self.places.held > 0 {
+                self.call_at(now + REFUSED);
+            }
         }
     }
 
@@ -764,6 +907,7 @@ impl Queue {
         if let Stage::Calling(sent) = std::mem::take(&mut self.stage) {
             self.unsent.lost.get_or_insert(sent.number);
             self.unsent.repeat(sent.settlements, true);
+            self.forget_known_places();
         }
         if self.waiting.is_empty() {
             self.forget();
@@ -856,12 +1000,13 @@ impl Queue {
                 }
                 self.requests.remove(id);
                 self.departing.remove(&place);
+                self.places.held = self.places.held.saturating_add(turn.places());
                 let stall = &mut self.stall;
                 stall.passed = if is_first { 0 } else { stall.passed + 1 };
                 (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
                 stall.ready = stall.ready.saturating_sub(1);
                 if stall.ready <= NEIGHBOURS / 2 {
-                    self.release(now, woken);
+                    self.let_depart(now, woken);
                 }
                 Step::Depart(turn, self.latest)
             }
@@ -920,11 +1065,11 @@ impl Queue {
                 }
             }
         }
-        self.release(now, woken);
+        self.let_depart(now, woken);
     }
 
     /// Lets the next requests depart in their turns.
-    fn release(&mut self, now: Instant, woken: &mut Woken) {
+    fn let_depart(&mut self, now: Instant, woken: &mut Woken) {
         let Some(from) = self.stall.blocked_from else {
             return;
         };
@@ -998,7 +1143,7 @@ impl Queue {
             self.stall.times += u32::from(!self.stall.has_departed);
             (self.stall.check, self.stall.has_departed) = (None, false);
         }
-        self.release(now, woken);
+        self.let_depart(now, woken);
         missed.map(|turn| turn.guard)
     }
 
@@ -1034,7 +1179,7 @@ impl Queue {
     pub(crate) fn give_up(&mut self, cost: Costs, now: Instant, woken: &mut Woken) -> Option<Turn> {
         let (id, turn) = self.first_turn(cost, now)?;
         self.wait_again(id, woken);
-        self.release(now, woken);
+        self.let_depart(now, woken);
         self.call_at(now);
         Some(turn)
     }
@@ -1060,7 +1205,7 @@ impl Queue {
             self.give_back(&turn);
             self.call_at(now);
         }
-        self.release(now, woken);
+        self.let_depart(now, woken);
         self.withdraw(now);
     }
 

@@ -10,8 +10,12 @@ use std::time::Duration;
 
 pub use self::algorithm::{Algorithm, WindowStart};
 pub(crate) use self::unit::{
-    MOST_UNITS, REQUESTS, UnitNames, interned as interned_units, parse as parse_unit, units_of,
+    CONCURRENT, MOST_UNITS, REQUESTS, UnitNames, interned as interned_units, parse as parse_unit,
+    units_of,
 };
+
+/// The lease of a concurrency limit that sets none.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
 /// The longest window: ten years.
 pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -37,7 +41,8 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 ///
 /// # As text
 ///
-/// A quota is parsed from, and shown as, `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]] [unit=NAME] [default_cost=COUNT]`:
+/// A quota is parsed from, and shown as, `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]] [unit=NAME] [default_cost=COUNT]`, or
+/// `LIMIT concurrent [lease=TIME] [default_cost=COUNT]`:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -50,6 +55,7 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 /// let tokens: Quota = "100_000/m unit=tokens".parse()?;
 /// assert_eq!(tokens, Quota::per_minute(100_000).unit("tokens"));
 ///
+/// assert_eq!("20 concurrent".parse(), Ok(Quota::concurrent(20)));
 /// assert_eq!("600/1m30s".parse(), Ok(Quota::new(600, Duration::from_secs(90))));
 /// assert_eq!("5000/60min".parse::<Quota>()?.to_string(), "5_000/h");
 /// # Ok::<_, tower_throttle::BuildError>(())
@@ -61,6 +67,7 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 /// - The algorithm is `sliding-log`, the default, `sliding-buckets buckets=COUNT`, `spacing`,
 ///   `leaky-bucket capacity=COUNT`, `gcra burst=COUNT`, or `fixed-window`, which begins windows by
 ///   `start=clock`, the default, or `start=first-request`.
+/// - The lease is written as a window is, and 30 seconds unless it is given.
 /// - The [unit](Self::unit) is `requests` unless it is given, and the [default cost](Self::default_cost) of other units is none.
 /// - Words are separated by white space, of which there may be more around them. Upper case
 ///   is as good as lower case, except in `M`, which could be months.
@@ -113,6 +120,46 @@ impl Quota {
         Self::new(limit, Duration::from_secs(24 * 60 * 60))
     }
 
+    /// At most `limit` requests in progress at once, in all processes: a place is taken when a request departs, and is
+    /// free again once its work has ended. See [`concurrency`](crate::guide::concurrency).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use tower_throttle::{Limiter, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder()
+    ///     .quota(Quota::concurrent(20).lease(Duration::from_secs(10)))
+    ///     .quota(Quota::per_minute(600))
+    ///     .build()?;
+    /// let place = limiter.acquire("api").await?.hold();
+    /// assert_eq!(limiter.peek("api").await?.remaining_of("concurrent-requests"), Some(19));
+    /// drop(place);
+    /// assert_eq!(limiter.peek("api").await?.remaining_of("concurrent-requests"), Some(20));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn concurrent(limit: u32) -> Self {
+        Self {
+            limit,
+            window: Duration::ZERO,
+            algorithm: Algorithm::Concurrent { lease: LEASE },
+            unit: CONCURRENT,
+            default_cost: None,
+        }
+    }
+
+    /// Sets after which time the places of a process that has died are free again, at least 1 s.
+    ///
+    /// Default: 30 s. It is for a quota made by [`concurrent`](Self::concurrent); any other is refused with it.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.algorithm = Algorithm::Concurrent { lease };
+        self
+    }
+
     /// The same quota, counted by this algorithm.
     ///
     /// Default: [`Algorithm::SlidingLog`].
@@ -141,14 +188,17 @@ impl Quota {
         self
     }
 
-    /// How many requests the window holds.
+    /// How many requests the window holds, or how many may be in progress.
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// How long the window is.
+    /// How long the window is; of a concurrency limit, the lease.
     pub const fn window(&self) -> Duration {
-        self.window
+        match self.algorithm {
+            Algorithm::Concurrent { lease } => lease,
+            _ => self.window,
+        }
     }
 
     /// What is counted.

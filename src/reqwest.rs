@@ -1,13 +1,17 @@
 //! Delays the requests of a reqwest client: [`ThrottleMiddleware`].
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use crate::acquire::Error;
+use crate::body;
 use crate::cost::Cost;
 use crate::departure::Departure;
 use crate::feedback::{self, Feedback, Headers, NoFeedback, Settled};
@@ -34,6 +38,9 @@ use crate::priority::{Priority, Share};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// If a quota [limits](crate::Quota::concurrent) how many requests are in progress, a request is in progress until the body of
+/// its response has ended, has failed or is dropped. Read or drop each body.
 ///
 /// # Order among middleware
 ///
@@ -245,9 +252,17 @@ impl Middleware for ThrottleMiddleware {
         let Some(acquire) = admitted.map_err(refused)? else {
             return next.run(request, extensions).await;
         };
-        let permit = acquire.await.map_err(refused)?;
+        let mut permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
-        let mut response = match next.run(request, extensions).await {
+        let answered = {
+            let mut answering = pin!(next.run(request, extensions));
+            let ends = poll_fn(|cx| match answering.as_mut().poll(cx) {
+                Poll::Ready(answered) => Poll::Ready(Ok(answered)),
+                Poll::Pending => permit.poll_lost(cx).map(Err),
+            });
+            ends.await.map_err(refused)?
+        };
+        let mut response = match answered {
             Ok(response) => response,
             Err(error) => {
                 let is_connect = |error: &reqwest::Error| error.is_connect();
@@ -266,13 +281,17 @@ impl Middleware for ThrottleMiddleware {
         if let Some(charge) = feedback::settle(&permit, cost) {
             response.extensions_mut().insert(charge);
         }
+        let place = permit.take_place();
         // The store gets the limits before the caller gets the response, as the next attempt may follow at once.
         if is_of_host
             && let Some(applying) = feedback::apply(permit, &self.feedback.read(&response))
         {
             let _ = applying.await;
         }
-        Ok(response)
+        Ok(match place {
+            Some(place) => body::hold(response, place),
+            None => response,
+        })
     }
 }
 

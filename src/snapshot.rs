@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::algorithm::{Costs, Taken};
 use crate::queue::Standing;
-use crate::quota::UnitNames;
+use crate::quota::{CONCURRENT, UnitNames};
 
 /// The state of a key at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,17 @@ pub struct Snapshot {
     pub(crate) delay: Duration,
     pub(crate) remaining: Remaining,
     pub(crate) reset: Duration,
+    pub(crate) places: Option<Places>,
+}
+
+/// The requests in progress, in all processes; see [`Quota::concurrent`](crate::Quota::concurrent).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Places {
+    /// The places that are held, with those of requests that are about to depart.
+    pub held: u32,
+    /// The processes that hold them.
+    pub processes: u32,
 }
 
 /// How much is left of each unit, by its name. Requests are first.
@@ -41,6 +52,7 @@ impl Snapshot {
             delay: until(standing.last, now),
             remaining: Remaining::new(standing.units, standing.remaining),
             reset: until(standing.reset, now),
+            places: None,
         }
     }
 
@@ -51,6 +63,10 @@ impl Snapshot {
             delay: from_now(taken.expected.first().copied().unwrap_or(0)),
             remaining: Remaining::new(units, taken.remaining),
             reset: from_now(taken.reset),
+            places: units.contains(&CONCURRENT).then_some(Places {
+                held: taken.occupancy.held,
+                processes: taken.occupancy.processes,
+            }),
         }
     }
 
@@ -83,6 +99,13 @@ impl Snapshot {
     #[must_use]
     pub fn remaining_of(&self, unit: &str) -> Option<u32> {
         self.remaining.of(unit)
+    }
+
+    /// The requests in progress. `None` if no quota limits how many there are, and in the answer to a request that was
+    /// refused: [`peek`](crate::Limiter::peek) asks the store.
+    #[must_use]
+    pub fn places(&self) -> Option<Places> {
+        self.places
     }
 
     /// How long until all units of the quotas are available again.

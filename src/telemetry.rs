@@ -145,6 +145,30 @@ impl Telemetry {
         meter!(self.meters.inversions.increment(1));
     }
 
+    /// So many more places are in use, or fewer.
+    #[inline]
+    pub(crate) fn places(&self, more: f64) {
+        meter!(self.meters.places.increment(more));
+    }
+
+    /// The store has reclaimed so many places, as their leases had ended.
+    pub(crate) fn reclaimed_places(&self, places: u32) {
+        meter!(self.meters.reclaimed.increment(places.into()));
+    }
+
+    /// The lease of so many places in use has ended.
+    pub(crate) fn lost_places(&self, key: &Key, places: u32) {
+        let (policy, key) = (&*self.policy, key.as_str());
+        event!(
+            WARN,
+            policy,
+            key,
+            places,
+            "the lease of requests in progress has ended"
+        );
+        meter!(self.meters.lost.increment(places.into()));
+    }
+
     /// There are so many more queues, or fewer.
     #[inline]
     pub(crate) fn queues(&self, more: f64) {

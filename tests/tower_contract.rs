@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use futures_util::poll;
 use http::{Request, Response};
@@ -71,12 +72,13 @@ async fn answer(handle: &mut Handle) -> String {
 }
 
 /// Sends a request from a task of its own. It has its place in the queue once this returns.
-async fn start<S>(service: &S, path: &str) -> JoinHandle<Answer>
+async fn start<S, B>(service: &S, path: &str) -> JoinHandle<Answer>
 where
-    S: Service<Request<()>, Response = Response<()>, Error = BoxError> + Clone + Send + 'static,
+    S: Service<Request<()>, Response = Response<B>, Error = BoxError> + Clone + Send + 'static,
     S::Future: Send,
 {
-    let mut response = Box::pin(service.clone().oneshot(get(path)));
+    let response = service.clone().oneshot(get(path));
+    let mut response = Box::pin(response.map(|it| it.map(|it| it.map(drop))));
     if let Poll::Ready(answer) = poll!(&mut response) {
         return tokio::spawn(ready(answer));
     }
@@ -221,8 +223,8 @@ impl fmt::Display for Broken {
 
 impl StdError for Broken {}
 
-fn limiter_error(answer: Answer) -> Error {
-    let error = answer.expect_err("a refusal");
+fn limiter_error<B>(answer: Result<Response<B>, BoxError>) -> Error {
+    let error = answer.err().expect("a refusal");
     *error.downcast().expect("the error of the limiter")
 }
 
@@ -295,9 +297,9 @@ async fn a_service_that_is_not_clone_is_called_only_when_it_is_ready() {
     is_called_when_it_is_ready(&strict, service).await;
 }
 
-async fn is_called_when_it_is_ready<S>(strict: &Strict, service: S)
+async fn is_called_when_it_is_ready<S, B>(strict: &Strict, service: S)
 where
-    S: Service<Request<()>, Response = Response<()>, Error = BoxError> + Clone,
+    S: Service<Request<()>, Response = Response<B>, Error = BoxError> + Clone,
 {
     // Ready for moments only, at other times than the departures.
     let gate = strict.clone();

@@ -65,9 +65,9 @@ impl Layered {
         ])
     }
 
-    fn new<S>(name: &'static str, bound: bool, mut service: S) -> Self
+    fn new<S, B>(name: &'static str, bound: bool, mut service: S) -> Self
     where
-        S: Service<Request<()>, Response = Response<Body>> + 'static,
+        S: Service<Request<()>, Response = Response<B>> + 'static,
         S::Error: Into<BoxError>,
     {
         let calls = move |runtime: &Runtime, calls| {

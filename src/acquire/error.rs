@@ -11,7 +11,7 @@ use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 use crate::telemetry::Outcome;
 
-/// The reason why a request gets no permit. Nothing was recorded, except as [`is_store`](Self::is_store) says.
+/// The reason why a request gets no permit, or why its work was dropped. Nothing was recorded, except as [`is_store`](Self::is_store) says.
 ///
 /// Clones are cheap.
 #[derive(Clone)]
@@ -43,6 +43,8 @@ pub enum ErrorKind {
     NoKey,
     /// The store did not answer, or with an error.
     Store,
+    /// The work was dropped, as the lease of its place had ended; see [`Lost::Abort`](crate::Lost::Abort).
+    LostPlace,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,7 @@ pub(crate) enum Cause {
     EmptyKey,
     NoKey(Cow<'static, str>),
     Store(StoreError),
+    LostPlace,
 }
 
 impl Cause {
@@ -76,7 +79,7 @@ impl Cause {
                 Outcome::Invalid
             }
             Self::Store(error) if error.is_outage() => Outcome::StoreOut,
-            Self::Store(_) => Outcome::StoreError,
+            Self::Store(_) | Self::LostPlace => Outcome::StoreError,
         }
     }
 }
@@ -113,6 +116,7 @@ impl Error {
             Cause::EmptyKey => ErrorKind::EmptyKey,
             Cause::NoKey(_) => ErrorKind::NoKey,
             Cause::Store(_) => ErrorKind::Store,
+            Cause::LostPlace => ErrorKind::LostPlace,
         }
     }
 
@@ -187,6 +191,9 @@ impl fmt::Display for Error {
             Cause::Store(error) if error.is_outage() => {
                 f.write_str("the store is out, and cannot say when the request may depart")
             }
+            Cause::LostPlace => f.write_str(
+                "the lease of a request in progress has ended, as the store could not renew it",
+            ),
             Cause::Store(_) => f.write_str("the store cannot say when the request may depart"),
         }
     }

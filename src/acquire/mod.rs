@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::algorithm::{Costs, Mode};
 use crate::cost::Cost;
-use crate::dispatcher::{Current, Granted, Handle, Place, Waiting};
+use crate::dispatcher::{Current, Granted, Handle, Position, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
@@ -44,7 +44,7 @@ pub struct Acquire {
 
 enum Stage {
     /// With its place in the queue, if it has one already.
-    Start(Option<Place>),
+    Start(Option<Position>),
     /// The telemetry of this policy counts it as waiting.
     Waiting(Waiting, Arc<Current>),
     Done,
@@ -176,7 +176,8 @@ impl Acquire {
         self
     }
 
-    /// Runs a function once it may depart.
+    /// Runs a function once it may depart. If a quota limits how many requests are in progress, this is one until the
+    /// function has returned.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -192,14 +193,14 @@ impl Acquire {
     ///
     /// # Errors
     ///
-    /// Fails as [`Limiter::acquire`](crate::Limiter::acquire) does; then the function was not called.
+    /// Fails as [`Limiter::acquire`](crate::Limiter::acquire) does; then the function was not called. It also fails if the
+    /// function was dropped, as its [place was lost](crate::ErrorKind::LostPlace).
     pub async fn run<F, R>(self, function: F) -> Result<R::Output, Error>
     where
         F: FnOnce() -> R,
         R: Future,
     {
-        let _departs = self.await?;
-        Ok(function().await)
+        self.await?.hold().run(function()).await
     }
 }
 
@@ -261,7 +262,7 @@ impl Acquire {
     fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
         if let Stage::Start(place) = self.stage {
             let now = Instant::now();
-            let place = place.unwrap_or_else(|| Place::new(now));
+            let place = place.unwrap_or_else(|| Position::new(now));
             let current = self.handle.load();
             self.span = current.telemetry.begin(&self.key, self.cost.requests());
             let _entered = self.span.enter();
@@ -297,7 +298,7 @@ impl Acquire {
     fn join(
         &self,
         current: &Current,
-        place: Place,
+        place: Position,
         now: Instant,
     ) -> ControlFlow<Result<Granted, Cause>, Waiting> {
         let (handle, key, policy) = (&self.handle, &self.key, &current.policy);
@@ -327,7 +328,7 @@ impl Acquire {
             Some(standing) => Err(Refusal::Limited(standing)),
             None if waits => handle.join(Mode::Wait, key, (&self.cost, &self.rank), place, bound),
             None => {
-                let place = Place::new(now);
+                let place = Position::new(now);
                 handle.join(Mode::Try, key, (&self.cost, &self.rank), place, None)
             }
         };

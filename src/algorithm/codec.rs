@@ -7,7 +7,7 @@
 //! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas, 8: units, 16: tags), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
 //! | each quota | | its kind (1), its numbers |
 //! | rings | 11 × room | room for the entries of each log of kind 2 |
-//! | tail | | if one counts something else than requests, the units; if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; if there are any, or if an announcement has a share, the tags; each announcement; the entries of each log of kind 1 |
+//! | tail | | if one counts something else than requests, the units; if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; if there are any, or if an announcement has a share, the tags; each announcement; the entries of each log of kind 1 and the holders of kind 7 |
 //! | padding | | of a value with rings, so that announcements need no new memory |
 //!
 //! | kind | quota | numbers |
@@ -16,6 +16,7 @@
 //! | 2 | sliding window with a log of more than 50 entries | as kind 1, then the room of the ring in entries (2), the place of the first entry (2), its recorded time (7), the units before it (4), the recorded time of the last entry (7) |
 //! | 3, 6 | GCRA, or spacing | burst (4), interval (7), due (7), last (7) |
 //! | 4, 5 | fixed window, aligned or not | limit (4), window (7), start (7), end (7), count (4), last (7) |
+//! | 7 | limit of requests in progress | limit (4), lease (7), number of holders (2) |
 //!
 //! | part of the tail | content |
 //! | --- | --- |
@@ -27,6 +28,7 @@
 //! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), sums, bytes of what follows (2); number of the call (7), cost of its requests in each unit (4), number of points (1); each point if there are at least two: arrival (7), sums; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
 //! | sums | each unit (7), and if there are several units, all together (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
+//! | holder | process (7), end of its lease (7), number of its last call (7), units that it holds (4) |
 //!
 //! Times are microseconds since 1970. The key does not expire before its expiry in the head.
 
@@ -34,13 +36,14 @@ use smallvec::SmallVec;
 
 use crate::error::StoreError;
 
+use super::concurrent::Holder;
 use super::demand::Point;
 use super::numbers::{Reader, Writer, unrecognized};
 use super::order::has_flow;
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
-    Announcement, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded, State, Tag,
-    Units, Window, number_units,
+    Announcement, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded,
+    State, Tag, Units, Window, number_units,
 };
 use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 
@@ -70,6 +73,8 @@ const GCRA: [usize; 2] = [7, 7];
 const TAG: [usize; 3] = [7, 2, 8];
 const FIXED: [usize; 4] = [7, 7, 4, 7];
 const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
+const HOLDERS: [usize; 1] = [2];
+const HOLDER: [usize; 4] = [7, 7, 7, 4];
 const ANNOUNCEMENT: [usize; 4] = [7, 7, 7, 7];
 /// An entry of a log.
 const RECORDED: [usize; 2] = [7, 4];
@@ -101,6 +106,7 @@ impl Counter {
                     5
                 }
             }
+            Self::Concurrent(_) => 7,
         }
     }
 
@@ -110,6 +116,7 @@ impl Counter {
             Self::Window(it) => (it.limit, it.window),
             Self::Gcra(it) => (it.burst, it.interval),
             Self::Fixed(it) => (it.limit, it.window),
+            Self::Concurrent(it) => (it.limit, it.lease),
         };
         out.put(QUOTA, [self.kind().into(), limit.into(), window]);
     }
@@ -136,11 +143,12 @@ impl Counter {
             }
             Self::Gcra(it) => out.put(GCRA, [it.due, it.last]),
             Self::Fixed(it) => out.put(FIXED, [it.start, it.end, it.count.into(), it.last]),
+            Self::Concurrent(it) => out.put(HOLDERS, [it.holders.len() as u64]),
         }
     }
 
-    /// The counter, and if it has a log, where the entries are.
-    fn decode(value: &mut Reader<'_>) -> Result<(Self, Option<Log>), StoreError> {
+    /// The counter, and where its entries are.
+    fn decode(value: &mut Reader<'_>) -> Result<(Self, Entries), StoreError> {
         let [kind, limit, window] = value.numbers(QUOTA)?;
         let limit = limit as u32;
         if limit == 0 || window == 0 {
@@ -158,23 +166,27 @@ impl Counter {
                 if entries > room.min(MOST_ENTRIES as u64) || first >= room.max(2 - kind) {
                     return Err(unrecognized());
                 }
+                let is_ring = kind == 2;
                 let log = Log {
-                    is_ring: kind == 2,
                     room: room as usize,
                     first: first as usize,
                     entries: entries as usize,
                     units,
                 };
                 let window = Window {
-                    has_ring: log.is_ring,
+                    has_ring: is_ring,
                     ..Window::new(limit, window)
                 };
-                (Self::Window(window), Some(log))
+                let entries = match is_ring {
+                    true => Entries::Ring(log),
+                    false => Entries::Log(log),
+                };
+                (Self::Window(window), entries)
             }
             3 | 6 => {
                 let [due, last] = value.numbers(GCRA)?;
                 let gcra = Gcra::new(limit, window, kind == 6);
-                (Self::Gcra(Gcra { due, last, ..gcra }), None)
+                (Self::Gcra(Gcra { due, last, ..gcra }), Entries::None)
             }
             4 | 5 => {
                 let [start, end, count, last] = value.numbers(FIXED)?;
@@ -185,7 +197,15 @@ impl Counter {
                     last,
                     ..Fixed::new(limit, window, kind == 4)
                 };
-                (Self::Fixed(fixed), None)
+                (Self::Fixed(fixed), Entries::None)
+            }
+            7 => {
+                let [holders] = value.numbers(HOLDERS)?;
+                let concurrent = Concurrent::new(limit, window);
+                (
+                    Self::Concurrent(concurrent),
+                    Entries::Holders(holders as usize),
+                )
             }
             _ => return Err(unrecognized()),
         })
@@ -281,11 +301,15 @@ impl State {
         out.put(AFTER_VERSION, numbers);
         self.counters.iter().for_each(|it| it.encode(&mut out));
         let mut room = 0;
-        for log in self.logs(true) {
-            let end = out.0.len() + log.room() * RECORDED_BYTES;
-            encode_log(&mut out, log);
-            out.0.resize(end, 0);
-            room = TAIL_ROOM;
+        for counter in &self.counters {
+            if let Counter::Window(log) = counter
+                && log.has_ring
+            {
+                let end = out.0.len() + log.room() * RECORDED_BYTES;
+                encode_log(&mut out, log);
+                out.0.resize(end, 0);
+                room = TAIL_ROOM;
+            }
         }
         let least = out.0.len() + room.max(tail.len());
         out.0.extend(tail);
@@ -325,20 +349,20 @@ impl State {
         }
         let announced = self.announced.iter();
         announced.for_each(|it| it.encode(amounts, &mut out));
-        self.logs(false).for_each(|log| encode_log(&mut out, log));
+        for counter in &self.counters {
+            match counter {
+                Counter::Window(log) if !log.has_ring => encode_log(&mut out, log),
+                Counter::Concurrent(it) => it.holders.iter().for_each(|it| {
+                    out.put(HOLDER, [it.process, it.until, it.number, it.units.into()]);
+                }),
+                _ => {}
+            }
+        }
         out.0
     }
 
     fn has_tags(&self) -> bool {
         !self.tags.is_empty() || self.announced.iter().any(|it| has_flow(it.process))
-    }
-
-    /// The logs that have a ring, or those that do not.
-    fn logs(&self, with_ring: bool) -> impl Iterator<Item = &Window> {
-        self.counters.iter().filter_map(move |it| match it {
-            Counter::Window(window) if window.has_ring == with_ring => Some(window),
-            _ => None,
-        })
     }
 
     /// The state of a value.
@@ -354,15 +378,15 @@ impl State {
         }
         let [flags, quotas, announced, tail, expires] = value.numbers(AFTER_VERSION)?;
         let mut state = Self::default();
-        let mut logs = Vec::new();
+        let mut entries = Vec::new();
         for _ in 0..quotas {
-            let (counter, log) = Counter::decode(&mut value)?;
+            let (counter, its_entries) = Counter::decode(&mut value)?;
             state.counters.push(counter);
-            logs.push(log);
+            entries.push(its_entries);
         }
-        for (log, counter) in logs.iter().zip(&mut state.counters) {
-            if let Some(log) = log.as_ref().filter(|log| log.is_ring) {
-                log.decode(&mut value, counter)?;
+        for (entries, counter) in entries.iter().zip(&mut state.counters) {
+            if let (Entries::Ring(log), Counter::Window(window)) = (entries, counter) {
+                log.decode(&mut value, window)?;
             }
         }
         let mut tail = Reader(value.bytes(tail as usize)?);
@@ -426,9 +450,13 @@ impl State {
             let announced = Announcement::decode(amounts, &mut tail)?;
             state.announced.push(announced);
         }
-        for (log, counter) in logs.iter().zip(&mut state.counters) {
-            if let Some(log) = log.as_ref().filter(|log| !log.is_ring) {
-                log.decode(&mut tail, counter)?;
+        for (entries, counter) in entries.iter().zip(&mut state.counters) {
+            match (entries, counter) {
+                (Entries::Log(log), Counter::Window(window)) => log.decode(&mut tail, window)?,
+                (Entries::Holders(count), Counter::Concurrent(it)) => {
+                    it.holders = tail.list(*count, HOLDER)?.map(Holder::from).collect();
+                }
+                _ => {}
             }
         }
         if !tail.0.is_empty() {
@@ -446,9 +474,17 @@ fn encode_log(out: &mut Writer, window: &Window) {
     }
 }
 
+/// The entries of a counter that are not among its numbers.
+enum Entries {
+    None,
+    Ring(Log),
+    Log(Log),
+    /// So many.
+    Holders(usize),
+}
+
 /// Where the entries of a log are, and how many units precede the end of it.
 struct Log {
-    is_ring: bool,
     room: usize,
     first: usize,
     entries: usize,
@@ -456,10 +492,7 @@ struct Log {
 }
 
 impl Log {
-    fn decode(&self, value: &mut Reader<'_>, counter: &mut Counter) -> Result<(), StoreError> {
-        let Counter::Window(window) = counter else {
-            return Err(unrecognized());
-        };
+    fn decode(&self, value: &mut Reader<'_>, window: &mut Window) -> Result<(), StoreError> {
         let mut entries: Vec<_> = value.list(self.room, RECORDED)?.collect();
         entries.rotate_left(self.first);
         entries.truncate(self.entries);
@@ -471,6 +504,17 @@ impl Log {
             window.log.push_back(Entry { recorded, units });
         }
         Ok(())
+    }
+}
+
+impl From<[u64; 4]> for Holder {
+    fn from([process, until, number, units]: [u64; 4]) -> Self {
+        Self {
+            process,
+            until,
+            number,
+            units: units as u32,
+        }
     }
 }
 

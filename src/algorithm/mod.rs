@@ -18,12 +18,8 @@ pub(crate) use self::{
     numbers::{Reader, Writer},
     order::has_flow,
 };
-pub use self::{
-    demand::Demand,
-    order::{Flow, Reserves},
-    units::Costs,
-};
 pub(crate) use self::{
+    concurrent::Concurrent,
     demand::{Announcement, level},
     fixed::Fixed,
     gcra::Gcra,
@@ -31,8 +27,15 @@ pub(crate) use self::{
     units::{LANE_BITS, LEVEL_BITS, Units},
     window::Window,
 };
+pub use self::{
+    concurrent::{Holding, NextProcesses, Occupancy},
+    demand::Demand,
+    order::{Flow, Reserves},
+    units::Costs,
+};
 
 mod codec;
+mod concurrent;
 mod demand;
 mod fixed;
 mod gcra;
@@ -59,6 +62,9 @@ const MOST_FORMER: usize = 8;
 /// The least time until the next call of a process, and the longest time that a waiting process does not call.
 const SOONEST_CALL: u64 = 2_000;
 const LONGEST_SILENCE: u64 = 1_000_000;
+
+/// The least time in which a request without a place may get one, as far as answers say.
+const LEAST_BEYOND: u64 = 100_000;
 
 /// How the departures of one quota are counted. Another algorithm is another implementation, in Rust and in Lua.
 pub(crate) trait Algorithm {
@@ -134,6 +140,7 @@ pub(crate) enum Counter {
     Window(Window),
     Gcra(Gcra),
     Fixed(Fixed),
+    Concurrent(Concurrent),
 }
 
 impl Counter {
@@ -155,6 +162,7 @@ impl Counter {
                 window,
                 start == quota::WindowStart::Clock,
             )),
+            quota::Algorithm::Concurrent { .. } => Self::Concurrent(Concurrent::new(limit, window)),
         };
         counter.unit_mut().name = quota.unit_name();
         counter
@@ -165,6 +173,7 @@ impl Counter {
             Self::Window(it) => &it.unit,
             Self::Gcra(it) => &it.unit,
             Self::Fixed(it) => &it.unit,
+            Self::Concurrent(it) => &it.unit,
         }
     }
 
@@ -173,6 +182,7 @@ impl Counter {
             Self::Window(it) => &mut it.unit,
             Self::Gcra(it) => &mut it.unit,
             Self::Fixed(it) => &mut it.unit,
+            Self::Concurrent(it) => &mut it.unit,
         }
     }
 
@@ -187,6 +197,7 @@ impl Counter {
             Self::Window(it) => it.window,
             Self::Gcra(it) => it.interval,
             Self::Fixed(it) => it.window,
+            Self::Concurrent(it) => it.lease,
         }
     }
 
@@ -194,7 +205,7 @@ impl Counter {
     fn is_like(&self, quota: &Self) -> bool {
         match (self, quota) {
             _ if self.unit() != quota.unit() => false,
-            (Self::Gcra(_), Self::Gcra(_)) => true,
+            (Self::Gcra(_), Self::Gcra(_)) | (Self::Concurrent(_), Self::Concurrent(_)) => true,
             (Self::Fixed(it), Self::Fixed(quota)) if it.aligned != quota.aligned => false,
             _ => discriminant(self) == discriminant(quota) && self.span() == quota.span(),
         }
@@ -224,6 +235,9 @@ impl Counter {
             }
             (Self::Fixed(it), Self::Fixed(quota)) if it.aligned == quota.aligned => {
                 it.continue_as(quota);
+            }
+            (Self::Concurrent(it), Self::Concurrent(quota)) => {
+                (it.limit, it.lease) = (quota.limit, quota.lease);
             }
             _ => return false,
         }
@@ -256,6 +270,7 @@ impl Deref for Counter {
             Self::Window(it) => it,
             Self::Gcra(it) => it,
             Self::Fixed(it) => it,
+            Self::Concurrent(it) => it,
         }
     }
 }
@@ -266,6 +281,7 @@ impl DerefMut for Counter {
             Self::Window(it) => it,
             Self::Gcra(it) => it,
             Self::Fixed(it) => it,
+            Self::Concurrent(it) => it,
         }
     }
 }
@@ -278,12 +294,19 @@ pub(crate) struct Terms {
     pub(crate) round_trip: u64,
     /// The guard and the buffer: how much later than granted a request may arrive upstream.
     pub(crate) hold: u64,
+    /// How far ahead departures are granted.
+    pub(crate) horizon: u64,
 }
 
 impl Terms {
     /// The latest moment at which a request that may depart at `at` can arrive upstream.
     pub(crate) fn recorded(&self, at: u64) -> u64 {
         at.max(self.now + self.round_trip) + self.hold
+    }
+
+    /// A time at which this call grants nothing.
+    fn beyond(&self) -> u64 {
+        self.now + self.horizon.max(LEAST_BEYOND) + 1
     }
 }
 
@@ -360,6 +383,8 @@ pub struct Take {
     /// The units of departures that this process took over from its requests of other shares; below 0, that these took
     /// over.
     pub moved: i64,
+    /// The places of its requests in progress.
+    pub holding: Holding,
 }
 
 /// Requests of other processes depart at most so long after the call that granted them, in microseconds.
@@ -380,6 +405,7 @@ impl Take {
             now,
             round_trip: self.round_trip,
             hold: self.guard + buffer,
+            horizon: self.horizon,
         }
     }
 
@@ -444,6 +470,12 @@ pub struct Taken {
     /// The end of the key's quarantine after its state was lost.
     #[doc(hidden)]
     pub quarantined_until: u64,
+    /// The requests in progress, if a quota limits how many there are.
+    #[doc(hidden)]
+    pub occupancy: Occupancy,
+    /// The processes to which the call has offered places that it released.
+    #[doc(hidden)]
+    pub next: NextProcesses,
 }
 
 /// The answer to one request that departs at once or not at all.
@@ -632,6 +664,13 @@ impl State {
             return self.peek(buffer, take, now);
         }
         self.drop_expired(now);
+        let is_outdated = |it: &Concurrent| it.is_outdated(take.process, take.number);
+        if self.places().is_some_and(is_outdated) {
+            return Taken {
+                is_outdated: true,
+                ..Taken::default()
+            };
+        }
         let corrects = take.lost != 0 || !take.settlements.is_empty();
         let counters = self.counters.iter().filter(|_| corrects);
         let marks: SmallVec<[u64; 1]> = counters.map(|it| it.mark()).collect();
@@ -658,6 +697,10 @@ impl State {
         }
         take.settlements.iter().for_each(|it| self.settle(it));
         let corrected = self.corrected(&marks);
+        let places = self.places_mut();
+        let released = places.map_or(0, |it| {
+            it.report(take.process, take.number, take.holding.units, now)
+        });
         let terms = take.terms(buffer, now);
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
@@ -675,13 +718,25 @@ impl State {
         if !rest.is_empty() {
             let last = taken.expected.last().copied().unwrap_or(now);
             let behind = (units, &rest);
-            taken.next_call = self.next_call(&terms, &others, behind, take.horizon, last);
+            taken.next_call = self.next_call(&terms, &others, behind, take, last);
         }
         let more = corrected + take.moved as f64;
         let all = units.total() as f64;
         self.tags = others.tags_after(&self.tags, all, more, !rest.is_empty());
+        let is_fair = others.are_fair();
         drop(others);
         self.announced = announced;
+        if released > 0
+            && let Some(unit) = self.places().map(|it| usize::from(it.unit.number))
+        {
+            let next = concurrent::offer(&mut self.announced, unit, now);
+            // Arrival alone does not decide between shares.
+            taken.next = if is_fair {
+                NextProcesses::default()
+            } else {
+                next
+            };
+        }
         let can_be_lost = take.number != 0 && !granted.is_empty();
         if can_be_lost || !rest.is_empty() {
             self.announced.push(Announcement {
@@ -697,12 +752,28 @@ impl State {
                 },
             });
         }
+        self.places_mut().map(Concurrent::end_call);
         self.written(now);
         taken.known = self.life.as_ref().map(|life| Known {
             generation: life.generation,
             version: life.version,
         });
         taken
+    }
+
+    /// The places of requests in progress, if a quota limits how many there are.
+    fn places(&self) -> Option<&Concurrent> {
+        self.counters.iter().find_map(|counter| match counter {
+            Counter::Concurrent(it) => Some(it),
+            _ => None,
+        })
+    }
+
+    fn places_mut(&mut self) -> Option<&mut Concurrent> {
+        self.counters.iter_mut().find_map(|counter| match counter {
+            Counter::Concurrent(it) => Some(it),
+            _ => None,
+        })
     }
 
     /// Lets one request depart now, or nothing, as [`take`](Self::take) does with [`Take::one`] and without strict
@@ -723,6 +794,7 @@ impl State {
             now,
             round_trip: 0,
             hold,
+            horizon: 0,
         };
         let earliest = self.earliest(&terms, now, Units::default(), cost.into());
         let recorded = (earliest == now).then(|| terms.recorded(now));
@@ -856,7 +928,9 @@ impl State {
         }
         self.hold = Some(Box::new(hold));
         self.written(now);
-        self.summary(now)
+        let answer = self.summary(now);
+        self.places_mut().map(Concurrent::end_call);
+        answer
     }
 
     /// The answer where no departures are asked for.
@@ -1054,6 +1128,7 @@ impl State {
             expected,
             paused_until: self.paused_until(),
             quarantined_until: self.quarantined_until(),
+            occupancy: self.places().map(Concurrent::occupancy).unwrap_or_default(),
             ..Taken::default()
         }
     }
@@ -1085,7 +1160,7 @@ impl State {
         terms: &Terms,
         others: &Others<'_>,
         (granted, rest): (Units, &Demand),
-        horizon: u64,
+        take: &Take,
         last: u64,
     ) -> u64 {
         let now = terms.now;
@@ -1093,7 +1168,19 @@ impl State {
         let ahead = others.ahead(first, granted);
         let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
         let silence = LONGEST_SILENCE.max((last - now) / 4);
-        let call = opens(ahead).saturating_sub(horizon / 2);
+        let opening = opens(ahead);
+        let is_full = |it: &&Concurrent| {
+            let cost = rest.units_of(1).0[usize::from(it.unit.number)];
+            let ahead = ahead.0[usize::from(it.unit.number)];
+            opening == terms.beyond() && it.is_full(ahead, cost)
+        };
+        let call = match self.places().filter(is_full) {
+            Some(places) => {
+                let look = concurrent::look(take.holding, others.before(first), now);
+                places.first_end().map_or(look, |end| look.min(end))
+            }
+            None => opening.saturating_sub(take.horizon / 2),
+        };
         // If a process ahead has crashed, its capacity is free at its deadline, or when it opens.
         let watched = others.watched(first);
         let watched = watched.map(|(at, units)| at.max(opens(ahead.without(units))));

@@ -124,6 +124,17 @@ impl<'a> Others<'a> {
         self.live.is_empty()
     }
 
+    /// Returns true if capacity is not divided by level and arrival alone.
+    pub(super) fn are_fair(&self) -> bool {
+        self.fair.is_some()
+    }
+
+    /// How many processes have requests that are ahead of one that arrived then.
+    pub(super) fn before(&self, arrival: u64) -> usize {
+        let oldest = self.live.iter().filter_map(|it| self.oldest_of(it));
+        oldest.filter(|oldest| *oldest < arrival).count()
+    }
+
     /// The units ahead of a request that arrived then, behind so many of its own process.
     pub(crate) fn ahead(&self, arrival: u64, own: Units) -> Units {
         self.units(arrival, own, Ahead::All)

@@ -2,21 +2,24 @@
 --
 -- KEYS: the values; under strict recovery, one value and the creation mark
 -- ARGV[1]: the head of the calls, as below
---   <I7 B I7 I7 I7 I7 B>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
+--   <I7 B I7 I7 I7 I7 I2>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
 --     special (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements, which only a single call may be;
---     16: a share, 32: reserves, 64: units moved)
+--     16: a share, 32: reserves, 64: units moved, 128: releases places, which only a single call may; 256: is notified of
+--     places that others release)
 --   each quota, as Counter::encode_terms; the names of the units, as in the value
 -- ARGV[2] and so on: the rest of the call for each key
 --   operations 0 (wait), 1 (try), 2 (peek): <I7 I7> number of the call, first lost call; <I4> cost in each unit; <B I2>
 --     number of points, number of settlements; points <I7> arrival, sums; settlements <I7 I7 B> recorded,
 --     difference + 2^32, unit; if strict, <I7 I7 I7 c8> quarantine, generation, version, server; if there is one, <I7 I2>
---     share, weight; if there are any, <I4> reserve of each level in millionths; <I7> units moved + 2^32, if there are any
+--     share, weight; if there are any, <I4> reserve of each level in millionths; <I7> units moved + 2^32, if there are any;
+--     if a quota limits how many requests are in progress, <I4> places that this process holds
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
 -- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
---   has it
+--   has it. A nudge is <I7 I7> the two processes that it is for, or 0 for all; the key
 -- Returns: for each key, the error of a value of another type, or <B I7> status (0: done, 1: outdated, 2: shape,
 --   3: unrecognized, 4: done, and later requests overtake others), now; if done,
 --   <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of grants;
+--   if a quota limits how many requests are in progress, <I4 I4 I4> places held, by how many processes, reclaimed;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
 --   if one of them is not 0, <I7 I7 I7 I7> paused until, quarantined until, generation, version
 -- Sums are <I7> for each unit and, if there are several, <I7> for all together. Times are in microseconds. A line with $ is
@@ -24,7 +27,7 @@
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local head = ARGV[1]
-local now, operation, process, round_trip, hold, horizon, special = unpack('<I7BI7I7I7I7B', head)
+local now, operation, process, round_trip, hold, horizon, special = unpack('<I7BI7I7I7I7I2', head)
 if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -46,6 +49,9 @@ local arrives = now + round_trip
 local key, raw, tail, shape
 -- The bytes of all logs in the tail, and the place behind all rings.
 local logs, rings
+-- Of requests in progress: see concurrent.lua. This call grants nothing at `beyond`.
+local beyond = now + (horizon > 100000 and horizon or 100000) + 1 --places
+local report, look, occupancy, released, reclaimed, holders, is_here --places
 
 local function span(count, interval)
   local span = count * interval
@@ -88,7 +94,7 @@ local function fits(at, <<cost&>>)
 end
 
 local answers = {}
-for nth = 1, is_rare and 1 or #ARGV - 1 do repeat
+for nth = 1, (is_rare or special % 256 >= 128) and 1 or #ARGV - 1 do repeat
 local arg = ARGV[nth + 1]
 key = KEYS[nth]
 raw = redis.pcall('GET', key) --whole
@@ -127,7 +133,7 @@ if raw ~= '' and #tail ~= size + at - 1 then
 end
 -- The shares and reserves by which capacity is divided, if it is.
 local fair
-if special >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
+if special % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
 flags = flags % 16
 local stored = ''
 if flags >= 8 then
@@ -169,7 +175,8 @@ if fair then
     at = at + 2 + 17 * #tags
   end
   local behind, flow, weight, moved = #arg + 1, 1, 1, 4294967296
-  if special >= 64 then
+  behind = behind - 4 --places
+  if special % 128 >= 64 then
     behind = behind - 7
     moved = unpack('<I7', arg, behind)
   end
@@ -216,6 +223,10 @@ end
 if was_lost or operation == 6 or former_ends <= now then former, former_ends = '', 0 end
 
 drop$() --window
+if report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
+  answers[nth] = pack('<BI7', 1, now) --places
+  break --places
+end --places
 opens = paused > quarantined and paused or quarantined
 
 -- The points of this demand: arrival and sums in turn. The last of the sums is that of all units together.
@@ -312,6 +323,10 @@ if slices then
   slices[#slices + 1] = rest
   rest = concat(slices)
 end
+local offers, offered1, offered2 = false, 0, 0
+if released > 0 then --places
+--@offer
+end --places
 
 local ahead_of, ahead, share
 if live > 0 then
@@ -437,7 +452,14 @@ if operation < 3 then
     if live > 0 then <<before&>> = ahead(first, granted@all) end
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
-    next_call = earliest(now, <<before&>>, <<each&>>) - (horizon - horizon % 2) / 2
+    local opening = earliest(now, <<before&>>, <<each&>>)
+    next_call = opening - (horizon - horizon % 2) / 2
+    if opening == beyond then --places
+      local before, time = 0, now + 1000000 --places
+      for j = 1, live do before = before + (oldest[j] < first and 1 or 0) end --places
+      if before < 2 and special < 256 then time = now + 100000 end --places
+      next_call = look(before@place, each@place, time) or next_call --places
+    end --places
     if next_call > now + silence then next_call = now + silence end
     local nearest = 0
     for j = 1, live do
@@ -480,6 +502,7 @@ if operation < 3 then
     others = others + 1
     if deadline > latest then latest = deadline end
   end
+  is_same = false --places
   if fair then
     fair.charge(granted@all, corrected + fair.moved, described > 0)
     is_same = false
@@ -559,9 +582,13 @@ if is_changed then
     if size > 0 then call('SETRANGE', key, rings, counted .. held .. life .. former .. order .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
   end
-  if is_nudge then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
+  if is_nudge then offered1, offered2 = 0, 0 end
+  if is_nudge or offers and special % 256 >= 128 then
+    redis.pcall('PUBLISH', ARGV[3], pack('<I7I7', offered1, offered2) .. ARGV[4])
+  end
 end
 if operation > 1 then generation, version = 0, 0 end
+expected = occupancy() .. expected --places
 local holds = ''
 if opens > 0 or generation > 0 then holds = pack('<I7I7I7I7', paused, quarantined, generation, version) end
 answers[nth] = pack('<BI7@costsI7I7BI2', overtakes and operation < 2 and 4 or 0, now, <<remaining&>>, reset, next_call, expected_count, grant_count)

@@ -33,6 +33,9 @@ impl Counter {
                 };
                 new(it.limit, it.window).algorithm(Algorithm::FixedWindow { start })
             }
+            Self::Concurrent(it) => {
+                Quota::concurrent(it.limit).lease(Duration::from_micros(it.lease))
+            }
         }
     }
 
@@ -52,6 +55,7 @@ impl Counter {
             }
             Self::Fixed(it) if now < it.end => (it.count.into(), it.limit),
             Self::Fixed(it) => (0, it.limit),
+            Self::Concurrent(it) => (it.held(), it.limit),
         };
         // A quota that was lowered may be exceeded.
         (u32::try_from(used).unwrap_or(u32::MAX).min(most), most)

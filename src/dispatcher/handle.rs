@@ -15,7 +15,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
-use super::{ClockSets, Dispatcher};
+use super::{ClockSets, Dispatcher, Held};
 use crate::algorithm::{
     Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, Reserves, Settlement, Strict, Take, Taken,
     level,
@@ -93,12 +93,14 @@ pub(super) struct KeyQueue {
 pub(crate) struct Granted {
     pub(crate) turn: Turn,
     pub(crate) standing: Standing,
-    pub(crate) place: Place,
+    pub(crate) place: Position,
+    /// Its place among those in progress, if a quota limits how many there are.
+    pub(crate) held: Option<Box<Held>>,
 }
 
 /// The place of a request in its queue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     /// Requests of the same lane with lower numbers are ahead of it; 0 if it is new.
     number: u64,
     /// The lane of its cost and priority, and its share.
@@ -107,7 +109,7 @@ pub(crate) struct Place {
     pub(crate) arrival: Instant,
 }
 
-impl Place {
+impl Position {
     /// A new place.
     pub(crate) fn new(arrival: Instant) -> Self {
         Self {
@@ -215,10 +217,14 @@ impl Handle {
         current: &Current,
         key: &Key,
         (cost, rank): (Costs, &Rank),
-        mut place: Place,
+        mut place: Position,
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
         let (store, policy) = (self.dispatcher.embedded.as_ref()?, &current.policy);
+        // A queue holds the places of requests in progress.
+        if policy.lease().is_some() {
+            return None;
+        }
         if self.queues() > 0 && self.queues.lock().contains_key(key) {
             return None;
         }
@@ -250,6 +256,7 @@ impl Handle {
             turn,
             standing,
             place,
+            held: None,
         }))
     }
 
@@ -267,7 +274,7 @@ impl Handle {
         mode: Mode,
         key: &Key,
         (cost, rank): (&Cost, &Rank),
-        mut place: Place,
+        mut place: Position,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
         if Runtime::try_current().is_err() {
@@ -295,7 +302,11 @@ impl Handle {
             let queue = self.queue_of(&mut queues, key, place.lane, place.flow);
             let now = Instant::now();
             let reserves = current.policy.reserves();
-            let overtaken = overtaken(&queues[key], queue.lane, cost, reserves, now);
+            let overtaken = match current.policy.lease() {
+                // A place belongs to the queue to which the store has given it.
+                Some(_) => None,
+                None => overtaken(&queues[key], queue.lane, cost, reserves, now),
+            };
             let turn = overtaken.as_ref();
             let turn = turn.and_then(|it| it.lock().give_up(cost, now, &mut woken));
             if let (Some(overtaken), true) = (&overtaken, turn.is_some()) {
@@ -337,7 +348,7 @@ impl Handle {
     }
 
     /// Gives a request a place in its queue, behind all others if it is new.
-    fn locate(&self, place: &mut Place, cost: Costs, rank: &Rank) {
+    fn locate(&self, place: &mut Position, cost: Costs, rank: &Rank) {
         if place.number == 0 {
             place.number = self.last_place.fetch_add(1, Ordering::Relaxed) + 1;
         }
@@ -390,7 +401,7 @@ impl Handle {
         self: &Arc<Self>,
         queues: &mut HashMap<Key, Lanes>,
         key: &Key,
-        place: Place,
+        place: Position,
     ) -> Arc<KeyQueue> {
         let units = |lane| lane % (1 << LEVEL_BITS.start);
         let mine = level(place.lane);
@@ -432,10 +443,15 @@ impl Handle {
         }
     }
 
-    /// A key may have become available early.
-    pub(crate) fn nudge(&self, key: &Key) {
+    /// A key may have become available early. If `is_next`, it is so for this process.
+    pub(crate) fn nudge(&self, key: &Key, is_next: bool) {
         self.forget_denials(Some(key));
-        for queue in self.lanes(key) {
+        let lanes = if is_next {
+            self.lanes(key)
+        } else {
+            Lanes::new()
+        };
+        for queue in lanes {
             queue.update(|queue, _| queue.nudge(Instant::now()));
         }
     }
@@ -448,8 +464,14 @@ impl Handle {
     }
 
     /// A permit was not used: the next request departs in its place, or the store takes it back.
-    pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, Granted { turn, place, .. }: Granted) {
+    pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, granted: Granted) {
+        let Granted {
+            turn, place, held, ..
+        } = granted;
         self.forget_denials(Some(key));
+        if let Some(held) = held {
+            return held.forfeit(turn);
+        }
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
@@ -467,7 +489,7 @@ impl Handle {
     pub(crate) fn settle(
         self: &Arc<Self>,
         key: &Key,
-        (turn, place): (&Turn, Place),
+        (turn, place): (&Turn, Position),
         settlements: &[Settlement],
     ) -> bool {
         if settlements.iter().any(|it| it.difference < 0) {
@@ -520,7 +542,7 @@ impl Handle {
             .called(telemetry::Operation::Control, key, begun, &answered);
         if matches!(command, Command::Resume | Command::Reset) {
             // A call that was sent before may have arrived first.
-            self.nudge(key);
+            self.nudge(key, true);
         }
         let answers = answered?.answers;
         answers
@@ -676,10 +698,14 @@ impl Handle {
         if !rests.is_zero() && seen.is_none_or(|seen| seen.quarantined_until < quarantined_until) {
             self.load().telemetry.quarantined(key, rests);
         }
+        let now = Instant::now();
+        let places = now + self.policy().lease().unwrap_or_default();
         let state = SeenState {
             known,
             quarantined_until,
-            expires: offset.latest(taken.reset.max(quarantined_until)),
+            expires: offset
+                .latest(taken.reset.max(quarantined_until))
+                .max(places),
             clock_sets,
         };
         self.seen.note(key, state);
@@ -823,7 +849,7 @@ impl KeyQueue {
 pub(crate) struct Waiting {
     queue: Arc<KeyQueue>,
     id: Option<usize>,
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -843,10 +869,12 @@ impl Future for Waiting {
                     this.id = None;
                     queue.handle.guard.departed();
                     queue.note_inversion();
+                    let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
                     return Poll::Ready(Ok(Granted {
                         turn,
                         standing,
                         place: this.place,
+                        held,
                     }));
                 }
                 Step::Fail(refusal) => {

@@ -22,21 +22,23 @@ use self::handle::KeyQueue;
 use self::known::Denied;
 use self::outages::Outages;
 pub(crate) use self::{
-    handle::{Current, Granted, Handle, Place, Waiting},
+    handle::{Current, Granted, Handle, Position, Waiting},
+    held::Held,
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{Costs, LANE_BITS, Mode, Take, Taken};
+use crate::algorithm::{Costs, LANE_BITS, Mode, NextProcesses, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
-use crate::queue::{Answer, CounterSet, Standing, Turn, Woken};
-use crate::store::{Answered, Call, MemoryStore, Operation, Reply, Store};
+use crate::queue::{Answer, CounterSet, Lease, Standing, Turn, Woken};
+use crate::store::{Answered, Call, MemoryStore, Nudge, Operation, Reply, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
 mod handle;
+mod held;
 mod known;
 mod outages;
 
@@ -81,6 +83,8 @@ pub(crate) struct Dispatcher {
     clock: StoreClock,
     clock_sets: Mutex<ClockSets>,
     outages: Outages,
+    /// Leases are renewed at multiples of a part of them since then, so that keys share calls.
+    started: Instant,
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
@@ -185,6 +189,7 @@ impl Sent {
             expected: taken.expected.iter().map(|&at| offset.latest(at)).collect(),
             uncertainty: offset.uncertainty(),
             next_call,
+            lease: None,
             standing: Standing {
                 units: self.policy.units(),
                 remaining: taken.remaining,
@@ -224,15 +229,16 @@ impl Dispatcher {
             clock: StoreClock::new(),
             clock_sets: Mutex::default(),
             outages: Outages::default(),
+            started: Instant::now(),
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
             telemetry: StoreTelemetry::new(label),
         });
         let weak = Arc::downgrade(&this);
-        this.store.subscribe(Box::new(move |key| {
+        this.store.subscribe(Box::new(move |nudge| {
             let this = weak.upgrade();
-            this.map(|this| this.nudge(key)).is_some()
+            this.map(|this| this.nudge(nudge)).is_some()
         }));
         let embedded = this.embedded.as_ref().map(|store| (store, &this.clock));
         let fallback = (&this.fallback.store, &this.fallback.clock);
@@ -258,10 +264,23 @@ impl Dispatcher {
             .collect()
     }
 
-    fn nudge(&self, key: &Key) {
+    fn nudge(&self, nudge: &Nudge) {
+        let is_own = |process: &u64| process >> LANE_BITS == self.process >> LANE_BITS;
+        let is_next = nudge.next == NextProcesses::default() || nudge.next.iter().any(is_own);
         for handle in self.handles() {
-            handle.nudge(key);
+            handle.nudge(&nudge.key, is_next);
         }
+    }
+
+    /// How long the store keeps the places of a call that was sent then. It is renewed a third of it ahead, or earlier.
+    fn lease(&self, policy: &Policy, sent: Instant) -> Option<Lease> {
+        let lease = policy.lease()?;
+        // The clocks of hosts run at slightly different speeds.
+        let until = sent + lease - lease / 50;
+        let latest = sent + 2 * lease / 3 - self.started;
+        let steps = latest.as_nanos() / (lease / 3).as_nanos().max(1);
+        let renew = self.started + (lease / 3).saturating_mul(steps as u32);
+        Some(Lease { until, renew })
     }
 
     /// A number that no other call, flight or queue has.
@@ -421,10 +440,15 @@ impl Dispatcher {
         let (now, mut woken) = (Instant::now(), Woken::new());
         let mut locked = queue.lock();
         let guard = locked.check(now, &mut woken);
+        let lost = locked.lose_lease(now);
         let is_due = locked.call_due().is_some_and(|due| due <= now);
         drop(locked);
         if let Some(guard) = guard {
             queue.missed(guard, Duration::ZERO);
+        }
+        if lost > 0 {
+            let telemetry = &queue.handle.load().telemetry;
+            telemetry.lost_places(&queue.key, lost);
         }
         wake(woken);
         is_due
@@ -492,7 +516,8 @@ impl Dispatcher {
         let number = self.next_number();
         locked.call_due()?;
         let largest = policy.largest_costs();
-        let asked = locked.begin(number, &largest, outage, clock.shows(), woken);
+        let mut asked = locked.begin(number, &largest, outage, clock.shows(), woken);
+        asked.holding.is_notified = policy.lease().is_some() && self.store.is_subscribed();
         let flow = queue.flow(locked.weight());
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
@@ -680,8 +705,17 @@ impl Dispatcher {
             }
             let mut answer = sent.in_local_time(&taken, &offset);
             if shard.is_some() {
+                answer.lease = self.lease(&sent.policy, sent.begun);
+                if let Some(lease) = answer.lease {
+                    let turns = answer.turns.iter_mut();
+                    turns.for_each(|(turn, _)| turn.until = turn.until.min(lease.until));
+                    let reclaimed = taken.occupancy.reclaimed;
+                    handle.load().telemetry.reclaimed_places(reclaimed);
+                }
                 handle.remember(&sent.queue.key, &taken, &offset, sent.clock_sets);
+                // A place may be released at any time.
                 if let Some(denials) = &handle.denials
+                    && answer.lease.is_none()
                     && let Some((cost, expected)) = sent.first_refused(&taken)
                 {
                     let last = Some(offset.latest(expected));
@@ -710,7 +744,8 @@ impl Dispatcher {
                 let guard = Duration::from_micros(sent.take.guard);
                 sent.queue.missed(guard, now - until);
             }
-            if sent.take.settlements.iter().any(|it| it.difference < 0) {
+            let returns = sent.take.settlements.iter().any(|it| it.difference < 0);
+            if returns || sent.take.holding.releases {
                 handle.nudge_others(&sent.queue);
             }
             let last = sent.queue.update(|queue, woken| {
@@ -759,7 +794,7 @@ impl Dispatcher {
                 queue.failed(sent.number, is_unknown, now + RETRY);
             }
             None if is_unknown => queue.failed(sent.number, true, now + RETRY),
-            None => queue.refused(sent.number, error, woken),
+            None => queue.refused(sent.number, error, now, woken),
         });
     }
 

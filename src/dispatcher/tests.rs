@@ -15,6 +15,7 @@ use crate::priority::Rank;
 use crate::queue::Refusal;
 use crate::telemetry::Settings;
 
+mod concurrency;
 mod failures;
 mod load;
 mod runtimes;
@@ -52,7 +53,7 @@ impl Handle {
             Mode::Wait,
             key,
             (&cost.into(), &Rank::default()),
-            Place::new(arrival),
+            Position::new(arrival),
             bound,
         )
     }
@@ -98,6 +99,19 @@ struct Remote {
     calls: AtomicU64,
     /// The shard that holds all keys.
     shard: AtomicU64,
+    network: Option<Network>,
+}
+
+type Subscriber = Box<dyn Fn(&Nudge) -> bool + Send + Sync>;
+
+/// Carries nudges among processes.
+#[derive(Clone, Default)]
+struct Network(Arc<Mutex<Vec<Subscriber>>>);
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Network")
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -134,14 +148,48 @@ impl Remote {
     }
 
     fn on(memory: MemoryStore, round_trip: Duration) -> Arc<Self> {
+        Arc::new(Self::new_on(memory, round_trip))
+    }
+
+    fn new_on(memory: MemoryStore, round_trip: Duration) -> Self {
         let fault = Mutex::new(Fault::None);
-        Arc::new(Self {
+        Self {
             memory,
             round_trip,
             fault,
             calls: AtomicU64::new(0),
             shard: AtomicU64::new(0),
-        })
+            network: None,
+        }
+    }
+
+    /// Executes calls, and nudges other processes half a round trip later.
+    fn execute(&self, calls: Vec<Call>) -> Answered {
+        let released = calls.iter().map(|call| match &call.operation {
+            Operation::Take(take) => take.holding.releases,
+            Operation::Control(_) => false,
+        });
+        let released: Vec<_> = released
+            .zip(calls.iter().map(|it| it.key.clone()))
+            .collect();
+        let answered = self.memory.call(calls).take_ready().unwrap().unwrap();
+        if let Some(network) = &self.network {
+            for ((_, key), answer) in released
+                .into_iter()
+                .zip(&answered.answers)
+                .filter(|it| it.0.0)
+            {
+                let nudge = Nudge::new(key, answer.as_ref().unwrap());
+                let (network, half) = (network.clone(), self.round_trip / 2);
+                if nudge.next != NextProcesses::default() {
+                    tokio::spawn(async move {
+                        tokio::time::sleep(half).await;
+                        network.0.lock().retain(|it| it(&nudge));
+                    });
+                }
+            }
+        }
+        answered
     }
 
     fn set(&self, fault: Fault) {
@@ -217,7 +265,7 @@ impl Store for Remote {
         if *self.fault.lock() == Fault::ReadOnly {
             return Reply::ready(Err(StoreError::new("the store accepts no writes")));
         }
-        self.reply(|| self.memory.call(calls).take_ready().unwrap().unwrap())
+        self.reply(|| self.execute(calls))
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
@@ -226,6 +274,16 @@ impl Store for Remote {
 
     fn shard(&self, _: &Key) -> u64 {
         self.shard.load(Ordering::Relaxed)
+    }
+
+    fn subscribe(&self, subscriber: Subscriber) {
+        if let Some(network) = &self.network {
+            network.0.lock().push(subscriber);
+        }
+    }
+
+    fn is_subscribed(&self) -> bool {
+        self.network.is_some()
     }
 }
 

@@ -1,4 +1,4 @@
-use http::{Extensions, HeaderMap, Response, StatusCode, response::Parts};
+use http::{HeaderMap, Response, StatusCode, response::Parts};
 
 /// Shows a reader what it reads of an HTTP response: the head, without the body.
 ///
@@ -36,13 +36,6 @@ pub trait ResponseHead {
 
     /// The headers.
     fn headers(&self) -> &HeaderMap;
-
-    /// The extensions, to which a [`ThrottleLayer`](crate::ThrottleLayer) adds the [`Departure`](crate::Departure).
-    ///
-    /// Default: `None`.
-    fn extensions_mut(&mut self) -> Option<&mut Extensions> {
-        None
-    }
 }
 
 impl<B> ResponseHead for Response<B> {
@@ -52,10 +45,6 @@ impl<B> ResponseHead for Response<B> {
 
     fn headers(&self) -> &HeaderMap {
         self.headers()
-    }
-
-    fn extensions_mut(&mut self) -> Option<&mut Extensions> {
-        Some(self.extensions_mut())
     }
 }
 
@@ -67,10 +56,6 @@ impl ResponseHead for Parts {
     fn headers(&self) -> &HeaderMap {
         &self.headers
     }
-
-    fn extensions_mut(&mut self) -> Option<&mut Extensions> {
-        Some(&mut self.extensions)
-    }
 }
 
 #[cfg(feature = "reqwest")]
@@ -81,10 +66,6 @@ impl ResponseHead for reqwest::Response {
 
     fn headers(&self) -> &HeaderMap {
         self.headers()
-    }
-
-    fn extensions_mut(&mut self) -> Option<&mut Extensions> {
-        Some(self.extensions_mut())
     }
 }
 

@@ -117,7 +117,7 @@ impl<R, F: Feedback<R>, C: Fn(&R) -> Option<Cost>> Feedback<R> for Settled<F, C>
 
 /// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct.
 pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
-    let has_units = permit.handle.load().policy.has_units();
+    let has_units = permit.handle.load().policy.has_charges();
     if actual.is_none() && !has_units {
         return None;
     }

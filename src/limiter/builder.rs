@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Kind, Limiter, Live};
 use crate::dispatcher::{Dispatcher, Handle, REMEMBERED_DENIALS};
 use crate::error::BuildError;
-use crate::policy::{Outage, PolicyParts, Recovery};
+use crate::policy::{Lost, Outage, PolicyParts, Recovery};
 use crate::priority::Priority;
 use crate::quota::Quota;
 use crate::rules::Rules;
@@ -130,6 +130,13 @@ impl LimiterBuilder {
     /// from zero at once. An embedded store loses nothing while the process lives.
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.parts.recovery = recovery;
+        self
+    }
+
+    /// Sets what becomes of requests in progress whose place is lost, as the store did not renew its lease; see
+    /// [`Quota::concurrent`]. Default: [`Lost::Continue`]: they go on.
+    pub fn lost(mut self, lost: Lost) -> Self {
+        self.parts.lost = lost;
         self
     }
 

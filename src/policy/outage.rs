@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Plan, Policy, PolicyParts};
 use crate::error::BuildError;
-use crate::quota::{Algorithm, Quota, units_of};
+use crate::quota::{Algorithm, CONCURRENT, Quota, units_of};
 
 /// The treatment of requests while the store is out.
 ///
@@ -75,7 +75,10 @@ impl Outage {
             Self::Deny => return Ok(None),
             Self::Allow => {
                 let units = units_of(parts.quotas.iter().map(Quota::unit_name));
-                quotas.extend(units.into_iter().map(|unit| unlimited().unit(unit)));
+                quotas.extend(units.into_iter().map(|unit| match unit {
+                    CONCURRENT => Quota::concurrent(u32::MAX),
+                    _ => unlimited().unit(unit),
+                }));
             }
             Self::Local { share } if share > 0.0 && share <= 1.0 => {
                 for quota in &parts.quotas {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Outage, Policy, PolicyUnit, Recovery};
+use super::{Lost, Outage, Policy, PolicyUnit, Recovery};
 use crate::algorithm::{Counter, number_units};
 use crate::error::BuildError;
-use crate::quota::{MOST_UNITS, Quota, interned_units, units_of};
+use crate::quota::{CONCURRENT, MOST_UNITS, Quota, interned_units, units_of};
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -30,6 +30,7 @@ pub(crate) struct PolicyParts {
     pub(crate) max_waiting: Option<usize>,
     pub(crate) outage: Outage,
     pub(crate) recovery: Recovery,
+    pub(crate) lost: Lost,
     /// The part of the capacity that each level has for itself.
     pub(crate) reserves: [f64; 5],
     /// Everything departs, uncounted.
@@ -64,6 +65,7 @@ impl PolicyParts {
             ("max_waiting", self.max_waiting != none.max_waiting),
             ("outage", self.outage != none.outage),
             ("recovery", self.recovery != none.recovery),
+            ("lost", self.lost != none.lost),
             ("reserve", self.reserves != none.reserves),
         ];
         match set.into_iter().find(|(_, is_set)| *is_set) {
@@ -95,6 +97,11 @@ impl PolicyParts {
             flaws.extend(checked.err().map(|error| (Some(place), error)));
         }
         let units = units_of(self.quotas.iter().map(Quota::unit_name));
+        let concurrent = self.quotas.iter().filter(|it| it.unit_name() == CONCURRENT);
+        if concurrent.count() > 1 {
+            let problem = "there is more than one concurrency limit";
+            flaws.push((None, BuildError::new("quota", problem)));
+        }
         if units.len() > MOST_UNITS {
             let count = units.len();
             let problem =

@@ -179,7 +179,7 @@ impl Bench {
                     let settlements = self.queue.unsent.settlements.clone();
                     self.returned(&settlements);
                     let error = StoreError::new("refused").no_outage();
-                    self.queue.refused(number, &error, &mut woken);
+                    self.queue.refused(number, &error, now, &mut woken);
                 }
             }
             Operation::Out if self.in_flight.is_none() => {
@@ -281,6 +281,7 @@ impl Bench {
             expected: expected.collect(),
             uncertainty: Duration::ZERO,
             next_call: is_left.then(|| self.now + 50 * MILLI),
+            lease: None,
             standing: Standing::default(),
         };
         self.queue.answer(number, &answer, self.now, woken);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HORIZON, Quota, unit};
+use super::{CONCURRENT, HORIZON, Quota, unit};
 use crate::error::BuildError;
 
 /// How departures are counted against a [`Quota`] of N per W.
@@ -60,6 +60,13 @@ pub enum Algorithm {
         /// Where windows begin.
         start: WindowStart,
     },
+    /// At most N in progress at once; made by [`Quota::concurrent`]. There is no window.
+    ///
+    /// The state is the number of places that each process holds, 25 bytes a process and priority.
+    Concurrent {
+        /// The time after which the places of a process that does not renew them are free again.
+        lease: Duration,
+    },
 }
 
 /// Where the windows of [`Algorithm::FixedWindow`] begin.
@@ -74,6 +81,9 @@ pub enum WindowStart {
     FirstRequest,
 }
 
+/// Shorter leases could not be renewed in time.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
 /// The most buckets in a window: as many entries as the log of a window has.
 const MOST_BUCKETS: u32 = 1_000;
 
@@ -86,7 +96,8 @@ impl Quota {
             | Algorithm::SlidingBuckets { .. }
             | Algorithm::Spacing
             | Algorithm::LeakyBucket { .. }
-            | Algorithm::FixedWindow { .. } => self.limit,
+            | Algorithm::FixedWindow { .. }
+            | Algorithm::Concurrent { .. } => self.limit,
         }
     }
 
@@ -102,13 +113,16 @@ impl Quota {
         if self.limit == 0 {
             return Some("the limit is zero");
         }
-        if self.window.is_zero() {
+        if let Some(problem) = self.lease_problem() {
+            return Some(problem);
+        }
+        if self.window().is_zero() {
             return Some("the window is zero");
         }
-        if self.window > HORIZON {
+        if self.window() > HORIZON {
             return Some("the window is longer than ten years");
         }
-        if !self.window.subsec_nanos().is_multiple_of(1_000) {
+        if !self.window().subsec_nanos().is_multiple_of(1_000) {
             return Some("the window is not in whole microseconds");
         }
         if !unit::is_valid(self.unit) {
@@ -146,6 +160,28 @@ impl Quota {
         }
     }
 
+    fn lease_problem(&self) -> Option<&'static str> {
+        match self.algorithm {
+            Algorithm::Concurrent { .. } if !self.window.is_zero() => {
+                Some("a rate has no lease: make a concurrency limit by `Quota::concurrent`")
+            }
+            Algorithm::Concurrent { .. } if self.unit != CONCURRENT => {
+                Some("a concurrency limit counts concurrent-requests")
+            }
+            Algorithm::Concurrent { lease } if lease < SHORTEST_LEASE => {
+                Some("the lease is shorter than a second")
+            }
+            Algorithm::Concurrent { lease } if lease > HORIZON => {
+                Some("the lease is longer than ten years")
+            }
+            Algorithm::Concurrent { .. } => None,
+            _ if self.unit == CONCURRENT => {
+                Some("only a concurrency limit counts concurrent-requests")
+            }
+            _ => None,
+        }
+    }
+
     /// W/N, rounded up to whole microseconds.
     pub(crate) fn interval(&self) -> Duration {
         Duration::from_micros((self.window.as_micros() as u64).div_ceil(self.limit.into()))
@@ -156,7 +192,8 @@ impl Quota {
         match self.algorithm {
             Algorithm::SlidingLog
             | Algorithm::SlidingBuckets { .. }
-            | Algorithm::FixedWindow { .. } => self.window,
+            | Algorithm::FixedWindow { .. }
+            | Algorithm::Concurrent { .. } => self.window(),
             Algorithm::Spacing | Algorithm::LeakyBucket { .. } => self.interval(),
             Algorithm::Gcra { burst } => self.interval() * burst.saturating_sub(1).max(1),
         }
@@ -184,6 +221,7 @@ impl Quota {
             Algorithm::Spacing | Algorithm::LeakyBucket { .. } | Algorithm::Gcra { .. } => {
                 (self.limit, longer(1.0 / share))
             }
+            Algorithm::Concurrent { .. } => (part(self.limit).max(1), self.window),
             _ => match part(self.limit) {
                 0 => (1, longer(1.0 / (f64::from(self.limit) * share))),
                 limit => (limit, self.window),

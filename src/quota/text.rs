@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::unit;
-use super::{Algorithm, Quota, REQUESTS, WindowStart};
+use super::{Algorithm, CONCURRENT, Quota, REQUESTS, WindowStart};
 use crate::error::BuildError;
 
 /// The names of each unit of a window, and its length in nanoseconds, from large to small. The first name is shown.
@@ -25,7 +25,7 @@ const UNITS: [(&[&str], u64); 6] = [
 /// With the micro sign and with the Greek mu, which look the same.
 const MICROSECOND: &[&str] = &["us", "\u{b5}s", "\u{3bc}s", "microsecond", "microseconds"];
 
-const QUOTA: &str = "LIMIT/WINDOW, such as 10/s";
+const QUOTA: &str = "LIMIT/WINDOW, such as 10/s, or LIMIT concurrent";
 const UNIT: &str = "one of d, h, m, s, ms, us";
 const ALGORITHM: &str =
     "one of sliding-log, sliding-buckets, spacing, leaky-bucket, gcra, fixed-window";
@@ -36,7 +36,10 @@ const ALGORITHM: &str =
 /// What is the default, or follows from the rest, is left out.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", Grouped(self.limit.into()), Window(self.window))?;
+        write!(f, "{}", Grouped(self.limit.into()))?;
+        if !matches!(self.algorithm, Algorithm::Concurrent { .. }) {
+            write!(f, "/{}", Window(self.window))?;
+        }
         let count = |count: u32| Grouped(count.into());
         match self.algorithm {
             Algorithm::SlidingLog => Ok(()),
@@ -54,8 +57,9 @@ impl fmt::Display for Quota {
             Algorithm::FixedWindow {
                 start: WindowStart::FirstRequest,
             } => f.write_str(" fixed-window start=first-request"),
+            Algorithm::Concurrent { lease } => write!(f, " concurrent lease={}", Window(lease)),
         }?;
-        if self.unit != REQUESTS {
+        if self.unit != REQUESTS && self.unit != CONCURRENT {
             write!(f, " unit={}", self.unit)?;
         }
         match self.default_cost {
@@ -65,7 +69,8 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Parses `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]] [unit=NAME] [default_cost=COUNT]`, as described at [`Quota`](Quota#as-text).
+/// Parses `LIMIT/WINDOW [ALGORITHM [OPTION=VALUE]] [unit=NAME] [default_cost=COUNT]`, or
+/// `LIMIT concurrent [lease=TIME] [default_cost=COUNT]`, as described at [`Quota`](Quota#as-text).
 ///
 /// # Errors
 ///
@@ -92,10 +97,25 @@ impl FromStr for Quota {
 fn parse(text: &str) -> Result<Quota, String> {
     let mut words = text.split_ascii_whitespace().peekable();
     let rate = words.next().unwrap_or_default();
-    let (limit, window) = pair(rate, '/').ok_or_else(|| unexpected(rate, QUOTA))?;
-    let mut quota = Quota::new(parse_count("limit", limit)?, parse_window(window)?);
-    let name = words.next_if(|word| option(word).is_none());
-    quota.algorithm = parse_algorithm(name.unwrap_or_default(), &mut words)?;
+    let mut quota = match pair(rate, '/') {
+        Some((limit, window)) => {
+            let quota = Quota::new(parse_count("limit", limit)?, parse_window(window)?);
+            let name = words.next_if(|word| option(word).is_none());
+            quota.algorithm(parse_algorithm(name.unwrap_or_default(), &mut words)?)
+        }
+        None if (words.next_if(|word| word.eq_ignore_ascii_case("concurrent"))).is_some() => {
+            let quota = Quota::concurrent(parse_count("limit", rate)?);
+            let lease = words.next_if(|word| option(word).is_none());
+            match lease.map(|word| pair(word, '=').ok_or(word)) {
+                None => quota,
+                Some(Ok((name, lease))) if name.eq_ignore_ascii_case("lease") => {
+                    quota.lease(parse_window(lease)?)
+                }
+                Some(_) => return Err(unexpected(lease.unwrap_or_default(), "lease=TIME")),
+            }
+        }
+        None => return Err(unexpected(rate, QUOTA)),
+    };
     while let Some((is_unit, value)) = words.peek().copied().and_then(option) {
         words.next();
         if is_unit {

@@ -10,6 +10,9 @@ use crate::lock::Mutex;
 /// The unit of a quota that names none.
 pub(crate) const REQUESTS: &str = "requests";
 
+/// The unit of concurrency limits, by the name that draft-ietf-httpapi-ratelimit-headers has for it.
+pub(crate) const CONCURRENT: &str = "concurrent-requests";
+
 /// The most units of one policy.
 pub(crate) const MOST_UNITS: usize = 4;
 

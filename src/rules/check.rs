@@ -82,6 +82,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         max_waiting: rule.max_waiting.0,
         outage: rule.outage.0.unwrap_or_default(),
         recovery: rule.recovery.0.unwrap_or_default(),
+        lost: rule.lost.0.unwrap_or_default(),
         reserves: rule.reserve.0.as_ref().map_or([0.0; 5], Reserves::parts),
         is_exempt: false,
     };
@@ -134,6 +135,7 @@ fn check_exempt(rule: &Rule, mistakes: &mut Mistakes) {
         ("guard", rule.guard.0.is_some()),
         ("outage", rule.outage.0.is_some()),
         ("recovery", rule.recovery.0.is_some()),
+        ("lost", rule.lost.0.is_some()),
     ] {
         if is_given {
             mistakes.add(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 
 use super::key::KeyPart;
-use crate::policy::{Outage, Recovery};
+use crate::policy::{Lost, Outage, Recovery};
 use crate::priority::Priority;
 use crate::quota::Quota;
 
@@ -56,6 +56,7 @@ pub struct Rule {
     pub(super) guard: Given<Parsed<Duration>>,
     pub(super) outage: Given<Outage>,
     pub(super) recovery: Given<Recovery>,
+    pub(super) lost: Given<Lost>,
 }
 
 /// A field that may be missing. In a file, a field without a value is an error, because a condition such as an empty
@@ -305,6 +306,12 @@ impl Rule {
     /// [`LimiterBuilder::recovery`](crate::LimiterBuilder::recovery).
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = Given(Some(recovery));
+        self
+    }
+
+    /// Sets what becomes of work whose place is lost; see [`LimiterBuilder::lost`](crate::LimiterBuilder::lost).
+    pub fn lost(mut self, lost: Lost) -> Self {
+        self.lost = Given(Some(lost));
         self
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::algorithm::{Command, Mode, Origin, State, Take};
+use crate::algorithm::{Command, Mode, NextProcesses, Origin, State, Take};
 use crate::key::Key;
 use crate::policy::Policy;
 
@@ -26,7 +26,8 @@ pub use crate::error::StoreError;
 pub mod contents {
     pub use super::Operation;
     pub use crate::algorithm::{
-        Command, Costs, Demand, Flow, Grant, Known, Mode, Reserves, Settlement, Strict, Take,
+        Command, Costs, Demand, Flow, Grant, Holding, Known, Mode, NextProcesses, Occupancy,
+        Reserves, Settlement, Strict, Take,
     };
 }
 
@@ -137,9 +138,38 @@ pub trait Store: Debug + Send + Sync + 'static {
         0
     }
 
-    /// Calls this subscriber with each key that may have become available early, until it returns `false`. Optional: it
-    /// makes other processes call sooner. Default: never.
-    fn subscribe(&self, _subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {}
+    /// Calls this subscriber with each [`Nudge`], until it returns `false`. Optional: it makes other processes call
+    /// sooner. Default: never.
+    fn subscribe(&self, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
+
+    /// Whether nudges of other processes are likely to arrive. If not, the processes that are next for a place among
+    /// requests in progress call every 100 ms. Default: `false`.
+    fn is_subscribed(&self) -> bool {
+        false
+    }
+}
+
+/// Says that a key may have become available early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nudge {
+    pub(crate) key: Key,
+    /// The processes that it is for; 0 for all.
+    pub(crate) next: NextProcesses,
+}
+
+impl Nudge {
+    /// The nudge after a call with this answer.
+    #[must_use]
+    pub fn new(key: Key, answer: &Taken) -> Self {
+        let next = answer.next;
+        Self { key, next }
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
 }
 
 /// One operation on one key.

@@ -13,9 +13,9 @@ use super::outcome::OUTCOMES;
 #[cfg(feature = "redis")]
 use super::table::RECONNECTS;
 use super::table::{
-    CALLS, COMBINED, DEBT, GUARD, INVERSIONS, KEYS_PER_CALL, LATENCY, MISSED, OF_SHARES, OUT,
-    OUTAGES, PAUSES, QUARANTINES, QUEUES, REFUNDED, REMEMBERED, REQUESTS, REQUESTS_PER_CALL,
-    RETURNED, SPENT, WAIT, WAITING, describe,
+    CALLS, COMBINED, DEBT, GUARD, INVERSIONS, KEYS_PER_CALL, LATENCY, LOST, MISSED, OF_SHARES, OUT,
+    OUTAGES, PAUSES, PLACES, QUARANTINES, QUEUES, RECLAIMED, REFUNDED, REMEMBERED, REQUESTS,
+    REQUESTS_PER_CALL, RETURNED, SPENT, WAIT, WAITING, describe,
 };
 use super::{Operation, Outcome, Settings};
 use crate::algorithm::Costs;
@@ -42,6 +42,9 @@ pub(super) struct Meters {
     pub(super) combined: Counter,
     pub(super) inversions: Counter,
     pub(super) remembered: Counter,
+    pub(super) places: Gauge,
+    pub(super) reclaimed: Counter,
+    pub(super) lost: Counter,
     pub(super) queues: Gauge,
     pub(super) missed: Counter,
     pub(super) guard: Gauge,
@@ -95,6 +98,9 @@ impl Meters {
                 combined: COMBINED.counter(recorder, values),
                 inversions: INVERSIONS.counter(recorder, values),
                 remembered: REMEMBERED.counter(recorder, values),
+                places: PLACES.gauge(recorder, values),
+                reclaimed: RECLAIMED.counter(recorder, values),
+                lost: LOST.counter(recorder, values),
                 queues: QUEUES.gauge(recorder, values),
                 missed: MISSED.counter(recorder, values),
                 guard: GUARD.gauge(recorder, values),

@@ -59,6 +59,12 @@ metrics! {
     REMEMBERED = Counter Count "tower_throttle_remembered_total" ["policy"]
         "Requests that were refused without a call to the store";
     WAITING = Gauge Count "tower_throttle_waiting" ["policy", "priority"] "Requests that wait";
+    PLACES = Gauge Count "tower_throttle_places" ["policy"]
+        "Requests in progress that hold a place";
+    RECLAIMED = Counter Count "tower_throttle_reclaimed_places_total" ["policy"]
+        "Places of other processes whose lease had ended, as this one has noticed";
+    LOST = Counter Count "tower_throttle_lost_places_total" ["policy"]
+        "Requests in progress whose lease has ended";
     QUEUES = Gauge Count "tower_throttle_queues" ["policy"] "Keys for which requests wait";
     MISSED = Counter Count "tower_throttle_missed_total" ["policy"]
         "Grants that requests were too late to use";

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::algorithm::Known;
 use crate::key::Key;
 use crate::lock::Mutex;
-use crate::store::{Answered, Call, MemoryStore, Operation, Store};
+use crate::store::{Answered, Call, MemoryStore, Nudge, Operation, Store};
 use crate::store::{Reply, StoreError};
 
 /// A failure of a [`FailingStore`].
@@ -269,13 +269,21 @@ impl Store for FailingStore {
         self.store.shard(&key_after(losses, key))
     }
 
-    fn subscribe(&self, subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {
+    fn subscribe(&self, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
         let script = self.script.clone();
-        self.store.subscribe(Box::new(move |key| {
+        self.store.subscribe(Box::new(move |nudge| {
             let fault = script.lock().fault;
-            let name = key.as_str().split(LOST).next().unwrap_or_default();
-            matches!(fault, Some((Fault::Unreachable, _))) || subscriber(&Key::new(name))
+            let name = nudge.key.as_str().split(LOST).next().unwrap_or_default();
+            let nudge = Nudge {
+                key: Key::new(name),
+                ..nudge.clone()
+            };
+            matches!(fault, Some((Fault::Unreachable, _))) || subscriber(&nudge)
         }));
+    }
+
+    fn is_subscribed(&self) -> bool {
+        self.store.is_subscribed()
     }
 }
 

@@ -13,11 +13,13 @@ use super::waiting::{Stopped, Waiting};
 use crate::acquire::{Acquire, Error};
 use crate::feedback::Applying;
 use crate::permit::Permit;
+use crate::place::Place;
 
 /// The difference between a layer for clients and one for servers: which permit a request needs, what happens without
 /// one, and what becomes of the response.
 pub trait Direction<S: Service<Q>, Q> {
-    /// The error of the throttled service.
+    /// The response and the error of the throttled service.
+    type Response;
     type Error;
 
     /// Asks for the permit of a request; `None` if it needs none.
@@ -28,13 +30,23 @@ pub trait Direction<S: Service<Q>, Q> {
         &self,
         error: Error,
         waiting: &mut Waiting<S, Q>,
-    ) -> Option<Result<S::Response, Self::Error>>;
+    ) -> Option<Result<Self::Response, Self::Error>>;
 
     /// Adds to the response how its request departed, and reads what it says of limits.
     fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying>;
 
+    /// The response of the throttled service, which holds the place of the request.
+    fn hold(&self, response: S::Response, place: Option<Place>) -> Self::Response;
+
     /// Converts an error of the service inside. The request may have a permit.
     fn fail(&self, departed: Option<Departed>, error: S::Error) -> Self::Error;
+
+    /// The answer to a request that is dropped, as its place is lost.
+    fn abort(
+        &self,
+        departed: Option<Departed>,
+        error: Error,
+    ) -> Result<Self::Response, Self::Error>;
 }
 
 /// The permit by which a request departed, or the reason why it passed without one.
@@ -70,6 +82,7 @@ pin_project! {
         Applying {
             applying: Applying,
             response: Option<A>,
+            place: Option<Place>,
         },
         Done,
     }
@@ -93,7 +106,7 @@ where
     S: Service<Q> + Clone,
     L: Direction<S, Q>,
 {
-    type Output = Result<S::Response, L::Error>;
+    type Output = Result<L::Response, L::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -114,22 +127,37 @@ where
                     },
                 },
                 StageProjection::Calling { response, departed } => {
-                    let mut response = match ready!(response.poll(cx)) {
-                        Ok(response) => response,
-                        Err(error) => break Err(layer.fail(departed.take(), error)),
+                    let mut response = match response.poll(cx) {
+                        Poll::Ready(Ok(response)) => response,
+                        Poll::Ready(Err(error)) => break Err(layer.fail(departed.take(), error)),
+                        Poll::Pending => {
+                            let Some(Ok(permit)) = departed else {
+                                return Poll::Pending;
+                            };
+                            let lost = ready!(permit.poll_lost(cx));
+                            break layer.abort(departed.take(), lost);
+                        }
                     };
-                    let departed = departed.take();
+                    let mut departed = departed.take();
+                    let permit = departed.as_mut().and_then(|it| it.as_mut().ok());
+                    let place = permit.and_then(Permit::take_place);
                     match departed.and_then(|departed| layer.complete(departed, &mut response)) {
                         Some(applying) => Stage::Applying {
                             applying,
                             response: Some(response),
+                            place,
                         },
-                        None => break Ok(response),
+                        None => break Ok(layer.hold(response, place)),
                     }
                 }
-                StageProjection::Applying { applying, response } => {
+                StageProjection::Applying {
+                    applying,
+                    response,
+                    place,
+                } => {
                     let _ = ready!(applying.as_mut().poll(cx));
-                    break Ok(response.take().expect("it is taken once"));
+                    let response = response.take().expect("it is taken once");
+                    break Ok(layer.hold(response, place.take()));
                 }
                 StageProjection::Done => panic!("polled after it was ready"),
             };

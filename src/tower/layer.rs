@@ -22,6 +22,7 @@ use crate::feedback::{self, Applying, Feedback, Headers, NoFeedback, Settled};
 use crate::key::KeyExtractor;
 use crate::limiter::{ByRules, Limiter};
 use crate::options::RequestOptions;
+use crate::place::Place;
 use crate::priority::{Priority, Share};
 
 /// Delays requests until the limiter lets them depart.
@@ -51,7 +52,9 @@ use crate::priority::{Priority, Share};
 /// # }
 /// ```
 ///
-/// The service has to be `Clone`; for others, see [`shared`](Self::shared).
+/// The service has to be `Clone`; for others, see [`shared`](Self::shared). If a quota
+/// [limits](crate::Quota::concurrent) how many requests are in progress, a request is in progress until the
+/// [body](crate::HeldBody) of its response has ended; responses of other types than HTTP hold no place.
 ///
 /// # Order among layers
 ///
@@ -63,8 +66,8 @@ use crate::priority::{Priority, Share};
 /// request waits for another permit, in the place that it had. Until then, it releases the service. If that happens again, it
 /// keeps the service ready, as it might never depart otherwise.
 ///
-/// So if more requests may depart at once than a concurrency limit lets through, some permits are not used, and requests
-/// overtake others that could not use theirs. Use [`Spacing`](crate::Algorithm::Spacing) there.
+/// So if more requests may depart at once than a concurrency limit of tower lets through, some permits are not used, and
+/// requests overtake others that could not use theirs. Use a [quota](crate::Quota::concurrent) for that.
 #[derive(Debug, Clone)]
 #[must_use = "a layer does nothing until it wraps a service"]
 pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
@@ -316,6 +319,7 @@ where
     R: Report<S::Response>,
     F: Feedback<S::Response>,
 {
+    type Response = R::Response;
     type Error = BoxError;
 
     fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error> {
@@ -323,8 +327,16 @@ where
             .admit(&self.key, request, RequestOptions::default())
     }
 
-    fn refuse(&self, error: Error, _: &mut Waiting<S, Q>) -> Option<Result<S::Response, BoxError>> {
+    fn refuse(&self, error: Error, _: &mut Waiting<S, Q>) -> Option<Result<R::Response, BoxError>> {
         Some(Err(error.into()))
+    }
+
+    fn hold(&self, response: S::Response, place: Option<Place>) -> R::Response {
+        self.report.hold(response, place)
+    }
+
+    fn abort(&self, _: Option<Departed>, error: Error) -> Result<R::Response, BoxError> {
+        Err(error.into())
     }
 
     fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying> {

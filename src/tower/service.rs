@@ -49,7 +49,7 @@ where
     S: Service<Q> + Clone,
     L: Direction<S, Q>,
 {
-    type Response = S::Response;
+    type Response = L::Response;
     type Error = L::Error;
     type Future = ResponseFuture<S, Q, L>;
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::bench::{Bench, LONG, SECOND, attempt, granted, policy, policy_with};
 use super::require;
 use tower_throttle::Policy;
-use tower_throttle::key::Key;
+use tower_throttle::store::Nudge;
 use tower_throttle::store::contents::{Command, Mode};
 
 fn pause(seconds: u64) -> Command {
@@ -157,9 +157,10 @@ pub(super) async fn a_reset_nudges(bench: &Arc<Bench>) {
     let keys = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
     for keys in &keys {
         let keys = Arc::downgrade(keys);
-        bench.store.subscribe(Box::new(move |key: &Key| {
+        bench.store.subscribe(Box::new(move |nudge: &Nudge| {
             let keys = keys.upgrade();
-            keys.map(|keys| keys.lock().push(key.clone())).is_some()
+            keys.map(|keys| keys.lock().push(nudge.key().clone()))
+                .is_some()
         }));
     }
     let [keys, dropped] = keys;

@@ -61,7 +61,7 @@ enum Fault {
 
 use Fault::*;
 use tower_throttle::store::contents::{Command, Demand, Mode, Operation};
-use tower_throttle::store::{Answered, Call, MemoryStore, Reply, StoreError, Taken};
+use tower_throttle::store::{Answered, Call, MemoryStore, Nudge, Reply, StoreError, Taken};
 
 const FAULTS: [(Fault, &str); 38] = [
     (ReadsAndWritesApart, "concurrent calls are atomic"),
@@ -124,7 +124,7 @@ const FAULTS: [(Fault, &str); 38] = [
 
 type Place = (Option<String>, String);
 
-type Subscriber = Box<dyn Fn(&Key) -> bool + Send + Sync>;
+type Subscriber = Box<dyn Fn(&Nudge) -> bool + Send + Sync>;
 
 /// Values in a map, as a third party would keep them.
 #[derive(Debug, Clone)]
@@ -321,9 +321,10 @@ impl Inner {
         Some((Policy::clone(&limiter.policy()), operation))
     }
 
-    fn nudge(&self, key: &Key) {
+    fn nudge(&self, call: &Call, answer: &Taken) {
         if self.fault != NudgesNobody {
-            self.subscribers.lock().retain(|it| it(key));
+            let nudge = Nudge::new(call.key().clone(), answer);
+            self.subscribers.lock().retain(|it| it(&nudge));
         }
     }
 }
@@ -348,8 +349,10 @@ impl Store for Values {
                 let _ = this.apply(call, read(call));
             }
             let answer = this.apply(call, read(call));
-            if *call.operation() == Operation::Control(Command::Reset) {
-                this.nudge(call.key());
+            if *call.operation() == Operation::Control(Command::Reset)
+                && let Ok(answer) = &answer
+            {
+                this.nudge(call, answer);
             }
             answer
         });

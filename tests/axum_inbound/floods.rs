@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::Instant;
 use tower::{Layer as _, Service, service_fn};
 use tower_throttle::store::MemoryStore;
-use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer};
+use tower_throttle::{FailureMode, HeldBody, Limiter, Quota, ThrottleLayer};
 
 use crate::axum_inbound::server::build;
 use support::command_stats::CommandStats;
@@ -21,9 +21,9 @@ fn protected(
     limiter: &Limiter,
 ) -> impl Service<
     Request<()>,
-    Response = Response<String>,
+    Response = Response<HeldBody<String>>,
     Error = Infallible,
-    Future: Future<Output = Result<Response<String>, Infallible>>,
+    Future: Future<Output = Result<Response<HeldBody<String>>, Infallible>>,
 > + Clone {
     let key = |request: &Request<()>| request.uri().path().to_owned();
     let layer = ThrottleLayer::new(limiter.clone()).inbound(key, FailureMode::Closed);

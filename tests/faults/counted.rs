@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_throttle::key::Key;
-use tower_throttle::store::{Answered, Call, Reply, Store, StoreError};
+use tower_throttle::store::{Answered, Call, Nudge, Reply, Store, StoreError};
 
 use support::tally::{Count, Tally};
 
@@ -42,7 +42,11 @@ impl<S: Store> Store for Counted<S> {
         self.store.shard(key)
     }
 
-    fn subscribe(&self, subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {
+    fn subscribe(&self, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
         self.store.subscribe(subscriber);
+    }
+
+    fn is_subscribed(&self) -> bool {
+        self.store.is_subscribed()
     }
 }

@@ -68,15 +68,15 @@ fn redirects_three_times(number: usize) -> http::response::Builder {
 #[derive(Debug, Clone)]
 struct AtOnce;
 
-impl<E> Policy<Request<String>, Response<()>, E> for AtOnce {
+impl<B, E> Policy<Request<String>, Response<B>, E> for AtOnce {
     type Future = Ready<()>;
 
     fn retry(
         &mut self,
         _: &mut Request<String>,
-        result: &mut Result<Response<()>, E>,
+        result: &mut Result<Response<B>, E>,
     ) -> Option<Ready<()>> {
-        let is_failure = |answer: &Response<()>| answer.status().is_server_error();
+        let is_failure = |answer: &Response<B>| answer.status().is_server_error();
         result.as_ref().is_ok_and(is_failure).then(|| ready(()))
     }
 
@@ -89,11 +89,12 @@ fn throttle(limiter: &Limiter) -> ThrottleLayer {
     ThrottleLayer::new(limiter.clone())
 }
 
-async fn answer<S>(service: S) -> Answer
+async fn answer<S, B>(service: S) -> Answer
 where
-    S: Service<Request<String>, Response = Response<()>, Error: Into<BoxError>>,
+    S: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>>,
 {
-    service.oneshot(request()).await.map_err(Into::into)
+    let answer = service.oneshot(request()).await.map_err(Into::into);
+    answer.map(|answer| answer.map(drop))
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,9 +168,9 @@ async fn inside_a_timeout_begins_when_the_request_departs() {
 }
 
 /// When a request for another key departs, while one waits for its slot.
-async fn waits_behind_another_key<S>(service: S) -> bool
+async fn waits_behind_another_key<S, B>(service: S) -> bool
 where
-    S: Service<Request<String>, Response = Response<()>, Error: Into<BoxError>> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>> + Clone,
 {
     let start = Instant::now();
     answer(service.clone()).await.expect("the first");
@@ -204,9 +205,9 @@ async fn inside_a_limit_on_concurrency_is_for_those_who_are_under_way() {
 }
 
 /// Sends a hundred requests at once. Returns how many were shed, and how many the limiter refused.
-async fn refused<S>(service: S) -> (usize, usize)
+async fn refused<S, B>(service: S) -> (usize, usize)
 where
-    S: Service<Request<String>, Response = Response<()>, Error: Into<BoxError>> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>> + Clone,
 {
     let answers = join_all((0..100).map(|_| answer(service.clone()))).await;
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();

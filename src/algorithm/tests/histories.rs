@@ -139,6 +139,7 @@ impl World {
             Counter::Window(it) => it.limit,
             Counter::Gcra(it) => it.burst,
             Counter::Fixed(it) => it.limit,
+            Counter::Concurrent(it) => it.limit,
         });
         costs.min().unwrap_or(1)
     }
@@ -334,7 +335,7 @@ proptest! {
             _ => 0,
         });
         let hold = hold.max(last.max().unwrap_or(0).saturating_sub(now));
-        let terms = Terms { now, round_trip: 0, hold };
+        let terms = Terms { now, round_trip: 0, hold, horizon: 0 };
         let one = Costs::from(1);
         let estimate = state.earliest(&terms, now, Units([ahead, 0, 0, 0]), one.into());
         let mut at = now;

@@ -37,6 +37,8 @@ pub(super) fn fault(quota: &Counter, times: &[(u64, u64)]) -> Option<String> {
             let fits = history.fits_windows(it.limit.into(), micros(it.window));
             return (!fits).then(|| "no windows hold all departures".to_owned());
         }
+        // Departures are not its limit; see `concurrent.rs` beside this file.
+        Counter::Concurrent(_) => return None,
     };
     (most > limit).then(|| format!("{most} units in a window or burst of {limit}"))
 }

@@ -34,7 +34,7 @@ fn used(quota: &Counter, departed: &[Departed], now: u64) -> u64 {
     let counts = departed.iter().filter(|it| match quota {
         Counter::Window(window) => it.recorded + window.window > now,
         Counter::Fixed(fixed) => it.recorded - it.recorded % fixed.window + fixed.window > now,
-        Counter::Gcra(_) => unreachable!("it is no window"),
+        Counter::Gcra(_) | Counter::Concurrent(_) => unreachable!("it is no window"),
     });
     counts.map(|it| it.cost).sum()
 }

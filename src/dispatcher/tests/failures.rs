@@ -31,7 +31,7 @@ async fn tries(handle: &Arc<Handle>, cost: u32) -> bool {
         Mode::Try,
         &key(),
         (&cost.into(), &Rank::default()),
-        Place::new(Instant::now()),
+        Position::new(Instant::now()),
         None,
     );
     match attempt.unwrap().await {

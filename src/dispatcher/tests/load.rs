@@ -109,7 +109,7 @@ async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
                 Mode::Try,
                 &key(),
                 (&1.into(), &Rank::default()),
-                Place::new(now),
+                Position::new(now),
                 None,
             )
             .unwrap()

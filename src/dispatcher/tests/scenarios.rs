@@ -123,7 +123,7 @@ async fn run_all(quotas: &[Quota], reserves: [f64; 5], processes: &[Process]) ->
             tasks.push(tokio::spawn(async move {
                 tokio::time::sleep_until(start + arrival).await;
                 let departs = async {
-                    let place = Place::new(Instant::now());
+                    let place = Position::new(Instant::now());
                     let request = (&cost.into(), &rank);
                     let waiting = handle.join(Mode::Wait, &key(), request, place, None);
                     waiting?.await.map(|_| Instant::now())

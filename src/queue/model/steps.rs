@@ -505,6 +505,7 @@ impl World {
             expected: taken.expected.iter().map(|&at| instant(at)).collect(),
             uncertainty: std::time::Duration::ZERO,
             next_call: (taken.next_call > 0).then(|| instant(taken.next_call)),
+            lease: None,
             standing: Standing::default(),
         };
         process.queue.answer(number, &answer, now, woken);

@@ -103,12 +103,23 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         unexpected "LAST", expected the end of the text => 1/s gcra burst=2 x=1|1/s spacing burst=2|1/s sliding-log now
         unexpected "LAST", EXPECTED START => 1/s fixed-window noon|1/s fixed-window start=noon
         the burst is zero => 1/s gcra burst=0
+        the limit is zero => 0 concurrent
+        unexpected "LAST", expected lease=TIME => 5 concurrent burst=3|5 concurrent now
+        unexpected "LAST", expected the end of the text => 5 concurrent lease=5s now
+        unexpected "s", EXPECTED UNIT => 5 concurrent lease=s5
+        the lease is shorter than a second => 5 concurrent lease=999ms|5 concurrent lease=0s
+        the lease is longer than ten years => 5 concurrent lease=4000d
+        a concurrency limit counts concurrent-requests => 5 concurrent unit=tokens
+        only a concurrency limit counts concurrent-requests => 5/s unit=concurrent-requests
         the burst is worth longer than ten years => 1/d gcra burst=5000
         the buckets would be shorter than a microsecond => 1/5us sliding-buckets buckets=6
         the requests would be less than a microsecond apart => 11/10us spacing| 11/10us gcra burst=2
     "#;
     let names = [
-        ("EXPECTED RATE", "expected LIMIT/WINDOW, such as 10/s"),
+        (
+            "EXPECTED RATE",
+            "expected LIMIT/WINDOW, such as 10/s, or LIMIT concurrent",
+        ),
         (
             "DIGITS",
             "is not a whole number, expected digits, such as 5_000",

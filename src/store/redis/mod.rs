@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
 use self::transaction::Turns;
-use super::{Answered, Call, Operation, Store};
+use super::{Answered, Call, Nudge, Operation, Store};
 use crate::algorithm::{Command, Taken};
 use crate::error::BuildError;
 use crate::key::Key;
@@ -196,7 +196,11 @@ impl Store for RedisStore {
         self.servers.shard(&name)
     }
 
-    fn subscribe(&self, subscriber: Box<dyn Fn(&Key) -> bool + Send + Sync>) {
+    fn is_subscribed(&self) -> bool {
+        self.subscription.get().is_some_and(Subscription::is_live)
+    }
+
+    fn subscribe(&self, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
         if self.servers.makes_connections() {
             let subscribe = || Subscription::new(self.servers.clone(), self.channel());
             let subscription = self.subscription.get_or_init(subscribe);
@@ -365,7 +369,9 @@ impl NamedCall {
     /// True if the call may make units available to others.
     fn is_nudge(&self) -> bool {
         match &self.call.operation {
-            Operation::Take(take) => take.settlements.iter().any(|it| it.difference < 0),
+            Operation::Take(take) => {
+                take.holding.releases || take.settlements.iter().any(|it| it.difference < 0)
+            }
             Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
         }
     }

@@ -5,17 +5,19 @@
 //! | a line with `$` | repeated for each quota; `$` is its number |
 //! | `--ring`, `--whole`, `--window` behind a line | only for quotas whose log is a ring, or is read whole, or for both; outside of algorithms, `--ring` if any log is one |
 //! | `--unit`, `--units` behind a line | only if the policy counts one unit, or several |
+//! | `--places` behind a line | only if a quota limits how many requests are in progress |
 //! | a line with `&` | repeated for each unit; `&` is its number |
 //! | `<<X\|J>>` | X for each unit, joined by J; by a comma without `\|` |
 //! | `@unit` in a line with `$` | the number of the quota's unit |
 //! | `@list(x)` | the sums `x1`, `x2` and so on, and if there are several units, `x0`, all together |
 //! | `@all` | the number of the sum of all: 1, or 0 |
 //! | `@one&` | a cost of 1 in one unit |
+//! | `@place` | the number of the unit of requests in progress |
 //! | `@units`, `@step` | the number of units, the numbers of a point |
 //! | `@sums`, `@costs`, `@allowed` | formats of each unit |
 //! | `@point`, `@entry`, `@detail`, `@grant` | bytes of a point, of an announcement before its detail, of that before the points, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
-//! | `--@algorithms`, `--@demand`, `--@order`, `--@held_up` | the other files |
+//! | `--@algorithms`, `--@demand`, `--@order`, `--@held_up`, `--@offer` | the other files |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | whether the kind is so |
 //! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
@@ -33,12 +35,14 @@ const STATE: &str = include_str!("../../algorithm/state.lua");
 const DEMAND: &str = include_str!("../../algorithm/demand.lua");
 const ORDER: &str = include_str!("../../algorithm/order.lua");
 const HELD_UP: &str = include_str!("../../algorithm/held_up.lua");
+const OFFER: &str = include_str!("../../algorithm/offer.lua");
 const WINDOW: &str = include_str!("../../algorithm/window.lua");
 const GCRA: &str = include_str!("../../algorithm/gcra.lua");
 const FIXED: &str = include_str!("../../algorithm/fixed.lua");
+const CONCURRENT: &str = include_str!("../../algorithm/concurrent.lua");
 
 /// The bytes of the head of a call before the terms of the quotas.
-pub(super) const CALL_HEAD: usize = 37;
+pub(super) const CALL_HEAD: usize = 38;
 
 /// A script and its SHA-1 digest, by which servers know it.
 #[derive(Debug)]
@@ -78,6 +82,7 @@ fn algorithm(counter: &Counter) -> (&'static str, usize, usize) {
         Counter::Window(_) => (WINDOW, 18, 19),
         Counter::Gcra(_) => (GCRA, 26, 12),
         Counter::Fixed(_) => (FIXED, 37, 12),
+        Counter::Concurrent(_) => (CONCURRENT, 14, 12),
     }
 }
 
@@ -106,26 +111,32 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
     };
     let has_ring = kinds.iter().copied().any(is_ring);
     let units = Amounts::of(counters).units();
+    let places = |it: &&Counter| matches!(it, Counter::Concurrent(_));
+    let place = counters.iter().find(places).map(|it| it.nth() + 1);
+    let place_text = place.unwrap_or(0).to_string();
     let applies = |tag: &str| match tag {
         "ring" => has_ring,
         "whole" => !has_ring,
         "unit" => units == 1,
         "units" => units > 1,
+        "places" => place.is_some(),
         _ => true,
     };
     let mut script = String::new();
     for (line, tag) in lines(STATE, applies) {
         match line {
             "--@algorithms" => script.push_str(&algorithms),
-            "--@demand" | "--@order" | "--@held_up" => {
+            "--@demand" | "--@order" | "--@held_up" | "--@offer" => {
                 let text = match line {
                     "--@demand" => DEMAND,
                     "--@order" => ORDER,
-                    _ if units > 1 => HELD_UP,
+                    "--@offer" if place.is_some() => OFFER,
+                    "--@held_up" if units > 1 => HELD_UP,
                     _ => "",
                 };
                 for (line, _) in lines(text, applies) {
-                    push_for_units(&mut script, line, units);
+                    let line = line.replace("@place", &place_text);
+                    push_for_units(&mut script, &line, units);
                 }
             }
             _ if line.contains('$') => {
@@ -143,6 +154,7 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
                     .replace("@quotas", &format!("{}", kinds.len()))
                     .replace("@numbers", &all("numbers"))
                     .replace("@names", &format!("{}", terms + 1))
+                    .replace("@place", &place_text)
                     .replace("@logs", &all("log"));
                 push_for_units(&mut script, &line, units);
             }

@@ -12,12 +12,12 @@ use smallvec::SmallVec;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::servers::{AnswerOrigin, CommandAnswer, Exclusive};
+use super::servers::{AnswerOrigin, CommandAnswer, Exclusive, encode_nudge};
 use super::{Done, NamedCall, Reading, RedisStore, naming, strange};
 use crate::algorithm::{Counter, State};
 use crate::backoff;
 use crate::quota::HORIZON;
-use crate::store::StoreError;
+use crate::store::{Nudge, StoreError};
 
 /// How often a change is tried while other processes change the same key.
 const ATTEMPTS: u32 = 50;
@@ -196,7 +196,7 @@ impl RedisStore {
         if is_nudge {
             let mut pipe = redis::pipe();
             let publish = pipe.cmd("PUBLISH").arg(self.channel());
-            publish.arg(call.key.as_str());
+            publish.arg(encode_nudge(&Nudge::new(call.key.clone(), &answer)));
             let (servers, name) = (self.servers.clone(), name.clone());
             // The answer does not wait for it. It may fail, because nothing depends on it.
             tokio::spawn(async move { servers.run(&name, &pipe, deadline).await });

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use crate::algorithm::{
-    Amounts, Command, Counter, Flow, Grant, Known, Mode, Reader, Reserves, Take, Taken, Writer,
-    unit_names,
+    Amounts, Command, Counter, Flow, Grant, Known, Mode, Occupancy, Reader, Reserves, Take, Taken,
+    Writer, unit_names,
 };
 use crate::policy::Policy;
 use crate::store::{Call, Operation, StoreError};
@@ -56,14 +56,16 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
             });
             let corrects = take.lost > 0 || !take.settlements.is_empty();
             let rare = strict + 8 * u64::from(corrects);
-            is_single = rare > 0;
+            is_single = rare > 0 || take.holding.releases;
             let special = rare
                 + 16 * u64::from(has_flow(take))
                 + 32 * u64::from(has_reserves(take))
-                + 64 * u64::from(take.moved != 0);
+                + 64 * u64::from(take.moved != 0)
+                + 128 * u64::from(take.holding.releases)
+                + 256 * u64::from(take.holding.is_notified);
             let hold = take.guard + policy.buffer_micros();
             let terms = [take.process, take.round_trip, hold, take.horizon, special];
-            head.put([7, 7, 7, 7, 1], terms);
+            head.put([7, 7, 7, 7, 2], terms);
             put_take(&mut rest, take, policy, server);
         }
         Operation::Control(command) => {
@@ -128,6 +130,15 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
         let moved = take.moved.clamp(-most, most) + (1 << 32);
         out.put([7], [moved.cast_unsigned()]);
     }
+    if has_places(policy.counters()) {
+        out.put([4], [take.holding.units.into()]);
+    }
+}
+
+fn has_places(counters: &[Counter]) -> bool {
+    counters
+        .iter()
+        .any(|it| matches!(it, Counter::Concurrent(_)))
 }
 
 fn has_flow(take: &Take) -> bool {
@@ -148,7 +159,7 @@ pub(super) fn answer(value: &Value, counters: &[Counter]) -> Option<(Answer, u64
     let answer = match status {
         0 | 4 => Answer::Done(Taken {
             overtakes: status == 4,
-            ..taken(&mut bytes, Amounts::of(counters)).ok()?
+            ..taken(&mut bytes, counters).ok()?
         }),
         1 => Answer::Done(Taken {
             is_outdated: true,
@@ -160,9 +171,14 @@ pub(super) fn answer(value: &Value, counters: &[Counter]) -> Option<(Answer, u64
     Some((answer, now))
 }
 
-fn taken(bytes: &mut Reader<'_>, amounts: Amounts) -> Result<Taken, StoreError> {
-    let remaining = amounts.costs(bytes)?;
+fn taken(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Taken, StoreError> {
+    let remaining = Amounts::of(counters).costs(bytes)?;
     let [reset, next_call, expected, grants] = bytes.numbers([7, 7, 1, 2])?;
+    let mut occupancy = Occupancy::default();
+    if has_places(counters) {
+        let numbers = bytes.numbers([4, 4, 4])?.map(|it| it as u32);
+        [occupancy.held, occupancy.processes, occupancy.reclaimed] = numbers;
+    }
     let expected = bytes.list(expected as usize, [7])?;
     let grants = bytes.list(grants as usize, [7, 7, 4])?;
     let [paused_until, quarantined_until, generation, version] = match bytes.0 {
@@ -186,6 +202,7 @@ fn taken(bytes: &mut Reader<'_>, amounts: Amounts) -> Result<Taken, StoreError> 
             version,
         }),
         quarantined_until,
+        occupancy,
         ..Taken::default()
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::WWW_AUTHENTICATE;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -14,6 +14,8 @@ use super::problem::ProblemDetails;
 use super::refused::Refused;
 use crate::acquire::{Acquire, Error, ErrorKind};
 use crate::algorithm::Costs;
+use crate::body::HeldBody;
+use crate::charge::Charge;
 use crate::cost::Cost;
 use crate::departure::Departure;
 use crate::feedback::{self, Applying};
@@ -21,6 +23,7 @@ use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
 use crate::options::RequestOptions;
+use crate::place::Place;
 use crate::policy::Policy;
 use crate::priority::{Priority, Share};
 use crate::tower::future::{Departed, Direction};
@@ -78,6 +81,7 @@ struct Options {
     max_wait: Duration,
     rate_limit_headers: bool,
     retry_after: bool,
+    busy_status: StatusCode,
     x_rate_limit_headers: bool,
     observe_only: bool,
     on_refused: Option<OnRefused>,
@@ -92,6 +96,7 @@ impl<K> InboundLayer<K> {
             max_wait: Duration::ZERO,
             rate_limit_headers: true,
             retry_after: true,
+            busy_status: StatusCode::SERVICE_UNAVAILABLE,
             x_rate_limit_headers: false,
             observe_only: false,
             on_refused: None,
@@ -179,9 +184,16 @@ impl<K, F, C> InboundLayer<K, F, C> {
         self
     }
 
-    /// Sets whether responses with 429 have `Retry-After`. Default: they do.
+    /// Sets whether the answers to requests over a limit have `Retry-After`. Default: they do.
     pub fn retry_after(mut self, retry_after: bool) -> Self {
         self.options.retry_after = retry_after;
+        self
+    }
+
+    /// Sets the status of the answer to a request that is refused only because too many are
+    /// [in progress](crate::Quota::concurrent). Default: 503.
+    pub fn busy_status(mut self, busy_status: StatusCode) -> Self {
+        self.options.busy_status = busy_status;
         self
     }
 
@@ -283,6 +295,7 @@ where
     F: Refusal<B>,
     C: ChargeWhen<B>,
 {
+    type Response = Response<HeldBody<B>>;
     type Error = S::Error;
 
     fn admit(&self, request: &Request<Q>) -> Result<Option<Acquire>, Error> {
@@ -299,7 +312,7 @@ where
         &self,
         error: Error,
         waiting: &mut Waiting<S, Request<Q>>,
-    ) -> Option<Result<Response<B>, S::Error>> {
+    ) -> Option<Result<Self::Response, S::Error>> {
         if let Some(acquire) = &mut waiting.acquire
             && acquire.again_without_waiting(&error)
         {
@@ -315,6 +328,7 @@ where
             error,
             challenge,
             is_enforced: !self.options.observe_only && !fails_open,
+            busy: self.options.busy_status,
         };
         if let Some(on_refused) = &self.options.on_refused {
             on_refused(&refused);
@@ -326,9 +340,26 @@ where
             waiting.passed = Some(Box::new(refused));
             return None;
         }
-        let mut response = self.refusal.answer(&refused);
-        self.explain(refused, &mut response);
-        Some(Ok(response))
+        Some(Ok(self.answer(refused)))
+    }
+
+    fn hold(&self, response: Response<B>, place: Option<Place>) -> Self::Response {
+        response.map(|body| HeldBody::new(body, place))
+    }
+
+    fn abort(&self, departed: Option<Departed>, error: Error) -> Result<Self::Response, S::Error> {
+        let permit = departed.and_then(Result::ok);
+        let refused = Refused {
+            key: permit.map(|permit| permit.key().clone()),
+            error,
+            challenge: None,
+            is_enforced: true,
+            busy: self.options.busy_status,
+        };
+        if let Some(on_refused) = &self.options.on_refused {
+            on_refused(&refused);
+        }
+        Ok(self.answer(refused))
     }
 
     /// Gives the departure back if the response does not count.
@@ -352,7 +383,11 @@ where
         }
         response.extensions_mut().insert(Departure::from(&permit));
         if !counts {
-            permit.forfeit();
+            // Its body may still be in progress.
+            match permit.handle.policy().lease() {
+                Some(_) => Charge::of(&permit).refund(),
+                None => permit.forfeit(),
+            }
             return None;
         }
         // A layer outside may charge in the same units.
@@ -369,6 +404,16 @@ where
 }
 
 impl<K, F, C> InboundLayer<K, F, C> {
+    /// The answer to a request that is refused.
+    fn answer<B>(&self, refused: Refused) -> Response<HeldBody<B>>
+    where
+        F: Refusal<B>,
+    {
+        let mut response = self.refusal.answer(&refused);
+        self.explain(refused, &mut response);
+        response.map(HeldBody::from)
+    }
+
     /// Adds to the response why its request was refused, or would have been.
     fn explain<B>(&self, refused: Refused, response: &mut Response<B>) {
         let headers = response.headers_mut();

@@ -97,6 +97,7 @@ mod tests {
             error: Error::new(cause, policy),
             challenge: None,
             is_enforced: true,
+            busy: StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -115,6 +116,7 @@ mod tests {
                 delay: Duration::from_secs(1),
                 remaining: Default::default(),
                 reset: Duration::from_secs(1),
+                places: None,
             },
         };
         let full = Cause::QueueFull {

@@ -8,6 +8,7 @@ use http::StatusCode;
 use crate::acquire::{Cause, Error};
 use crate::key::Key;
 use crate::policy::Policy;
+use crate::quota::CONCURRENT;
 use crate::snapshot::Snapshot;
 
 /// Why a request is refused, or would be if that was [enforced](Self::is_enforced).
@@ -20,6 +21,8 @@ pub struct Refused {
     /// The authentication scheme that the request lacks.
     pub(super) challenge: Option<&'static str>,
     pub(super) is_enforced: bool,
+    /// The status of the answer if too many requests are in progress.
+    pub(super) busy: StatusCode,
 }
 
 impl Refused {
@@ -46,7 +49,17 @@ impl Refused {
         self.error.policy()
     }
 
-    /// How long until a request may depart, if no other comes before it; `None` if the status is not 429. It may be early
+    /// Whether only the [requests in progress](crate::Quota::concurrent) are too many.
+    pub fn is_busy(&self) -> bool {
+        let Cause::TooLong { snapshot, .. } = self.error.cause() else {
+            return false;
+        };
+        let mut units = snapshot.all_remaining();
+        units.all(|(unit, remaining)| (unit == CONCURRENT) == (remaining == 0))
+            && self.policy().lease().is_some()
+    }
+
+    /// How long until a request may depart, if no other comes before it; `None` if no limit refuses the request. It may be early
     /// if other requests wait.
     pub fn delay(&self) -> Option<Duration> {
         self.error.snapshot().map(Snapshot::delay)
@@ -68,17 +81,19 @@ impl Refused {
         }
     }
 
-    /// The status of the default answer: 429 if the key is over its limit or the queue is full, 401 if a
+    /// The status of the default answer: 429 if the key is over its limit or the queue is full, 503 or
+    /// [another one](super::InboundLayer::busy_status) if too many requests are [in progress](Self::is_busy), 401 if a
     /// [credential](crate::key::KeyExtractor::challenge) is missing, 400 without another key or with a cost that can never
     /// depart, and 503 if the store does not answer.
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
+            Cause::TooLong { .. } if self.is_busy() => self.busy,
             Cause::TooLong { .. } | Cause::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
             _ if self.challenge.is_some() => StatusCode::UNAUTHORIZED,
             Cause::NoKey(_) | Cause::EmptyKey | Cause::InvalidCost(_) | Cause::InvalidShare(_) => {
                 StatusCode::BAD_REQUEST
             }
-            Cause::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Cause::Store(_) | Cause::LostPlace => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }

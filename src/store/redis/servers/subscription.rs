@@ -1,6 +1,7 @@
 //! Messages of a channel: [`Subscription`], on a connection of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -8,12 +9,14 @@ use redis::Value;
 use redis::aio::PubSub;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Servers;
+use crate::algorithm::{Reader, Writer};
 use crate::backoff;
 use crate::key::Key;
 use crate::lock::Mutex;
+use crate::store::{Nudge, Taken};
 use crate::telemetry;
 
 /// The pause before the next connection; the span doubles with each failure.
@@ -24,10 +27,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 const PING: Duration = Duration::from_secs(2);
 
-type Subscriber = Box<dyn Fn(&Key) -> bool + Send + Sync>;
+type Subscriber = Box<dyn Fn(&Nudge) -> bool + Send + Sync>;
 type Subscribers = Arc<Mutex<Vec<Subscriber>>>;
 
-/// Calls subscribers for the key in each message of a channel, until it is dropped.
+/// Calls subscribers for each nudge in a channel, until it is dropped.
 ///
 /// It reconnects with backoff, and misses the messages in between. It stays silent if the user may not subscribe,
 /// and on a connection that was handed in.
@@ -35,6 +38,7 @@ pub(crate) struct Subscription {
     servers: Servers,
     channel: String,
     subscribers: Subscribers,
+    is_live: Arc<AtomicBool>,
     /// Empty before the first start, and once the task has ended with its runtime.
     task: Mutex<JoinSet<()>>,
 }
@@ -45,13 +49,19 @@ impl Subscription {
             servers,
             channel,
             subscribers: Arc::default(),
+            is_live: Arc::default(),
             task: Mutex::default(),
         }
     }
 
+    /// Whether it is connected, and the user may publish.
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn add(&self, subscriber: Subscriber) {
         // There is no empty key: this drops subscribers that are gone.
-        deliver_key(&self.subscribers, &Key::new(""));
+        deliver_nudge(&self.subscribers, &Nudge::new("".into(), &Taken::default()));
         self.subscribers.lock().push(subscriber);
     }
 
@@ -63,20 +73,29 @@ impl Subscription {
         if task.is_empty()
             && let Ok(runtime) = Handle::try_current()
         {
-            let (channel, subscribers) = (self.channel.clone(), self.subscribers.clone());
-            task.spawn_on(listen(self.servers.clone(), channel, subscribers), &runtime);
+            let (servers, channel) = (self.servers.clone(), self.channel.clone());
+            let (subscribers, is_live) = (self.subscribers.clone(), self.is_live.clone());
+            task.spawn_on(listen(servers, channel, subscribers, is_live), &runtime);
         }
     }
 }
 
 /// Returns only if there is no server to subscribe to.
-async fn listen(servers: Servers, channel: String, subscribers: Subscribers) {
+async fn listen(
+    servers: Servers,
+    channel: String,
+    subscribers: Subscribers,
+    is_live: Arc<AtomicBool>,
+) {
     let mut failures = 0;
     while let Some(node) = servers.any_node() {
         let subscribing = node.target().subscribe(&channel);
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             failures = 0;
             telemetry::subscribed(&channel, true);
+            let may_publish = may_publish(&servers, &channel, node.target().timeout).await;
+            is_live.store(may_publish, Ordering::Relaxed);
+            let _live = ClearOnDrop(&is_live);
             deliver(connection, &subscribers).await;
         }
         if failures == 0 {
@@ -87,11 +106,45 @@ async fn listen(servers: Servers, channel: String, subscribers: Subscribers) {
     }
 }
 
+/// Whether the user may publish: then so may other processes. No subscriber reads an empty message.
+async fn may_publish(servers: &Servers, channel: &str, timeout: Duration) -> bool {
+    let mut pipe = redis::pipe();
+    pipe.cmd("PUBLISH").arg(channel).arg("");
+    let answers = servers.run("", &pipe, Instant::now() + timeout).await;
+    let mut answers = answers.into_iter().flatten();
+    answers.next().is_some_and(|it| it.into_value().is_ok())
+}
+
+/// The task may end with its runtime.
+struct ClearOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for ClearOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Calls all subscribers, without the lock, since they may use the store.
-fn deliver_key(subscribers: &Subscribers, key: &Key) {
+fn deliver_nudge(subscribers: &Subscribers, nudge: &Nudge) {
     let mut all = std::mem::take(&mut *subscribers.lock());
-    all.retain(|subscriber| subscriber(key));
+    all.retain(|subscriber| subscriber(nudge));
     subscribers.lock().append(&mut all);
+}
+
+/// A nudge as a message of the channel; scripts write the same.
+pub(crate) fn encode(nudge: &Nudge) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.put([7; 2], nudge.next);
+    out.0.extend_from_slice(nudge.key.as_str().as_bytes());
+    out.0
+}
+
+/// Reads a message of the channel. Returns `None` for others.
+fn decode(message: &[u8]) -> Option<Nudge> {
+    let mut message = Reader(message);
+    let next = message.numbers([7; 2]).ok()?;
+    let key = Key::new(str::from_utf8(message.0).ok()?);
+    Some(Nudge { key, next })
 }
 
 /// Returns when the connection is lost.
@@ -100,8 +153,8 @@ async fn deliver(connection: PubSub, subscribers: &Subscribers) {
     loop {
         match timeout(SILENCE, messages.next()).await {
             Ok(Some(message)) => {
-                if let Ok(key) = str::from_utf8(message.get_payload_bytes()) {
-                    deliver_key(subscribers, &Key::new(key));
+                if let Some(nudge) = decode(message.get_payload_bytes()) {
+                    deliver_nudge(subscribers, &nudge);
                 }
             }
             Ok(None) => return,

@@ -5,7 +5,7 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
 use crate::algorithm::{
-    Command, Costs, Demand, Flow, Grant, Mode, Reserves, Settlement, State, Strict, Take,
+    Command, Costs, Demand, Flow, Grant, Holding, Mode, Reserves, Settlement, State, Strict, Take,
 };
 
 const START: u64 = 1_763_000_000_000_000;
@@ -31,6 +31,9 @@ const POLICIES: &str = "\
     600/m + 100000/m unit=tokens
     50/s gcra burst=10 + 500/s gcra burst=300 unit=tokens + 20/s fixed-window unit=images
     100/s unit=tokens, 100/s unit=tokens + 20/s, 100/s
+    9 concurrent lease=1s, 4 concurrent lease=2s, 9 concurrent lease=1s + 20/s
+    5 concurrent lease=1s + 30/s, 8 concurrent lease=3s + 60/s + 900/s, 20/s gcra burst=5
+    6 concurrent lease=1s + 60/s gcra burst=30 + 90/s unit=tokens
     9/s + 90/s unit=a + 80/s spacing unit=b + 900/s unit=c + 8000/s unit=c";
 
 #[derive(Default)]
@@ -43,6 +46,7 @@ struct Process {
     round_trip: u64,
     level: u64,
     share: u64,
+    held: u32,
 }
 
 struct History {
@@ -216,6 +220,13 @@ impl History {
             this.number += u64::from(this.number < 2 || random.random_bool(0.98));
             number = this.number;
         }
+        let released = [0, 0, 1, this.held][random.random_range(0..4)].min(this.held);
+        this.held -= released;
+        let holding = Holding {
+            units: this.held,
+            releases: released > 0,
+            is_notified: process.is_multiple_of(2),
+        };
         let clock_was_set = random.random_bool(0.005);
         let (level, share) = (this.level, this.share);
         let has_reserves = random.random_bool(0.9);
@@ -245,6 +256,7 @@ impl History {
             demand,
             settlements,
             moved: i64::from(random.random_bool(0.05)) * random.random_range(-20..20),
+            holding,
         })
     }
 
@@ -260,7 +272,7 @@ impl History {
         let policy = self.policies[self.policy].clone();
         let before = self.lua.value();
         let now = self.now;
-        let (answer, value) = apply(
+        let (mut answer, value) = apply(
             &policy,
             operation,
             self.value.as_deref(),
@@ -268,6 +280,8 @@ impl History {
             now,
         )
         .unwrap();
+        // The script sends the nudge itself.
+        answer.next = Default::default();
         let Some(other) = self.lua.run(&policy, operation, self.server, now) else {
             assert_eq!(self.lua.value(), before);
             self.conversions += 1;
@@ -344,6 +358,7 @@ impl History {
         for grant in &answer.grants {
             this.waiting.drain(..grant.requests as usize);
             this.departed.push(*grant);
+            this.held += grant.requests;
             self.granted += u64::from(grant.requests);
         }
         let old = this.departed.len().saturating_sub(30);

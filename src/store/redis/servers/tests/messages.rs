@@ -4,25 +4,29 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::super::Subscription;
 use super::*;
-use crate::key::Key;
+use crate::store::{Nudge, Taken};
 
-fn subscribe(servers: &Servers) -> (Subscription, UnboundedReceiver<Key>) {
+/// A nudge of the key `text` for all processes.
+const MESSAGE: &str = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0text";
+
+fn subscribe(servers: &Servers) -> (Subscription, UnboundedReceiver<Nudge>) {
     let (sender, messages) = unbounded_channel();
     let subscription = Subscription::new(servers.clone(), "channel".to_owned());
-    subscription.add(Box::new(move |key| sender.send(key.clone()).is_ok()));
+    subscription.add(Box::new(move |nudge| sender.send(nudge.clone()).is_ok()));
     subscription.resume();
     (subscription, messages)
 }
 
 /// Publishes until a message arrives.
-async fn is_delivered(server: &RedisServer, messages: &mut UnboundedReceiver<Key>) {
+async fn is_delivered(server: &RedisServer, messages: &mut UnboundedReceiver<Nudge>) {
     let deadline = soon();
     while messages.try_recv().is_ok() {}
     loop {
-        server.command::<()>(&["PUBLISH", "channel", "text"]);
+        server.command::<()>(&["PUBLISH", "channel", MESSAGE]);
         let message = timeout(Duration::from_millis(20), messages.recv()).await;
         if let Ok(message) = message {
-            assert_eq!(message.unwrap(), Key::new("text"));
+            let expected = Nudge::new("text".into(), &Taken::default());
+            assert_eq!(message.unwrap(), expected);
             return;
         }
         assert!(Instant::now() < deadline, "no message arrives");
@@ -39,7 +43,7 @@ async fn a_subscription_survives_a_restart_and_ends_when_it_is_dropped() {
     is_delivered(&server, &mut messages).await;
     drop(subscription);
     let deadline = soon();
-    while server.command::<i64>(&["PUBLISH", "channel", "text"]) > 0 {
+    while server.command::<i64>(&["PUBLISH", "channel", MESSAGE]) > 0 {
         assert!(Instant::now() < deadline, "the subscription does not end");
         sleep(Duration::from_millis(5)).await;
     }

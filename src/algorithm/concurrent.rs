@@ -1,0 +1,202 @@
+//! Limits of how many requests are in progress.
+
+use super::{Algorithm, Demand, Settlement, Terms, Unit};
+
+/// A quota of `limit` units in progress at once.
+///
+/// Each process reports with each call how many units it holds, with those of its grants. So a lost call or answer strands
+/// nothing, and a process that dies strands its places until its lease ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Concurrent {
+    pub(super) unit: Unit,
+    pub(super) limit: u32,
+    pub(super) lease: u64,
+    /// The process that has called last is the last one.
+    pub(super) holders: Vec<Holder>,
+    /// The units that were dropped by this call, as their leases had ended.
+    pub(super) reclaimed: u32,
+}
+
+/// The units that a process holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(super) process: u64,
+    /// When its lease ends.
+    pub(super) until: u64,
+    /// The number of its last call.
+    pub(super) number: u64,
+    pub(super) units: u32,
+}
+
+/// The units that a process holds when it calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// The units of its requests in progress, and of those that were granted.
+    pub units: u32,
+    /// Whether the store may have more.
+    pub releases: bool,
+    /// Whether the process is notified of places that others release.
+    pub is_notified: bool,
+}
+
+/// The requests in progress of all processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// The units in progress, with those that are granted.
+    pub held: u32,
+    /// The processes that hold them.
+    pub processes: u32,
+    /// The units that were reclaimed by this call, as their leases had ended.
+    pub reclaimed: u32,
+}
+
+impl Concurrent {
+    pub(crate) fn new(limit: u32, lease: u64) -> Self {
+        Self {
+            limit,
+            lease,
+            ..Self::default()
+        }
+    }
+
+    /// The units that all processes hold.
+    pub(super) fn held(&self) -> u64 {
+        self.holders.iter().map(|it| u64::from(it.units)).sum()
+    }
+
+    /// Returns true if a call with this number is older than the last one of the process.
+    pub(super) fn is_outdated(&self, process: u64, number: u64) -> bool {
+        let mut holders = self.holders.iter();
+        number != 0 && holders.any(|it| it.process == process && it.number >= number)
+    }
+
+    /// A process holds so many units at this call. Returns how many fewer that are than before.
+    pub(super) fn report(&mut self, process: u64, number: u64, units: u32, now: u64) -> u32 {
+        let place = self.holders.iter().position(|it| it.process == process);
+        let before = place.map_or(0, |place| self.holders.remove(place).units);
+        self.holders.push(Holder {
+            process,
+            until: now + self.lease,
+            number,
+            units,
+        });
+        before.saturating_sub(units)
+    }
+
+    /// A call has ended.
+    pub(super) fn end_call(&mut self) {
+        self.holders.retain(|it| it.units > 0);
+        self.reclaimed = 0;
+    }
+
+    /// Returns true if there is no room for a request, behind so many units.
+    pub(super) fn is_full(&self, ahead: u64, cost: u64) -> bool {
+        cost > 0 && self.held() + ahead + cost > self.limit.into()
+    }
+
+    /// When the first lease ends of the processes other than the one that has called last.
+    pub(super) fn first_end(&self) -> Option<u64> {
+        let (_, others) = self.holders.split_last()?;
+        others.iter().map(|it| it.until).min()
+    }
+
+    pub(super) fn occupancy(&self) -> Occupancy {
+        let holders = self.holders.iter().filter(|it| it.units > 0);
+        let processes = holders.map(|it| it.process >> super::LANE_BITS);
+        let mut processes: Vec<u64> = processes.collect();
+        processes.sort_unstable();
+        processes.dedup();
+        Occupancy {
+            held: u32::try_from(self.held()).unwrap_or(u32::MAX),
+            processes: processes.len() as u32,
+            reclaimed: self.reclaimed,
+        }
+    }
+}
+
+impl Algorithm for Concurrent {
+    fn drop_expired(&mut self, now: u64) {
+        let before = self.held();
+        self.holders.retain(|it| now < it.until);
+        self.reclaimed = u32::try_from(before - self.held()).unwrap_or(u32::MAX);
+    }
+
+    /// A place may be released at any time, so the estimate lies right behind the horizon.
+    fn earliest(&self, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
+        match self.is_full(ahead, cost) {
+            true => from.max(terms.beyond()),
+            false => from,
+        }
+    }
+
+    fn fits(&self, _at: u64, cost: u32, _terms: &Terms) -> u64 {
+        u64::from(self.limit).saturating_sub(self.held()) / u64::from(cost)
+    }
+
+    /// The process that has called last holds more units.
+    fn take(&mut self, _at: u64, _recorded: u64, units: u32) {
+        if let Some(last) = self.holders.last_mut() {
+            last.units = last.units.saturating_add(units);
+        }
+    }
+
+    /// Processes report what they hold.
+    fn settle(&mut self, _settled: &Settlement) {}
+
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    fn expires(&self) -> u64 {
+        self.holders.iter().map(|it| it.until).max().unwrap_or(0)
+    }
+
+    /// It is not known when places are released.
+    fn resets(&self) -> u64 {
+        0
+    }
+
+    /// Requests in progress go on.
+    fn clear(&mut self) {}
+
+    fn memory(&self) -> u64 {
+        self.lease
+    }
+}
+
+/// The most processes to which a place is offered.
+const NEXT: usize = 2;
+
+/// A process to which a place is offered is overdue after so long, in microseconds.
+const OFFERED: u64 = 120_000;
+
+/// How often a process that is not notified looks for a place, if it is one of the next.
+const LOOK: u64 = 100_000;
+
+/// The processes to which released places are offered, by their numbers; 0 for none.
+pub type NextProcesses = [u64; NEXT];
+
+/// Offers released places to the next two of these processes: they are overdue soon, so that another process gets the
+/// places if one of them has crashed.
+pub(super) fn offer(announced: &mut [super::Announcement], unit: usize, now: u64) -> NextProcesses {
+    let waits = |demand: &Demand| demand.units().0[unit] > 0;
+    let waiting = announced
+        .iter_mut()
+        .filter(|it| it.counts(now) && waits(&it.demand));
+    let mut waiting: Vec<_> = waiting.collect();
+    waiting.sort_by_key(|it| (super::level(it.process), it.demand.oldest(), it.process));
+    let mut next = NextProcesses::default();
+    for (next, process) in next.iter_mut().zip(waiting) {
+        *next = process.process;
+        process.deadline = process.deadline.min(now + OFFERED);
+    }
+    next
+}
+
+/// When a process looks again for a place that was not released. `before` processes are ahead of it.
+pub(super) fn look(holding: Holding, before: usize, now: u64) -> u64 {
+    match !holding.is_notified && before < NEXT {
+        true => now + LOOK,
+        false => now + super::LONGEST_SILENCE,
+    }
+}

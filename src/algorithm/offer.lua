@@ -1,0 +1,32 @@
+-- Offers released places to the next two processes; see concurrent.rs. Only if a quota limits how many requests are in
+-- progress.
+
+local waiting, place = {}, 1
+latest = 0
+while place <= #rest do
+  local who, deadline, first, _, @list(units), size = unpack('<I7I7I7I7@sumsI2', rest, place)
+  if units@place > 0 and deadline + 250000 >= now then
+    waiting[#waiting + 1] = { (who % 128 - who % 16) / 16, first, who, place, deadline }
+  end
+  place = place + @entry + size
+end
+table.sort(waiting, function(a, b)
+  for i = 1, 3 do
+    if a[i] ~= b[i] then return a[i] < b[i] end
+  end
+end)
+for i = 1, waiting[2] and 2 or #waiting do
+  local next = waiting[i]
+  if next[5] > now + 120000 then
+    rest = sub(rest, 1, next[4] + 6) .. pack('<I7', now + 120000) .. sub(rest, next[4] + 14)
+  end
+end
+offers = #waiting > 0
+-- Arrival alone does not decide between shares.
+if not fair then offered1, offered2 = waiting[1] and waiting[1][3] or 0, waiting[2] and waiting[2][3] or 0 end
+place = 1
+while place <= #rest do
+  local deadline, size = unpack('<I7', rest, place + 7), unpack('<I2', rest, place + @entry - 2)
+  if deadline > latest then latest = deadline end
+  place = place + @entry + size
+end

@@ -1,0 +1,130 @@
+//! The body of a response whose request is in progress: [`HeldBody`].
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use crate::place::Place;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+pin_project! {
+    /// The body of a response. If a quota [limits](crate::Quota::concurrent) how many requests are in progress, its request is
+    /// in progress until the body has ended, has failed or is dropped.
+    ///
+    /// With [`Lost::Abort`](crate::Lost::Abort), it fails with an [`Error`](crate::Error) if the place is lost. Otherwise it is as
+    /// the body inside.
+    pub struct HeldBody<B> {
+        #[pin]
+        inner: B,
+        place: Option<Box<Place>>,
+        is_aborted: bool,
+    }
+}
+
+impl<B> HeldBody<B> {
+    pub(crate) fn new(inner: B, place: Option<Place>) -> Self {
+        Self {
+            inner,
+            place: place.map(Box::new),
+            is_aborted: false,
+        }
+    }
+
+    /// The body inside.
+    pub fn get_ref(&self) -> &B {
+        &self.inner
+    }
+
+    /// The body inside, whose request counts as ended.
+    pub fn into_inner(self) -> B {
+        self.inner
+    }
+}
+
+impl<B> Body for HeldBody<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let mut this = self.project();
+        if *this.is_aborted {
+            return Poll::Ready(None);
+        }
+        if let Some(place) = this.place
+            && let Poll::Ready(error) = place.poll_lost(cx)
+        {
+            (*this.place, *this.is_aborted) = (None, true);
+            return Poll::Ready(Some(Err(error.into())));
+        }
+        let frame = ready!(this.inner.as_mut().poll_frame(cx));
+        let goes_on = matches!(frame, Some(Ok(_))) && !this.inner.is_end_stream();
+        if !goes_on {
+            *this.place = None;
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_aborted || self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl<B> From<B> for HeldBody<B> {
+    fn from(inner: B) -> Self {
+        Self::new(inner, None)
+    }
+}
+
+impl<B: Default> Default for HeldBody<B> {
+    fn default() -> Self {
+        Self::from(B::default())
+    }
+}
+
+impl<B: fmt::Debug> fmt::Debug for HeldBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+/// The same response, whose body holds the place until it has ended.
+#[cfg(feature = "reqwest")]
+pub(crate) fn hold(response: reqwest::Response, place: Place) -> reqwest::Response {
+    let url = response.url().clone();
+    let (parts, body) = http::Response::from(response).into_parts();
+    if body.is_end_stream() {
+        drop(place);
+        let response = http::Response::from_parts(parts, body);
+        return of_url(response, url);
+    }
+    let body = reqwest::Body::wrap(HeldBody::new(body, Some(place)));
+    of_url(http::Response::from_parts(parts, body), url)
+}
+
+/// The conversion of a response loses its URL.
+#[cfg(feature = "reqwest")]
+fn of_url(response: http::Response<reqwest::Body>, url: reqwest::Url) -> reqwest::Response {
+    let (parts, body) = response.into_parts();
+    let with_url = reqwest::ResponseBuilderExt::url(http::Response::builder(), url).body(body);
+    let mut with_url = with_url.expect("nothing else was set");
+    with_url.extensions_mut().extend(parts.extensions);
+    *with_url.status_mut() = parts.status;
+    *with_url.version_mut() = parts.version;
+    *with_url.headers_mut() = parts.headers;
+    with_url.into()
+}

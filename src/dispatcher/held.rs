@@ -1,0 +1,113 @@
+//! The places of requests in progress: [`Held`].
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::handle::KeyQueue;
+use crate::algorithm::Mode;
+use crate::policy::Lost;
+use crate::queue::Turn;
+
+/// Releases of one key share a call if they follow within so long.
+const GATHER: Duration = Duration::from_millis(1);
+
+/// The units that a request in progress holds. They are released when it is dropped.
+pub(crate) struct Held {
+    queue: Arc<KeyQueue>,
+    units: u32,
+    /// How often the lease of the queue had ended before.
+    losses: u64,
+    /// The store keeps the place. Those of the fallback store have no lease.
+    is_leased: bool,
+    /// Its work is dropped if the lease ends.
+    aborts: bool,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Held {
+    /// Of a request that departs.
+    pub(super) fn new(queue: &Arc<KeyQueue>, turn: &Turn) -> Self {
+        let current = queue.handle.load();
+        current.telemetry.places(f64::from(turn.places()));
+        let is_leased = turn.is_counted();
+        Self {
+            queue: queue.clone(),
+            units: turn.places(),
+            losses: queue.lock().losses(),
+            is_leased,
+            aborts: is_leased && current.policy.lost() == Lost::Abort,
+            timer: None,
+        }
+    }
+
+    /// The end of the lease, which is renewed. `None` if it has ended.
+    fn lease_end(&self) -> Option<Instant> {
+        let end = self.queue.lock().lease_end(self.losses);
+        end.filter(|end| Instant::now() < *end)
+    }
+
+    /// Whether the lease has ended, so that the store may have given the place to others.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_leased && self.lease_end().is_none()
+    }
+
+    /// Ready once the work of the request has to be dropped.
+    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.aborts {
+            return Poll::Pending;
+        }
+        while let Some(end) = self.lease_end() {
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
+            if timer.deadline() != end {
+                timer.as_mut().reset(end);
+            }
+            ready!(timer.as_mut().poll(cx));
+        }
+        Poll::Ready(())
+    }
+
+    /// The request is not sent: its turn goes to the next one.
+    pub(super) fn forfeit(mut self, turn: Turn) {
+        let units = self.end();
+        let now = Instant::now();
+        self.queue.update(|queue, woken| {
+            queue.take_back(units);
+            queue.pass_on(Mode::Wait, turn, now, woken);
+        });
+    }
+
+    fn end(&mut self) -> u32 {
+        let units = std::mem::take(&mut self.units);
+        let telemetry = &self.queue.handle.load().telemetry;
+        telemetry.places(-f64::from(units));
+        units
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.units == 0 {
+            return;
+        }
+        let units = self.end();
+        let gather = match self.queue.handle.dispatcher.embedded {
+            Some(_) => Duration::ZERO,
+            None => GATHER,
+        };
+        self.queue
+            .update(|queue, _| queue.release(units, Instant::now(), gather));
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("units", &self.units)
+            .finish_non_exhaustive()
+    }
+}
