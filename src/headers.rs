@@ -225,6 +225,11 @@ mod tests {
             ),
             ("a", "9/s unit=bytes", r#""a";q=9;qu="bytes";w=1"#),
             (
+                "",
+                "8 concurrent lease=5s",
+                r#""8-concurrent-lease=5s";q=8;qu="concurrent-requests""#,
+            ),
+            (
                 "a",
                 "10/s, 500/h unit=tokens",
                 r#""a";q=10, "a:tokens";q=500;qu="tokens", "a:10/s";q=10;w=1, "a:500/h unit=tokens";q=500;qu="tokens";w=3600"#,
@@ -250,9 +255,11 @@ mod tests {
             &policy("a", "9/s, 99/m unit=tokens"),
             Some(units),
         );
+        let places = policy("p", "8 concurrent");
+        write_rate_limit(&mut headers, &places, Some(standing(3, 1)));
         // An unknown standing is left out.
         write_rate_limit(&mut headers, &policy("other", "10/s"), None);
-        let expected = r#""client";r=3;t=2 "route";r=1;t=1 "a";r=4, "a:tokens";r=50"#;
+        let expected = r#""client";r=3;t=2 "route";r=1;t=1 "a";r=4, "a:tokens";r=50 "p";r=3"#;
         assert_eq!(values(&headers, "ratelimit"), expected);
         let policies = values(&headers, "ratelimit-policy");
         assert!(policies.contains(r#" "route";q=1;w=1 "a";q=9, "#));

@@ -1265,6 +1265,11 @@ impl Queue {
         self.nudge(now);
     }
 
+    /// How much of a unit was left at the last answer.
+    pub(crate) fn remaining(&self, unit: usize) -> u32 {
+        self.latest.remaining.0[unit]
+    }
+
     /// The corrections that were not sent yet.
     pub(crate) fn settlements(&self) -> &[Settlement] {
         &self.unsent.settlements

@@ -652,6 +652,14 @@ impl Handle {
         is_new
     }
 
+    /// How much of a unit was left at the last answers for this key.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn least_remaining(&self, key: &Key, unit: usize) -> u32 {
+        let lanes = self.lanes(key);
+        let left = lanes.iter().map(|queue| queue.lock().remaining(unit));
+        left.min().unwrap_or(u32::MAX)
+    }
+
     /// Counts a request that has no key, and returns the policy.
     pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
         let current = self.current();

@@ -14,6 +14,7 @@ use crate::feedback::Advice;
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::policy::Policy;
+use crate::quota::CONCURRENT;
 
 /// A response is held back until the store knows its contents, for at most this long: enough for a round trip.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);
@@ -47,13 +48,18 @@ pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
     let mut commands = SmallVec::<[Command; 2]>::new();
     for (name, units, time) in advice.allowances() {
         let Some(unit) = policy.units().iter().position(|unit| *unit == name) else {
-            if units == 0 {
+            if units == 0 && name != CONCURRENT {
                 // Any request may cost something in this unit.
                 wait = wait.max(time);
             }
             continue;
         };
         let is_news = match units {
+            // If the requests of this limiter alone use the upstream's places, its own limit is enough.
+            _ if name == CONCURRENT => {
+                let remaining = handle.least_remaining(&key, unit).min(remaining.0[unit]);
+                units < remaining && handle.announces(&key, Some(unit), begun - SELDOM)
+            }
             0 => handle.announces(&key, Some(unit), turn.from),
             _ => {
                 is_less(unit, units, time, &policy, remaining.0[unit])
@@ -169,6 +175,26 @@ mod tests {
         drop(apply(depart(&limiter).await, &Advice::pause(SECOND)));
         tokio::task::yield_now().await;
         assert_eq!(delay(&limiter).await, SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_that_others_use_at_the_upstream_are_left_to_them_for_a_second() {
+        let limiter = Limiter::builder().quota(Quota::concurrent(9)).build();
+        let limiter = limiter.unwrap();
+        let advice = |left| Advice::remaining_of(CONCURRENT, left, SECOND);
+        let left = async || limiter.peek("a").await.unwrap().remaining();
+        let [one, two, three] = [0; 3].map(|_| depart(&limiter));
+        let (one, mut two, three) = (one.await, two.await, three.await);
+        let places = two.take_place();
+        // As many as this limiter expects to be left.
+        assert!(apply(one, &advice(6)).is_none());
+        assert_eq!(left().await, 7);
+        apply(two, &advice(2)).unwrap().await.unwrap().unwrap();
+        assert_eq!(left().await, 2);
+        tokio::time::advance(SECOND * 2).await;
+        assert_eq!(left().await, 7);
+        drop((places, three));
+        assert_eq!(left().await, 9);
     }
 
     fn policy<const N: usize>(quotas: [Quota; N]) -> Policy {

@@ -70,7 +70,8 @@ use crate::telemetry;
 /// - Where something remains, it is an [allowance](Advice::remaining_of) until the reset: of several in the same unit the
 ///   smallest, and of those the one that lasts longest. One that is over by the end of a pause is left out.
 /// - Without a reset, or with one that is over, it says nothing.
-/// - `concurrent-requests` are ignored, because no reset lifts that limit.
+/// - `concurrent-requests` hold for a second, as no reset lifts that limit, and only if a quota
+///   [limits](crate::Quota::concurrent) how many requests are in progress.
 ///
 /// # Which goes before which
 ///

@@ -15,7 +15,7 @@ use sfv::{BareItemFromInput, KeyRef, Parser};
 
 use super::Limit;
 use crate::feedback::lines::{Lines, MOST_VALUES};
-use crate::quota::REQUESTS;
+use crate::quota::{CONCURRENT, REQUESTS};
 
 static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -74,10 +74,10 @@ fn service_limits(items: &Members<'_>, policies: &Members<'_>) -> Option<Vec<Lim
         let unit = match unit(item, policies) {
             // The draft's text has the plural, and its registry the singular.
             None | Some("request") => REQUESTS,
-            // No reset lifts a limit of the requests under way at a time.
-            Some("concurrent-requests") => continue,
             Some(unit) => unit,
         };
+        // No reset lifts a limit of requests in progress, which end at any time.
+        let reset = if unit == CONCURRENT { 1 } else { reset };
         limits.push(limit(unit, remaining, reset));
     }
     (!items.0.is_empty()).then_some(limits)
@@ -278,7 +278,10 @@ mod tests {
                 ],
                 "7 content-bytes in 1, 0 acme-points in 2",
             ),
-            (&[r#""b";q=9;qu="concurrent-requests", "c";q=1"#], "7 in 1"),
+            (
+                &[r#""b";q=9;qu="concurrent-requests", "c";q=1"#],
+                "7 in 1, 0 concurrent-requests in 1",
+            ),
             (&[r#""a";q=9, "a";q=9;qu="content-bytes""#], all),
             (&[r#""a";q=9;qu=content-bytes"#], all),
             (&["100;w=60"], all),
