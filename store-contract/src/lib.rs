@@ -15,6 +15,7 @@ mod commands;
 mod corrections;
 mod judge;
 mod keys;
+mod places;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -78,6 +79,7 @@ use tower_throttle::store::Store;
 /// - Concurrent calls are atomic, and each is applied once. Batches answer each operation in its place.
 /// - Processes are granted departures in the order in which their requests arrived.
 /// - The departures of an answer that was lost are taken back. A call that arrives behind a later one changes nothing.
+/// - Requests in progress hold their places until these are released, or until their lease ends.
 /// - Refunds and debts are settled. Peeks record nothing. Pauses, allowances, resumes and resets do what they say.
 /// - Any text is a key. Keys do not affect each other, nor do policies of different names. A policy whose quotas were
 ///   changed keeps its departures.
@@ -151,5 +153,7 @@ pub async fn store_contract_with<S: Store>(make: impl AsyncFn() -> S, hooks: imp
             departures_count_for_their_window,
             a_pause_outlives_the_departures,
             a_state_that_is_too_old_is_in_quarantine;
+        places:
+            places_are_held_until_they_are_released_or_their_lease_ends;
     }
 }

@@ -44,6 +44,8 @@ enum Fault {
     TakesOtherWindowsForTheClocks,
     ForgetsRefunds,
     ForgetsDebts,
+    ForgetsPlaces,
+    KeepsPlaces,
     IgnoresPauses,
     IgnoresAllowances,
     IgnoresEvidence,
@@ -63,7 +65,7 @@ use Fault::*;
 use tower_throttle::store::contents::{Command, Demand, Mode, Operation};
 use tower_throttle::store::{Answered, Call, MemoryStore, Nudge, Reply, StoreError, Taken};
 
-const FAULTS: [(Fault, &str); 38] = [
+const FAULTS: [(Fault, &str); 40] = [
     (ReadsAndWritesApart, "concurrent calls are atomic"),
     (ForgetsKeysEarly, "departures count for their window"),
     (IgnoresCase, "any text is a key"),
@@ -102,6 +104,14 @@ const FAULTS: [(Fault, &str); 38] = [
     (TakesOtherWindowsForTheClocks, "no quota is exceeded"),
     (ForgetsRefunds, "refunds make units available"),
     (ForgetsDebts, "debts take units"),
+    (
+        ForgetsPlaces,
+        "places are held until they are released or their lease ends",
+    ),
+    (
+        KeepsPlaces,
+        "places are held until they are released or their lease ends",
+    ),
     (IgnoresPauses, "nothing departs during a pause"),
     (IgnoresAllowances, "no more departs than is allowed"),
     (IgnoresEvidence, "a late answer pauses nothing"),
@@ -297,6 +307,8 @@ impl Inner {
             (ForgetsDebts, Operation::Take(take)) => {
                 take.settlements.retain(|it| it.difference < 0);
             }
+            (ForgetsPlaces, Operation::Take(take)) => take.holding.units = 0,
+            (KeepsPlaces, Operation::Take(take)) => take.holding.units += 1,
             (IgnoresPauses, Operation::Control(Command::Pause { .. }))
             | (IgnoresAllowances, Operation::Control(Command::Allow { .. }))
             | (ResumesNothing, Operation::Control(Command::Resume))
