@@ -253,7 +253,7 @@ impl Limiter {
         self.handle().dispatcher.health()
     }
 
-    /// The number of keys for which requests wait in this process.
+    /// The number of keys for which requests wait in this process, or hold a [place](crate::Place).
     pub fn queues(&self) -> usize {
         match &self.kind {
             Kind::Plain(handle) | Kind::Rule(handle) => handle.queues(),

@@ -42,6 +42,9 @@ const STALLS: u32 = 4;
 const MOST_STALLS: u32 = 2;
 const SHORTEST_STALL: Duration = Duration::from_micros(100);
 
+/// Other processes learn within so long of a request that waits for a place, as one may be released at any time.
+const ANNOUNCE: Duration = Duration::from_millis(100);
+
 /// A store that has refused to renew a lease is asked again after so long.
 const REFUSED: Duration = Duration::from_secs(1);
 
@@ -342,6 +345,8 @@ impl Queue {
             self.call_at(arrival + GATHER);
         } else if self.latest.overtakes {
             self.announce(arrival);
+        } else if self.counters.place().is_some() {
+            self.call_at(arrival + ANNOUNCE);
         }
         id
     }

@@ -3,7 +3,7 @@ local load$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local prefix = sub(head, @terms, @terms + 11)
   local limit, lease = unpack('<I4I7', head, @terms + 1)
-  local list, count, used, own, own_number
+  local list, count, used, own, own_number, is_here
   -- The entries of the other processes, and the first and the last end of their leases.
   local entries, first_end, last_end
 
@@ -17,14 +17,14 @@ do
 
   -- Forgets places whose leases have ended, and takes over what this process holds. Returns true if a later call of it has
   -- arrived already. To be called first.
-  function report(number, places)
+  function places.report(number, held)
     list = list + #tail - logs + 1
     local before, processes = 0, {}
-    reclaimed, released, holders, own_number = 0, 0, 0, number
+    places.reclaimed, places.released, places.holders, own_number = 0, 0, 0, number
     for i = 0, count - 1 do
       local who, ends, called, units = unpack('<I7I7I7I4', tail, list + i * 25)
       if ends <= now then
-        reclaimed = reclaimed + units
+        places.reclaimed = places.reclaimed + units
       elseif who == process and operation < 2 then
         if number ~= 0 and called >= number then return true end
         before = units
@@ -34,13 +34,13 @@ do
         if not first_end or ends < first_end then first_end = ends end
         if ends > last_end then last_end = ends end
         local host = who - who % 2048
-        if not processes[host] then processes[host], holders = true, holders + 1 end
+        if not processes[host] then processes[host], places.holders = true, places.holders + 1 end
       end
     end
     is_here = processes[process - process % 2048]
     if operation < 2 then
-      own, used = places, used + places
-      if before > own then released = before - own end
+      own, used = held, used + held
+      if before > own then places.released = before - own end
     end
   end
 
@@ -64,14 +64,14 @@ do
   end
 
   -- When this process has to look for a place, if there is none for a request behind so many units.
-  function look(ahead, cost, look)
+  function places.look(ahead, cost, time)
     if cost == 0 or used + ahead + cost <= limit then return end
-    return first_end and first_end < look and first_end or look
+    return first_end and first_end < time and first_end or time
   end
 
-  function occupancy()
+  function places.occupancy()
     local most = used < 4294967295 and used or 4294967295
-    return pack('<I4I4I4', most, holders + (own > 0 and not is_here and 1 or 0), reclaimed)
+    return pack('<I4I4I4', most, places.holders + (own > 0 and not is_here and 1 or 0), places.reclaimed)
   end
 
   -- When the counter expires, and when all units are available again.

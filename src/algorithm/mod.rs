@@ -708,7 +708,7 @@ impl State {
         let requests = self.share(&terms, &others, &take.demand, until);
         let (grants, granted) = self.grant(&terms, &take.demand, requests, until);
         let units: Units = granted.iter().map(|it| Units::from(it.units)).sum();
-        let mut taken = self.answer(&terms, &others, &take.demand, units);
+        let mut taken = self.answer(&terms, &others, take, units);
         taken.grants = grants;
         taken.overtakes = Others::can_be_overtaken(&announced, take, now);
         let rest = match take.mode {
@@ -864,7 +864,7 @@ impl State {
         take.settlements.iter().for_each(|it| copy.settle(it));
         let terms = take.terms(buffer, now);
         let others = copy.others(&copy.announced, &terms, take);
-        copy.answer(&terms, &others, &take.demand, Units::default())
+        copy.answer(&terms, &others, take, Units::default())
     }
 
     /// Forgets all departures, also those that could be taken back.
@@ -939,7 +939,7 @@ impl State {
         self.answer(
             &terms,
             &Others::default(),
-            &Demand::default(),
+            &Take::default(),
             Units::default(),
         )
     }
@@ -1077,6 +1077,15 @@ impl State {
         at + LONGEST_SPAN
     }
 
+    /// The places, if a request waits for one alone, which is expected to depart then.
+    fn full(&self, terms: &Terms, departs: u64, ahead: Units, cost: Units) -> Option<&Concurrent> {
+        let places = self.places().filter(|_| departs == terms.beyond())?;
+        let unit = usize::from(places.unit.number);
+        places
+            .is_full(ahead.0[unit], cost.0[unit])
+            .then_some(places)
+    }
+
     /// How many requests of this cost may depart together at `at`, where one may.
     fn fits_at(&self, terms: &Terms, at: u64, cost: Costs) -> u64 {
         let mut fits = u64::MAX;
@@ -1115,11 +1124,16 @@ impl State {
     }
 
     /// The answer but for grants and the next call, after so many units were granted.
-    fn answer(&self, terms: &Terms, others: &Others<'_>, demand: &Demand, granted: Units) -> Taken {
-        let expected = demand.points_from(granted).map(|(point, cost)| {
+    fn answer(&self, terms: &Terms, others: &Others<'_>, take: &Take, granted: Units) -> Taken {
+        let expected = take.demand.points_from(granted).map(|(point, cost)| {
             let own = point.units - cost;
             let ahead = others.ahead(point.arrival, own) + own - granted;
-            self.earliest(terms, terms.now, ahead, cost)
+            let departs = self.earliest(terms, terms.now, ahead, cost);
+            // A request that waits for a place may get one at once.
+            match take.mode == Mode::Wait && self.full(terms, departs, ahead, cost).is_some() {
+                true => terms.now,
+                false => departs,
+            }
         });
         let expected = expected.collect();
         Taken {
@@ -1169,12 +1183,7 @@ impl State {
         let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
         let silence = LONGEST_SILENCE.max((last - now) / 4);
         let opening = opens(ahead);
-        let is_full = |it: &&Concurrent| {
-            let cost = rest.units_of(1).0[usize::from(it.unit.number)];
-            let ahead = ahead.0[usize::from(it.unit.number)];
-            opening == terms.beyond() && it.is_full(ahead, cost)
-        };
-        let call = match self.places().filter(is_full) {
+        let call = match self.full(terms, opening, ahead, rest.units_of(1)) {
             Some(places) => {
                 let look = concurrent::look(take.holding, others.before(first), now);
                 places.first_end().map_or(look, |end| look.min(end))

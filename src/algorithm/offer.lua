@@ -21,9 +21,10 @@ for i = 1, waiting[2] and 2 or #waiting do
     rest = sub(rest, 1, next[4] + 6) .. pack('<I7', now + 120000) .. sub(rest, next[4] + 14)
   end
 end
-offers = #waiting > 0
--- Arrival alone does not decide between shares.
-if not fair then offered1, offered2 = waiting[1] and waiting[1][3] or 0, waiting[2] and waiting[2][3] or 0 end
+if #waiting > 0 then
+  -- Arrival alone does not decide between shares.
+  offered = fair and { 0, 0 } or { waiting[1][3], waiting[2] and waiting[2][3] or 0 }
+end
 place = 1
 while place <= #rest do
   local deadline, size = unpack('<I7', rest, place + 7), unpack('<I2', rest, place + @entry - 2)

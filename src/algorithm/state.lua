@@ -49,9 +49,8 @@ local arrives = now + round_trip
 local key, raw, tail, shape
 -- The bytes of all logs in the tail, and the place behind all rings.
 local logs, rings
--- Of requests in progress: see concurrent.lua. This call grants nothing at `beyond`.
-local beyond = now + (horizon > 100000 and horizon or 100000) + 1 --places
-local report, look, occupancy, released, reclaimed, holders, is_here --places
+-- The requests in progress; see concurrent.lua. This call grants nothing at `beyond`.
+local beyond, places = now + (horizon > 100000 and horizon or 100000) + 1, {} --places
 
 local function span(count, interval)
   local span = count * interval
@@ -223,7 +222,7 @@ end
 if was_lost or operation == 6 or former_ends <= now then former, former_ends = '', 0 end
 
 drop$() --window
-if report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
+if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
   answers[nth] = pack('<BI7', 1, now) --places
   break --places
 end --places
@@ -323,8 +322,9 @@ if slices then
   slices[#slices + 1] = rest
   rest = concat(slices)
 end
-local offers, offered1, offered2 = false, 0, 0
-if released > 0 then --places
+-- The processes to which places are offered.
+local offered
+if places.released > 0 then --places
 --@offer
 end --places
 
@@ -412,6 +412,8 @@ if operation < 3 then
         before& = before& + others&
       end
       departs = earliest(now, <<before&>>, <<each&>>)
+      -- A request that waits for a place may get one at once.
+      if operation == 0 and departs == beyond and places.look(before@place, each@place, now) then departs = now end --places
       expected, expected_count = expected .. pack('<I7', departs), expected_count + 1
     end
   end
@@ -458,7 +460,7 @@ if operation < 3 then
       local before, time = 0, now + 1000000 --places
       for j = 1, live do before = before + (oldest[j] < first and 1 or 0) end --places
       if before < 2 and special < 256 then time = now + 100000 end --places
-      next_call = look(before@place, each@place, time) or next_call --places
+      next_call = places.look(before@place, each@place, time) or next_call --places
     end --places
     if next_call > now + silence then next_call = now + silence end
     local nearest = 0
@@ -582,13 +584,13 @@ if is_changed then
     if size > 0 then call('SETRANGE', key, rings, counted .. held .. life .. former .. order .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
   end
-  if is_nudge then offered1, offered2 = 0, 0 end
-  if is_nudge or offers and special % 256 >= 128 then
-    redis.pcall('PUBLISH', ARGV[3], pack('<I7I7', offered1, offered2) .. ARGV[4])
+  if is_nudge then offered = { 0, 0 } end
+  if offered and (is_nudge or special % 256 >= 128) then
+    redis.pcall('PUBLISH', ARGV[3], pack('<I7I7', offered[1], offered[2]) .. ARGV[4])
   end
 end
 if operation > 1 then generation, version = 0, 0 end
-expected = occupancy() .. expected --places
+expected = places.occupancy() .. expected --places
 local holds = ''
 if opens > 0 or generation > 0 then holds = pack('<I7I7I7I7', paused, quarantined, generation, version) end
 answers[nth] = pack('<BI7@costsI7I7BI2', overtakes and operation < 2 and 4 or 0, now, <<remaining&>>, reset, next_call, expected_count, grant_count)

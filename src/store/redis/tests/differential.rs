@@ -33,6 +33,7 @@ const POLICIES: &str = "\
     100/s unit=tokens, 100/s unit=tokens + 20/s, 100/s
     9 concurrent lease=1s, 4 concurrent lease=2s, 9 concurrent lease=1s + 20/s
     5 concurrent lease=1s + 30/s, 8 concurrent lease=3s + 60/s + 900/s, 20/s gcra burst=5
+    9 concurrent lease=1s + 9/s + 90/s unit=a + 900/s unit=b + 8000/s spacing unit=b
     6 concurrent lease=1s + 60/s gcra burst=30 + 90/s unit=tokens
     9/s + 90/s unit=a + 80/s spacing unit=b + 900/s unit=c + 8000/s unit=c";
 
