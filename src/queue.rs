@@ -88,7 +88,7 @@ struct Unsent {
 }
 
 /// The places of requests in progress, if a quota limits how many there are.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Places {
     /// The units of requests that have departed and go on.
     held: u32,
@@ -101,7 +101,7 @@ struct Places {
 }
 
 /// How long the store keeps places, in local time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Lease {
     pub(crate) until: Instant,
     /// When it has to be renewed.

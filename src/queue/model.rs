@@ -33,7 +33,7 @@ impl Queue {
         );
         let out = self.out.as_ref().map(|out| out.since);
         let times = (self.latest, self.paused_until, out);
-        (requests, calls, self.stall, times)
+        (requests, calls, self.stall, times, self.places)
     }
 }
 
@@ -148,6 +148,19 @@ fn the_promises_hold_when_one_process_has_a_higher_level() {
     ]);
 }
 
+#[test]
+fn the_promises_hold_when_the_requests_in_progress_are_limited() {
+    assert_hold(&[
+        "waits waits | waits; places",
+        "waits tries | waits waits; places, limit 2",
+        "waits waits | waits; places, cancelled, forfeited",
+        "waits | waits; places, lost",
+        "waits waits | waits; places, crashed",
+        "waits | waits; places, stopped",
+        "waits | waits; places, lost-state, strict",
+    ]);
+}
+
 /// Several faults at once.
 #[test]
 #[ignore = "takes minutes"]
@@ -157,6 +170,9 @@ fn the_promises_hold_in_wide_setups() {
         "waits | waits; lost, late, cancelled, limit 2",
         "waits bounded | waits; crashed, lost",
         "waits | waits; paused, late, forfeited, limit 2",
+        "waits | waits; places, lost, late",
+        "waits waits | waits; places, lost, crashed",
+        "waits waits | waits; places, stopped, late",
     ]);
 }
 
@@ -222,6 +238,21 @@ fn the_model_finds_every_planted_mistake() {
         (
             Fault::ForgetsState,
             "waits | waits; lost-state",
+            &[NeverMore],
+        ),
+        (
+            Fault::ReportsNoPlaces,
+            "waits waits | waits; places",
+            &[NeverMore],
+        ),
+        (
+            Fault::ReleasesNothing,
+            "waits | waits; places",
+            &[NothingLeaks, Claim::EveryRequestEnds],
+        ),
+        (
+            Fault::ForgetsState,
+            "waits | waits; places, lost-state",
             &[NeverMore],
         ),
         (

@@ -8,15 +8,18 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::world::{
-    BOUND, Call, Claim, EPOCH, Fault, GUARD, Kind, Reply, Request, START, Setup, TICK, World,
-    horizon, known,
+    BOUND, Call, Claim, EPOCH, Fault, GUARD, Kind, LEASE, Reply, Request, START, Setup, TICK,
+    World, horizon, known,
 };
 use crate::algorithm::{Command, Costs, Mode, Origin, Strict, Take, Units};
-use crate::queue::{self, Answer, Fate, Stage, Standing, Turn, Woken};
+use crate::queue::{self, Answer, Fate, Lease, Stage, Standing, Turn, Woken};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
 const STOPPED: u64 = 4;
 const PAUSED: u32 = 3;
+
+/// A request is in progress for at most so long, in ticks.
+const WORKS: u64 = 2;
 
 /// After so many ticks without a reply, a call counts as lost.
 const TIMEOUT: u64 = 2;
@@ -33,6 +36,8 @@ pub(super) enum Step {
     Cancel(usize),
     /// The request does not use its permit.
     Forfeit(usize),
+    /// A request in progress ends.
+    Finish(usize),
     /// A process sends a call.
     Send(usize),
     /// A call of a process reaches the store, by its place among those in flight.
@@ -133,6 +138,9 @@ impl World {
                 add(true, *is_awake || is_over, Step::Poll(nth));
                 add(false, left.cancelled > 0, Step::Cancel(nth));
             }
+            if let Request::Working(until) = request {
+                add(*until <= self.tick, true, Step::Finish(nth));
+            }
             let is_due = |turn: &Turn| turn.from <= now && now <= turn.until;
             let may_depart = match self.fate(setup, nth) {
                 Some(Fate::Departs(turn)) => is_due(turn),
@@ -162,6 +170,13 @@ impl World {
             Step::Forfeit(nth) => {
                 self.left.forfeited -= 1;
                 self.poll(setup, nth, true, &mut woken);
+            }
+            Step::Finish(nth) => {
+                self.requests[nth] = Request::Departed;
+                if setup.fault != Some(Fault::ReleasesNothing) {
+                    let queue = &mut self.processes[setup.requests[nth].0].queue;
+                    queue.release(1, now, std::time::Duration::ZERO);
+                }
             }
             Step::Cancel(nth) => {
                 self.left.cancelled -= 1;
@@ -202,6 +217,11 @@ impl World {
                 process.has_crashed = true;
                 process.replies.clear();
                 process.lost = None;
+                for (request, _) in (self.requests.iter_mut().zip(&setup.requests))
+                    .filter(|(it, (owner, _))| *owner == p && matches!(it, Request::Working(_)))
+                {
+                    *request = Request::Departed;
+                }
             }
             Step::Stop(p) => {
                 self.left.stopped -= 1;
@@ -326,12 +346,16 @@ impl World {
             queue::Step::Sleep(until) => joined(Some(until)),
             queue::Step::Fail(_) => Request::Failed,
             queue::Step::Depart(turn, _) if is_forfeited => {
+                queue.take_back(turn.places());
                 queue.pass_on(Mode::Wait, turn, now, woken);
                 Request::Cancelled
             }
             queue::Step::Depart(turn, _) => {
                 self.depart(setup, p, bound, &turn);
-                Request::Departed
+                match setup.has_places {
+                    true => Request::Working(self.tick + WORKS),
+                    false => Request::Departed,
+                }
             }
             queue::Step::Missed(_) => unreachable!("it was polled again"),
         };
@@ -393,7 +417,13 @@ impl World {
     }
 
     fn send(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {
+        let now = self.now();
         let process = &mut self.processes[p];
+        process.queue.lose_lease(now);
+        if process.queue.call_due().is_none_or(|due| due > now) {
+            process.queue.check(now, woken);
+            return;
+        }
         process.number += 1;
         process.calls_in_tick += 1;
         let number = process.number;
@@ -413,17 +443,23 @@ impl World {
         };
         process.calls.push(Call {
             take,
+            sent: self.tick,
             is_late: false,
         });
     }
 
     fn execute(&mut self, setup: &Setup, p: usize, nth: usize) {
         let now = self.store_now();
-        let Call { mut take, is_late } = self.processes[p].calls.remove(nth);
+        let Call {
+            mut take,
+            sent,
+            is_late,
+        } = self.processes[p].calls.remove(nth);
         match setup.fault {
             Some(Fault::SettlesTwice) => take.settlements.extend_from_within(..),
             Some(Fault::TakesNothingBack) => take.lost = 0,
             Some(Fault::RecordsNoGuard) => take.guard = 0,
+            Some(Fault::ReportsNoPlaces) => take.holding.units = 0,
             Some(Fault::IgnoresNumbers) => {
                 self.store.announced.iter_mut().for_each(|it| it.number = 0);
             }
@@ -459,6 +495,7 @@ impl World {
         if !self.processes[p].has_crashed {
             self.processes[p].replies.push(Reply {
                 number: take.number,
+                sent,
                 taken,
                 is_late,
             });
@@ -468,7 +505,18 @@ impl World {
     fn answer(&mut self, setup: &Setup, p: usize, nth: usize, woken: &mut Woken) {
         let now = self.now();
         let process = &mut self.processes[p];
-        let Reply { number, taken, .. } = process.replies.remove(nth);
+        let reply = process.replies.remove(nth);
+        let Reply {
+            number,
+            sent,
+            taken,
+            ..
+        } = reply;
+        let at = |tick: u64| *START + TICK * tick as u32;
+        let lease = setup.has_places.then(|| Lease {
+            until: at(sent + LEASE),
+            renew: at(sent + 2 * LEASE / 3),
+        });
         let current = match &process.queue.stage {
             Stage::Calling(sent) => Some(sent.number),
             _ => None,
@@ -494,7 +542,7 @@ impl World {
                 from: instant(grant.at),
                 until: instant(grant.recorded) + late,
                 recorded: grant.recorded,
-                counters: Default::default(),
+                counters: setup.counters(),
                 units: Default::default(),
                 guard: TICK,
             };
@@ -505,7 +553,7 @@ impl World {
             expected: taken.expected.iter().map(|&at| instant(at)).collect(),
             uncertainty: std::time::Duration::ZERO,
             next_call: (taken.next_call > 0).then(|| instant(taken.next_call)),
-            lease: None,
+            lease,
             standing: Standing::default(),
         };
         process.queue.answer(number, &answer, now, woken);

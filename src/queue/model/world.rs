@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::steps::Step;
 use crate::algorithm::{Counter, Demand, Known, LEVEL_BITS, Mode, State, Take, Taken};
-use crate::queue::Queue;
-use crate::quota::Quota;
+use crate::queue::{CounterSet, Queue};
+use crate::quota::{CONCURRENT, Quota};
 
 /// A tick is half of the horizon: the store's constants are 20 ms, 100 ms and 250 ms.
 pub(super) const TICK: Duration = Duration::from_millis(50);
@@ -56,6 +56,9 @@ pub(super) enum Kind {
 pub(super) const BOUND: u32 = 6;
 const WINDOW: u64 = 4;
 
+/// How long the store keeps places, in ticks.
+pub(super) const LEASE: u64 = 12;
+
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) name: &'static str,
@@ -68,6 +71,8 @@ pub(super) struct Setup {
     pub(super) is_strict: bool,
     /// The requests of the second process are of a lower level than those of the first.
     pub(super) has_levels: bool,
+    /// The limit is one of requests in progress.
+    pub(super) has_places: bool,
     may: May,
     pub(super) fault: Option<Fault>,
 }
@@ -133,6 +138,10 @@ pub(super) enum Fault {
     ForgetsState,
     /// The store does not learn of levels.
     IgnoresLevels,
+    /// The store does not learn which places are held.
+    ReportsNoPlaces,
+    /// A request that has ended holds its place.
+    ReleasesNothing,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,12 +183,15 @@ pub(super) struct Process {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) take: Take,
+    /// The tick in which it was sent.
+    pub(super) sent: u64,
     pub(super) is_late: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) number: u64,
+    pub(super) sent: u64,
     pub(super) taken: Taken,
     pub(super) is_late: bool,
 }
@@ -193,6 +205,8 @@ pub(super) enum Request {
         is_awake: bool,
         timer: Option<Instant>,
     },
+    /// It is in progress, and ends by this tick.
+    Working(u64),
     Departed,
     Failed,
     Cancelled,
@@ -219,12 +233,13 @@ impl Hash for World {
 impl Hash for Call {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.take.number, self.is_late, &self.take.settlements).hash(state);
+        (self.sent, self.take.holding.units).hash(state);
     }
 }
 
 impl Hash for Reply {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.number, self.is_late).hash(state);
+        (self.number, self.is_late, self.sent).hash(state);
     }
 }
 
@@ -239,6 +254,7 @@ impl Setup {
             is_exhausted: false,
             is_strict: false,
             has_levels: false,
+            has_places: false,
             may: May::default(),
             fault: None,
         };
@@ -259,6 +275,7 @@ impl Setup {
                 "exhausted" => setup.is_exhausted = true,
                 "strict" => setup.is_strict = true,
                 "levels" => setup.has_levels = true,
+                "places" => setup.has_places = true,
                 "cancelled" => setup.may.cancelled = count,
                 "forfeited" => setup.may.forfeited = count,
                 "late" => setup.may.late = count,
@@ -280,8 +297,20 @@ impl Setup {
     }
 
     pub(super) fn empty_store(&self) -> State {
-        let quota = Quota::new(self.limit.into(), TICK * WINDOW as u32);
+        let quota = match self.has_places {
+            true => Quota::concurrent(self.limit.into()).lease(TICK * LEASE as u32),
+            false => Quota::new(self.limit.into(), TICK * WINDOW as u32),
+        };
         State::new(&[Counter::new(&quota)])
+    }
+
+    /// The counters of the quota.
+    pub(super) fn counters(&self) -> CounterSet {
+        let units: &[&str] = match self.has_places {
+            true => &[CONCURRENT],
+            false => &[],
+        };
+        CounterSet { number: 0, units }
     }
 }
 
@@ -300,6 +329,9 @@ impl World {
             is_leak_excused: false,
             broken: None,
         };
+        for process in &mut this.processes {
+            process.queue.counters = setup.counters();
+        }
         if setup.is_exhausted {
             let limit = setup.limit.into();
             let take = Take {
@@ -336,8 +368,17 @@ impl World {
     }
 
     fn is_never_more(&self, setup: &Setup) -> bool {
+        if setup.has_places {
+            return self.working() <= usize::from(setup.limit);
+        }
         let is_near = |&&at: &&u64| at + WINDOW > self.tick;
         self.departed.iter().filter(is_near).count() <= usize::from(setup.limit)
+    }
+
+    /// How many requests are in progress.
+    fn working(&self) -> usize {
+        let is_working = |it: &&Request| matches!(it, Request::Working(_));
+        self.requests.iter().filter(is_working).count()
     }
 
     /// The requests of a process.
@@ -349,7 +390,7 @@ impl World {
 
     pub(super) fn is_waiting(&self, setup: &Setup, process: usize) -> bool {
         let mut requests = self.requests_of(setup, process);
-        requests.any(|request| matches!(request, Request::Joined { .. }))
+        requests.any(|request| matches!(request, Request::Joined { .. } | Request::Working(_)))
     }
 
     fn is_nothing_stuck(&self, setup: &Setup) -> bool {
@@ -404,7 +445,10 @@ impl World {
         }
         let now = self.store_now();
         let counts = |&&recorded: &&u64| recorded + WINDOW * MICROS > now;
-        let used = self.used.iter().filter(counts).count();
+        let used = match setup.has_places {
+            true => self.working(),
+            false => self.used.iter().filter(counts).count(),
+        };
         let has_no_demand = self.store.announced.iter().all(|it| it.demand.is_empty());
         let remaining = self.store.clone().take(0, &take(Mode::Peek), now).remaining;
         let life = self.store.life.as_ref();
