@@ -27,6 +27,7 @@ pub(crate) use self::parts::{Plan, PolicyParts, check_name};
 pub struct Policy {
     parts: PolicyParts,
     guard: Duration,
+    lease: Option<Duration>,
     label: Arc<str>,
     units: SmallVec<[PolicyUnit; 1]>,
     unit_names: UnitNames,
@@ -133,11 +134,7 @@ impl Policy {
 
     /// The lease of the places, if the quotas limit how many requests are in progress.
     pub fn lease(&self) -> Option<Duration> {
-        let mut quotas = self.quotas().iter();
-        quotas.find_map(|quota| match quota.counted_by() {
-            Algorithm::Concurrent { lease } => Some(lease),
-            _ => None,
-        })
+        self.lease
     }
 
     /// What becomes of work whose place is lost.

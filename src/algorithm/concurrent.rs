@@ -178,19 +178,26 @@ pub type NextProcesses = [u64; NEXT];
 
 /// Offers released places to the next two of these processes: they are overdue soon, so that another process gets the
 /// places if one of them has crashed.
-pub(super) fn offer(announced: &mut [super::Announcement], unit: usize, now: u64) -> NextProcesses {
+pub(super) fn offer(
+    announced: &mut [super::Announcement],
+    unit: usize,
+    now: u64,
+) -> Option<NextProcesses> {
     let waits = |demand: &Demand| demand.units().0[unit] > 0;
     let waiting = announced
         .iter_mut()
         .filter(|it| it.counts(now) && waits(&it.demand));
     let mut waiting: Vec<_> = waiting.collect();
     waiting.sort_by_key(|it| (super::level(it.process), it.demand.oldest(), it.process));
+    if waiting.is_empty() {
+        return None;
+    }
     let mut next = NextProcesses::default();
     for (next, process) in next.iter_mut().zip(waiting) {
         *next = process.process;
         process.deadline = process.deadline.min(now + OFFERED);
     }
-    next
+    Some(next)
 }
 
 /// When a process looks again for a place that was not released. `before` processes are ahead of it.

@@ -15,7 +15,6 @@ use crate::quota::{self, MOST_UNITS, Quota, REQUESTS, units_of};
 #[cfg(feature = "redis")]
 pub(crate) use self::{
     codec::{Amounts, HEAD as VALUE_HEAD, unit_names},
-    numbers::{Reader, Writer},
     order::has_flow,
 };
 pub(crate) use self::{
@@ -23,6 +22,7 @@ pub(crate) use self::{
     demand::{Announcement, level},
     fixed::Fixed,
     gcra::Gcra,
+    numbers::{Reader, Writer},
     order::{Others, Tag},
     units::{LANE_BITS, LEVEL_BITS, Units},
     window::Window,
@@ -473,9 +473,9 @@ pub struct Taken {
     /// The requests in progress, if a quota limits how many there are.
     #[doc(hidden)]
     pub occupancy: Occupancy,
-    /// The processes to which the call has offered places that it released.
+    /// The processes to which the call has offered places that it released, if any wait.
     #[doc(hidden)]
-    pub next: NextProcesses,
+    pub next: Option<NextProcesses>,
 }
 
 /// The answer to one request that departs at once or not at all.
@@ -731,11 +731,7 @@ impl State {
         {
             let next = concurrent::offer(&mut self.announced, unit, now);
             // Arrival alone does not decide between shares.
-            taken.next = if is_fair {
-                NextProcesses::default()
-            } else {
-                next
-            };
+            taken.next = next.map(|next| if is_fair { Default::default() } else { next });
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
         if can_be_lost || !rest.is_empty() {

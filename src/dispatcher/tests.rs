@@ -165,29 +165,19 @@ impl Remote {
 
     /// Executes calls, and nudges other processes half a round trip later.
     fn execute(&self, calls: Vec<Call>) -> Answered {
-        let released = calls.iter().map(|call| match &call.operation {
-            Operation::Take(take) => take.holding.releases,
-            Operation::Control(_) => false,
-        });
-        let released: Vec<_> = released
-            .zip(calls.iter().map(|it| it.key.clone()))
-            .collect();
-        let answered = self.memory.call(calls).take_ready().unwrap().unwrap();
-        if let Some(network) = &self.network {
-            for ((_, key), answer) in released
-                .into_iter()
-                .zip(&answered.answers)
-                .filter(|it| it.0.0)
-            {
-                let nudge = Nudge::new(key, answer.as_ref().unwrap());
-                let (network, half) = (network.clone(), self.round_trip / 2);
-                if nudge.next != NextProcesses::default() {
-                    tokio::spawn(async move {
-                        tokio::time::sleep(half).await;
-                        network.0.lock().retain(|it| it(&nudge));
-                    });
+        let answered = self.memory.call(calls.clone()).take_ready().unwrap();
+        let answered = answered.unwrap();
+        let (network, half) = (self.network.clone(), self.round_trip / 2);
+        let pairs = calls.iter().zip(&answered.answers);
+        let nudges = pairs.filter_map(|(call, answer)| call.nudge(answer.as_ref().ok()?));
+        let nudges: Vec<_> = nudges.collect();
+        if let Some(network) = network {
+            tokio::spawn(async move {
+                tokio::time::sleep(half).await;
+                for nudge in nudges {
+                    network.0.lock().retain(|it| it(&nudge));
                 }
-            }
+            });
         }
         answered
     }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{Lost, Outage, Policy, PolicyUnit, Recovery};
 use crate::algorithm::{Counter, number_units};
 use crate::error::BuildError;
-use crate::quota::{CONCURRENT, MOST_UNITS, Quota, interned_units, units_of};
+use crate::quota::{Algorithm, CONCURRENT, MOST_UNITS, Quota, interned_units, units_of};
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -182,6 +182,10 @@ impl PolicyParts {
                 Some(name) => name.as_str().into(),
                 None => label(&self.quotas).into(),
             },
+            lease: self.quotas.iter().find_map(|it| match it.counted_by() {
+                Algorithm::Concurrent { lease } => Some(lease),
+                _ => None,
+            }),
             guard: self.guard.unwrap_or_else(|| default_guard(&self.quotas)),
             units: units.collect(),
             unit_names,
@@ -219,7 +223,6 @@ fn default_guard(quotas: &[Quota]) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quota::Algorithm;
 
     fn build(quotas: &[Quota]) -> Result<Policy, BuildError> {
         let parts = PolicyParts {

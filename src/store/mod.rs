@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::algorithm::{Command, Mode, NextProcesses, Origin, State, Take};
+use crate::algorithm::{Command, Mode, Origin, State, Take};
 use crate::key::Key;
 use crate::policy::Policy;
 
@@ -17,7 +17,7 @@ use crate::policy::Policy;
 pub use self::manual_clock::ManualClock;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
-pub use self::{memory::MemoryStore, reply::Reply};
+pub use self::{memory::MemoryStore, nudge::Nudge, reply::Reply};
 pub use crate::algorithm::Taken;
 pub use crate::error::StoreError;
 
@@ -40,6 +40,7 @@ pub mod inspect {
 #[cfg(feature = "test-util")]
 mod manual_clock;
 mod memory;
+mod nudge;
 #[cfg(feature = "redis")]
 mod redis;
 mod reply;
@@ -138,37 +139,14 @@ pub trait Store: Debug + Send + Sync + 'static {
         0
     }
 
-    /// Calls this subscriber with each [`Nudge`], until it returns `false`. Optional: it makes other processes call
-    /// sooner. Default: never.
+    /// Calls this subscriber with each [nudge](Call::nudge) of other processes, until it returns `false`. Optional: it makes
+    /// processes call sooner. Default: never.
     fn subscribe(&self, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
 
     /// Whether nudges of other processes are likely to arrive. If not, the processes that are next for a place among
     /// requests in progress call every 100 ms. Default: `false`.
     fn is_subscribed(&self) -> bool {
         false
-    }
-}
-
-/// Says that a key may have become available early.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nudge {
-    pub(crate) key: Key,
-    /// The processes that it is for; 0 for all.
-    pub(crate) next: NextProcesses,
-}
-
-impl Nudge {
-    /// The nudge after a call with this answer.
-    #[must_use]
-    pub fn new(key: Key, answer: &Taken) -> Self {
-        let next = answer.next;
-        Self { key, next }
-    }
-
-    /// The key.
-    #[must_use]
-    pub fn key(&self) -> &Key {
-        &self.key
     }
 }
 

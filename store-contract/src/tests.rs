@@ -335,8 +335,9 @@ impl Inner {
 
     fn nudge(&self, call: &Call, answer: &Taken) {
         if self.fault != NudgesNobody {
-            let nudge = Nudge::new(call.key().clone(), answer);
-            self.subscribers.lock().retain(|it| it(&nudge));
+            if let Some(nudge) = call.nudge(answer) {
+                self.subscribers.lock().retain(|it| it(&nudge));
+            }
         }
     }
 }
@@ -361,9 +362,7 @@ impl Store for Values {
                 let _ = this.apply(call, read(call));
             }
             let answer = this.apply(call, read(call));
-            if *call.operation() == Operation::Control(Command::Reset)
-                && let Ok(answer) = &answer
-            {
+            if let Ok(answer) = &answer {
                 this.nudge(call, answer);
             }
             answer

@@ -415,3 +415,30 @@ proptest! {
         prop_assert_eq!(out.aborted, 0);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn shares_divide_the_places_by_their_weights() {
+    let handle = embedded("4 concurrent".parse().unwrap());
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let begun = Instant::now();
+    for (name, weight) in [("a", 1), ("b", 3)] {
+        for _ in 0..300 {
+            let (handle, started) = (handle.clone(), started.clone());
+            tokio::spawn(async move {
+                let acquire = Acquire::new(handle, key()).share(name, weight);
+                let place = acquire.await.unwrap().hold();
+                started.lock().push((begun.elapsed(), name));
+                pass(100).await;
+                drop(place);
+            });
+        }
+    }
+    // Both wait all the time.
+    pass(9_000).await;
+    let started = started.lock();
+    let of = |share| started.iter().filter(|(_, name)| *name == share).count();
+    let (a, b) = (of("a"), of("b"));
+    assert!(a + b >= 350, "{a} + {b}");
+    let part = a as f64 / (a + b) as f64;
+    assert!((0.24..0.27).contains(&part), "{part}");
+}

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
 use self::transaction::Turns;
 use super::{Answered, Call, Nudge, Operation, Store};
-use crate::algorithm::{Command, Taken};
+use crate::algorithm::Taken;
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::policy::check_name;
@@ -364,16 +364,6 @@ impl Reading {
 impl NamedCall {
     fn is_strict(&self) -> bool {
         matches!(&self.call.operation, Operation::Take(take) if take.strict.is_some())
-    }
-
-    /// True if the call may make units available to others.
-    fn is_nudge(&self) -> bool {
-        match &self.call.operation {
-            Operation::Take(take) => {
-                take.holding.releases || take.settlements.iter().any(|it| it.difference < 0)
-            }
-            Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
-        }
     }
 }
 

@@ -101,7 +101,7 @@ impl RedisStore {
         for &place in group {
             eval.arg(&encoded[place].rest);
         }
-        if first.is_nudge() {
+        if first.call.may_nudge() {
             eval.arg(self.channel()).arg(first.call.key.as_str());
         }
         eval

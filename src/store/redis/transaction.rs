@@ -12,12 +12,12 @@ use smallvec::SmallVec;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::servers::{AnswerOrigin, CommandAnswer, Exclusive, encode_nudge};
+use super::servers::{AnswerOrigin, CommandAnswer, Exclusive};
 use super::{Done, NamedCall, Reading, RedisStore, naming, strange};
 use crate::algorithm::{Counter, State};
 use crate::backoff;
 use crate::quota::HORIZON;
-use crate::store::{Nudge, StoreError};
+use crate::store::StoreError;
 
 /// How often a change is tried while other processes change the same key.
 const ATTEMPTS: u32 = 50;
@@ -154,7 +154,7 @@ impl RedisStore {
             write.arg(name).arg(new).arg("PX").arg(lifetime);
             write
         });
-        let is_nudge = named.is_nudge() && write.is_some();
+        let nudge = call.nudge(&answer).filter(|_| write.is_some());
         // The answer is nil if the value has changed.
         let mut pipe = redis::pipe();
         match (&exclusive, write) {
@@ -193,10 +193,10 @@ impl RedisStore {
                 return Ok(Attempt::Conflict(found.map(|state| state.counters)));
             }
         }
-        if is_nudge {
+        if let Some(nudge) = nudge {
             let mut pipe = redis::pipe();
             let publish = pipe.cmd("PUBLISH").arg(self.channel());
-            publish.arg(encode_nudge(&Nudge::new(call.key.clone(), &answer)));
+            publish.arg(nudge.encode());
             let (servers, name) = (self.servers.clone(), name.clone());
             // The answer does not wait for it. It may fail, because nothing depends on it.
             tokio::spawn(async move { servers.run(&name, &pipe, deadline).await });

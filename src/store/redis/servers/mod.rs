@@ -24,7 +24,7 @@ use crate::store::StoreError;
 
 pub(crate) use self::errors::refused;
 pub(crate) use self::node::Exclusive;
-pub(crate) use self::subscription::{Subscription, encode as encode_nudge};
+pub(crate) use self::subscription::Subscription;
 
 mod attempts;
 #[cfg(feature = "redis-cluster")]

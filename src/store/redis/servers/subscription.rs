@@ -12,11 +12,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Servers;
-use crate::algorithm::{Reader, Writer};
 use crate::backoff;
 use crate::key::Key;
 use crate::lock::Mutex;
-use crate::store::{Nudge, Taken};
+use crate::store::Nudge;
 use crate::telemetry;
 
 /// The pause before the next connection; the span doubles with each failure.
@@ -61,7 +60,11 @@ impl Subscription {
 
     pub(crate) fn add(&self, subscriber: Subscriber) {
         // There is no empty key: this drops subscribers that are gone.
-        deliver_nudge(&self.subscribers, &Nudge::new("".into(), &Taken::default()));
+        let nobody = Nudge {
+            key: Key::new(""),
+            next: Default::default(),
+        };
+        deliver_nudge(&self.subscribers, &nobody);
         self.subscribers.lock().push(subscriber);
     }
 
@@ -131,29 +134,13 @@ fn deliver_nudge(subscribers: &Subscribers, nudge: &Nudge) {
     subscribers.lock().append(&mut all);
 }
 
-/// A nudge as a message of the channel; scripts write the same.
-pub(crate) fn encode(nudge: &Nudge) -> Vec<u8> {
-    let mut out = Writer::default();
-    out.put([7; 2], nudge.next);
-    out.0.extend_from_slice(nudge.key.as_str().as_bytes());
-    out.0
-}
-
-/// Reads a message of the channel. Returns `None` for others.
-fn decode(message: &[u8]) -> Option<Nudge> {
-    let mut message = Reader(message);
-    let next = message.numbers([7; 2]).ok()?;
-    let key = Key::new(str::from_utf8(message.0).ok()?);
-    Some(Nudge { key, next })
-}
-
 /// Returns when the connection is lost.
 async fn deliver(connection: PubSub, subscribers: &Subscribers) {
     let (mut sink, mut messages) = connection.split();
     loop {
         match timeout(SILENCE, messages.next()).await {
             Ok(Some(message)) => {
-                if let Some(nudge) = decode(message.get_payload_bytes()) {
+                if let Some(nudge) = Nudge::decode(message.get_payload_bytes()) {
                     deliver_nudge(subscribers, &nudge);
                 }
             }

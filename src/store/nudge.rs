@@ -1,0 +1,83 @@
+//! Messages to other processes: [`Nudge`].
+
+use crate::algorithm::{Command, NextProcesses, Reader, Taken, Writer};
+use crate::key::Key;
+
+use super::{Call, Operation};
+
+/// The message that others may depart earlier from a key than they expect; see [`Store::subscribe`](super::Store::subscribe).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nudge {
+    pub(crate) key: Key,
+    /// The processes that it is for; 0 for all.
+    pub(crate) next: NextProcesses,
+}
+
+impl Call {
+    /// Whether others may depart earlier after this call.
+    pub(crate) fn may_nudge(&self) -> bool {
+        match &self.operation {
+            Operation::Take(take) => {
+                take.holding.releases || take.settlements.iter().any(|it| it.difference < 0)
+            }
+            Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
+        }
+    }
+
+    /// The message to other processes after this call, if there is one.
+    #[must_use]
+    pub fn nudge(&self, answer: &Taken) -> Option<Nudge> {
+        let returns = match &self.operation {
+            Operation::Take(take) => take.settlements.iter().any(|it| it.difference < 0),
+            Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
+        };
+        let next = match returns {
+            true => NextProcesses::default(),
+            false => answer.next?,
+        };
+        let key = self.key.clone();
+        Some(Nudge { key, next })
+    }
+}
+
+impl Nudge {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The message as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.put([7; 2], self.next);
+        out.0.extend_from_slice(self.key.as_str().as_bytes());
+        out.0
+    }
+
+    /// Reads a message. Returns `None` if it is another one.
+    #[must_use]
+    pub fn decode(message: &[u8]) -> Option<Self> {
+        let mut message = Reader(message);
+        let next = message.numbers([7; 2]).ok()?;
+        let key = Key::new(str::from_utf8(message.0).ok()?);
+        Some(Self { key, next })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_as_it_was_written() {
+        let nudge = Nudge {
+            key: Key::new("a\u{e9}"),
+            next: [7 << 40, 0],
+        };
+        assert_eq!(Nudge::decode(&nudge.encode()), Some(nudge));
+        assert_eq!(Nudge::decode(b"too short"), None);
+        assert_eq!(Nudge::decode(&[0xff; 20]), None);
+    }
+}
