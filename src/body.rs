@@ -102,7 +102,7 @@ impl<B: fmt::Debug> fmt::Debug for HeldBody<B> {
     }
 }
 
-/// The same response, whose body holds the place until it has ended.
+/// Moves the place into the body of a response, which holds it until it has ended.
 #[cfg(feature = "reqwest")]
 pub(crate) fn hold(response: reqwest::Response, place: Place) -> reqwest::Response {
     let url = response.url().clone();

@@ -126,7 +126,7 @@ impl Policy {
         self.unit_names != [REQUESTS]
     }
 
-    /// Whether what a request has cost can differ from its estimate.
+    /// Returns true if the actual cost of a request may differ from its estimate.
     pub(crate) fn has_charges(&self) -> bool {
         let is_request = |unit: &&str| [REQUESTS, CONCURRENT].contains(unit);
         !self.unit_names.iter().all(is_request)
@@ -137,7 +137,7 @@ impl Policy {
         self.lease
     }
 
-    /// What becomes of work whose place is lost.
+    /// The treatment of work whose place is lost.
     pub fn lost(&self) -> Lost {
         self.parts.lost
     }

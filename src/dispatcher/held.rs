@@ -30,7 +30,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Of a request that departs.
+    /// A request departs in this turn.
     pub(super) fn new(queue: &Arc<KeyQueue>, turn: &Turn) -> Self {
         let current = queue.handle.load();
         current.telemetry.places(f64::from(turn.places()));

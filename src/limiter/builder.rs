@@ -133,7 +133,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets what becomes of requests in progress whose place is lost, as the store did not renew its lease; see
+    /// Sets the treatment of requests in progress whose place is lost, as the store did not renew its lease; see
     /// [`Quota::concurrent`]. Default: [`Lost::Continue`]: they go on.
     pub fn lost(mut self, lost: Lost) -> Self {
         self.parts.lost = lost;

@@ -1,10 +1,10 @@
-//! What becomes of work whose place is lost: [`Lost`].
+//! The treatment of work whose place is lost: [`Lost`].
 
 #[cfg(feature = "serde")]
 use serde::Deserialize;
 
-/// What becomes of work in progress if its process cannot renew the lease of its place in time, as the store is out or
-/// does not answer. Set by [`LimiterBuilder::lost`](crate::LimiterBuilder::lost).
+/// The treatment of work in progress whose process cannot renew the lease of its place in time, because the store is out
+/// or does not answer. Set by [`LimiterBuilder::lost`](crate::LimiterBuilder::lost).
 ///
 /// The store then gives the place to other requests. In either case, the process starts nothing new until it has called the
 /// store again.

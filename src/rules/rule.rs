@@ -309,7 +309,7 @@ impl Rule {
         self
     }
 
-    /// Sets what becomes of work whose place is lost; see [`LimiterBuilder::lost`](crate::LimiterBuilder::lost).
+    /// Sets the treatment of work whose place is lost; see [`LimiterBuilder::lost`](crate::LimiterBuilder::lost).
     pub fn lost(mut self, lost: Lost) -> Self {
         self.lost = Given(Some(lost));
         self

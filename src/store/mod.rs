@@ -143,7 +143,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// processes call sooner. Default: never.
     fn subscribe(&self, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
 
-    /// Whether nudges of other processes are likely to arrive. If not, the processes that are next for a place among
+    /// Returns true if nudges of other processes are likely to arrive. If not, the processes that are next for a place among
     /// requests in progress call every 100 ms. Default: `false`.
     fn is_subscribed(&self) -> bool {
         false

@@ -14,7 +14,7 @@ pub struct Nudge {
 }
 
 impl Call {
-    /// Whether others may depart earlier after this call.
+    /// Returns true if others may depart earlier after this call.
     pub(crate) fn may_nudge(&self) -> bool {
         match &self.operation {
             Operation::Take(take) => {

@@ -334,10 +334,10 @@ impl Inner {
     }
 
     fn nudge(&self, call: &Call, answer: &Taken) {
-        if self.fault != NudgesNobody {
-            if let Some(nudge) = call.nudge(answer) {
-                self.subscribers.lock().retain(|it| it(&nudge));
-            }
+        if self.fault != NudgesNobody
+            && let Some(nudge) = call.nudge(answer)
+        {
+            self.subscribers.lock().retain(|it| it(&nudge));
         }
     }
 }

@@ -49,7 +49,7 @@ impl Refused {
         self.error.policy()
     }
 
-    /// Whether only the [requests in progress](crate::Quota::concurrent) are too many.
+    /// Returns true if only the [requests in progress](crate::Quota::concurrent) are too many.
     pub fn is_busy(&self) -> bool {
         let Cause::TooLong { snapshot, .. } = self.error.cause() else {
             return false;

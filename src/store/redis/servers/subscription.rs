@@ -53,7 +53,7 @@ impl Subscription {
         }
     }
 
-    /// Whether it is connected, and the user may publish.
+    /// Returns true if it is connected, and the user may publish.
     pub(crate) fn is_live(&self) -> bool {
         self.is_live.load(Ordering::Relaxed)
     }
@@ -109,7 +109,7 @@ async fn listen(
     }
 }
 
-/// Whether the user may publish: then so may other processes. No subscriber reads an empty message.
+/// Returns true if the user may publish: then so may other processes. No subscriber reads an empty message.
 async fn may_publish(servers: &Servers, channel: &str, timeout: Duration) -> bool {
     let mut pipe = redis::pipe();
     pipe.cmd("PUBLISH").arg(channel).arg("");
