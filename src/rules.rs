@@ -57,6 +57,7 @@
 //! guard = "8ms"
 //! outage = { local = 0.25 }            # or "deny", or "allow"
 //! recovery = "strict"
+//! lost = "abort"                       # or "continue": for requests in progress, such as "20 concurrent"
 //!
 //! [[rules]]
 //! host = "*.internal.example"
@@ -107,6 +108,7 @@
 //! | `guard` | [how late](crate::LimiterBuilder::guard) a request may depart, a time up to `1h` | from the quotas, `5ms` to `12ms` |
 //! | `outage` | [while the store is unavailable](crate::Outage): `deny`, `allow`, or `{ local = SHARE }` | `deny` |
 //! | `recovery` | [after the store has lost state](crate::Recovery): `immediate` or `strict` | `immediate` |
+//! | `lost` | [work whose lease has ended](crate::Lost): `continue` or `abort`; only for `LIMIT concurrent` | `continue` |
 //!
 //! A time is text with its unit, such as `30s`, `50ms` or `1m 30s`; a bare number is refused.
 //!

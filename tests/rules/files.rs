@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use tower_throttle::rules::{KeyPart, Rule, Rules};
-use tower_throttle::{Algorithm, Outage, Priority, Quota, Recovery};
+use tower_throttle::{Algorithm, Lost, Outage, Priority, Quota, Recovery};
 
 use crate::rules::{json, rules, toml, yaml};
 
@@ -43,7 +43,8 @@ fn in_code() -> Rules {
         .buffer(Duration::from_millis(50))
         .guard(Duration::from_millis(8))
         .outage(Outage::Local { share: 0.25 })
-        .recovery(Recovery::Strict);
+        .recovery(Recovery::Strict)
+        .lost(Lost::Abort);
     let uploads = Rule::named("uploads")
         .method(Method::POST)
         .method(Method::PUT)
@@ -52,7 +53,8 @@ fn in_code() -> Rules {
         .quota(Quota::per_second(5).algorithm(Algorithm::Spacing))
         .key(KeyPart::Constant("uploads".into()))
         .outage(Outage::Allow)
-        .recovery(Recovery::Immediate);
+        .recovery(Recovery::Immediate)
+        .lost(Lost::Continue);
     rules([
         search,
         Rule::exempt().name("internal").host("*.internal.example"),

@@ -114,6 +114,9 @@ with share { "header": "x-tenant" }
 with reserve { "low": 0.1, "lowest": 0.9 }
 with reserve {}
 with quota ["10/s", "100/m gcra burst=20"]
+with quota ["20 concurrent", "600/m"]
+with lost "abort"
+with lost "continue"
 exempt name "first"
 exempt host "example.com"
 exempt header { "x-plan": "free" }"#,
@@ -125,7 +128,8 @@ exempt header { "x-plan": "free" }"#,
         0_1_0/s, 5_000/1d2h3m4s5ms6us, 1/1_0MIN, 1/0m1s,  \t1/s\n, 1/s \r\n\u{c} spacing, \
         1/s sliding-log, 1/s SPACING, 1/s Sliding-Buckets Buckets=1_0, \
         1/s leaky-bucket capacity=01, 1/s GCRA BURST=2, 1/s fixed-window, \
-        1/s fixed-window start=clock, 1/s Fixed-Window Start=First-Request";
+        1/s fixed-window start=clock, 1/s Fixed-Window Start=First-Request, \
+        20 concurrent, 2_0\tConcurrent LEASE=1m30s, 20 concurrent lease=5S default_cost=2";
     good.extend(quotas.split(", ").map(quota));
     for good in good {
         assert_eq!(judged(&schema, &good), (true, true), "{good}");
@@ -166,6 +170,7 @@ exempt buffer "50ms"
 exempt guard "8ms"
 exempt outage "deny"
 exempt recovery "strict"
+exempt lost "abort"
 with quotta "10/s"
 with quota 10
 with quota []
@@ -194,7 +199,8 @@ with key { "constants": "a" }
 with header { "x-plan": 1 }
 with outage "maybe"
 with outage { "local": "half" }
-with recovery "soon""#,
+with recovery "soon"
+with lost "forget""#,
     ));
     bad.extend([0, 65_536, -1].map(weighing));
     let quotas = ", ten, 10, 10/, /s, 10 / s, 10/s/s, 0/s, 0_0/s, -1/s, 1.5/s, 1,000/s, _1/s, 1_/s, 1__0/s, \
@@ -203,7 +209,9 @@ with recovery "soon""#,
         1/s gcra burst=0, 1/s gcra burst=few, 1/s gcra burst = 2, 1/s gcra capacity=2, \
         1/s gcra burst=2 burst=2, 1/s sliding-buckets buckets=0, 1/s leaky-bucket capacity=0, \
         1/s spacing burst=2, 1/s sliding-log now, 1/s fixed-window start=noon, 1/s unit=, 1/s unit=a/b, 1/s unit = a, \
-        1/s unit=tokens spacing, 1/s default_cost=few";
+        1/s unit=tokens spacing, 1/s default_cost=few, 20concurrent, concurrent, 0 concurrent, 20 concurrent lease, \
+        20 concurrent lease=, 20 concurrent 30s, 20 concurrent burst=2, 20/s concurrent, \
+        20 concurrent unit=tokens, 20 concurrent lease=5s lease=5s";
     bad.extend(quotas.split(", ").map(quota));
     for bad in bad {
         assert_eq!(judged(&schema, &bad), (false, false), "{bad}");
@@ -232,6 +240,14 @@ fn what_no_schema_can_say_is_valid_and_refused() {
         ("too long together", quota("1/d gcra burst=5_000")),
         ("too close together", quota("11/10us spacing")),
         ("nothing in all", quota("1/0m0s")),
+        (
+            "a lease that is too short",
+            quota("5 concurrent lease=500ms"),
+        ),
+        (
+            "two limits of requests in progress",
+            with("quota", json!(["5 concurrent", "9 concurrent"])),
+        ),
         ("units in another order", quota("1/1s1m")),
         ("a unit twice", quota("1/1s1s")),
     ];
