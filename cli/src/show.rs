@@ -155,9 +155,11 @@ impl Details {
                 "  used       {bound}{used} of {capacity}, by {}",
                 it.quota
             )?;
-            match it.rate {
-                Some(rate) => writeln!(text, " ({rate:.1}/s)")?,
-                None => writeln!(text)?,
+            match (it.rate, it.processes) {
+                (Some(rate), _) => writeln!(text, " ({rate:.1}/s)")?,
+                (_, Some(1)) => writeln!(text, " (1 process)")?,
+                (_, Some(processes)) => writeln!(text, " ({} processes)", count(processes))?,
+                _ => writeln!(text)?,
             }
         }
         let when = |delay: Duration| match delay {
@@ -165,8 +167,17 @@ impl Details {
             delay => format!("in {}", brief(delay)),
         };
         writeln!(text, "  remaining  {}", status.remaining)?;
-        writeln!(text, "  next       {}", when(status.next))?;
-        writeln!(text, "  full       {}", when(status.full))?;
+        match status.needs_place() {
+            true => writeln!(text, "  next       when a place is free")?,
+            false => writeln!(text, "  next       {}", when(status.next))?,
+        }
+        match status.full {
+            None => writeln!(
+                text,
+                "  full       when the requests in progress have ended"
+            )?,
+            Some(full) => writeln!(text, "  full       {}", when(full))?,
+        }
         for process in self.processes.iter().take(MOST_WAITING) {
             let Process {
                 id,

@@ -27,10 +27,10 @@ const MAX_CALLERS: u32 = 10_000;
 /// Simulate many callers, and show when their requests depart
 ///
 /// The simulation runs the real limiter on an embedded store in virtual time, without Redis. Each caller makes its
-/// next request when the previous one has departed.
+/// next request when the previous one has departed and its work has ended.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Quota, such as "10/s" or "100/m gcra burst=20"; repeat for joint quotas
+    /// Quota, such as "10/s", "100/m gcra burst=20" or "20 concurrent"; repeat for joint quotas
     #[arg(
         long = "quota",
         value_name = "QUOTA",
@@ -73,6 +73,10 @@ pub(crate) struct Args {
     /// Round trip to the store; 0s simulates an embedded store
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = within_a_year)]
     latency: Duration,
+
+    /// How long the work of each request takes; the caller makes its next request after it
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = within_a_year)]
+    work: Duration,
 
     /// Cost of each request [default: the cost in the rule, or 1]
     #[arg(long, value_name = "N")]
@@ -143,6 +147,7 @@ async fn simulate(args: &Args) -> Result<Figures, Failure> {
         groups: &plan.groups,
         cost: plan.cost,
         duration: args.duration,
+        work: args.work,
         max_computing: args.max_computing,
     };
     let run = load.run(&limiters).await?;

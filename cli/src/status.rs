@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
-use tower_throttle::Algorithm;
 use tower_throttle::store::inspect::{KeyState, QuotaState, StoredKey};
+use tower_throttle::{Algorithm, Places};
 
 use crate::level::LEVELS;
 use crate::printable::printable;
@@ -31,8 +31,9 @@ pub(crate) struct KeyStatus {
     pub(crate) levels: Levels,
     #[serde(rename = "next_seconds", serialize_with = "in_seconds")]
     pub(crate) next: Duration,
-    #[serde(rename = "full_seconds", serialize_with = "in_seconds")]
-    pub(crate) full: Duration,
+    /// `None` while requests are in progress: it is not known when they end.
+    #[serde(rename = "full_seconds", serialize_with = "optional_in_seconds")]
+    pub(crate) full: Option<Duration>,
     #[serde(rename = "paused_seconds", serialize_with = "optional_in_seconds")]
     pub(crate) paused: Option<Duration>,
     pub(crate) allowances: Vec<Allowance>,
@@ -48,6 +49,9 @@ pub(crate) struct Used {
     pub(crate) capacity: u32,
     /// Units per second over the window; only sliding windows record it.
     pub(crate) rate: Option<f64>,
+    /// The processes with requests in progress; only for a concurrency limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) processes: Option<u32>,
     /// False if the actual use may be lower than shown.
     #[serde(skip)]
     pub(crate) exact: bool,
@@ -74,7 +78,10 @@ pub(crate) struct Allowance {
 
 impl KeyStatus {
     pub(crate) fn new(stored: &StoredKey, state: &KeyState) -> Self {
-        let quotas: Vec<_> = state.quotas.iter().map(Used::new).collect();
+        let places = state.snapshot.places();
+        let quotas = state.quotas.iter().map(|it| Used::new(it, places));
+        let quotas: Vec<_> = quotas.collect();
+        let are_held = places.is_some_and(|places| places.held > 0);
         let allowances = state.allowances.iter();
         let allowances = allowances.map(|&(unit, left, lasts)| Allowance { unit, left, lasts });
         Self {
@@ -87,7 +94,7 @@ impl KeyStatus {
             waiting: Amounts::from_iter(state.waiting.iter().flat_map(|it| it.units.clone())),
             levels: Levels::new(state),
             next: state.snapshot.delay(),
-            full: state.snapshot.reset(),
+            full: (!are_held).then(|| state.snapshot.reset()),
             paused: state.pause,
             allowances: allowances.collect(),
             quarantined: state.quarantine,
@@ -124,6 +131,12 @@ impl KeyStatus {
     pub(crate) fn rate(&self) -> Option<f64> {
         let known = self.quotas.iter().filter(|it| it.rate.is_some());
         known.min_by_key(|it| it.window)?.rate
+    }
+
+    /// True if the next request needs a place, and none is free.
+    pub(crate) fn needs_place(&self) -> bool {
+        let mut limits = self.quotas.iter().filter(|it| it.processes.is_some());
+        limits.any(|it| it.used >= it.capacity)
     }
 
     /// True if the key is unused, not paused and without waiting requests.
@@ -219,13 +232,15 @@ impl Serialize for Levels {
 }
 
 impl Used {
-    fn new(state: &QuotaState) -> Self {
+    fn new(state: &QuotaState, places: Option<Places>) -> Self {
         let QuotaState {
             quota,
             used,
             capacity,
             ..
         } = *state;
+        let is_limit = matches!(quota.counted_by(), Algorithm::Concurrent { .. });
+        let places = places.filter(|_| is_limit);
         let is_log = matches!(
             quota.counted_by(),
             Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. }
@@ -233,10 +248,12 @@ impl Used {
         let is_window = matches!(quota.counted_by(), Algorithm::FixedWindow { .. });
         Self {
             quota: quota.to_string(),
-            used,
+            // More than the capacity may be in progress after an outage.
+            used: places.map_or(used, |places| places.held),
             capacity,
+            processes: places.map(|places| places.processes),
             rate: is_log.then(|| f64::from(used) / seconds(quota.window())),
-            exact: is_log || is_window || used == 0,
+            exact: is_log || is_window || is_limit || used == 0,
             window: quota.window(),
         }
     }

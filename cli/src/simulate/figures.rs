@@ -6,7 +6,7 @@ use std::{array, iter};
 
 use serde::Serialize;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Policy, Quota, Share};
+use tower_throttle::{Algorithm, Policy, Quota, Share};
 
 use super::Args;
 use super::group::Group;
@@ -27,6 +27,8 @@ pub(super) struct Figures {
     latency: Duration,
     #[serde(rename = "duration_seconds", serialize_with = "as_seconds")]
     duration: Duration,
+    #[serde(rename = "work_seconds", serialize_with = "as_seconds")]
+    work: Duration,
     quotas: Vec<QuotaUse>,
     /// Why the simulation stopped early, if it did.
     pub(super) cut: Option<Cut>,
@@ -46,12 +48,20 @@ pub(super) struct Figures {
 
 /// The use of a quota.
 #[derive(Serialize)]
-struct QuotaUse {
-    quota: String,
-    #[serde(rename = "window_seconds", serialize_with = "as_seconds")]
-    window: Duration,
-    /// The highest total cost in any window of this length.
-    most_in_any_window: u64,
+#[serde(untagged)]
+enum QuotaUse {
+    Rate {
+        quota: String,
+        #[serde(rename = "window_seconds", serialize_with = "as_seconds")]
+        window: Duration,
+        /// The highest total cost in any window of this length.
+        most_in_any_window: u64,
+    },
+    Concurrency {
+        quota: String,
+        /// The most requests in progress at once.
+        most_in_progress: u64,
+    },
 }
 
 /// Cost per second.
@@ -99,14 +109,22 @@ impl Figures {
         for departed in &run.departures {
             history.push_weighted(departed.at, cost.into());
         }
-        let usage = |quota: &Quota| QuotaUse {
-            quota: quota.to_string(),
-            window: quota.window(),
-            most_in_any_window: history.most_in_any(quota.window()),
+        let is_rate = |quota: &Quota| !matches!(quota.counted_by(), Algorithm::Concurrent { .. });
+        let usage = |quota: &Quota| match is_rate(quota) {
+            true => QuotaUse::Rate {
+                quota: quota.to_string(),
+                window: quota.window(),
+                most_in_any_window: history.most_in_any(quota.window()),
+            },
+            false => QuotaUse::Concurrency {
+                quota: quota.to_string(),
+                most_in_progress: run.most_in_progress,
+            },
         };
         let per_second = |quota: &Quota| f64::from(quota.limit()) / seconds(quota.window());
         let has_passed = |quota: &&Quota| quota.window() <= run.lasted;
-        let complete = policy.quotas().iter().filter(has_passed);
+        let rates = policy.quotas().iter().filter(|quota| is_rate(quota));
+        let complete = rates.filter(has_passed);
         let has_lasted = !run.lasted.is_zero();
         let departures = run.departures.iter();
         let is_divided = !args.priorities.is_empty() || !args.shares.is_empty();
@@ -118,6 +136,7 @@ impl Figures {
             cost,
             latency: args.latency,
             duration: run.lasted,
+            work: args.work,
             cut: run.cut,
             quotas: policy.quotas().iter().map(usage).collect(),
             departed: run.departures.len(),
@@ -209,8 +228,17 @@ impl Report for Figures {
             writeln!(text)?;
         }
         for usage in &self.quotas {
-            let most = usage.most_in_any_window;
-            writeln!(text, "most      {most} in any window of {}", usage.quota)?;
+            match usage {
+                QuotaUse::Rate {
+                    quota,
+                    most_in_any_window: most,
+                    ..
+                } => writeln!(text, "most      {most} in any window of {quota}")?,
+                QuotaUse::Concurrency {
+                    quota,
+                    most_in_progress: most,
+                } => writeln!(text, "most      {most} in progress at once, of {quota}")?,
+            }
         }
         let Some(waits) = &self.waits else {
             return Ok(());

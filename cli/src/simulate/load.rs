@@ -24,6 +24,8 @@ pub(super) struct Load<'a> {
     pub(super) groups: &'a [Group],
     pub(super) cost: u32,
     pub(super) duration: Duration,
+    /// How long the work of each request takes.
+    pub(super) work: Duration,
     /// Maximum computing time, in real time.
     pub(super) max_computing: Duration,
 }
@@ -38,6 +40,9 @@ pub(super) struct Run {
     pub(super) waiting: usize,
     /// Requests that are waiting now.
     pending: usize,
+    /// Requests in progress now, and the most at once.
+    in_progress: u64,
+    pub(super) most_in_progress: u64,
     /// Virtual time that was simulated.
     pub(super) lasted: Duration,
     /// Why the simulation stopped early, if it did.
@@ -65,6 +70,12 @@ pub(super) struct Departed {
 }
 
 impl Run {
+    fn begin(&mut self, departed: Departed) {
+        self.departures.push(departed);
+        self.in_progress += 1;
+        self.most_in_progress = self.most_in_progress.max(self.in_progress);
+    }
+
     /// True if callers must not make more requests.
     fn is_cut(&mut self, deadline: time::Instant) -> bool {
         if self.departures.len() + self.refused >= MAX_REQUESTS {
@@ -94,6 +105,7 @@ impl Load<'_> {
                 cost: self.cost,
                 start,
                 end: start + self.duration,
+                work: self.work,
                 deadline,
                 run: run.clone(),
             };
@@ -135,6 +147,7 @@ struct Caller {
     cost: u32,
     start: Instant,
     end: Instant,
+    work: Duration,
     /// In real time.
     deadline: time::Instant,
     run: Rc<RefCell<Run>>,
@@ -159,9 +172,14 @@ impl Caller {
                         at: self.start.elapsed(),
                         waited: permit.waited(),
                     };
-                    self.run.borrow_mut().departures.push(departed);
-                    // Lets other callers make the next request.
-                    yield_now().await;
+                    self.run.borrow_mut().begin(departed);
+                    match self.work {
+                        // Lets other callers make the next request.
+                        Duration::ZERO => yield_now().await,
+                        work => sleep(work).await,
+                    }
+                    self.run.borrow_mut().in_progress -= 1;
+                    drop(permit);
                 }
                 Ok(Err(error)) if error.is_limited() => {
                     self.run.borrow_mut().refused += 1;

@@ -120,6 +120,33 @@ async fn waiting_requests_are_shown_by_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_are_shown_with_the_processes_that_hold_them() {
+    let server = RedisServer::start();
+    let quotas = ["4 concurrent", "600/m"];
+    let one = limiter(&server, &quotas).await;
+    let other = limiter(&server, &quotas).await;
+    let hold = async |limiter: &Limiter| limiter.acquire("api").await.expect("a permit").hold();
+    let places = [hold(&one).await, hold(&one).await, hold(&other).await];
+    let shown = run_async(&server, "show api --json").await.json();
+    let limit =
+        json!({ "quota": "4 concurrent lease=30s", "used": 3, "capacity": 4, "processes": 2 });
+    let remaining = json!({ "concurrent-requests": 1 });
+    let policy = json!({ "quotas": [limit, { "quota": "600/m" }], "remaining": remaining,
+        "full_seconds": null, "exact": true });
+    assert_includes(&shown["policies"], &json!([policy]));
+    let last = hold(&other).await;
+    let text = run_async(&server, "show api").await.printed();
+    for line in [
+        "  used       4 of 4, by 4 concurrent lease=30s (2 processes)\n",
+        "  next       when a place is free\n",
+        "  full       when the requests in progress have ended\n",
+    ] {
+        assert_has(&text, line);
+    }
+    drop((places, last));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_limiter_obeys_pause_and_resume() {
     let server = RedisServer::start();
     let limiter = limiter(&server, &["1/s"]).await;

@@ -53,6 +53,15 @@ fn the_figures_match_the_departures() {
 }
 
 #[test]
+fn work_holds_a_place_and_has_no_rate() {
+    let figures = simulate(&["5 concurrent", "600/m"], "--work 1s --replicas 3");
+    let limit = json!({ "quota": "5 concurrent lease=30s", "most_in_progress": 5 });
+    let expected = json!({ "departed": 25, "work_seconds": 1.0, "rate": { "quota": null },
+        "quotas": [limit, { "quota": "600/m", "most_in_any_window": 25 }] });
+    assert_includes(&figures, &expected);
+}
+
+#[test]
 fn results_are_reproducible() {
     let several = [
         "50/s sliding-buckets buckets=7",
