@@ -359,6 +359,9 @@ impl Queue {
         }
         let before = std::mem::replace(&mut self.counters, counters);
         self.unsent.settlements.clear();
+        if counters.place().is_none() {
+            self.places.known = 0;
+        }
         if let Stage::Calling(sent) = &mut self.stage {
             sent.settlements.clear();
         }
@@ -391,7 +394,7 @@ impl Queue {
 
     /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        let has_work = !self.requests.is_empty() || self.places.held > 0;
+        let has_work = !self.requests.is_empty() || self.has_places();
         !has_work && matches!(self.stage, Stage::Idle) && self.unsent.is_empty()
     }
 
@@ -410,7 +413,7 @@ impl Queue {
 
     /// When the dispatcher has to look at the queue.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let lease = self.places.lease.filter(|_| self.places.held > 0);
+        let lease = self.places.lease.filter(|_| self.has_places());
         let times = self.call_due().into_iter().chain(self.stall.check);
         times.chain(lease.map(|lease| lease.until)).min()
     }
@@ -530,10 +533,14 @@ impl Queue {
     /// Notices that the lease has ended, and returns how many units are in progress without it.
     pub(crate) fn lose_lease(&mut self, now: Instant) -> u32 {
         let ended = self.places.lease.take_if(|lease| lease.until <= now);
-        if ended.is_none() || self.places.held == 0 {
+        if ended.is_none() {
             return 0;
         }
-        self.places.losses += 1;
+        // The store drops them by itself, but for those of a call that it may execute late.
+        if self.places.known < u32::MAX {
+            self.places.known = 0;
+        }
+        self.places.losses += u64::from(self.places.held > 0);
         self.places.held
     }
 
@@ -897,6 +904,7 @@ impl Queue {
     pub(crate) fn abandon(&mut self, error: &StoreError, woken: &mut Woken) {
         self.fail_where(|_| true, &Refusal::Store(error.clone()), woken);
         self.unsent.settlements.clear();
+        self.places.known = 0;
         self.forget();
     }
 

@@ -92,6 +92,10 @@ impl Acquire {
         &self.key
     }
 
+    pub(crate) fn cost_of_request(&self) -> &Cost {
+        &self.cost
+    }
+
     /// Sets what the request costs, by default 1 in requests: up to what the quotas allow at once. All of it departs at
     /// once.
     ///

@@ -734,7 +734,9 @@ impl State {
             taken.next = next.map(|next| if is_fair { Default::default() } else { next });
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
-        if can_be_lost || !rest.is_empty() {
+        // An earlier call that arrives late would take released places again.
+        let has_released = take.number != 0 && released > 0;
+        if can_be_lost || has_released || !rest.is_empty() {
             self.announced.push(Announcement {
                 process: take.process,
                 flow: take.flow.id,

@@ -484,7 +484,10 @@ if operation < 3 then
     end
     if next_call < now + 2000 then next_call = now + 2000 end
   end
-  if described > 0 or marks ~= '' then
+  local is_kept = described > 0 or marks ~= ''
+  -- An earlier call that arrives late would take released places again.
+  if number ~= 0 and places.released > 0 then is_kept = true end --places
+  if is_kept then
     local late, text, first, last, @list(units) = 2 * round_trip, '', 0, 0, @list(0)
     if described > 0 then
       local place = (described - 1) * @step + 1

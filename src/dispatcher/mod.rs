@@ -417,7 +417,7 @@ impl Dispatcher {
                 let shard = self.store.shard(&queue.key);
                 shards.entry(shard).or_default().push(queue);
             } else {
-                self.touch(&queue);
+                queue.update(|_, _| {});
             }
         }
         for (shard, queues) in shards {

@@ -198,8 +198,8 @@ impl PolicyParts {
 
 /// The quotas in their order, such as `10/s+5000/h-gcra-burst=20`.
 fn label(quotas: &[Quota]) -> String {
-    let all: Vec<_> = quotas.iter().map(ToString::to_string).collect();
-    all.join("+").replace(' ', "-").replace('_', "")
+    let all: Vec<_> = quotas.iter().map(Quota::compact).collect();
+    all.join("+").replace(' ', "-")
 }
 
 /// Names and prefixes are part of the names of Redis keys, where braces make the hash tag.
@@ -268,10 +268,14 @@ mod tests {
     fn a_policy_without_a_name_is_labelled_by_its_quotas() {
         let texts = "10/s, 5_000/1h30m sliding-buckets buckets=1_000, 5_000/1h30m spacing, \
             5_000/1h30m leaky-bucket capacity=20, 5_000/1h30m gcra burst=20, \
-            5_000/1h30m fixed-window, 5_000/1h30m fixed-window start=first-request";
+            5_000/1h30m fixed-window, 5_000/1h30m fixed-window start=first-request default_cost=2";
         let quotas: Vec<Quota> = texts.split(", ").map(|it| it.parse().unwrap()).collect();
         let label = build(&quotas).unwrap().label().to_owned();
-        let expected = texts.replace(", ", "+").replace('_', "").replace(' ', "-");
+        let expected = texts
+            .replace(", ", "+")
+            .replace("5_", "5")
+            .replace("1_", "1");
+        let expected = expected.replace(' ', "-");
         assert_eq!(label, expected);
     }
 

@@ -37,7 +37,8 @@ const ALGORITHM: &str =
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Grouped(self.limit.into()))?;
-        if !matches!(self.algorithm, Algorithm::Concurrent { .. }) {
+        let is_rate = !matches!(self.algorithm, Algorithm::Concurrent { .. });
+        if is_rate || !self.window.is_zero() {
             write!(f, "/{}", Window(self.window))?;
         }
         let count = |count: u32| Grouped(count.into());
@@ -66,6 +67,21 @@ impl fmt::Display for Quota {
             Some(cost) => write!(f, " default_cost={}", count(cost)),
             None => Ok(()),
         }
+    }
+}
+
+impl Quota {
+    /// The text with plain numbers.
+    pub(crate) fn compact(&self) -> String {
+        let text = self.to_string();
+        let mut is_in_number = false;
+        text.chars()
+            .filter(|&it| {
+                let is_group = it == '_' && is_in_number;
+                is_in_number = is_group || it.is_ascii_digit();
+                !is_group
+            })
+            .collect()
     }
 }
 

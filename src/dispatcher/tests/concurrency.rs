@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::acquire::Acquire;
 use crate::permit::Permit;
-use crate::policy::Lost;
+use crate::policy::{Lost, Outage};
 use crate::priority::Priority;
 
 /// A request: its process, its arrival, and how long its work takes, in milliseconds.
@@ -35,7 +35,7 @@ struct Done {
 struct Scenario {
     quotas: Vec<Quota>,
     lost: Lost,
-    recovery: Recovery,
+    outage: Outage,
     has_nudges: bool,
     round_trips: Vec<u64>,
     failures: Vec<(usize, Failure)>,
@@ -47,7 +47,7 @@ impl Scenario {
         Self {
             quotas: quotas.split(" + ").map(|it| it.parse().unwrap()).collect(),
             lost: Lost::default(),
-            recovery: Recovery::default(),
+            outage: Outage::default(),
             has_nudges: true,
             round_trips: round_trips.to_vec(),
             failures: Vec::new(),
@@ -67,7 +67,7 @@ impl Scenario {
         let parts = PolicyParts {
             quotas: self.quotas.iter().copied().collect(),
             lost: self.lost,
-            recovery: self.recovery,
+            outage: self.outage,
             ..PolicyParts::default()
         };
         let plan = parts.plan().unwrap();
@@ -296,6 +296,24 @@ fn places_that_were_lost_are_counted_again_when_the_store_is_back() {
 }
 
 #[test]
+fn places_that_are_released_in_an_outage_are_free_when_it_ends() {
+    for outage in [Outage::Deny, Outage::Local { share: 0.5 }] {
+        let mut scenario = Scenario::new("3 concurrent lease=20s", &[1, 1]);
+        scenario.outage = outage;
+        scenario.failures = vec![(0, Failure::Cut(1_000, 4_000))];
+        // One request fails in the outage, so that the store is known to be out when the others end.
+        scenario.jobs = burst(0, 0, 3, 2_500);
+        scenario.jobs.push((0, 1_500, 1));
+        scenario.jobs.extend(burst(1, 500, 3, 1_000));
+        let out = scenario.run();
+        let last = out.done.iter().filter(|it| it.process == 1);
+        let last = last.map(|it| it.from).max().unwrap();
+        assert!(last < 6 * SECOND, "{outage:?}: {last:?}");
+        assert_eq!((out.most_ever(), out.leaked), (3, 0));
+    }
+}
+
+#[test]
 fn a_process_with_many_keys_renews_them_in_few_calls() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
@@ -336,11 +354,13 @@ async fn requests_of_a_high_priority_get_the_next_place() {
 
 #[tokio::test(start_paused = true)]
 async fn permits_that_are_dropped_forfeited_or_cancelled_leave_no_place() {
-    let handle = embedded(
-        "3 concurrent + 1000/s"
-            .parse::<Quota>()
-            .unwrap_or(Quota::concurrent(3)),
-    );
+    let parts = PolicyParts {
+        quotas: smallvec![Quota::concurrent(3), Quota::per_second(1_000)],
+        ..PolicyParts::default()
+    };
+    let store = MemoryStore::new();
+    let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
+    let handle = Handle::new(&dispatcher, parts.plan().unwrap(), Settings::default(), 0);
     let take = || Acquire::new(handle.clone(), key());
     let look = async || {
         let peek = crate::peek::Peek::new(handle.clone(), key()).await;

@@ -67,6 +67,8 @@ fn every_spelling_of_a_quota_is_read_and_the_canonical_one_is_shown() {
 
 #[test]
 fn windows_that_no_limiter_accepts_are_shown_too() {
+    let leased = Quota::per_second(5).lease(Duration::from_secs(3));
+    assert_eq!(leased.to_string(), "5/s concurrent lease=3s");
     let shown = |window| Quota::new(5, window).to_string();
     assert_eq!(shown(Duration::ZERO), "5/0ns");
     assert_eq!(shown(Duration::from_nanos(1_500)), "5/1us500ns");

@@ -26,6 +26,7 @@ use crate::options::RequestOptions;
 use crate::place::Place;
 use crate::policy::Policy;
 use crate::priority::{Priority, Share};
+use crate::quota::CONCURRENT;
 use crate::tower::future::{Departed, Direction};
 use crate::tower::service::Throttle;
 use crate::tower::waiting::Waiting;
@@ -322,13 +323,17 @@ where
         let request = waiting.request.as_ref();
         let challenge = request.filter(|_| error.kind() == ErrorKind::NoKey);
         let challenge = challenge.and_then(|request| self.key.challenge(request));
-        let key = waiting.acquire.take().map(|acquire| acquire.key().clone());
+        let acquire = waiting.acquire.take();
+        let is_busy = |it: &Acquire| is_busy(&error, it.cost_of_request());
+        let busy = acquire.as_ref().is_some_and(is_busy);
+        let busy = busy.then_some(self.options.busy_status);
+        let key = acquire.map(|acquire| acquire.key().clone());
         let refused = Refused {
             key: key.filter(|_| error.kind() != ErrorKind::EmptyKey),
             error,
             challenge,
             is_enforced: !self.options.observe_only && !fails_open,
-            busy: self.options.busy_status,
+            busy,
         };
         if let Some(on_refused) = &self.options.on_refused {
             on_refused(&refused);
@@ -354,7 +359,7 @@ where
             error,
             challenge: None,
             is_enforced: true,
-            busy: self.options.busy_status,
+            busy: None,
         };
         if let Some(on_refused) = &self.options.on_refused {
             on_refused(&refused);
@@ -424,7 +429,8 @@ impl<K, F, C> InboundLayer<K, F, C> {
                 true => snapshot.left(),
                 false => Costs::default(),
             },
-            more: delay,
+            // It is not known when requests in progress end.
+            more: delay.filter(|_| !refused.is_busy()),
         });
         self.write(headers, policy, standing);
         if let Some(delay) = delay
@@ -452,6 +458,19 @@ impl<K, F, C> InboundLayer<K, F, C> {
             write_x_rate_limit(headers, policy, standing);
         }
     }
+}
+
+/// Returns true if there is no place for a request of this cost, and room for it in all other units.
+fn is_busy(error: &Error, cost: &Cost) -> bool {
+    let Some(snapshot) = error.snapshot() else {
+        return false;
+    };
+    let Ok(costs) = error.policy().costs_of(cost, None) else {
+        return false;
+    };
+    let mut units = snapshot.all_remaining().zip(costs.0);
+    let is_full = |((unit, left), cost): ((&str, u32), u32)| (unit == CONCURRENT) == (left < cost);
+    error.policy().lease().is_some() && units.all(is_full)
 }
 
 impl<K, F, C> fmt::Debug for InboundLayer<K, F, C> {

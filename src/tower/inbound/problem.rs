@@ -97,7 +97,7 @@ mod tests {
             error: Error::new(cause, policy),
             challenge: None,
             is_enforced: true,
-            busy: StatusCode::SERVICE_UNAVAILABLE,
+            busy: None,
         }
     }
 

@@ -8,7 +8,6 @@ use http::StatusCode;
 use crate::acquire::{Cause, Error};
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::quota::CONCURRENT;
 use crate::snapshot::Snapshot;
 
 /// Why a request is refused, or would be if that was [enforced](Self::is_enforced).
@@ -21,8 +20,8 @@ pub struct Refused {
     /// The authentication scheme that the request lacks.
     pub(super) challenge: Option<&'static str>,
     pub(super) is_enforced: bool,
-    /// The status of the answer if too many requests are in progress.
-    pub(super) busy: StatusCode,
+    /// The status of the answer, if only the requests in progress are too many.
+    pub(super) busy: Option<StatusCode>,
 }
 
 impl Refused {
@@ -51,12 +50,7 @@ impl Refused {
 
     /// Returns true if only the [requests in progress](crate::Quota::concurrent) are too many.
     pub fn is_busy(&self) -> bool {
-        let Cause::TooLong { snapshot, .. } = self.error.cause() else {
-            return false;
-        };
-        let mut units = snapshot.all_remaining();
-        units.all(|(unit, remaining)| (unit == CONCURRENT) == (remaining == 0))
-            && self.policy().lease().is_some()
+        self.busy.is_some()
     }
 
     /// How long until a request may depart, if no other comes before it; `None` if no limit refuses the request. It may be early
@@ -87,8 +81,9 @@ impl Refused {
     /// depart, and 503 if the store does not answer.
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
-            Cause::TooLong { .. } if self.is_busy() => self.busy,
-            Cause::TooLong { .. } | Cause::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Cause::TooLong { .. } | Cause::QueueFull { .. } => {
+                self.busy.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+            }
             _ if self.challenge.is_some() => StatusCode::UNAUTHORIZED,
             Cause::NoKey(_) | Cause::EmptyKey | Cause::InvalidCost(_) | Cause::InvalidShare(_) => {
                 StatusCode::BAD_REQUEST
