@@ -69,6 +69,11 @@ do
     return first_end and first_end < time and first_end or time
   end
 
+  -- Returns true if the next two processes wait for fewer places than are free.
+  function places.is_left()
+    return limit - used > places.wanted
+  end
+
   function places.occupancy()
     local most = used < 4294967295 and used or 4294967295
     return pack('<I4I4I4', most, places.holders + (own > 0 and not is_here and 1 or 0), places.reclaimed)

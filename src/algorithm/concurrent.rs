@@ -89,9 +89,14 @@ impl Concurrent {
         self.reclaimed = 0;
     }
 
+    /// The units that are free.
+    pub(super) fn free(&self) -> u64 {
+        u64::from(self.limit).saturating_sub(self.held())
+    }
+
     /// Returns true if there is no room for a request, behind so many units.
     pub(super) fn is_full(&self, ahead: u64, cost: u64) -> bool {
-        cost > 0 && self.held() + ahead + cost > self.limit.into()
+        cost > 0 && ahead + cost > self.free()
     }
 
     /// When the first lease ends of the processes other than the one that has called last.
@@ -130,7 +135,7 @@ impl Algorithm for Concurrent {
     }
 
     fn fits(&self, _at: u64, cost: u32, _terms: &Terms) -> u64 {
-        u64::from(self.limit).saturating_sub(self.held()) / u64::from(cost)
+        self.free() / u64::from(cost)
     }
 
     /// The process that has called last holds more units.
@@ -176,11 +181,11 @@ const LOOK: u64 = 100_000;
 /// The processes to which released places are offered, by their numbers; 0 for none.
 pub type NextProcesses = [u64; NEXT];
 
-/// Offers released places to the next two of these processes: they are overdue soon, so that another process gets the
-/// places if one of them has crashed.
+/// Offers the free places to the next two of these processes: they are overdue soon, so that another process gets the
+/// places if one of them has crashed. If the two wait for fewer places, all processes are notified.
 pub(super) fn offer(
     announced: &mut [super::Announcement],
-    unit: usize,
+    (unit, free): (usize, u64),
     now: u64,
 ) -> Option<NextProcesses> {
     let waits = |demand: &Demand| demand.units().0[unit] > 0;
@@ -192,12 +197,17 @@ pub(super) fn offer(
     if waiting.is_empty() {
         return None;
     }
-    let mut next = NextProcesses::default();
+    let (mut next, mut wanted) = (NextProcesses::default(), 0);
     for (next, process) in next.iter_mut().zip(waiting) {
         *next = process.process;
+        wanted += process.demand.units().0[unit];
         process.deadline = process.deadline.min(now + OFFERED);
     }
-    Some(next)
+    Some(if wanted < free {
+        NextProcesses::default()
+    } else {
+        next
+    })
 }
 
 /// When a process looks again for a place that was not released. `before` processes are ahead of it.

@@ -727,9 +727,10 @@ impl State {
         drop(others);
         self.announced = announced;
         if released > 0
-            && let Some(unit) = self.places().map(|it| usize::from(it.unit.number))
+            && let Some(places) = self.places()
         {
-            let next = concurrent::offer(&mut self.announced, unit, now);
+            let free = (usize::from(places.unit.number), places.free());
+            let next = concurrent::offer(&mut self.announced, free, now);
             // Arrival alone does not decide between shares.
             taken.next = next.map(|next| if is_fair { Default::default() } else { next });
         }

@@ -6,7 +6,7 @@ latest = 0
 while place <= #rest do
   local who, deadline, first, _, @list(units), size = unpack('<I7I7I7I7@sumsI2', rest, place)
   if units@place > 0 and deadline + 250000 >= now then
-    waiting[#waiting + 1] = { (who % 128 - who % 16) / 16, first, who, place, deadline }
+    waiting[#waiting + 1] = { (who % 128 - who % 16) / 16, first, who, place, deadline, units@place }
   end
   place = place + @entry + size
 end
@@ -15,8 +15,10 @@ table.sort(waiting, function(a, b)
     if a[i] ~= b[i] then return a[i] < b[i] end
   end
 end)
+places.wanted = 0
 for i = 1, waiting[2] and 2 or #waiting do
   local next = waiting[i]
+  places.wanted = places.wanted + next[6]
   if next[5] > now + 120000 then
     rest = sub(rest, 1, next[4] + 6) .. pack('<I7', now + 120000) .. sub(rest, next[4] + 14)
   end

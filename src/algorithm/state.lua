@@ -587,6 +587,7 @@ if is_changed then
     if size > 0 then call('SETRANGE', key, rings, counted .. held .. life .. former .. order .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
   end
+  if offered and places.is_left() then offered = { 0, 0 } end --places
   if is_nudge then offered = { 0, 0 } end
   if offered and (is_nudge or special % 256 >= 128) then
     redis.pcall('PUBLISH', ARGV[3], pack('<I7I7', offered[1], offered[2]) .. ARGV[4])

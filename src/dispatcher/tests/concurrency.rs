@@ -296,6 +296,17 @@ fn places_that_were_lost_are_counted_again_when_the_store_is_back() {
 }
 
 #[test]
+fn places_that_are_released_together_reach_all_who_wait() {
+    let mut scenario = Scenario::new("5 concurrent", &[1; 6]);
+    scenario.jobs = burst(0, 0, 5, 1_400);
+    scenario.jobs.extend((1..6).map(|it| (it, 100, 1_000)));
+    let out = scenario.run();
+    let last = out.done.iter().map(|it| it.from).max().unwrap();
+    assert!(last < Duration::from_millis(1_450), "{last:?}");
+    assert_eq!((out.most_ever(), out.leaked), (5, 0));
+}
+
+#[test]
 fn places_that_are_released_in_an_outage_are_free_when_it_ends() {
     for outage in [Outage::Deny, Outage::Local { share: 0.5 }] {
         let mut scenario = Scenario::new("3 concurrent lease=20s", &[1, 1]);
