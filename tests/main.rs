@@ -3,6 +3,7 @@
 mod algorithms;
 mod axum_inbound;
 mod cancellation;
+mod concurrency;
 mod denials;
 mod expiry;
 mod feedback;

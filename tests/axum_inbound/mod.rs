@@ -9,4 +9,4 @@ mod floods;
 mod layers;
 mod observing;
 mod outcomes;
-mod server;
+pub(crate) mod server;

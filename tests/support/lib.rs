@@ -7,6 +7,7 @@
 //! | [`errors`] | what errors and panics say, all the way down, and that they come in time |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`ports`] | ports of a process's own, for servers that come back where they were |
+//! | [`progress`] | how much work is in progress at once |
 //! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and redirect |
 //! | [`child`] | a test that runs in several operating system processes |
 //! | [`cluster`] | three primaries with a replica each |
@@ -30,6 +31,7 @@ pub mod errors;
 pub mod keyspace;
 pub mod monitor;
 pub mod ports;
+pub mod progress;
 pub mod proxy;
 pub mod redis_server;
 pub mod rights;

@@ -1,0 +1,44 @@
+//! Limits of how many requests are in progress, in several processes over Redis and behind the adapters.
+//!
+//! ```sh
+//! cargo test -p tower-throttle-tests --test integration concurrency:: -- --nocapture    # prints the figures
+//! cargo test -p tower-throttle-tests --test faults requests_in_progress -- --nocapture  # while Redis or a process fails
+//! ```
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tower_throttle::Limiter;
+
+mod adapters;
+mod handover;
+mod inbound;
+mod leaks;
+mod lost;
+mod replicas;
+mod streams;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Only a defect takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The places that are held of a key.
+async fn held(limiter: &Limiter, key: &str) -> u32 {
+    let snapshot = limiter.peek(key).await.expect("a snapshot");
+    snapshot.places().expect("a limit of places").held
+}
+
+/// Waits until so many places are held, for what another task or the other end of a connection has to notice.
+async fn wait_for_held(limiter: &Limiter, key: &str, count: u32) {
+    let begun = Instant::now();
+    while held(limiter, key).await != count {
+        let now = held(limiter, key).await;
+        assert!(
+            begun.elapsed() < PATIENCE / 4,
+            "{now} of {key} are held, {} queues",
+            limiter.queues()
+        );
+        sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,25 @@
+//! How much work is in progress at once.
+
+use std::time::Duration;
+
+/// The begin and the end of each work, on one clock.
+pub type Works = [(Duration, Duration)];
+
+/// How many are in progress at this time.
+pub fn at_once(works: &Works, at: Duration) -> usize {
+    let goes_on = works.iter().filter(|it| it.0 <= at && at < it.1);
+    goes_on.count()
+}
+
+/// The most at any time: the number grows only when one begins.
+pub fn most_at_once(works: &Works) -> usize {
+    let begins = works.iter().map(|it| at_once(works, it.0));
+    begins.max().unwrap_or(0)
+}
+
+/// The times below which half of them are, and 99%, and the longest.
+pub fn percentiles(mut times: Vec<Duration>) -> [Duration; 3] {
+    times.sort_unstable();
+    let last = times.len().checked_sub(1).expect("a time");
+    [last / 2, last * 99 / 100, last].map(|nth| times[nth])
+}
