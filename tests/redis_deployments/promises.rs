@@ -10,6 +10,7 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 
 use support::errors::bounded;
+use support::progress::most_at_once;
 use support::spend::{spend_by, under};
 
 /// Only a defect takes longer.
@@ -39,6 +40,7 @@ pub(crate) async fn keeps_all(connect: impl AsyncFn() -> RedisStore) {
         };
         let stores = [connect().await, connect().await];
         never_exceeds(&stores, &["a", "b", "c", "d"]).await;
+        limits_requests_in_progress(&stores, "busy").await;
         pauses_reach_all(&stores, "paused").await;
         counts_by_every_algorithm(&stores[0]).await;
     }
@@ -68,6 +70,38 @@ pub(crate) async fn never_exceeds(stores: &[RedisStore; 2], keys: &[&str]) {
         let history: History = of_key.map(|(_, at)| *at).collect();
         assert_eq!(history.len(), 2 * EACH);
         history.assert_at_most(LIMIT.into(), WINDOW);
+    }
+}
+
+/// Two limiters with several callers each, whose work takes 20 ms.
+pub(crate) async fn limits_requests_in_progress(stores: &[RedisStore; 2], key: &str) {
+    const EACH: usize = 20;
+    const PLACES: usize = 3;
+    let start = Instant::now();
+    let limiters = stores.each_ref().map(|store| {
+        let quota = Quota::concurrent(PLACES as u32);
+        let builder = Limiter::builder().quota(quota).store(store.clone());
+        builder.build().expect("a valid policy")
+    });
+    let works = (0..2 * EACH).map(|nth| {
+        let limiter = &limiters[nth % 2];
+        async move {
+            let work = async || {
+                let from = start.elapsed();
+                sleep(Duration::from_millis(20)).await;
+                (from, start.elapsed())
+            };
+            bounded(limiter.run(key, work)).await.expect("a place")
+        }
+    });
+    let works = join_all(works).await;
+    assert_eq!(most_at_once(&works), PLACES, "{works:?}");
+    // The last places are released a moment later.
+    while let places = limiters[0].peek(key).await.expect("a snapshot").places()
+        && places.expect("a limit").held > 0
+    {
+        assert!(start.elapsed() < LONG, "{places:?}");
+        sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -84,6 +84,7 @@ async fn limits_hold_without_the_right_to_publish_or_subscribe() {
         connect(&server, "throttle").await,
     ];
     promises::never_exceeds(&stores, &["a"]).await;
+    promises::limits_requests_in_progress(&stores, "c").await;
     promises::pauses_reach_all(&stores, "b").await;
 }
 
