@@ -11,6 +11,7 @@
 mod counted;
 mod fault;
 mod load;
+mod places;
 mod report;
 mod soak;
 mod stage;
@@ -94,6 +95,13 @@ fn attempt(fault: &'static Fault) -> Result<Row, String> {
 fn the_documentation_has_a_row_for_each_fault_and_no_others() {
     let names: Vec<_> = table::all().map(|it| it.name.to_owned()).collect();
     assert_eq!(report::documented(), [names.clone(), names]);
+    let names: Vec<_> = table::places::ALL.iter().map(|it| it.name).collect();
+    assert_eq!(places::documented(), names);
+}
+
+#[test]
+fn no_fault_breaks_the_bound_of_requests_in_progress() {
+    places::run_all();
 }
 
 #[test]
@@ -101,4 +109,11 @@ fn the_documentation_has_a_row_for_each_fault_and_no_others() {
 fn process() {
     let Some(role) = child::role() else { return };
     load::play(&stage::Part::parse(&role));
+}
+
+#[test]
+#[ignore = "started by another test as a process of its own"]
+fn places_process() {
+    let Some(role) = child::role() else { return };
+    places::play(&stage::Part::parse(&role));
 }

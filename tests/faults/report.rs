@@ -95,11 +95,31 @@ pub(crate) fn documented() -> [Vec<String>; 2] {
     let page = page();
     let (before, rows, _) = parts(&page);
     let (_, described) = before.split_once(DESCRIBED).expect("what is done");
-    [described, rows].map(|text| {
-        let rows = text.lines().filter(|line| line.starts_with('|')).skip(2);
-        let name = |row: &str| row.split('|').nth(1).map(|name| name.trim().to_owned());
-        rows.filter_map(name).collect()
-    })
+    [described, rows].map(names)
+}
+
+/// The names of the rows of a table.
+pub(crate) fn names(text: &str) -> Vec<String> {
+    let rows = text.lines().filter(|line| line.starts_with('|')).skip(2);
+    let name = |row: &str| row.split('|').nth(1).map(|name| name.trim().to_owned());
+    rows.filter_map(name).collect()
+}
+
+/// The text of the page between this line and the next end.
+pub(crate) fn between(begin: &str) -> String {
+    let page = page();
+    let (_, rest) = page.split_once(begin).expect("a beginning of the rows");
+    let (rows, _) = rest.split_once(END).expect("an end of the rows");
+    rows.to_owned()
+}
+
+/// Writes this text there.
+pub(crate) fn replace(begin: &str, text: &str) {
+    let (old, new) = (
+        begin.to_owned() + &between(begin),
+        format!("{begin}\n{text}\n"),
+    );
+    fs::write(path(), page().replace(&old, &new)).expect("a page to write");
 }
 
 /// The text before the rows, the rows, and the text after them.

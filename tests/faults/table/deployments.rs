@@ -25,7 +25,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-const CLUSTER: Fault = Fault {
+pub(super) const CLUSTER: Fault = Fault {
     name: "cluster failover",
     stage: Stage::cluster,
     connect: |urls| Box::pin(async move { RedisStore::connect_cluster(urls.split(',')).await }),
@@ -43,7 +43,7 @@ const CLUSTER: Fault = Fault {
     ..Fault::FORGETS
 };
 
-const SENTINELS: Fault = Fault {
+pub(super) const SENTINELS: Fault = Fault {
     name: "sentinel failover",
     stage: Stage::sentinels,
     connect: |urls| {

@@ -4,6 +4,7 @@ mod deployments;
 mod memory;
 mod network;
 mod outage;
+pub(crate) mod places;
 mod process;
 mod recovery;
 mod server;

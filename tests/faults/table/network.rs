@@ -15,6 +15,13 @@ const SLOW: Duration = Duration::from_millis(200);
 /// Bytes of a reply that arrive before it is cut, in turn.
 const CUT_AFTER: [usize; 4] = [0, 1, 4, 20];
 
+pub(super) const PARTITIONED: Fault = Fault {
+    name: "nothing passes to one of three",
+    inject: |stage| stage.proxies[0].hold(),
+    heal: |stage| stage.proxies[0].resume(),
+    ..Fault::PLAIN
+};
+
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "connections cut",
@@ -46,12 +53,7 @@ pub(super) const FAULTS: &[Fault] = &[
         heal: |stage| stage.proxies.iter().for_each(Proxy::resume),
         ..Fault::PLAIN
     },
-    Fault {
-        name: "nothing passes to one of three",
-        inject: |stage| stage.proxies[0].hold(),
-        heal: |stage| stage.proxies[0].resume(),
-        ..Fault::PLAIN
-    },
+    PARTITIONED,
     Fault {
         name: "half-open connections, until TCP gives up",
         inject: |stage| stage.proxies.iter().for_each(Proxy::swallow),

@@ -30,6 +30,25 @@ pub(super) const BACK_EMPTY: Fault = Fault {
     ..Fault::FORGETS
 };
 
+pub(super) const STOPPED: Fault = Fault {
+    name: "SIGSTOP, SIGCONT",
+    inject: |stage| stage.server().sigstop(),
+    heal: |stage| stage.server().sigcont(),
+    ..Fault::PLAIN
+};
+
+pub(super) const PROMOTED: Fault = Fault {
+    name: "promoted replica",
+    stage: Stage::replicated,
+    inject: |stage| stage.server().kill9(),
+    heal: |stage| {
+        stage.servers[1].command::<()>(&["REPLICAOF", "NO", "ONE"]);
+        let port = stage.servers[1].port();
+        stage.proxies.iter().for_each(|it| it.lead_to(port));
+    },
+    ..Fault::FORGETS
+};
+
 pub(super) const FAULTS: &[Fault] = &[
     BACK_EMPTY,
     DURABLE,
@@ -51,12 +70,7 @@ pub(super) const FAULTS: &[Fault] = &[
         lasts: Lasts::For(Duration::ZERO),
         ..Fault::PLAIN
     },
-    Fault {
-        name: "SIGSTOP, SIGCONT",
-        inject: |stage| stage.server().sigstop(),
-        heal: |stage| stage.server().sigcont(),
-        ..Fault::PLAIN
-    },
+    STOPPED,
     Fault {
         name: "CLIENT KILL",
         inject: |stage| {
@@ -121,17 +135,7 @@ pub(super) const FAULTS: &[Fault] = &[
         // The replica may not have the last writes.
         ..Fault::FORGETS
     },
-    Fault {
-        name: "promoted replica",
-        stage: Stage::replicated,
-        inject: |stage| stage.server().kill9(),
-        heal: |stage| {
-            stage.servers[1].command::<()>(&["REPLICAOF", "NO", "ONE"]);
-            let port = stage.servers[1].port();
-            stage.proxies.iter().for_each(|it| it.lead_to(port));
-        },
-        ..Fault::FORGETS
-    },
+    PROMOTED,
 ];
 
 /// How many clients are gone.
