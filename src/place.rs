@@ -61,6 +61,9 @@ impl Place {
     /// dropped then.
     pub async fn run<F: Future>(mut self, work: F) -> Result<F::Output, Error> {
         let mut work = pin!(work);
+        if let Some(held) = &self.held {
+            held.ensure_task();
+        }
         poll_fn(|cx| {
             if let Poll::Ready(output) = work.as_mut().poll(cx) {
                 return Poll::Ready(Ok(output));

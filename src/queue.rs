@@ -45,6 +45,9 @@ const SHORTEST_STALL: Duration = Duration::from_micros(100);
 /// Other processes learn within so long of a request that waits for a place, as one may be released at any time.
 const ANNOUNCE: Duration = Duration::from_millis(100);
 
+/// Work that needs no place any more looks again after so long.
+const NO_LEASE: Duration = Duration::from_secs(60 * 60);
+
 /// A store that has refused to renew a lease is asked again after so long.
 const REFUSED: Duration = Duration::from_secs(1);
 
@@ -360,7 +363,7 @@ impl Queue {
         let before = std::mem::replace(&mut self.counters, counters);
         self.unsent.settlements.clear();
         if counters.place().is_none() {
-            self.places.known = 0;
+            (self.places.known, self.places.lease) = (0, None);
         }
         if let Stage::Calling(sent) = &mut self.stage {
             sent.settlements.clear();
@@ -468,14 +471,21 @@ impl Queue {
 
     /// Something may have become available early.
     pub(crate) fn nudge(&mut self, now: Instant) {
-        let has_lapsed = self.has_places() && matches!(self.stage, Stage::Idle);
-        if !self.waiting.is_empty() || !self.unsent.settlements.is_empty() || has_lapsed {
+        if !self.waiting.is_empty() || !self.unsent.settlements.is_empty() {
+            self.call_at(now);
+        }
+    }
+
+    /// An outage of the store has ended.
+    pub(crate) fn back(&mut self, now: Instant) {
+        self.nudge(now);
+        if self.has_places() {
             self.call_at(now);
         }
     }
 
     /// Returns true if the store keeps places for this queue, or has to.
-    fn has_places(&self) -> bool {
+    pub(crate) fn has_places(&self) -> bool {
         self.places.known > 0 || self.places.held > 0
     }
 
@@ -520,9 +530,14 @@ impl Queue {
         self.places.held = self.places.held.saturating_sub(units);
     }
 
-    /// The end of the lease; `None` if it has ended, or if it has ended before, after so many losses.
-    pub(crate) fn lease_end(&self, losses: u64) -> Option<Instant> {
-        let lease = self.places.lease.filter(|_| self.places.losses == losses)?;
+    /// The end of the lease; `None` if it has ended, now or before, after so many losses.
+    pub(crate) fn lease_end(&self, losses: u64, now: Instant) -> Option<Instant> {
+        if self.counters.place().is_none() {
+            // There is no such limit any more.
+            return Some(now + NO_LEASE);
+        }
+        let lease = self.places.lease;
+        let lease = lease.filter(|it| now < it.until && self.places.losses == losses)?;
         Some(lease.until)
     }
 
@@ -626,6 +641,8 @@ impl Queue {
             let granted = sent.demand.units_of(granted.into()).as_costs();
             let granted = self.counters.place().map_or(0, |unit| granted.0[unit]);
             self.places.known = sent.places.saturating_add(granted);
+            // It may have ended before this answer.
+            self.lose_lease(now);
             self.places.lease = answer.lease;
         }
         self.out = None;
@@ -651,7 +668,7 @@ impl Queue {
                 }
             }
         }
-        self.schedule(answer.next_call, now, sent.is_fallback);
+        self.schedule(answer, now, sent.is_fallback);
     }
 
     /// Takes back the current call, if it has this number.
@@ -832,20 +849,17 @@ impl Queue {
     }
 
     /// Decides when the next call is due, after an answer.
-    fn schedule(&mut self, next_call: Option<Instant>, now: Instant, is_fallback: bool) {
+    fn schedule(&mut self, answer: &Answer, now: Instant, is_fallback: bool) {
         let has_settlements = !is_fallback && !self.unsent.settlements.is_empty();
         let releases = !is_fallback && self.releases();
         let only_waits = self.tries.is_empty() && !has_settlements && !releases;
-        match next_call {
+        match answer.next_call {
             Some(next) if only_waits && !self.waiting.is_empty() => self.call_at(next),
             // The queue is not kept for the end of the outage.
             _ if is_fallback && self.waiting.is_empty() && self.tries.is_empty() => self.forget(),
             _ => self.reschedule(now),
         }
-        if !is_fallback
-            && self.has_places()
-            && let Some(lease) = self.places.lease
-        {
+        if let Some(lease) = answer.lease.filter(|_| self.has_places()) {
             self.call_at(lease.renew);
         }
     }
@@ -1014,6 +1028,10 @@ impl Queue {
                 self.requests.remove(id);
                 self.departing.remove(&place);
                 self.places.held = self.places.held.saturating_add(turn.places());
+                if turn.places() > 0 && self.stage == Stage::Idle {
+                    let lease = self.places.lease;
+                    self.call_at(lease.map_or(now, |lease| lease.renew));
+                }
                 let stall = &mut self.stall;
                 stall.passed = if is_first { 0 } else { stall.passed + 1 };
                 (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);

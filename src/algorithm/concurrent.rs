@@ -181,11 +181,12 @@ const LOOK: u64 = 100_000;
 /// The processes to which released places are offered, by their numbers; 0 for none.
 pub type NextProcesses = [u64; NEXT];
 
-/// Offers the free places to the next two of these processes: they are overdue soon, so that another process gets the
-/// places if one of them has crashed. If the two wait for fewer places, all processes are notified.
+/// Offers the free places to the next two of these processes. If they are notified, they are overdue soon, so that
+/// another process gets the places if one of them has crashed. If the two wait for fewer places, all are notified.
 pub(super) fn offer(
     announced: &mut [super::Announcement],
     (unit, free): (usize, u64),
+    is_notified: bool,
     now: u64,
 ) -> Option<NextProcesses> {
     let waits = |demand: &Demand| demand.units().0[unit] > 0;
@@ -201,7 +202,9 @@ pub(super) fn offer(
     for (next, process) in next.iter_mut().zip(waiting) {
         *next = process.process;
         wanted += process.demand.units().0[unit];
-        process.deadline = process.deadline.min(now + OFFERED);
+        if is_notified {
+            process.deadline = process.deadline.min(now + OFFERED);
+        }
     }
     Some(if wanted < free {
         NextProcesses::default()

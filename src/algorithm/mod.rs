@@ -197,7 +197,8 @@ impl Counter {
             Self::Window(it) => it.window,
             Self::Gcra(it) => it.interval,
             Self::Fixed(it) => it.window,
-            Self::Concurrent(it) => it.lease,
+            // Places are no departures.
+            Self::Concurrent(_) => 0,
         }
     }
 
@@ -730,14 +731,15 @@ impl State {
             && let Some(places) = self.places()
         {
             let free = (usize::from(places.unit.number), places.free());
-            let next = concurrent::offer(&mut self.announced, free, now);
+            let is_notified = take.holding.is_notified;
+            let next = concurrent::offer(&mut self.announced, free, is_notified, now);
             // Arrival alone does not decide between shares.
             taken.next = next.map(|next| if is_fair { Default::default() } else { next });
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
-        // An earlier call that arrives late would take released places again.
-        let has_released = take.number != 0 && released > 0;
-        if can_be_lost || has_released || !rest.is_empty() {
+        // An earlier call that arrives late must not take places again, or departures for requests that are gone.
+        let may_be_late = take.number != 0 && (released > 0 || take.lost != 0);
+        if can_be_lost || may_be_late || !rest.is_empty() {
             self.announced.push(Announcement {
                 process: take.process,
                 flow: take.flow.id,

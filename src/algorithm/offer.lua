@@ -19,7 +19,7 @@ places.wanted = 0
 for i = 1, waiting[2] and 2 or #waiting do
   local next = waiting[i]
   places.wanted = places.wanted + next[6]
-  if next[5] > now + 120000 then
+  if special >= 256 and next[5] > now + 120000 then
     rest = sub(rest, 1, next[4] + 6) .. pack('<I7', now + 120000) .. sub(rest, next[4] + 14)
   end
 end

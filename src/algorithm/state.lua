@@ -485,7 +485,8 @@ if operation < 3 then
     if next_call < now + 2000 then next_call = now + 2000 end
   end
   local is_kept = described > 0 or marks ~= ''
-  -- An earlier call that arrives late would take released places again.
+  -- An earlier call that arrives late must not take places again, or departures for requests that are gone.
+  if number ~= 0 and lost ~= 0 then is_kept = true end
   if number ~= 0 and places.released > 0 then is_kept = true end --places
   if is_kept then
     local late, text, first, last, @list(units) = 2 * round_trip, '', 0, 0, @list(0)

@@ -198,7 +198,8 @@ impl Handle {
         let queues = self.queues.lock();
         // The caller holds it, and so does each queue.
         let count: usize = queues.values().map(SmallVec::len).sum();
-        Arc::strong_count(self) > count + 1
+        let has_places = |queue: &Arc<KeyQueue>| queue.lock().has_places();
+        Arc::strong_count(self) > count + 1 || queues.values().flatten().any(has_places)
     }
 
     /// The number of keys for which requests wait.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::handle::KeyQueue;
+use super::handle::{Current, KeyQueue};
 use crate::algorithm::Mode;
 use crate::policy::Lost;
 use crate::queue::Turn;
@@ -19,6 +19,8 @@ const GATHER: Duration = Duration::from_millis(1);
 /// The units that a request in progress holds. They are released when it is dropped.
 pub(crate) struct Held {
     queue: Arc<KeyQueue>,
+    /// The policy under which the request departed.
+    current: Arc<Current>,
     units: u32,
     /// How often the lease of the queue had ended before.
     losses: u64,
@@ -32,7 +34,7 @@ pub(crate) struct Held {
 impl Held {
     /// A request departs in this turn.
     pub(super) fn new(queue: &Arc<KeyQueue>, turn: &Turn) -> Self {
-        let current = queue.handle.load();
+        let current = queue.handle.current();
         current.telemetry.places(f64::from(turn.places()));
         let is_leased = turn.is_counted();
         Self {
@@ -41,14 +43,14 @@ impl Held {
             losses: queue.lock().losses(),
             is_leased,
             aborts: is_leased && current.policy.lost() == Lost::Abort,
+            current,
             timer: None,
         }
     }
 
     /// The end of the lease, which is renewed. `None` if it has ended.
     fn lease_end(&self) -> Option<Instant> {
-        let end = self.queue.lock().lease_end(self.losses);
-        end.filter(|end| Instant::now() < *end)
+        self.queue.lock().lease_end(self.losses, Instant::now())
     }
 
     /// Whether the lease has ended, so that the store may have given the place to others.
@@ -56,16 +58,20 @@ impl Held {
         self.is_leased && self.lease_end().is_none()
     }
 
+    /// Has the lease renewed on this runtime.
+    pub(crate) fn ensure_task(&self) {
+        self.queue.handle.dispatcher.ensure_task();
+    }
+
     /// Ready once the work of the request has to be dropped.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.aborts {
             return Poll::Pending;
         }
+        self.ensure_task();
         while let Some(end) = self.lease_end() {
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
-            if timer.deadline() != end {
-                timer.as_mut().reset(end);
-            }
+            // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
+            let timer = self.timer.insert(Box::pin(sleep_until(end)));
             ready!(timer.as_mut().poll(cx));
         }
         Poll::Ready(())
@@ -83,8 +89,7 @@ impl Held {
 
     fn end(&mut self) -> u32 {
         let units = std::mem::take(&mut self.units);
-        let telemetry = &self.queue.handle.load().telemetry;
-        telemetry.places(-f64::from(units));
+        self.current.telemetry.places(-f64::from(units));
         units
     }
 }

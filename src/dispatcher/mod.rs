@@ -491,7 +491,7 @@ impl Dispatcher {
     /// Calls for a queue whose outage has ended in the meantime, as nothing else would.
     fn nudge_if_back(&self, queue: &Arc<KeyQueue>) {
         if self.outages.error(self.store.shard(&queue.key)).is_none() {
-            queue.update(|queue, _| queue.nudge(Instant::now()));
+            queue.update(|queue, _| queue.back(Instant::now()));
         }
     }
 
@@ -615,7 +615,7 @@ impl Dispatcher {
                         let other = self.store.shard(&queue.key);
                         let waits = other == shard || queue.lock().is_out();
                         if waits && self.outages.error(other).is_none() {
-                            queue.update(|queue, _| queue.nudge(Instant::now()));
+                            queue.update(|queue, _| queue.back(Instant::now()));
                         }
                     });
                 }
@@ -704,8 +704,8 @@ impl Dispatcher {
                 continue;
             }
             let mut answer = sent.in_local_time(&taken, &offset);
+            answer.lease = self.lease(&sent.policy, sent.begun);
             if shard.is_some() {
-                answer.lease = self.lease(&sent.policy, sent.begun);
                 if let Some(lease) = answer.lease {
                     let turns = answer.turns.iter_mut();
                     turns.for_each(|(turn, _)| turn.until = turn.until.min(lease.until));

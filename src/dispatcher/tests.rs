@@ -18,6 +18,7 @@ use crate::telemetry::Settings;
 mod concurrency;
 mod failures;
 mod load;
+mod places;
 mod runtimes;
 mod scenarios;
 

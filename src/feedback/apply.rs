@@ -55,10 +55,11 @@ pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
             continue;
         };
         let is_news = match units {
-            // If the requests of this limiter alone use the upstream's places, its own limit is enough.
+            // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
-                let remaining = handle.least_remaining(&key, unit).min(remaining.0[unit]);
-                units < remaining && handle.announces(&key, Some(unit), begun - SELDOM)
+                let left = handle.least_remaining(&key, unit).min(remaining.0[unit]);
+                let others_use_them = units == 0 && left > policy.largest_costs().0[unit] / 2;
+                others_use_them && handle.announces(&key, Some(unit), begun - SELDOM)
             }
             0 => handle.announces(&key, Some(unit), turn.from),
             _ => {
@@ -186,11 +187,11 @@ mod tests {
         let [one, two, three] = [0; 3].map(|_| depart(&limiter));
         let (one, mut two, three) = (one.await, two.await, three.await);
         let places = two.take_place();
-        // As many as this limiter expects to be left.
-        assert!(apply(one, &advice(6)).is_none());
+        // Some are left, or the requests of this limiter may use them.
+        assert!(apply(one, &advice(1)).is_none());
         assert_eq!(left().await, 7);
-        apply(two, &advice(2)).unwrap().await.unwrap().unwrap();
-        assert_eq!(left().await, 2);
+        apply(two, &advice(0)).unwrap().await.unwrap().unwrap();
+        assert_eq!(left().await, 0);
         tokio::time::advance(SECOND * 2).await;
         assert_eq!(left().await, 7);
         drop((places, three));
