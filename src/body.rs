@@ -20,7 +20,7 @@ pin_project! {
     pub struct HeldBody<B> {
         #[pin]
         inner: B,
-        place: Option<Box<Place>>,
+        place: Option<Place>,
         is_aborted: bool,
     }
 }
@@ -29,7 +29,7 @@ impl<B> HeldBody<B> {
     pub(crate) fn new(inner: B, place: Option<Place>) -> Self {
         Self {
             inner,
-            place: place.map(Box::new),
+            place,
             is_aborted: false,
         }
     }

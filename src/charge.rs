@@ -12,7 +12,7 @@ use crate::dispatcher::{Handle, Position};
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::queue::Turn;
-use crate::quota::{REQUESTS, UnitNames};
+use crate::quota::{CONCURRENT, REQUESTS, UnitNames};
 
 /// The charge of a departed request, to be corrected when its actual cost is known.
 ///
@@ -168,7 +168,9 @@ impl Charge {
             unit,
             difference: i64::from(cost) - i64::from(turn.units.0[unit]),
         });
-        let changes = settlements.filter(|it| it.difference != 0 && turn.is_counted());
+        let is_place = |unit: usize| self.units()[unit] == CONCURRENT;
+        let changes =
+            settlements.filter(|it| it.difference != 0 && turn.is_counted() && !is_place(it.unit));
         let changes: SmallVec<[Settlement; 2]> = changes.collect();
         if changes.is_empty() || handle.settle(key, (turn, *place), &changes) {
             return Ok(());
@@ -186,6 +188,8 @@ impl Charge {
 
     fn place(&self, unit: &str) -> Result<usize, Error> {
         let place = self.units().iter().position(|name| *name == unit);
+        // A request in progress takes its places until it ends.
+        let place = place.filter(|_| unit != CONCURRENT);
         place.ok_or_else(|| {
             let units = self.units().join(", ");
             self.error(format!("cannot settle {unit}, as the quotas count {units}"))

@@ -73,7 +73,7 @@ pub(crate) struct Queue {
     counters: CounterSet,
     /// The weight of the share of its requests, as the latest one has it; 0 before the first one.
     weight: u32,
-    places: Places,
+    places: PlaceCount,
     /// Nothing departs earlier, as a command of this process says.
     paused_until: Option<Instant>,
     /// The outage of the store, if requests wait for its end.
@@ -92,7 +92,7 @@ struct Unsent {
 
 /// The places of requests in progress, if a quota limits how many there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Places {
+struct PlaceCount {
     /// The units of requests that have departed and go on.
     held: u32,
     /// The most units that the store has for this queue.

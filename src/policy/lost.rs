@@ -20,7 +20,7 @@ pub enum Lost {
     #[default]
     Continue,
     /// The work is dropped at the end of the lease: never more than the limit are in progress, unless the process is
-    /// stopped for longer than the lease.
+    /// stopped for longer than 0.3 leases.
     ///
     /// [`run`](crate::Limiter::run) fails with [`ErrorKind::LostPlace`](crate::ErrorKind::LostPlace), and the body of a response
     /// with an error. Work of your own ends by [`Place::run`](crate::Place::run).

@@ -58,7 +58,15 @@ impl fmt::Display for Quota {
             Algorithm::FixedWindow {
                 start: WindowStart::FirstRequest,
             } => f.write_str(" fixed-window start=first-request"),
-            Algorithm::Concurrent { lease } => write!(f, " concurrent lease={}", Window(lease)),
+            Algorithm::Concurrent { lease } => {
+                let lease = Window(lease).to_string();
+                let one = if lease.starts_with(|it: char| it.is_ascii_digit()) {
+                    ""
+                } else {
+                    "1"
+                };
+                write!(f, " concurrent lease={one}{lease}")
+            }
         }?;
         if self.unit != REQUESTS && self.unit != CONCURRENT {
             write!(f, " unit={}", self.unit)?;

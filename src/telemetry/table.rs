@@ -62,7 +62,7 @@ metrics! {
     PLACES = Gauge Count "tower_throttle_places" ["policy"]
         "Requests in progress that hold a place";
     RECLAIMED = Counter Count "tower_throttle_reclaimed_places_total" ["policy"]
-        "Places of other processes whose lease had ended, as this one has noticed";
+        "Places whose lease had ended, as this process has noticed";
     LOST = Counter Count "tower_throttle_lost_places_total" ["policy"]
         "Requests in progress whose lease has ended";
     QUEUES = Gauge Count "tower_throttle_queues" ["policy"] "Keys for which requests wait";

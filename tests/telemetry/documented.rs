@@ -43,6 +43,8 @@ fn each_documented_event_happens_and_no_others_do() {
     note();
     paused.block_on(events::clock(&seen));
     note();
+    paused.block_on(events::lost_leases(&seen));
+    note();
     events::malformed_headers(&seen);
     note();
     paused.block_on(events::unknown_units(&seen));

@@ -48,6 +48,22 @@ pub(super) async fn outage(seen: &Seen) {
     assert_eq!(seen.messages().len(), 2, "{:?}", seen.messages());
 }
 
+pub(super) async fn lost_leases(seen: &Seen) {
+    let store = Sharded::default();
+    let quota = Quota::concurrent(3).lease(SECOND * 2);
+    let limiter = Limiter::builder().store(store.clone()).quota(quota);
+    let limiter = limiter.name("three").build().expect("a valid policy");
+    let place = limiter.acquire("a").await.expect("an answer").hold();
+    store.out(&["a"]);
+    sleep(SECOND * 5).await;
+    assert!(place.is_lost());
+    let told = seen.told("the lease of requests in progress has ended");
+    assert_eq!((told.len(), told[0].level), (1, Level::WARN), "{told:?}");
+    assert_eq!(told[0].fields.number("places"), 1.0);
+    store.out(&[]);
+    sleep(SECOND * 2).await;
+}
+
 pub(super) async fn shards(seen: &Seen) {
     let store = Sharded::default();
     let limiter = ten(&store).build().expect("a valid policy");

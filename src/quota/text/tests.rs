@@ -50,6 +50,14 @@ fn every_spelling_of_a_quota_is_read_and_the_canonical_one_is_shown() {
             "100/m fixed-window start=first-request",
         ),
         (
+            Quota::concurrent(20),
+            "20 concurrent lease=30s|20 concurrent|2_0 Concurrent LEASE=30000ms",
+        ),
+        (
+            Quota::concurrent(5).lease(Duration::from_secs(1)),
+            "5 concurrent lease=1s|5 concurrent lease=s",
+        ),
+        (
             minute.unit("tokens"),
             "100/m unit=tokens|100/m sliding-log UNIT=Tokens",
         ),

@@ -1,7 +1,7 @@
 //! Messages of a channel: [`Subscription`], on a connection of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -37,9 +37,21 @@ pub(crate) struct Subscription {
     servers: Servers,
     channel: String,
     subscribers: Subscribers,
-    is_live: Arc<AtomicBool>,
+    /// See [`State`].
+    state: Arc<AtomicU8>,
     /// Empty before the first start, and once the task has ended with its runtime.
     task: Mutex<JoinSet<()>>,
+}
+
+/// What is known of a subscription.
+struct State;
+
+impl State {
+    const NONE: u8 = 0;
+    const CONNECTED: u8 = 1;
+    /// The user may not publish, or that is not known yet.
+    const PROBED: u8 = 2;
+    const LIVE: u8 = 3;
 }
 
 impl Subscription {
@@ -48,14 +60,29 @@ impl Subscription {
             servers,
             channel,
             subscribers: Arc::default(),
-            is_live: Arc::default(),
+            state: Arc::default(),
             task: Mutex::default(),
         }
     }
 
-    /// Returns true if it is connected, and the user may publish.
+    /// Returns true if it is connected, and the user may publish. The first call finds out about that.
     pub(crate) fn is_live(&self) -> bool {
-        self.is_live.load(Ordering::Relaxed)
+        let relaxed = Ordering::Relaxed;
+        if self.state.load(relaxed) == State::CONNECTED
+            && let Ok(runtime) = Handle::try_current()
+            && (self.state)
+                .compare_exchange(State::CONNECTED, State::PROBED, relaxed, relaxed)
+                .is_ok()
+        {
+            let (servers, channel) = (self.servers.clone(), self.channel.clone());
+            let state = self.state.clone();
+            runtime.spawn(async move {
+                if may_publish(&servers, &channel).await {
+                    let _ = state.compare_exchange(State::PROBED, State::LIVE, relaxed, relaxed);
+                }
+            });
+        }
+        self.state.load(relaxed) == State::LIVE
     }
 
     pub(crate) fn add(&self, subscriber: Subscriber) {
@@ -77,28 +104,22 @@ impl Subscription {
             && let Ok(runtime) = Handle::try_current()
         {
             let (servers, channel) = (self.servers.clone(), self.channel.clone());
-            let (subscribers, is_live) = (self.subscribers.clone(), self.is_live.clone());
-            task.spawn_on(listen(servers, channel, subscribers, is_live), &runtime);
+            let (subscribers, state) = (self.subscribers.clone(), self.state.clone());
+            task.spawn_on(listen(servers, channel, subscribers, state), &runtime);
         }
     }
 }
 
 /// Returns only if there is no server to subscribe to.
-async fn listen(
-    servers: Servers,
-    channel: String,
-    subscribers: Subscribers,
-    is_live: Arc<AtomicBool>,
-) {
+async fn listen(servers: Servers, channel: String, subscribers: Subscribers, state: Arc<AtomicU8>) {
     let mut failures = 0;
     while let Some(node) = servers.any_node() {
         let subscribing = node.target().subscribe(&channel);
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             failures = 0;
             telemetry::subscribed(&channel, true);
-            let may_publish = may_publish(&servers, &channel, node.target().timeout).await;
-            is_live.store(may_publish, Ordering::Relaxed);
-            let _live = ClearOnDrop(&is_live);
+            state.store(State::CONNECTED, Ordering::Relaxed);
+            let _connected = ClearOnDrop(&state);
             deliver(connection, &subscribers).await;
         }
         if failures == 0 {
@@ -110,20 +131,20 @@ async fn listen(
 }
 
 /// Returns true if the user may publish: then so may other processes. No subscriber reads an empty message.
-async fn may_publish(servers: &Servers, channel: &str, timeout: Duration) -> bool {
+async fn may_publish(servers: &Servers, channel: &str) -> bool {
     let mut pipe = redis::pipe();
     pipe.cmd("PUBLISH").arg(channel).arg("");
-    let answers = servers.run("", &pipe, Instant::now() + timeout).await;
+    let answers = servers.run("", &pipe, Instant::now() + PING).await;
     let mut answers = answers.into_iter().flatten();
     answers.next().is_some_and(|it| it.into_value().is_ok())
 }
 
 /// The task may end with its runtime.
-struct ClearOnDrop<'a>(&'a AtomicBool);
+struct ClearOnDrop<'a>(&'a AtomicU8);
 
 impl Drop for ClearOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.store(State::NONE, Ordering::Relaxed);
     }
 }
 
