@@ -47,7 +47,8 @@ impl Place {
         self.held.is_some()
     }
 
-    /// Whether the lease has ended, so that the store may have given the place to another request.
+    /// Whether the lease has ended, so that the store may have given the place to another request. It stays so, although the
+    /// process takes the place again when the store is back.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.held.as_ref().is_some_and(|held| held.is_lost())

@@ -646,6 +646,7 @@ impl Queue {
             self.places.lease = answer.lease;
         }
         self.out = None;
+        let is_first = self.latest.reset.is_none();
         self.latest = answer.standing;
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now, woken);
@@ -663,6 +664,10 @@ impl Queue {
                 self.latest.last = answer.expected.last().copied();
                 let used = sent.demand.units_of(granted.into()) - unused;
                 self.refuse_bounded(&sent, answer, used, woken);
+                if is_first {
+                    // Their bounds hold from now on.
+                    self.wake_bounded(woken);
+                }
                 if !self.waiting.is_empty() {
                     self.fail_tries(u64::MAX, &Refusal::Limited(self.latest), woken);
                 }
@@ -838,6 +843,15 @@ impl Queue {
                 ..self.latest
             };
             self.fail(id, Refusal::Limited(standing), woken);
+        }
+    }
+
+    fn wake_bounded(&mut self, woken: &mut Woken) {
+        for id in self.waiting.values() {
+            let request = &mut self.requests[*id];
+            if request.bound.is_some() {
+                woken.extend(request.waker.take());
+            }
         }
     }
 

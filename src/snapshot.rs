@@ -83,6 +83,8 @@ impl Snapshot {
     }
 
     /// How long the request would have to wait behind those that wait now in other processes. Zero if it could depart at once.
+    /// If only a [place](crate::Quota::concurrent) is missing, the time after which to ask again, 100 ms, as a place may be free
+    /// at any time.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
@@ -108,7 +110,7 @@ impl Snapshot {
         self.places
     }
 
-    /// How long until all units of the quotas are available again.
+    /// How long until all units of the quotas are available again. Requests in progress do not count.
     #[must_use]
     pub fn reset(&self) -> Duration {
         self.reset

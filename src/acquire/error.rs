@@ -11,7 +11,8 @@ use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 use crate::telemetry::Outcome;
 
-/// The reason why a request gets no permit, or why its work was dropped. Nothing was recorded, except as [`is_store`](Self::is_store) says.
+/// The reason why a request gets no permit, or why its work was dropped. Nothing was recorded, except as [`is_store`](Self::is_store) says, and
+/// except for [`LostPlace`](ErrorKind::LostPlace): that request had departed, and its work was dropped before its end.
 ///
 /// Clones are cheap.
 #[derive(Clone)]

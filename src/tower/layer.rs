@@ -54,7 +54,8 @@ use crate::priority::{Priority, Share};
 ///
 /// The service has to be `Clone`; for others, see [`shared`](Self::shared). If a quota
 /// [limits](crate::Quota::concurrent) how many requests are in progress, a request is in progress until the
-/// [body](crate::HeldBody) of its response has ended; responses of other types than HTTP hold no place.
+/// [body](crate::HeldBody) of its response has ended, or for other protocols until the response. So the response is an
+/// `http::Response<HeldBody<B>>`, whose body fails with a `BoxError`; [`unreported`](Self::unreported) leaves its type as it is.
 ///
 /// # Order among layers
 ///
@@ -85,7 +86,8 @@ impl ThrottleLayer {
         Self::of(limiter, key, InExtensions, Headers::new(), false)
     }
 
-    /// Protects a server instead of delaying a client: requests over the limit are answered with 429.
+    /// Protects a server instead of delaying a client: requests over the limit are answered with 429, or with 503 if only too
+    /// many are [in progress](crate::Quota::concurrent).
     ///
     /// Limit by something that clients cannot choose, such as their [address](crate::key::client_ip()). The host is no such
     /// key, because clients write it. With [rules](crate::rules), the key is [`Limiter::by_rules`], and each rule has a key.
@@ -229,7 +231,8 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
 
     /// Sets how responses report the departure. Default: [`InExtensions`].
     ///
-    /// A closure takes the [`Departure`](crate::Departure) and the response.
+    /// A closure takes the [`Departure`](crate::Departure) and the response. With it, a request is in progress until the response,
+    /// not until the end of its body.
     pub fn report<P>(self, report: P) -> ThrottleLayer<K, P, F> {
         ThrottleLayer::of(
             self.limiter,

@@ -295,6 +295,28 @@ fn places_that_were_lost_are_counted_again_when_the_store_is_back() {
     assert_eq!((out.done.len(), out.leaked), (44, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_a_place_until_its_bound_and_no_longer() {
+    let memory = MemoryStore::new();
+    let new = || {
+        remote(
+            &Remote::on(memory.clone(), SECOND / 500),
+            "1 concurrent".parse().unwrap(),
+            None,
+        )
+    };
+    let (first, second) = (new(), new());
+    let place = Acquire::new(first, key()).await.unwrap().hold();
+    for millis in [20, 60, 300] {
+        let start = Instant::now();
+        let acquire = Acquire::new(second.clone(), key());
+        let refused = acquire.max_wait(Duration::from_millis(millis)).await;
+        assert!(refused.unwrap_err().is_limited());
+        assert_since(start, millis..millis + 10);
+    }
+    drop(place);
+}
+
 #[test]
 fn places_that_are_released_together_reach_all_who_wait() {
     let mut scenario = Scenario::new("5 concurrent", &[1; 6]);

@@ -32,7 +32,7 @@ use crate::tower::service::Throttle;
 use crate::tower::waiting::Waiting;
 use crate::tower::with::With;
 
-/// Answers requests over the limit with 429; made by
+/// Answers requests over the limit with 429, or with 503 if only too many are [in progress](crate::Quota::concurrent); made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
 ///
 /// Defaults: it answers at once, with `RateLimit-Policy`, `RateLimit` and `Retry-After`, without
