@@ -168,7 +168,7 @@ impl Acquire {
     }
 
     /// Fails at once if the request would have to wait longer, unless the policy is stricter. For a
-    /// [place](crate::Quota::concurrent), whose wait nobody knows, it waits so long.
+    /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(self.max_wait.map_or(max_wait, |it| it.min(max_wait)));
         self
