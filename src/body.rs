@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::acquire::Error;
 use crate::place::Place;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -62,10 +63,10 @@ where
             return Poll::Ready(None);
         }
         if let Some(place) = this.place
-            && let Poll::Ready(error) = place.poll_lost(cx)
+            && let Poll::Ready(policy) = place.poll_lost(cx)
         {
             (*this.place, *this.is_aborted) = (None, true);
-            return Poll::Ready(Some(Err(error.into())));
+            return Poll::Ready(Some(Err(Error::lost_place(policy).into())));
         }
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
         let goes_on = matches!(frame, Some(Ok(_))) && !this.inner.is_end_stream();
@@ -102,24 +103,19 @@ impl<B: fmt::Debug> fmt::Debug for HeldBody<B> {
     }
 }
 
-/// Moves the place into the body of a response, which holds it until it has ended.
+/// Moves the place, if there is one, into the body of a response, which holds it until it has ended.
 #[cfg(feature = "reqwest")]
-pub(crate) fn hold(response: reqwest::Response, place: Place) -> reqwest::Response {
+pub(crate) fn hold(response: reqwest::Response, place: Option<Place>) -> reqwest::Response {
+    if place.is_none() {
+        return response;
+    }
     let url = response.url().clone();
     let (parts, body) = http::Response::from(response).into_parts();
-    if body.is_end_stream() {
-        drop(place);
-        let response = http::Response::from_parts(parts, body);
-        return of_url(response, url);
-    }
-    let body = reqwest::Body::wrap(HeldBody::new(body, Some(place)));
-    of_url(http::Response::from_parts(parts, body), url)
-}
-
-/// The conversion of a response loses its URL.
-#[cfg(feature = "reqwest")]
-fn of_url(response: http::Response<reqwest::Body>, url: reqwest::Url) -> reqwest::Response {
-    let (parts, body) = response.into_parts();
+    let body = match body.is_end_stream() {
+        true => body,
+        false => reqwest::Body::wrap(HeldBody::new(body, place)),
+    };
+    // The conversion has lost the URL.
     let with_url = reqwest::ResponseBuilderExt::url(http::Response::builder(), url).body(body);
     let mut with_url = with_url.expect("nothing else was set");
     with_url.extensions_mut().extend(parts.extensions);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::acquire::Error;
 use crate::dispatcher::{Granted, Handle};
 use crate::key::Key;
-use crate::place::{self, Place};
+use crate::place::Place;
+use crate::policy::Policy;
 use crate::snapshot::{Remaining, Snapshot, until};
 
 /// The right to depart now.
@@ -47,20 +47,19 @@ impl Permit {
     /// Without such a quota, the place is [not held](Place::is_held), and does nothing.
     #[must_use = "the place is released when it is dropped"]
     pub fn hold(mut self) -> Place {
-        let policy = self.handle.policy();
-        Place::new(self.granted.held.take(), policy)
+        Place::new(self.granted.held.take())
     }
 
     /// The place, if it holds one.
     pub(crate) fn take_place(&mut self) -> Option<Place> {
         let held = self.granted.held.take()?;
-        Some(Place::new(Some(held), self.handle.policy()))
+        Some(Place::new(Some(held)))
     }
 
-    /// Ready once its work has to be dropped.
-    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+    /// Ready once its work has to be dropped, with the policy.
+    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
         match &mut self.granted.held {
-            Some(held) => (held.poll_lost(cx)).map(|()| place::lost(self.handle.policy())),
+            Some(held) => held.poll_lost(cx),
             None => Poll::Pending,
         }
     }

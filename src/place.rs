@@ -1,11 +1,8 @@
 //! The place of a request among those in progress: [`Place`].
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::acquire::{Cause, Error};
 use crate::dispatcher::Held;
 use crate::policy::Policy;
 
@@ -33,12 +30,11 @@ use crate::policy::Policy;
 #[must_use = "the place is released when it is dropped"]
 pub struct Place {
     held: Option<Box<Held>>,
-    policy: Arc<Policy>,
 }
 
 impl Place {
-    pub(crate) fn new(held: Option<Box<Held>>, policy: Arc<Policy>) -> Self {
-        Self { held, policy }
+    pub(crate) fn new(held: Option<Box<Held>>) -> Self {
+        Self { held }
     }
 
     /// False if no quota limits how many requests are in progress, or if the request does not count.
@@ -54,36 +50,16 @@ impl Place {
         self.held.as_ref().is_some_and(|held| held.is_lost())
     }
 
-    /// Does work that holds the place, and releases it.
-    ///
-    /// # Errors
-    ///
-    /// With [`Lost::Abort`](crate::Lost::Abort), it fails with [`ErrorKind::LostPlace`](crate::ErrorKind::LostPlace) if the place is lost. The work is
-    /// dropped then.
-    pub async fn run<F: Future>(mut self, work: F) -> Result<F::Output, Error> {
-        let mut work = pin!(work);
-        if let Some(held) = &self.held {
-            held.ensure_task();
+    /// Has its lease renewed on this runtime.
+    pub(crate) fn ensure_task(&self) {
+        self.held.iter().for_each(|held| held.ensure_task());
+    }
+
+    /// Ready once the work has to be dropped, with its policy.
+    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
+        match &mut self.held {
+            Some(held) => held.poll_lost(cx),
+            None => Poll::Pending,
         }
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = work.as_mut().poll(cx) {
-                return Poll::Ready(Ok(output));
-            }
-            self.poll_lost(cx).map(Err)
-        })
-        .await
     }
-
-    /// Ready once the work has to be dropped.
-    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        let Some(held) = &mut self.held else {
-            return Poll::Pending;
-        };
-        held.poll_lost(cx).map(|()| lost(self.policy.clone()))
-    }
-}
-
-/// The error of a request whose place is lost.
-pub(crate) fn lost(policy: Arc<Policy>) -> Error {
-    Error::new(Cause::LostPlace, policy)
 }

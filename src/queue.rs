@@ -515,7 +515,7 @@ impl Queue {
 
     /// A request has ended, and so many units are released: at once if others wait, or else within so long.
     pub(crate) fn release(&mut self, units: u32, now: Instant, gather: Duration) {
-        self.places.held = self.places.held.saturating_sub(units);
+        self.take_back(units);
         if self.counters.place().is_some() && self.out.is_none() {
             let gather = match self.waiting.is_empty() {
                 true => gather,
@@ -580,9 +580,10 @@ impl Queue {
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
         let last = self.without_turn(mode).last_key_value();
         let last_place = last.map_or(0, |(&place, _)| place);
+        let places = self.places_in_use();
         let holding = Holding {
-            units: self.places_in_use(),
-            releases: outage.is_none() && self.releases(),
+            units: places,
+            releases: outage.is_none() && places < self.places.known,
             is_notified: false,
         };
         let (settlements, lost) = match outage {
@@ -599,7 +600,7 @@ impl Queue {
             last_place,
             next: None,
             settlements: settlements.clone(),
-            places: holding.units,
+            places,
             is_fallback: outage.is_some(),
         });
         let moved = match outage {

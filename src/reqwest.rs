@@ -258,7 +258,9 @@ impl Middleware for ThrottleMiddleware {
             let mut answering = pin!(next.run(request, extensions));
             let ends = poll_fn(|cx| match answering.as_mut().poll(cx) {
                 Poll::Ready(answered) => Poll::Ready(Ok(answered)),
-                Poll::Pending => permit.poll_lost(cx).map(Err),
+                Poll::Pending => {
+                    (permit.poll_lost(cx)).map(|policy| Err(Error::lost_place(policy)))
+                }
             });
             ends.await.map_err(refused)?
         };
@@ -288,10 +290,7 @@ impl Middleware for ThrottleMiddleware {
         {
             let _ = applying.await;
         }
-        Ok(match place {
-            Some(place) => body::hold(response, place),
-            None => response,
-        })
+        Ok(body::hold(response, place))
     }
 }
 

@@ -92,6 +92,11 @@ impl Error {
         }
     }
 
+    /// The place of a request is lost.
+    pub(crate) fn lost_place(policy: Arc<Policy>) -> Self {
+        Self::new(Cause::LostPlace, policy)
+    }
+
     /// The name of the policy: of the [rule](crate::rules), or of the [limiter](crate::LimiterBuilder::name) if it has one.
     #[must_use]
     pub fn policy_name(&self) -> Option<&str> {

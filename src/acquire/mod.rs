@@ -3,8 +3,9 @@
 mod error;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::ControlFlow;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::cost::Cost;
 use crate::dispatcher::{Current, Granted, Handle, Position, Waiting};
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
+use crate::place::Place;
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank, Share};
 use crate::queue::Refusal;
@@ -206,6 +208,26 @@ impl Acquire {
         R: Future,
     {
         self.await?.hold().run(function()).await
+    }
+}
+
+impl Place {
+    /// Does work that holds the place, and releases it.
+    ///
+    /// # Errors
+    ///
+    /// With [`Lost::Abort`](crate::Lost::Abort), it fails with [`ErrorKind::LostPlace`](crate::ErrorKind::LostPlace) if the place is lost. The work is
+    /// dropped then.
+    pub async fn run<F: Future>(mut self, work: F) -> Result<F::Output, Error> {
+        let mut work = pin!(work);
+        self.ensure_task();
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = work.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            (self.poll_lost(cx)).map(|policy| Err(Error::lost_place(policy)))
+        })
+        .await
     }
 }
 

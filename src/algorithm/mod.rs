@@ -410,6 +410,11 @@ impl Take {
         }
     }
 
+    /// Returns true if it gives units of past departures back.
+    pub(crate) fn returns_units(&self) -> bool {
+        self.settlements.iter().any(|it| it.difference < 0)
+    }
+
     /// Returns true if capacity is not divided by level and arrival alone.
     pub(crate) fn is_fair(&self) -> bool {
         self.flow != Flow::default() || self.reserves != Reserves::default() || self.moved != 0

@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::handle::{Current, KeyQueue};
 use crate::algorithm::Mode;
-use crate::policy::Lost;
+use crate::policy::{Lost, Policy};
 use crate::queue::Turn;
 
 /// Releases of one key share a call if they follow within so long.
@@ -26,8 +26,6 @@ pub(crate) struct Held {
     losses: u64,
     /// The store keeps the place. Those of the fallback store have no lease.
     is_leased: bool,
-    /// Its work is dropped if the lease ends.
-    aborts: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -36,13 +34,11 @@ impl Held {
     pub(super) fn new(queue: &Arc<KeyQueue>, turn: &Turn) -> Self {
         let current = queue.handle.current();
         current.telemetry.places(f64::from(turn.places()));
-        let is_leased = turn.is_counted();
         Self {
             queue: queue.clone(),
             units: turn.places(),
             losses: queue.lock().losses(),
-            is_leased,
-            aborts: is_leased && current.policy.lost() == Lost::Abort,
+            is_leased: turn.is_counted(),
             current,
             timer: None,
         }
@@ -63,9 +59,10 @@ impl Held {
         self.queue.handle.dispatcher.ensure_task();
     }
 
-    /// Ready once the work of the request has to be dropped.
-    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.aborts {
+    /// Ready once the work of the request has to be dropped, with its policy.
+    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
+        let policy = &self.current.policy;
+        if !self.is_leased || policy.lost() != Lost::Abort {
             return Poll::Pending;
         }
         self.ensure_task();
@@ -74,7 +71,7 @@ impl Held {
             let timer = self.timer.insert(Box::pin(sleep_until(end)));
             ready!(timer.as_mut().poll(cx));
         }
-        Poll::Ready(())
+        Poll::Ready(self.current.policy.clone())
     }
 
     /// The request is not sent: its turn goes to the next one.

@@ -744,8 +744,7 @@ impl Dispatcher {
                 let guard = Duration::from_micros(sent.take.guard);
                 sent.queue.missed(guard, now - until);
             }
-            let returns = sent.take.settlements.iter().any(|it| it.difference < 0);
-            if returns || sent.take.holding.releases {
+            if sent.take.returns_units() || sent.take.holding.releases {
                 handle.nudge_others(&sent.queue);
             }
             let last = sent.queue.update(|queue, woken| {

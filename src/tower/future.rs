@@ -134,7 +134,7 @@ where
                             let Some(Ok(permit)) = departed else {
                                 return Poll::Pending;
                             };
-                            let lost = ready!(permit.poll_lost(cx));
+                            let lost = Error::lost_place(ready!(permit.poll_lost(cx)));
                             break layer.abort(departed.take(), lost);
                         }
                     };

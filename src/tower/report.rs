@@ -89,10 +89,7 @@ impl Report<reqwest::Response> for InExtensions {
     }
 
     fn hold(&self, response: reqwest::Response, place: Option<Place>) -> reqwest::Response {
-        match place {
-            Some(place) => body::hold(response, place),
-            None => response,
-        }
+        body::hold(response, place)
     }
 }
 

@@ -52,14 +52,16 @@ struct Load {
     stops: AtomicBool,
 }
 
+/// The runtime of a process that plays a part.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build();
+    runtime.expect("a runtime")
+}
+
 /// Plays a part until the line `stop`, and sends its tally.
 pub(crate) fn play(part: &Part) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    runtime().block_on(async {
         let tally = Arc::new(Tally::default());
         let load = Arc::new(Load {
             limiter: limiter(table::find(&part.script), &part.redis, tally.clone()).await,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::{Limiter, Lost, Quota};
 
 use crate::fault::{Fault, Lasts};
-use crate::load::BUFFER;
+use crate::load::{BUFFER, runtime};
 use crate::report;
 use crate::stage::{PATIENCE, PROCESSES, Part, Stage};
 use crate::table::places as table;
@@ -71,12 +71,7 @@ const SAID: [Said; 3] = [Said::Begins, Said::Ends, Said::IsDropped];
 
 /// Plays a part until it is killed.
 pub(crate) fn play(part: &Part) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    runtime().block_on(async {
         let places = table::find(&part.script);
         let limiter = limiter(places, &part.redis).await;
         let way = Way::new(part.upstream, part.number);

@@ -23,6 +23,7 @@ use tower_throttle::{Limiter, Recovery};
 use super::caller::Caller;
 use super::mischief::{self, Mischief};
 use super::quotas;
+use crate::load::runtime;
 use crate::stage::{PATIENCE, Part};
 use crate::upstream::Way;
 use support::child;
@@ -81,12 +82,7 @@ pub(crate) struct Rest {
 pub(crate) fn play(part: &Part) {
     let (seed, mischief) = part.script.split_once(' ').expect("a seed, and mischief");
     let seed: u64 = seed.parse().expect("a number");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let mut process = Process::new(part, runtime, seed, mischief::parse(mischief).into());
+    let mut process = Process::new(part, runtime(), seed, mischief::parse(mischief).into());
     loop {
         let line = child::hear();
         match line.split_once(' ').unwrap_or((&line, "")) {
