@@ -103,3 +103,35 @@ do
     return pack('<c12I7I7I4I7', prefix, start, finish, count, last), ''
   end
 end
+
+--@terms
+local prefix$ = sub(head, @terms, @terms + 11)
+local limit$, window$ = unpack('<I4I7', head, @terms + 1)
+
+--@load
+local start$, finish$, count$, last$ = 0, 0, 0, 0
+if raw ~= '' then
+  local terms
+  terms, start$, finish$, count$, last$ = unpack('<c12I7I7I4I7', raw, @value)
+  if terms ~= prefix$ then break end
+end
+
+--@room
+if now < start$ then break end
+local close = @aligned and now - now % window$ + window$ or start$ + window$
+if (@aligned or now < finish$) and record >= close and not (@aligned and now % window$ == 0) then break end
+if (now < finish$ and count$ or 0) + units > limit$ then break end
+
+--@record
+if (@aligned and record or now) < finish$ then
+  count$ = count$ + units
+  if record > last$ then last$ = record end
+else
+  start$ = @aligned and record - record % window$ or now
+  finish$ = (@aligned and start$ or record) + window$
+  count$, last$ = units, record
+end
+local room = limit$ - (now < finish$ and count$ or 0)
+if now < start$ or not @aligned and record >= start$ + window$ then room = 0 end
+if room < remaining then remaining = room end
+if finish$ > reset then reset = finish$ end

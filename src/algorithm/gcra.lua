@@ -70,3 +70,30 @@ do
     return pack('<c12I7I7', prefix, due, last), ''
   end
 end
+
+--@terms
+local prefix$ = sub(head, @terms, @terms + 11)
+local burst$, interval$ = unpack('<I4I7', head, @terms + 1)
+local tolerance$ = @spaced and interval$ or span(burst$, interval$)
+
+--@load
+local due$, last$ = 0, 0
+if raw ~= '' then
+  local terms
+  terms, due$, last$ = unpack('<c12I7I7', raw, @value)
+  if terms ~= prefix$ then break end
+end
+
+--@room
+local each$ = span(cost, interval$)
+if due$ + (@spaced and 0 or each$) - tolerance$ > now then break end
+local soonest = due$ > record and due$ or record
+if requests > 1 and now + (@spaced and each$ or tolerance$) - soonest < requests * each$ then break end
+
+--@record
+due$ = soonest + span(units, interval$)
+if record > last$ then last$ = record end
+local room = (now + tolerance$ - due$) / interval$
+if room < remaining then remaining = room end
+if due$ > reset then reset = due$ end
+if last$ > finish then finish = last$ end

@@ -256,3 +256,73 @@ do
     return pack('<c12I2I4I2I2I7I4I7', prefix, stop - first, total, room, (place + first) % room, first_time, before, last), '' --ring
   end
 end
+
+--@terms
+local prefix$ = sub(head, @terms, @terms + 11)
+local limit$, window$, grain$ = unpack('<I4I7I7', head, @terms + 1)
+local rounded$ = record + grain$ - 1
+rounded$ = rounded$ - rounded$ % grain$
+
+--@load
+local count$, total$, base$, last$ = 0, 0, 0, 0
+local room$, place$ = 64, 0 --ring
+local first$ = 0
+if raw ~= '' then
+  local terms
+  terms, count$, total$ = unpack('<c12I2I4', raw, @value) --whole
+  terms, count$, total$, room$, place$, first$, base$, last$ = unpack('<c12I2I4I2I2I7I4I7', raw, @value) --ring
+  if terms ~= prefix$ then break end
+end
+local ring$ = rings --ring
+rings = rings + room$ * 11 --ring
+logs = logs + count$ * 11 --whole
+
+--@room
+local used$, log$ = 0, at --whole
+local used$ = 0 --ring
+at = at + count$ * 11 --whole
+local changed$ = ''
+if count$ > 0 then
+  first$, base$ = unpack('<I7I4', tail, log$) --whole
+  last$ = unpack('<I7', tail, at - 11) --whole
+  if last$ + window$ <= now then
+    place$ = (place$ + count$) % room$ --ring
+    log$, count$, base$ = at, 0, total$ --whole
+    count$, base$ = 0, total$ --ring
+  elseif first$ + window$ <= now then
+    local text, behind, stop = tail, log$ + 11, at --whole
+    local slot = (place$ + 1) % room$ --ring
+    local text = call('GETRANGE', key, ring$ + slot * 11, ring$ + (slot + 16 < room$ and slot + 16 or room$) * 11 - 1) --ring
+    local behind, stop = 1, #text --ring
+    repeat
+      first$, base$ = unpack('<I7I4', text, behind)
+      behind = behind + 11
+    until first$ + window$ > now or behind > stop
+    if first$ + window$ <= now then break end
+    count$, log$ = count$ - (behind - 11 - log$) / 11, behind - 11 --whole
+    local gone = (behind - 1) / 11 --ring
+    count$, place$ = count$ - gone, (place$ + gone) % room$ --ring
+  end
+  used$ = (total$ - base$) % 4294967296
+end
+if used$ + units > limit$ or count$ > 0 and rounded$ < last$ then break end
+if count$ == 0 or rounded$ > last$ then
+  if count$ == (room$ < 1000 and room$ or 1000) then break end --ring
+  if count$ == 1000 then break end --whole
+  changed$ = pack('<I7I4', rounded$, total$)
+end
+
+--@record
+local changed = sub(tail, log$, log$ + count$ * 11 - 1) .. changed$ --whole
+if changed$ ~= '' then --ring
+  call('SETRANGE', key, ring$ + (place$ + count$) % room$ * 11, changed$) --ring
+end --ring
+if changed$ ~= '' then
+  if count$ == 0 then first$ = rounded$ end
+  count$, last$ = count$ + 1, rounded$
+end
+local log$ = changed --whole
+local log$ = '' --ring
+used$, total$ = used$ + units, (total$ + units) % 4294967296
+if limit$ - used$ < remaining then remaining = limit$ - used$ end
+if last$ + window$ > reset then reset = last$ + window$ end

@@ -17,11 +17,12 @@
 //! | `@sums`, `@costs`, `@allowed` | formats of each unit |
 //! | `@point`, `@entry`, `@detail`, `@grant` | bytes of a point, of an announcement before its detail, of that before the points, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
-//! | `--@algorithms`, `--@demand`, `--@order`, `--@held_up`, `--@offer` | the other files |
+//! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@held_up`, `--@offer` | the other files |
+//! | `--@terms`, `--@load`, `--@room`, `--@record` | these parts of the files of the algorithms, for `plain.lua` |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | whether the kind is so |
 //! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
-//! | `@numbers`, `@logs` | what `write` has returned for all quotas |
+//! | `@numbers`, `@logs` | what `write` has returned for all quotas; in `plain.lua`, their numbers and logs, and `@formats` of the numbers |
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -32,6 +33,7 @@ use crate::algorithm::{Amounts, Counter, VALUE_HEAD};
 use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
+const PLAIN: &str = include_str!("../../algorithm/plain.lua");
 const DEMAND: &str = include_str!("../../algorithm/demand.lua");
 const ORDER: &str = include_str!("../../algorithm/order.lua");
 const HELD_UP: &str = include_str!("../../algorithm/held_up.lua");
@@ -75,24 +77,37 @@ fn is_ring(kind: u8) -> bool {
     kind == 2
 }
 
-/// The file of an algorithm, and the bytes of a quota in the value and in a call.
-fn algorithm(counter: &Counter) -> (&'static str, usize, usize) {
+/// The file of an algorithm, the bytes of a quota in the value and in a call, and the format and the names of its numbers.
+fn algorithm(counter: &Counter) -> (&'static str, usize, usize, &'static str, &'static str) {
     match counter {
-        Counter::Window(_) if is_ring(counter.kind()) => (WINDOW, 40, 19),
-        Counter::Window(_) => (WINDOW, 18, 19),
-        Counter::Gcra(_) => (GCRA, 26, 12),
-        Counter::Fixed(_) => (FIXED, 37, 12),
-        Counter::Concurrent(_) => (CONCURRENT, 14, 12),
+        Counter::Window(_) if is_ring(counter.kind()) => {
+            let names = "prefix$, count$, total$, room$, place$, first$, base$, last$";
+            (WINDOW, 40, 19, "c12I2I4I2I2I7I4I7", names)
+        }
+        Counter::Window(_) => (WINDOW, 18, 19, "c12I2I4", "prefix$, count$, total$"),
+        Counter::Gcra(_) => (GCRA, 26, 12, "c12I7I7", "prefix$, due$, last$"),
+        Counter::Fixed(_) => {
+            let names = "prefix$, start$, finish$, count$, last$";
+            (FIXED, 37, 12, "c12I7I7I4I7", names)
+        }
+        Counter::Concurrent(_) => (CONCURRENT, 14, 12, "", ""),
     }
 }
 
 fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
-    let mut algorithms = String::new();
+    // The parts of the algorithms' files for all quotas.
+    let mut parts: HashMap<&str, String> = HashMap::new();
     let (mut value, mut terms) = (VALUE_HEAD, CALL_HEAD);
+    let (mut formats, mut numbers, mut logs) = (String::new(), Vec::new(), Vec::new());
     for (counter, number) in counters.iter().zip(1..) {
-        let (text, value_bytes, terms_bytes) = algorithm(counter);
+        let (text, value_bytes, terms_bytes, format, names) = algorithm(counter);
         let kind = counter.kind();
+        let mut part = "--@algorithms";
         for (line, _) in lines(text, |tag| has_tag(kind, tag)) {
+            if line.starts_with("--@") {
+                part = line;
+                continue;
+            }
             let line = line
                 .replace('$', &format!("{number}"))
                 .replace("@value", &format!("{}", value + 1))
@@ -100,11 +115,23 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
                 .replace("@kind", &format!("{kind}"))
                 .replace("@aligned", if kind == 4 { "true" } else { "false" })
                 .replace("@spaced", if kind == 6 { "true" } else { "false" });
-            push(&mut algorithms, &line);
+            push(parts.entry(part).or_default(), &line);
+        }
+        formats.push_str(format);
+        numbers.push(names.replace('$', &format!("{number}")));
+        if matches!(counter, Counter::Window(_)) {
+            logs.push(format!("log{number}"));
         }
         value += value_bytes;
         terms += terms_bytes;
     }
+    let (numbers, logs) = (
+        numbers.join(", "),
+        match &logs[..] {
+            [] => "''".to_owned(),
+            logs => logs.join(" .. "),
+        },
+    );
     let all = |name: &str| {
         let each = (1..=kinds.len()).map(|number| format!("{name}{number}"));
         each.collect::<Vec<_>>().join(" .. ")
@@ -125,7 +152,23 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
     let mut script = String::new();
     for (line, tag) in lines(STATE, applies) {
         match line {
-            "--@algorithms" => script.push_str(&algorithms),
+            "--@algorithms" => script.push_str(&parts[line]),
+            "--@plain" if units > 1 || place.is_some() => {}
+            "--@plain" => {
+                for (line, _) in lines(PLAIN, applies) {
+                    if line.starts_with("--@") {
+                        script.extend(parts.get(line).map(String::as_str));
+                        continue;
+                    }
+                    let line = line
+                        .replace("@head", &format!("{value}"))
+                        .replace("@quotas", &format!("{}", kinds.len()))
+                        .replace("@formats", &formats)
+                        .replace("@numbers", &numbers)
+                        .replace("@logs", &logs);
+                    push(&mut script, &line);
+                }
+            }
             "--@demand" | "--@order" | "--@held_up" | "--@offer" => {
                 let text = match line {
                     "--@demand" => DEMAND,
