@@ -86,7 +86,7 @@ end
 
 --@room
 local each$ = span(cost, interval$)
-if due$ + (@spaced and 0 or each$) - tolerance$ > now then break end
+if (@spaced and due$ or due$ + each$ - tolerance$) > now then break end
 local soonest = due$ > record and due$ or record
 if requests > 1 and now + (@spaced and each$ or tolerance$) - soonest < requests * each$ then break end
 

@@ -3,6 +3,7 @@
 -- no answer here. Only if there is one unit.
 
 if operation < 2 and special == 0 and names == '' and not has_share then
+  local format, answered = string.format, 0
   local record = now + round_trip + hold
   --@terms
   local late = 2 * round_trip
@@ -76,4 +77,5 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     answered = answered + 1
     answers[nth] = pack('<BI7I4I7I7BI2I7I7I4', 0, now, remaining, reset, 0, 0, 1, now, record, requests)
   until true end
+  if answered == #ARGV - 1 then return answers end
 end

@@ -25,7 +25,7 @@
 -- Sums are <I7> for each unit and, if there are several, <I7> for all together. Times are in microseconds. A line with $ is
 -- repeated for each quota, and one with & for each unit; see script.rs for other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
-local sub, byte, rep, concat, format = string.sub, string.byte, string.rep, table.concat, string.format
+local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local head = ARGV[1]
 local now, operation, process, round_trip, hold, horizon, special = unpack('<I7BI7I7I7I7I2', head)
 if now == 0 then
@@ -57,9 +57,8 @@ local function span(count, interval)
   return span < 315360000000000 and span or 315360000000000
 end
 
-local answers, answered = {}, 0
+local answers = {}
 --@plain
-if answered == #ARGV - 1 then return answers end
 --@algorithms
 -- Nothing departs earlier.
 local opens = 0
