@@ -108,15 +108,8 @@ end
 local prefix$ = sub(head, @terms, @terms + 11)
 local limit$, window$ = unpack('<I4I7', head, @terms + 1)
 
---@load
-local start$, finish$, count$, last$ = 0, 0, 0, 0
-if raw ~= '' then
-  local terms
-  terms, start$, finish$, count$, last$ = unpack('<c12I7I7I4I7', raw, @value)
-  if terms ~= prefix$ then break end
-end
-
 --@room
+if not start$ then start$, finish$, count$, last$ = 0, 0, 0, 0 end
 if now < start$ then break end
 local close = @aligned and now - now % window$ + window$ or start$ + window$
 if (@aligned or now < finish$) and record >= close and not (@aligned and now % window$ == 0) then break end

@@ -76,15 +76,8 @@ local prefix$ = sub(head, @terms, @terms + 11)
 local burst$, interval$ = unpack('<I4I7', head, @terms + 1)
 local tolerance$ = @spaced and interval$ or span(burst$, interval$)
 
---@load
-local due$, last$ = 0, 0
-if raw ~= '' then
-  local terms
-  terms, due$, last$ = unpack('<c12I7I7', raw, @value)
-  if terms ~= prefix$ then break end
-end
-
 --@room
+due$, last$ = due$ or 0, last$ or 0
 local each$ = span(cost, interval$)
 if (@spaced and due$ or due$ + each$ - tolerance$) > now then break end
 local soonest = due$ > record and due$ or record

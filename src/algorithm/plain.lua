@@ -4,6 +4,8 @@
 
 if operation < 2 and special == 0 and names == '' and not has_share then
   local format, answered = string.format, 0
+  -- An announcement without demand, and an answer of one grant.
+  local idle, one_grant = rep('\0', 21) .. '\23\0', rep('\0', 8) .. '\1\0'
   local record = now + round_trip + hold
   --@terms
   local late = 2 * round_trip
@@ -15,19 +17,17 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     local units = unpack('<I7', arg, count * 14 + 15)
     local requests = units / cost
     if requests % 1 > 0 or units > 4294967295 then break end
-    local raw = redis.pcall('GET', key) --whole
-    local raw = redis.pcall('GETRANGE', key, 0, @head - 1) --ring
-    local announced, size, expires, front = 0, 0, 0
-    if not raw then --whole
-      raw = '' --whole
-    elseif type(raw) == 'table' or #raw < @head then --whole
-    if type(raw) == 'table' or #raw < @head then --ring
-      break
-    else
-      front, announced, size, expires = unpack('<c5I2I4I7', raw)
-      if front ~= 'tt\1\0\@quotas' then break end
+    local raw = redis.pcall('GET', key) or '' --whole
+    local raw = redis.pcall('GETRANGE', key, '0', '@last') --ring
+    if raw == '' then break end --ring
+    local front, announced, size, expires, @read = '', 0, 0, 0
+    if raw ~= '' then
+      -- An error is a table without entries.
+      if #raw < @head then break end
+      front, announced, size, expires, @read = unpack('<c5I2I4I7@formats', raw)
+      if front ~= 'tt\1\0\@quotas' or @differs then break end
     end
-    local tail, at, rings, logs = raw, @head + 1, @head, 0
+    local tail, at, rings, log_bytes, logs = raw, @head + 1, @head, 0, ''
     --@load
     if raw ~= '' and #raw ~= size + @head then break end --whole
     tail, at = size > 0 and call('GETRANGE', key, rings, rings + size - 1) or '', 1 --ring
@@ -50,7 +50,7 @@ if operation < 2 and special == 0 and names == '' and not has_share then
       end
       at, announced = next, announced - 1
     end
-    if announced > 0 or raw ~= '' and at ~= #tail + 1 - logs then break end
+    if announced > 0 or raw ~= '' and at ~= #tail + 1 - log_bytes then break end
     if at > from then rest = rest .. sub(tail, from, at - 1) end
     local remaining, reset, finish = 4294967295, 0, latest + 10000000
     --@room
@@ -58,24 +58,26 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     if reset > finish then finish = reset end
     if remaining < 0 then remaining = 0 end
     remaining = remaining - remaining % 1
-    local mine = pack('<I7I7I7I7I7I2I7I4BI7I4', process, deadline, 0, 0, 0, 23, number, operation == 0 and cost or 0, 0, record, units)
-    local logs = @logs
-    size = #rest + #mine + #logs
+    size = #rest + 60 + #logs
     local is_late = finish > expires
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
-    local front = pack('<c5I2I4I7@formats', 'tt\1\0\@quotas', others, size, expires, @numbers)
-    local life = is_late and format('%d', (expires - now) / 1000 + 1)
-    local value = front .. rest .. mine .. logs --whole
-    if is_late or #value ~= #raw then --whole
-      call('SET', key, value, 'PX', life or format('%d', (expires - now) / 1000 + 1)) --whole
+    front = pack('<c5I2I4I7@formats', 'tt\1\0\@quotas', others, size, expires, @numbers) --ring
+    tail = pack('<I7I7c23I7I4BI7I4', process, deadline, idle, number, operation == 0 and cost or 0, 0, record, units) .. rest .. logs --ring
+    local value = pack('<c5I2I4I7@formatsI7I7c23I7I4BI7I4', 'tt\1\0\@quotas', others, size, expires, @numbers, --whole
+      process, deadline, idle, number, operation == 0 and cost or 0, 0, record, units) .. rest .. logs --whole
+    local has_life = is_late --ring
+    local has_life = is_late or #value ~= #raw --whole
+    local life = has_life and format('%d', (expires - now) / 1000 + 1)
+    if life then --whole
+      call('SET', key, value, 'PX', life) --whole
     else --whole
-      call('SETRANGE', key, 0, value) --whole
+      call('SETRANGE', key, '0', value) --whole
     end --whole
-    call('SETRANGE', key, 0, front) --ring
-    call('SETRANGE', key, rings, rest .. mine .. logs) --ring
+    call('SETRANGE', key, '0', front) --ring
+    call('SETRANGE', key, rings, tail) --ring
     if is_late then call('PEXPIRE', key, life) end --ring
     answered = answered + 1
-    answers[nth] = pack('<BI7I4I7I7BI2I7I7I4', 0, now, remaining, reset, 0, 0, 1, now, record, requests)
+    answers[nth] = pack('<BI7I4I7c10I7I7I4', 0, now, remaining, reset, one_grant, now, record, requests)
   until true end
   if answered == #ARGV - 1 then return answers end
 end

@@ -264,21 +264,13 @@ local rounded$ = record + grain$ - 1
 rounded$ = rounded$ - rounded$ % grain$
 
 --@load
-local count$, total$, base$, last$ = 0, 0, 0, 0
-local room$, place$ = 64, 0 --ring
-local first$ = 0
-if raw ~= '' then
-  local terms
-  terms, count$, total$ = unpack('<c12I2I4', raw, @value) --whole
-  terms, count$, total$, room$, place$, first$, base$, last$ = unpack('<c12I2I4I2I2I7I4I7', raw, @value) --ring
-  if terms ~= prefix$ then break end
-end
 local ring$ = rings --ring
 rings = rings + room$ * 11 --ring
-logs = logs + count$ * 11 --whole
+count$, total$ = count$ or 0, total$ or 0 --whole
+log_bytes = log_bytes + count$ * 11 --whole
 
 --@room
-local used$, log$ = 0, at --whole
+local used$, first$, base$, last$, log$ = 0, 0, 0, 0, at --whole
 local used$ = 0 --ring
 at = at + count$ * 11 --whole
 local changed$ = ''
@@ -313,7 +305,7 @@ if count$ == 0 or rounded$ > last$ then
 end
 
 --@record
-local changed = sub(tail, log$, log$ + count$ * 11 - 1) .. changed$ --whole
+logs = logs .. sub(tail, log$, log$ + count$ * 11 - 1) .. changed$ --whole
 if changed$ ~= '' then --ring
   call('SETRANGE', key, ring$ + (place$ + count$) % room$ * 11, changed$) --ring
 end --ring
@@ -321,8 +313,6 @@ if changed$ ~= '' then
   if count$ == 0 then first$ = rounded$ end
   count$, last$ = count$ + 1, rounded$
 end
-local log$ = changed --whole
-local log$ = '' --ring
 used$, total$ = used$ + units, (total$ + units) % 4294967296
 if limit$ - used$ < remaining then remaining = limit$ - used$ end
 if last$ + window$ > reset then reset = last$ + window$ end

@@ -22,7 +22,8 @@
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | whether the kind is so |
 //! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
-//! | `@numbers`, `@logs` | what `write` has returned for all quotas; in `plain.lua`, their numbers and logs, and `@formats` of the numbers |
+//! | `@numbers`, `@logs` | what `write` has returned for all quotas |
+//! | `@numbers`, `@read`, `@formats`, `@differs` | in `plain.lua`, the numbers of all quotas with their terms, the same as they are read, their formats, and whether the terms in the value are other ones |
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -78,19 +79,27 @@ fn is_ring(kind: u8) -> bool {
 }
 
 /// The file of an algorithm, the bytes of a quota in the value and in a call, and the format and the names of its numbers.
-fn algorithm(counter: &Counter) -> (&'static str, usize, usize, &'static str, &'static str) {
+fn algorithm(
+    counter: &Counter,
+) -> (
+    &'static str,
+    usize,
+    usize,
+    &'static str,
+    &'static [&'static str],
+) {
     match counter {
         Counter::Window(_) if is_ring(counter.kind()) => {
-            let names = "prefix$, count$, total$, room$, place$, first$, base$, last$";
+            let names = &["count", "total", "room", "place", "first", "base", "last"];
             (WINDOW, 40, 19, "c12I2I4I2I2I7I4I7", names)
         }
-        Counter::Window(_) => (WINDOW, 18, 19, "c12I2I4", "prefix$, count$, total$"),
-        Counter::Gcra(_) => (GCRA, 26, 12, "c12I7I7", "prefix$, due$, last$"),
+        Counter::Window(_) => (WINDOW, 18, 19, "c12I2I4", &["count", "total"]),
+        Counter::Gcra(_) => (GCRA, 26, 12, "c12I7I7", &["due", "last"]),
         Counter::Fixed(_) => {
-            let names = "prefix$, start$, finish$, count$, last$";
+            let names = &["start", "finish", "count", "last"];
             (FIXED, 37, 12, "c12I7I7I4I7", names)
         }
-        Counter::Concurrent(_) => (CONCURRENT, 14, 12, "", ""),
+        Counter::Concurrent(_) => (CONCURRENT, 14, 12, "", &[]),
     }
 }
 
@@ -98,7 +107,7 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
     // The parts of the algorithms' files for all quotas.
     let mut parts: HashMap<&str, String> = HashMap::new();
     let (mut value, mut terms) = (VALUE_HEAD, CALL_HEAD);
-    let (mut formats, mut numbers, mut logs) = (String::new(), Vec::new(), Vec::new());
+    let (mut formats, mut quotas) = (String::new(), Vec::new());
     for (counter, number) in counters.iter().zip(1..) {
         let (text, value_bytes, terms_bytes, format, names) = algorithm(counter);
         let kind = counter.kind();
@@ -118,23 +127,17 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
             push(parts.entry(part).or_default(), &line);
         }
         formats.push_str(format);
-        numbers.push(names.replace('$', &format!("{number}")));
-        if matches!(counter, Counter::Window(_)) {
-            logs.push(format!("log{number}"));
-        }
+        quotas.push((number, names));
         value += value_bytes;
         terms += terms_bytes;
     }
-    let (numbers, logs) = (
-        numbers.join(", "),
-        match &logs[..] {
-            [] => "''".to_owned(),
-            logs => logs.join(" .. "),
-        },
-    );
-    let all = |name: &str| {
-        let each = (1..=kinds.len()).map(|number| format!("{name}{number}"));
-        each.collect::<Vec<_>>().join(" .. ")
+    // A text for each quota, in which `#` is the names of its numbers.
+    let list = |each: &str, joiner: &str| {
+        let texts = quotas.iter().map(|(number, names)| {
+            let names: String = names.iter().map(|name| format!(", {name}$")).collect();
+            each.replace('#', &names).replace('$', &number.to_string())
+        });
+        texts.collect::<Vec<_>>().join(joiner)
     };
     let has_ring = kinds.iter().copied().any(is_ring);
     let units = Amounts::of(counters).units();
@@ -164,8 +167,10 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
                         .replace("@head", &format!("{value}"))
                         .replace("@quotas", &format!("{}", kinds.len()))
                         .replace("@formats", &formats)
-                        .replace("@numbers", &numbers)
-                        .replace("@logs", &logs);
+                        .replace("@last", &format!("{}", value - 1))
+                        .replace("@numbers", &list("prefix$#", ", "))
+                        .replace("@read", &list("terms$#", ", "))
+                        .replace("@differs", &list("terms$ ~= prefix$", " or "));
                     push(&mut script, &line);
                 }
             }
@@ -195,10 +200,10 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
                 let line = line
                     .replace("@head", &format!("{value}"))
                     .replace("@quotas", &format!("{}", kinds.len()))
-                    .replace("@numbers", &all("numbers"))
+                    .replace("@numbers", &list("numbers$", " .. "))
                     .replace("@names", &format!("{}", terms + 1))
                     .replace("@place", &place_text)
-                    .replace("@logs", &all("log"));
+                    .replace("@logs", &list("log$", " .. "));
                 push_for_units(&mut script, &line, units);
             }
         }

@@ -65,6 +65,8 @@ struct History {
     is_strict: bool,
     /// Requests seldom wait, and nothing but requests changes the state: most calls are plain ones.
     is_calm: bool,
+    /// The longest step of such a history.
+    pace: u64,
     reserves: Reserves,
     conversions: u32,
     granted: u64,
@@ -73,19 +75,26 @@ struct History {
 impl History {
     fn new(server: &RedisServer, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let lines: Vec<_> = POLICIES.lines().collect();
+        let is_calm = random.random_bool(0.5);
+        let mut lines: Vec<_> = POLICIES.lines().collect();
+        if is_calm {
+            // Those of one unit.
+            lines.truncate(14);
+        }
         let names = lines[random.random_range(0..lines.len())]
             .trim()
             .split(", ");
         let mut lua = Lua::new(server, true);
         redis::cmd("FLUSHALL").exec(&mut lua.connection).unwrap();
         let count = random.random_range(1..6);
-        let is_calm = random.random_bool(0.4);
         let some = |most: u64| if is_calm { 1 } else { most };
         let levels = some([1, 2, 5][random.random_range(0..3)]);
         let shares = some([1, 1, 2, 4, 8][random.random_range(0..5)]);
         let processes = (0..count).map(|_| Process {
-            round_trip: [0, 500, 20_000, 150_000][random.random_range(0..4)],
+            round_trip: match is_calm {
+                true => 500,
+                false => [0, 500, 20_000, 150_000][random.random_range(0..4)],
+            },
             level: random.random_range(0..levels),
             share: random.random_range(0..shares),
             ..Process::default()
@@ -102,6 +111,7 @@ impl History {
             server: 1 << 60,
             is_strict: !is_calm && random.random_bool(0.3),
             is_calm,
+            pace: [500, 5_000, 20_000, 50_000, 200_000][random.random_range(0..5)],
             reserves: match random.random_range(0..4) {
                 _ if is_calm => Reserves::default(),
                 0 => [0, 200_000, 0, 100_000, 50_000],
@@ -118,7 +128,7 @@ impl History {
         let longest = [0, 500, 5_000, 60_000, 300_000, 2_000_000, 15_000_000];
         let weighted = [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6];
         let longest = match self.is_calm {
-            true => [500, 5_000, 30_000][self.random.random_range(0..3)],
+            true => self.pace,
             false => longest[weighted[self.random.random_range(0..weighted.len())]],
         };
         let rarely = if self.is_calm { 0.1 } else { 1.0 };
@@ -201,7 +211,10 @@ impl History {
         if self.is_calm {
             this.waiting.clear();
         }
-        let arriving = [0, 0, 0, 1, 1, 2, 3, 60][random.random_range(0..8)];
+        let arriving = match self.is_calm {
+            true => [1, 1, 1, 3][random.random_range(0..4)],
+            false => [0, 0, 0, 1, 1, 2, 3, 60][random.random_range(0..8)],
+        };
         let mut arrival = this.waiting.last().map_or(now - 50_000, |last| last.0);
         for _ in 0..random.random_range(0..=arriving) {
             arrival = (arrival + random.random_range(0..20_000)).min(now);
@@ -267,7 +280,7 @@ impl History {
             lost: this.lost,
             mode,
             round_trip: this.round_trip,
-            guard: [1, 2_000, 20_000][process % 3],
+            guard: [1, 2_000, 20_000][if self.is_calm { 1 } else { process % 3 }],
             horizon: 100_000.max(this.round_trip * 3 / 2 + 40_000),
             strict: strict.then_some(Strict {
                 known: this.known,
@@ -402,7 +415,7 @@ fn scripts_do_what_rust_does() {
     let (mut granted, mut conversions) = (0, 0);
     for seed in seeds.clone() {
         let mut history = History::new(&server, seed);
-        let steps = if history.is_calm { 600 } else { 200 };
+        let steps = if history.is_calm { 1_000 } else { 200 };
         for step in 0..steps {
             let run = std::panic::AssertUnwindSafe(|| history.step());
             if let Err(panic) = std::panic::catch_unwind(run) {
