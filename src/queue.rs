@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 
-use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -57,13 +56,13 @@ const MOST_SETTLEMENTS: usize = 1_024;
 /// The requests of one key, by arrival, and the call to the store on their behalf.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
-    requests: Slab<Request>,
-    /// The requests that wait for a turn, by their places.
-    waiting: BTreeMap<u64, usize>,
+    /// The requests that wait for a turn, by their places. Each is in one of these maps until its future has the result.
+    waiting: Requests,
     /// The requests that depart at once or not at all.
-    tries: BTreeMap<u64, usize>,
+    tries: Requests,
     /// The requests that have a turn.
-    departing: BTreeMap<u64, usize>,
+    departing: BTreeMap<u64, Departing>,
+    failed: BTreeMap<u64, Refusal>,
     stall: Stall,
     stage: Stage,
     unsent: Unsent,
@@ -212,10 +211,12 @@ struct Stall {
     ready: usize,
 }
 
-/// A request, until its future has got the result.
+/// Boxed, as the nodes of a map are partly empty.
+type Requests = BTreeMap<u64, Box<Request>>;
+
+/// A request that waits or has a turn.
 #[derive(Debug, Clone)]
 struct Request {
-    place: u64,
     mode: Mode,
     cost: Costs,
     arrival: Instant,
@@ -223,16 +224,14 @@ struct Request {
     bound: Option<Instant>,
     /// It has lost a turn and was not polled since.
     has_missed: bool,
-    fate: Fate,
     waker: Option<Waker>,
 }
 
-/// The fate of a request. Most requests wait, and need no room for more.
+/// A request that has a turn.
 #[derive(Debug, Clone)]
-enum Fate {
-    Waiting,
-    Departs(Box<Turn>),
-    Fails(Box<Refusal>),
+struct Departing {
+    request: Box<Request>,
+    turn: Box<Turn>,
 }
 
 /// Why a request does not depart.
@@ -324,23 +323,21 @@ impl Queue {
         cost: Costs,
         arrival: Instant,
         bound: Option<Instant>,
-    ) -> usize {
-        let id = self.requests.insert(Request {
-            place,
+    ) {
+        let request = Box::new(Request {
             mode,
             cost,
             arrival,
             bound,
             has_missed: false,
-            fate: Fate::Waiting,
             waker: None,
         });
-        self.without_turn(mode).insert(place, id);
+        self.without_turn(mode).insert(place, request);
         if mode == Mode::Try {
             if self.waiting.is_empty() || self.latest.last.is_none() {
                 self.call_at(arrival);
             } else {
-                self.fail(id, Refusal::Limited(self.latest), &mut Woken::new());
+                self.fail(place, Refusal::Limited(self.latest), &mut Woken::new());
             }
         } else if self.waiting.len() == 1 || matches!(self.stage, Stage::Idle) {
             self.call_at(arrival);
@@ -351,7 +348,6 @@ impl Queue {
         } else if self.counters.place().is_some() {
             self.call_at(arrival + ANNOUNCE);
         }
-        id
     }
 
     /// Counts as this policy does. If that is a change, departures so far stay charged, and the costs of the requests are
@@ -375,29 +371,39 @@ impl Queue {
         };
         let express = |costs| policy.costs_of(&known(costs), None);
         let mut failing = Vec::new();
-        for (id, request) in &mut self.requests {
+        for (&place, request) in self.waiting.iter_mut().chain(&mut self.tries) {
             match express(request.cost) {
                 Ok(cost) => request.cost = cost,
-                Err(_) if matches!(request.fate, Fate::Waiting) => failing.push(id),
-                Err(_) => {}
+                Err(_) => failing.push(place),
             }
         }
-        for id in failing {
-            self.fail(id, Refusal::TooCostly, woken);
+        for Departing { request, .. } in self.departing.values_mut() {
+            request.cost = express(request.cost).unwrap_or(request.cost);
+        }
+        for place in failing {
+            self.fail(place, Refusal::TooCostly, woken);
         }
     }
 
     /// The requests that ask in this way and have no turn.
-    fn without_turn(&mut self, mode: Mode) -> &mut BTreeMap<u64, usize> {
+    fn without_turn(&mut self, mode: Mode) -> &mut Requests {
         match mode {
             Mode::Try => &mut self.tries,
             Mode::Wait | Mode::Peek => &mut self.waiting,
         }
     }
 
+    /// Takes a request out that has no turn.
+    fn take(&mut self, place: u64) -> Option<Box<Request>> {
+        let waiting = self.waiting.remove(&place);
+        waiting.or_else(|| self.tries.remove(&place))
+    }
+
     /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        let has_work = !self.requests.is_empty() || self.has_places();
+        let is_asked = !self.waiting.is_empty() || !self.tries.is_empty();
+        let has_requests = is_asked || !self.departing.is_empty() || !self.failed.is_empty();
+        let has_work = has_requests || self.has_places();
         !has_work && matches!(self.stage, Stage::Idle) && self.unsent.is_empty()
     }
 
@@ -408,10 +414,8 @@ impl Queue {
 
     /// When the last request is expected to depart, if it waits without a bound.
     pub(crate) fn unbounded(&self) -> Option<Instant> {
-        let (_, &id) = self.waiting.last_key_value()?;
-        self.latest
-            .last
-            .filter(|_| self.requests[id].bound.is_none())
+        let (_, request) = self.waiting.last_key_value()?;
+        self.latest.last.filter(|_| request.bound.is_none())
     }
 
     /// When the dispatcher has to look at the queue.
@@ -494,10 +498,9 @@ impl Queue {
         if self.counters.place().is_none() {
             return 0;
         }
-        let turns = self.departing.values();
-        let turns = turns.filter_map(|&id| self.requests[id].turn());
-        turns.fold(self.places.held, |units, turn| {
-            units.saturating_add(turn.places())
+        let departing = self.departing.values();
+        departing.fold(self.places.held, |units, it| {
+            units.saturating_add(it.turn.places())
         })
     }
 
@@ -624,10 +627,8 @@ impl Queue {
             true => (Mode::Try, &self.tries),
             false => (Mode::Wait, &self.waiting),
         };
-        let requests = asked.values().map(|&id| {
-            let request = &self.requests[id];
-            (arrived(request.arrival), request.cost)
-        });
+        let requests = asked.values();
+        let requests = requests.map(|request| (arrived(request.arrival), request.cost));
         (mode, Demand::new(requests))
     }
 
@@ -734,41 +735,43 @@ impl Queue {
             turn = self.move_up(turn, now, woken);
         }
         loop {
-            let Some((_, &id)) = self.without_turn(mode).first_key_value() else {
+            let Some((&place, request)) = self.without_turn(mode).first_key_value() else {
                 return Some(turn);
             };
-            if self.fails_before(id, &turn, woken) {
+            let is_alike = request.cost == turn.units;
+            if self.fails_before(mode, place, &turn, woken) {
                 continue;
             }
-            if self.requests[id].cost != turn.units {
+            if !is_alike {
                 return Some(turn);
             }
-            self.depart(id, turn);
+            self.depart(mode, place, turn);
             return None;
         }
     }
 
     /// Fails a request if its bound is earlier than the turn.
-    fn fails_before(&mut self, id: usize, turn: &Turn, woken: &mut Woken) -> bool {
-        let bound = self.requests[id].bound;
+    fn fails_before(&mut self, mode: Mode, place: u64, turn: &Turn, woken: &mut Woken) -> bool {
+        let request = self.without_turn(mode).get(&place);
+        let bound = request.and_then(|request| request.bound);
         let fails = bound.is_some_and(|bound| bound < turn.from);
         if fails {
             let standing = Standing {
                 last: Some(turn.from),
                 ..self.latest
             };
-            self.fail(id, Refusal::Limited(standing), woken);
+            self.fail(place, Refusal::Limited(standing), woken);
         }
         fails
     }
 
     /// A request that waits gets a turn.
-    fn depart(&mut self, id: usize, turn: Turn) {
-        let request = &mut self.requests[id];
-        request.fate = Fate::Departs(Box::new(turn));
-        let (mode, place) = (request.mode, request.place);
-        self.without_turn(mode).remove(&place);
-        self.departing.insert(place, id);
+    fn depart(&mut self, mode: Mode, place: u64, turn: Turn) {
+        let Some(request) = self.without_turn(mode).remove(&place) else {
+            return;
+        };
+        let turn = Box::new(turn);
+        self.departing.insert(place, Departing { request, turn });
         let from = self.stall.blocked_from;
         self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
     }
@@ -822,8 +825,7 @@ impl Queue {
         let known = points.len().saturating_sub(answer.expected.len());
         let mut units = used.total();
         let mut refused = Vec::new();
-        for (&place, &id) in &self.waiting {
-            let request = &self.requests[id];
+        for (&place, request) in &self.waiting {
             let cost = Units::from(request.cost).total();
             units += cost;
             // The last point that is not behind this request: its estimate is never late.
@@ -835,21 +837,20 @@ impl Queue {
             {
                 // The requests behind it move up.
                 units -= cost;
-                refused.push((id, expected));
+                refused.push((place, expected));
             }
         }
-        for (id, expected) in refused {
+        for (place, expected) in refused {
             let standing = Standing {
                 last: Some(expected),
                 ..self.latest
             };
-            self.fail(id, Refusal::Limited(standing), woken);
+            self.fail(place, Refusal::Limited(standing), woken);
         }
     }
 
     fn wake_bounded(&mut self, woken: &mut Woken) {
-        for id in self.waiting.values() {
-            let request = &mut self.requests[*id];
+        for request in self.waiting.values_mut() {
             if request.bound.is_some() {
                 woken.extend(request.waker.take());
             }
@@ -858,8 +859,8 @@ impl Queue {
 
     /// Fails the requests up to this place that do not wait.
     fn fail_tries(&mut self, last: u64, refusal: &Refusal, woken: &mut Woken) {
-        while let Some((_, &id)) = self.tries.range(..=last).next() {
-            self.fail(id, refusal.clone(), woken);
+        while let Some((&place, _)) = self.tries.range(..=last).next() {
+            self.fail(place, refusal.clone(), woken);
         }
     }
 
@@ -968,145 +969,152 @@ impl Queue {
         refusal: &Refusal,
         woken: &mut Woken,
     ) {
-        let all = self.waiting.values().chain(self.tries.values()).copied();
-        let failing: Vec<usize> = all.filter(|&id| fails(&self.requests[id])).collect();
-        for id in failing {
-            self.fail(id, refusal.clone(), woken);
+        let all = self.waiting.iter().chain(&self.tries);
+        let failing = all.filter(|(_, request)| fails(request));
+        let failing: Vec<u64> = failing.map(|(&place, _)| place).collect();
+        for place in failing {
+            self.fail(place, refusal.clone(), woken);
         }
     }
 
-    fn fail(&mut self, id: usize, refusal: Refusal, woken: &mut Woken) {
-        let request = &mut self.requests[id];
-        request.fate = Fate::Fails(Box::new(refusal));
-        woken.extend(request.waker.take());
-        let (mode, place) = (request.mode, request.place);
-        self.without_turn(mode).remove(&place);
+    fn fail(&mut self, place: u64, refusal: Refusal, woken: &mut Woken) {
+        if let Some(request) = self.take(place) {
+            woken.extend(request.waker);
+            self.failed.insert(place, refusal);
+        }
     }
 
-    /// The next step of a request.
+    /// The next step of the request in this place.
     pub(crate) fn poll(
         &mut self,
-        id: usize,
+        place: u64,
         now: Instant,
         waker: &Waker,
         woken: &mut Woken,
     ) -> Step {
-        let request = &mut self.requests[id];
+        let Some(Departing { request, turn }) = self.departing.get_mut(&place) else {
+            return self.poll_without_turn(place, now, waker, woken);
+        };
         request.has_missed = false;
-        match &request.fate {
-            Fate::Waiting => {
-                let out = self.out.as_ref();
-                let outage = out.map(|out| (out.since.max(request.arrival) + OUTAGE_WAIT, out));
-                // The first answer says whether an early bound can be kept.
-                let soonest = match self.latest.reset {
-                    None => request.arrival + FIRST_ANSWER,
-                    Some(_) => request.arrival,
-                };
-                let bound = request.bound.map(|bound| bound.max(soonest));
-                let bound = bound.or(outage.map(|(until, _)| until));
-                if bound.is_none_or(|bound| now < bound) {
-                    request.waker = Some(waker.clone());
-                    return Step::Wait(bound);
-                }
-                let refusal = match outage {
-                    Some((_, out)) => Refusal::Store(out.error.clone()),
-                    None if self.latest.reset.is_none() => {
-                        Refusal::Store(StoreError::new("the store has not answered in time"))
-                    }
-                    None => Refusal::Limited(self.latest),
-                };
-                self.leave(id, now, woken);
-                Step::Fail(refusal)
-            }
-            Fate::Departs(turn) if now <= turn.until && self.stall.blocks(request.place) => {
-                request.waker = Some(waker.clone());
-                Step::Wait(None)
-            }
-            Fate::Departs(turn) if now < turn.from => {
-                let from = turn.from;
-                request.waker = Some(waker.clone());
-                Step::Sleep(from)
-            }
-            Fate::Departs(turn) if now <= turn.until => {
-                let (turn, place) = (**turn, request.place);
-                let (mut is_first, mut late) = (true, None);
-                for (_, &id) in self.departing.iter().take_while(|(it, _)| **it < place) {
-                    is_first &= !self.is_valid(id, now);
-                    let before = &self.requests[id];
-                    late = late.or(before.turn().filter(|_| self.stall.is_late(before, now)));
-                }
-                if let Some(late) = late {
-                    // Those before it may take its turn.
-                    self.expire(now, woken);
-                    return Step::Missed(late);
-                }
-                self.requests.remove(id);
-                self.departing.remove(&place);
-                self.places.held = self.places.held.saturating_add(turn.places());
-                if turn.places() > 0 && self.stage == Stage::Idle {
-                    let lease = self.places.lease;
-                    self.call_at(lease.map_or(now, |lease| lease.renew));
-                }
-                let stall = &mut self.stall;
-                stall.passed = if is_first { 0 } else { stall.passed + 1 };
-                (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
-                stall.ready = stall.ready.saturating_sub(1);
-                if stall.ready <= NEIGHBOURS / 2 {
-                    self.let_depart(now, woken);
-                }
-                Step::Depart(turn, self.latest)
-            }
-            Fate::Departs(turn) => {
-                let turn = **turn;
-                self.expire(now, woken);
-                Step::Missed(turn)
-            }
-            Fate::Fails(_) => match self.requests.remove(id).fate {
-                Fate::Fails(refusal) => Step::Fail(*refusal),
-                _ => unreachable!("it fails"),
-            },
+        let turn = **turn;
+        let is_over = turn.until < now;
+        let is_blocked = self.stall.blocks(place);
+        if !is_over && (is_blocked || now < turn.from) {
+            request.waker = Some(waker.clone());
+            return match is_blocked {
+                true => Step::Wait(None),
+                false => Step::Sleep(turn.from),
+            };
         }
+        if is_over {
+            self.expire(now, woken);
+            return Step::Missed(turn);
+        }
+        let (mut is_first, mut late) = (true, None);
+        for (&place, before) in self.departing.range(..place) {
+            is_first &= before.turn.until <= now;
+            late = late.or(self
+                .stall
+                .is_late(place, before, now)
+                .then_some(*before.turn));
+        }
+        if let Some(late) = late {
+            // Those before it may take its turn.
+            self.expire(now, woken);
+            return Step::Missed(late);
+        }
+        self.departing.remove(&place);
+        self.places.held = self.places.held.saturating_add(turn.places());
+        if turn.places() > 0 && self.stage == Stage::Idle {
+            let lease = self.places.lease;
+            self.call_at(lease.map_or(now, |lease| lease.renew));
+        }
+        let stall = &mut self.stall;
+        stall.passed = if is_first { 0 } else { stall.passed + 1 };
+        (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
+        stall.ready = stall.ready.saturating_sub(1);
+        if stall.ready <= NEIGHBOURS / 2 {
+            self.let_depart(now, woken);
+        }
+        Step::Depart(turn, self.latest)
+    }
+
+    fn poll_without_turn(
+        &mut self,
+        place: u64,
+        now: Instant,
+        waker: &Waker,
+        woken: &mut Woken,
+    ) -> Step {
+        let waiting = self.waiting.get_mut(&place);
+        let Some(request) = waiting.or_else(|| self.tries.get_mut(&place)) else {
+            let refusal = self.failed.remove(&place);
+            return Step::Fail(refusal.expect("a request is polled until it ends"));
+        };
+        request.has_missed = false;
+        let out = self.out.as_ref();
+        let outage = out.map(|out| (out.since.max(request.arrival) + OUTAGE_WAIT, out));
+        // The first answer says whether an early bound can be kept.
+        let soonest = match self.latest.reset {
+            None => request.arrival + FIRST_ANSWER,
+            Some(_) => request.arrival,
+        };
+        let bound = request.bound.map(|bound| bound.max(soonest));
+        let bound = bound.or(outage.map(|(until, _)| until));
+        if bound.is_none_or(|bound| now < bound) {
+            request.waker = Some(waker.clone());
+            return Step::Wait(bound);
+        }
+        let refusal = match outage {
+            Some((_, out)) => Refusal::Store(out.error.clone()),
+            None if self.latest.reset.is_none() => {
+                Refusal::Store(StoreError::new("the store has not answered in time"))
+            }
+            None => Refusal::Limited(self.latest),
+        };
+        self.leave(place, now, woken);
+        Step::Fail(refusal)
     }
 
     /// Requests that have missed their turns get others. A request that is not polled gets no third one.
     fn expire(&mut self, now: Instant, woken: &mut Woken) {
         self.stall.has_missed = true;
         let stall = self.stall;
-        self.replace(|request, _| stall.is_late(request, now), now, woken);
+        self.replace(|place, it| stall.is_late(place, it, now), now, woken);
     }
 
     /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
     /// ones wait again.
     fn replace(
         &mut self,
-        loses: impl Fn(&Request, &Turn) -> bool,
+        loses: impl Fn(u64, &Departing) -> bool,
         now: Instant,
         woken: &mut Woken,
     ) {
-        let mut displaced: HashMap<(Mode, Costs), VecDeque<usize>> = HashMap::new();
-        for id in self.departing.values().copied().collect::<Vec<_>>() {
-            let request = &mut self.requests[id];
-            let alike = (request.mode, request.cost);
-            let Some(turn) = request.turn() else {
+        let mut displaced: HashMap<(Mode, Costs), VecDeque<u64>> = HashMap::new();
+        for place in self.departing.keys().copied().collect::<Vec<_>>() {
+            let Some(it) = self.departing.get_mut(&place) else {
                 continue;
             };
-            let is_lost = loses(request, &turn);
+            let (turn, mode) = (*it.turn, it.request.mode);
+            let alike = (mode, it.request.cost);
+            let is_lost = loses(place, it);
             let moves = displaced.contains_key(&alike) && turn.is_useful(now);
             if !is_lost && !moves {
                 continue;
             }
-            request.has_missed |= is_lost;
-            self.wait_again(id, woken);
-            let ids = displaced.entry(alike).or_default();
-            ids.push_back(id);
+            it.request.has_missed |= is_lost;
+            self.wait_again(place, woken);
+            let places = displaced.entry(alike).or_default();
+            places.push_back(place);
             if is_lost {
                 self.give_back(&turn);
                 self.call_at(now);
                 continue;
             }
-            while let Some(first) = ids.pop_front() {
-                if !self.fails_before(first, &turn, woken) {
-                    self.depart(first, turn);
+            while let Some(first) = places.pop_front() {
+                if !self.fails_before(mode, first, &turn, woken) {
+                    self.depart(mode, first, turn);
                     break;
                 }
             }
@@ -1125,34 +1133,23 @@ impl Queue {
         };
         let before = self.departing.range(..from);
         let next = self.first_blocked().map_or(now, |next| next.from.max(now));
-        let ready = before.filter(|(_, id)| {
-            // Behind a miss, a request that departs later holds up no other.
-            let is_due = |turn: Turn| now < turn.until && (most > 1 || turn.from <= next);
-            self.requests[**id].turn().is_some_and(is_due)
+        // Behind a miss, a request that departs later holds up no other.
+        let ready = before.filter(|(_, Departing { turn, .. })| {
+            now < turn.until && (most > 1 || turn.from <= next)
         });
         let ready = ready.take(most).count();
         if ready == 0 {
             self.stall.passed = 0;
         }
         let most = most.saturating_sub(self.stall.passed).max(ready);
-        let blocked: SmallVec<[(u64, usize); NEIGHBOURS]> = {
-            let next = self.departing.range(from..).take(most - ready + 1);
-            next.map(|(&place, &id)| (place, id)).collect()
-        };
-        let (released, rest) = blocked.split_at(blocked.len().min(most - ready));
-        self.stall.blocked_from = rest.first().map(|(place, _)| *place);
-        self.stall.ready = ready + released.len();
-        for (_, id) in released {
-            woken.extend(self.requests[*id].waker.take());
+        self.stall.ready = ready;
+        let mut blocked = self.departing.range_mut(from..);
+        for (_, released) in blocked.by_ref().take(most - ready) {
+            self.stall.ready += 1;
+            woken.extend(released.request.waker.take());
         }
+        self.stall.blocked_from = blocked.next().map(|(place, _)| *place);
         self.watch(now);
-    }
-
-    /// Returns true if the request can still depart in its turn.
-    fn is_valid(&self, id: usize, now: Instant) -> bool {
-        self.requests[id]
-            .turn()
-            .is_some_and(|turn| now < turn.until)
     }
 
     /// Sets when to look after the requests that are blocked.
@@ -1162,20 +1159,16 @@ impl Queue {
             return;
         };
         if self.stall.check.is_none() {
-            let first = self
-                .departing
-                .values()
-                .next()
-                .and_then(|&id| self.requests[id].turn());
-            let first = first.map_or(now, |turn| turn.from.max(now));
+            let first = self.departing.values().next();
+            let first = first.map_or(now, |first| first.turn.from.max(now));
             let stall = (next.guard / STALLS).max(SHORTEST_STALL);
             self.stall.check = Some(next.until.min(first + stall));
         }
     }
 
     fn first_blocked(&self) -> Option<Turn> {
-        let (_, &id) = self.departing.range(self.stall.blocked_from?..).next()?;
-        self.requests[id].turn()
+        let (_, first) = self.departing.range(self.stall.blocked_from?..).next()?;
+        Some(*first.turn)
     }
 
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
@@ -1195,49 +1188,38 @@ impl Queue {
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns
     /// true if it had one.
-    pub(crate) fn leave(&mut self, id: usize, now: Instant, woken: &mut Woken) -> bool {
-        let request = self.requests.remove(id);
-        match request.fate {
-            Fate::Waiting => {
-                self.without_turn(request.mode).remove(&request.place);
-                self.withdraw(now);
-            }
-            Fate::Departs(turn) => {
-                self.departing.remove(&request.place);
-                self.pass_on(Mode::Wait, *turn, now, woken);
-                return true;
-            }
-            Fate::Fails(_) => {}
+    pub(crate) fn leave(&mut self, place: u64, now: Instant, woken: &mut Woken) -> bool {
+        let departing = self.departing.remove(&place);
+        match &departing {
+            Some(it) => self.pass_on(Mode::Wait, *it.turn, now, woken),
+            None if self.take(place).is_some() => self.withdraw(now),
+            None => drop(self.failed.remove(&place)),
         }
-        false
+        departing.is_some()
     }
 
     /// The first turn of this cost whose request has not departed.
-    pub(crate) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(usize, Turn)> {
-        let turns = self.departing.values().filter_map(|&id| {
-            let turn = self.requests[id].turn()?;
-            (turn.units == cost && turn.is_useful(now)).then_some((id, turn))
-        });
-        turns.min_by_key(|(_, turn)| turn.from)
+    pub(crate) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(u64, Turn)> {
+        let turns = self.departing.iter().map(|(&place, it)| (place, *it.turn));
+        let useful = turns.filter(|(_, turn)| turn.units == cost && turn.is_useful(now));
+        useful.min_by_key(|(_, turn)| turn.from)
     }
 
     /// Takes the first turn of this cost from its request, which waits again.
     pub(crate) fn give_up(&mut self, cost: Costs, now: Instant, woken: &mut Woken) -> Option<Turn> {
-        let (id, turn) = self.first_turn(cost, now)?;
-        self.wait_again(id, woken);
+        let (place, turn) = self.first_turn(cost, now)?;
+        self.wait_again(place, woken);
         self.let_depart(now, woken);
         self.call_at(now);
         Some(turn)
     }
 
     /// A request that has a turn loses it, and waits in its place.
-    fn wait_again(&mut self, id: usize, woken: &mut Woken) {
-        let request = &mut self.requests[id];
-        request.fate = Fate::Waiting;
-        woken.extend(request.waker.take());
-        let (mode, place) = (request.mode, request.place);
-        self.departing.remove(&place);
-        self.without_turn(mode).insert(place, id);
+    fn wait_again(&mut self, place: u64, woken: &mut Woken) {
+        if let Some(Departing { mut request, .. }) = self.departing.remove(&place) {
+            woken.extend(request.waker.take());
+            self.without_turn(request.mode).insert(place, request);
+        }
     }
 
     /// A turn is not used: the next request takes it, or it goes back to the store.
@@ -1266,29 +1248,24 @@ impl Queue {
     /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
     /// Returns the turn that is left.
     fn move_up(&mut self, mut free: Turn, now: Instant, woken: &mut Woken) -> Turn {
-        let mut later: SmallVec<[usize; NEIGHBOURS]> = SmallVec::new();
-        for &id in self.departing.values().rev() {
-            let request = &self.requests[id];
-            let Some(turn) = request.turn() else { continue };
-            let is_alike = request.mode == Mode::Wait && turn.units == free.units;
-            if !is_alike || !turn.is_useful(now) {
+        let mut later: SmallVec<[&mut Departing; NEIGHBOURS]> = SmallVec::new();
+        for it in self.departing.values_mut().rev() {
+            let is_alike = it.request.mode == Mode::Wait && it.turn.units == free.units;
+            if !is_alike || !it.turn.is_useful(now) {
                 continue;
             }
-            if turn.from <= free.from {
+            if it.turn.from <= free.from {
                 break;
             }
-            later.push(id);
+            later.push(it);
         }
-        if later.is_empty() || !free.is_useful(now) {
+        if !free.is_useful(now) {
             return free;
         }
-        for id in later.into_iter().rev() {
-            let request = &mut self.requests[id];
-            if let Fate::Departs(turn) = &mut request.fate
-                && turn.from > free.from
-            {
-                std::mem::swap(&mut **turn, &mut free);
-                woken.extend(request.waker.take());
+        for it in later.into_iter().rev() {
+            if it.turn.from > free.from {
+                std::mem::swap(&mut *it.turn, &mut free);
+                woken.extend(it.request.waker.take());
             }
         }
         free
@@ -1297,7 +1274,7 @@ impl Queue {
     /// Nothing departs until then. Requests that have an earlier turn wait again.
     pub(crate) fn pause(&mut self, until: Instant, now: Instant, woken: &mut Woken) {
         self.paused_until = self.paused_until.max(Some(until));
-        self.replace(|_, turn| turn.from < until, now, woken);
+        self.replace(|_, it| it.turn.from < until, now, woken);
     }
 
     /// The store knows of the pause: only turns that it has granted before have to be dropped, until then.
@@ -1323,11 +1300,9 @@ impl Queue {
 
     /// Wakes all requests, which look at where they stand.
     pub(crate) fn wake_all(&mut self, woken: &mut Woken) {
-        woken.extend(
-            self.requests
-                .iter_mut()
-                .filter_map(|(_, request)| request.waker.take()),
-        );
+        let departing = self.departing.values_mut().map(|it| &mut it.request);
+        let waiting = self.waiting.values_mut().chain(self.tries.values_mut());
+        woken.extend(departing.chain(waiting).filter_map(|it| it.waker.take()));
     }
 }
 
@@ -1337,18 +1312,8 @@ impl Stall {
     }
 
     /// Returns true if a request has missed its turn, and may get another one.
-    fn is_late(&self, request: &Request, now: Instant) -> bool {
-        let has_passed = request.turn().is_some_and(|turn| turn.until < now);
-        has_passed && (!request.has_missed || self.blocks(request.place))
-    }
-}
-
-impl Request {
-    fn turn(&self) -> Option<Turn> {
-        match &self.fate {
-            Fate::Departs(turn) => Some(**turn),
-            Fate::Waiting | Fate::Fails(_) => None,
-        }
+    fn is_late(&self, place: u64, it: &Departing, now: Instant) -> bool {
+        it.turn.until < now && (!it.request.has_missed || self.blocks(place))
     }
 }
 

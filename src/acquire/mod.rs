@@ -310,7 +310,7 @@ impl Acquire {
             panic!("polled after it was ready");
         };
         let _entered = self.span.enter();
-        let since = waiting.place.arrival;
+        let since = waiting.arrival;
         let result = ready!(Pin::new(waiting).poll(cx));
         joined
             .telemetry
@@ -437,7 +437,7 @@ impl Drop for Acquire {
             joined
                 .telemetry
                 .waiting(&self.key, self.rank.priority, -1.0);
-            let waited = waiting.place.arrival.elapsed();
+            let waited = waiting.arrival.elapsed();
             let current = self.handle.load();
             self.ended(&current, &Costs::default(), Outcome::Cancelled, waited);
         }

@@ -285,7 +285,7 @@ impl Handle {
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         drop(sleep_until(Instant::now()));
         let mut woken = Woken::new();
-        let (queue, overtaken, id, due) = {
+        let (queue, overtaken, due) = {
             let mut queues = self.queues.lock();
             // The policy does not change while the queues are locked.
             let current = self.load();
@@ -321,7 +321,7 @@ impl Handle {
             }
             current.count(&mut locked, &mut woken);
             locked.weigh(rank.flow().weight);
-            let id = locked.join(mode, place.number, cost, place.arrival, bound);
+            locked.join(mode, place.number, cost, place.arrival, bound);
             let level = rank.priority.level();
             let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
             if level < Priority::Normal.level() || is_guaranteed {
@@ -333,7 +333,7 @@ impl Handle {
             }
             let due = locked.due();
             drop(locked);
-            (queue, overtaken, id, due)
+            (queue, overtaken, due)
         };
         super::wake(woken);
         queue.reschedule(due);
@@ -342,8 +342,8 @@ impl Handle {
         }
         Ok(Waiting {
             queue,
-            id: Some(id),
-            place,
+            number: place.number,
+            arrival: place.arrival,
             timer: None,
         })
     }
@@ -740,8 +740,10 @@ fn overtaken(
 
 /// The number of a share among those of a key in this process. Behind the last one, shares are combined.
 fn share_number(lanes: &Lanes, flow: u64) -> u64 {
-    if flow == Flow::default().id {
-        return 0;
+    match flow {
+        COMBINED => return MOST_SHARES,
+        flow if flow == Flow::default().id => return 0,
+        _ => {}
     }
     let number = |lane| lane >> LEVEL_BITS.end;
     if let Some(queue) = lanes.iter().find(|it| it.flow == flow) {
@@ -775,6 +777,16 @@ impl KeyQueue {
         match self.flow {
             id if id == Flow::default().id => Flow::default(),
             id => Flow { id, weight },
+        }
+    }
+
+    /// The place of one of its requests.
+    fn place(&self, number: u64, arrival: Instant) -> Position {
+        Position {
+            number,
+            lane: self.lane % (1 << LEVEL_BITS.end),
+            flow: self.flow,
+            arrival,
         }
     }
 
@@ -857,8 +869,9 @@ impl KeyQueue {
 /// A request in its queue. It leaves the queue when it is dropped.
 pub(crate) struct Waiting {
     queue: Arc<KeyQueue>,
-    id: Option<usize>,
-    pub(crate) place: Position,
+    /// Its place in the queue; 0 once it has left.
+    number: u64,
+    pub(crate) arrival: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -867,27 +880,27 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let id = this.id.expect("polled after it was ready");
+        let number = this.number;
         let queue = &this.queue;
         let dispatcher = &queue.handle.dispatcher;
         loop {
             let now = Instant::now();
-            let step = queue.update(|queue, woken| queue.poll(id, now, cx.waker(), woken));
+            let step = queue.update(|queue, woken| queue.poll(number, now, cx.waker(), woken));
             match step {
                 Step::Depart(turn, standing) => {
-                    this.id = None;
+                    this.number = 0;
                     queue.handle.guard.departed();
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
                     return Poll::Ready(Ok(Granted {
                         turn,
                         standing,
-                        place: this.place,
+                        place: queue.place(number, this.arrival),
                         held,
                     }));
                 }
                 Step::Fail(refusal) => {
-                    this.id = None;
+                    this.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
                 Step::Missed(turn) => queue.missed(turn.guard, now - turn.until),
@@ -910,10 +923,10 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
+        if self.number > 0 {
             let now = Instant::now();
             let queue = &self.queue;
-            if queue.update(|queue, woken| queue.leave(id, now, woken)) {
+            if queue.update(|queue, woken| queue.leave(self.number, now, woken)) {
                 queue.handle.forget_denials(Some(&queue.key));
             }
         }

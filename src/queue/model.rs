@@ -4,13 +4,12 @@
 //! process. Clocks agree and time passes in ticks. The measurement of clocks, the guard and outages are left out.
 
 use std::hash::{Hash, Hasher};
-use std::mem::discriminant;
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
 use self::world::{Claim, Fault, Setup};
-use super::{Queue, Request};
+use super::{Queue, Request, Turn};
 
 mod steps;
 mod world;
@@ -18,13 +17,17 @@ mod world;
 impl Queue {
     /// The model compares queues without their tasks and the reasons of failures.
     fn state(&self) -> impl PartialEq + Hash {
-        let request = |(id, request): (usize, &Request)| {
-            let asks = (request.place, request.mode, request.cost);
+        let request = |place: u64, request: &Request, turn: Option<Turn>| {
+            let asks = (place, request.mode, request.cost);
             let times = (request.arrival, request.bound);
-            let fate = (discriminant(&request.fate), request.turn());
-            (id, asks, times, request.has_missed, fate)
+            (asks, times, request.has_missed, turn)
         };
-        let requests: Vec<_> = self.requests.iter().map(request).collect();
+        let waiting = self.waiting.iter().chain(&self.tries);
+        let waiting = waiting.map(|(&place, it)| request(place, it, None));
+        let departing = self.departing.iter();
+        let departing = departing.map(|(&place, it)| request(place, &it.request, Some(*it.turn)));
+        let failed: Vec<_> = self.failed.keys().copied().collect();
+        let requests: Vec<_> = waiting.chain(departing).collect();
         let calls = (
             &self.stage,
             self.unsent.lost,
@@ -33,7 +36,7 @@ impl Queue {
         );
         let out = self.out.as_ref().map(|out| out.since);
         let times = (self.latest, self.paused_until, out);
-        (requests, calls, self.stall, times, self.places)
+        (requests, failed, calls, self.stall, times, self.places)
     }
 }
 

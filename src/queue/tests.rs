@@ -77,7 +77,6 @@ impl Wake for Task {
 
 #[derive(Debug)]
 struct Joined {
-    id: usize,
     place: u64,
     task: Arc<Task>,
     /// The result of the latest poll: until when the task sleeps, and whether it has a turn.
@@ -121,8 +120,8 @@ impl Bench {
             Operation::Join(mode, cost, bound) => {
                 self.places += 1;
                 let bound = bound.map(|bound| now + MILLI * bound as u32);
+                self.queue.join(mode, self.places, cost.into(), now, bound);
                 self.joined.push(Joined {
-                    id: self.queue.join(mode, self.places, cost.into(), now, bound),
                     place: self.places,
                     task: Arc::default(),
                     sleeps: None,
@@ -142,7 +141,7 @@ impl Bench {
             }
             Operation::Cancel(nth) if nth < self.joined.len() => {
                 let joined = self.joined.remove(nth);
-                self.queue.leave(joined.id, now, &mut woken);
+                self.queue.leave(joined.place, now, &mut woken);
             }
             Operation::Forfeit(nth) if nth < self.permits.len() => {
                 let turn = self.permits.remove(nth);
@@ -219,7 +218,7 @@ impl Bench {
         let waker = Waker::from(joined.task.clone());
         let mut woken = Woken::new();
         let step = loop {
-            match self.queue.poll(joined.id, self.now, &waker, &mut woken) {
+            match self.queue.poll(joined.place, self.now, &waker, &mut woken) {
                 Step::Missed(turn) => {
                     assert!(turn.until < self.now, "it was polled in time");
                 }
@@ -292,7 +291,9 @@ impl Bench {
         self.check_tasks();
         self.check_order();
         let queue = &self.queue;
-        assert_eq!(queue.requests.len(), self.joined.len(), "a request leaks");
+        let without_turn = queue.waiting.len() + queue.tries.len();
+        let requests = without_turn + queue.departing.len() + queue.failed.len();
+        assert_eq!(requests, self.joined.len(), "a request leaks");
         let has_to_ask = !queue.waiting.is_empty() || !queue.tries.is_empty();
         let has_to_send = queue.is_announced || queue.unsent.lost.is_some();
         let has_to_call = has_to_ask || has_to_send || !queue.unsent.settlements.is_empty();
@@ -308,10 +309,8 @@ impl Bench {
     /// Each granted unit is used by a request, held by one, or on its way back to the store.
     fn check_units(&self) {
         let mut open = self.open.clone();
-        for (_, request) in &self.queue.requests {
-            if let Fate::Departs(turn) = &request.fate {
-                *open.entry(turn.recorded).or_default() -= i64::from(turn.units.0[0]);
-            }
+        for Departing { turn, .. } in self.queue.departing.values() {
+            *open.entry(turn.recorded).or_default() -= i64::from(turn.units.0[0]);
         }
         for settlement in &self.queue.unsent.settlements {
             *open.entry(settlement.recorded).or_default() += settlement.difference;
@@ -328,48 +327,48 @@ impl Bench {
             if joined.task.is_woken.load(Ordering::Relaxed) {
                 continue;
             }
-            let request = &self.queue.requests[joined.id];
+            let (queue, place) = (&self.queue, joined.place);
             let is_in_time = |at: Instant| until.is_some_and(|until| until <= at);
-            match &request.fate {
-                Fate::Departs(_) if self.queue.stall.blocks(request.place) => {
-                    assert!(self.queue.stall.check.is_some(), "{joined:?}");
+            assert!(!queue.failed.contains_key(&place), "{joined:?}");
+            if let Some(Departing { turn, .. }) = queue.departing.get(&place) {
+                match queue.stall.blocks(place) {
+                    true => assert!(queue.stall.check.is_some(), "{joined:?}"),
+                    false => assert!(had_turn && is_in_time(turn.from), "{joined:?}"),
                 }
-                Fate::Departs(turn) => assert!(had_turn && is_in_time(turn.from), "{joined:?}"),
-                Fate::Fails(_) => panic!("it has failed: {joined:?}"),
-                Fate::Waiting => {
-                    let out = self.queue.out.as_ref();
-                    let out = out.map(|out| out.since.max(request.arrival) + OUTAGE_WAIT);
-                    let soonest = match self.queue.latest.reset {
-                        None => request.arrival + FIRST_ANSWER,
-                        Some(_) => request.arrival,
-                    };
-                    let bound = request.bound.map(|bound| bound.max(soonest));
-                    let bounds = bound.into_iter().chain(out);
-                    assert!(bounds.min().is_none_or(is_in_time), "{joined:?}");
-                }
+                continue;
             }
+            let request = queue.waiting.get(&place).or(queue.tries.get(&place));
+            let request = request.expect("it waits");
+            let out = queue.out.as_ref();
+            let out = out.map(|out| out.since.max(request.arrival) + OUTAGE_WAIT);
+            let soonest = match queue.latest.reset {
+                None => request.arrival + FIRST_ANSWER,
+                Some(_) => request.arrival,
+            };
+            let bound = request.bound.map(|bound| bound.max(soonest));
+            let bounds = bound.into_iter().chain(out);
+            assert!(bounds.min().is_none_or(is_in_time), "{joined:?}");
         }
     }
 
     /// Requests of equal cost have turns in their order, also if they have lost some. A turn that is almost over stays
     /// with its request.
     fn check_order(&self) {
-        let requests = self.queue.requests.iter().map(|(_, request)| request);
-        let waits = |request: &&Request| {
-            let is_over = |turn: Turn| !turn.is_useful(self.now);
-            request.mode == Mode::Wait && !request.turn().is_some_and(is_over)
-        };
-        let mut requests: Vec<&Request> = requests.filter(waits).collect();
-        requests.sort_by_key(|request| (request.cost.0, request.place));
+        let departing = self.queue.departing.iter();
+        let waits = |it: &Departing| it.request.mode == Mode::Wait && it.turn.is_useful(self.now);
+        let departing = departing.filter(|(_, it)| waits(it));
+        let departing = departing.map(|(place, it)| (place, &it.request, Some(it.turn.from)));
+        let waiting = self.queue.waiting.iter();
+        let waiting = waiting.map(|(place, it)| (place, it, None));
+        let mut requests: Vec<_> = departing.chain(waiting).collect();
+        requests.sort_by_key(|(place, it, _)| (it.cost.0, **place));
         for pair in requests.windows(2) {
-            if pair[0].cost == pair[1].cost
-                && let Fate::Departs(later) = &pair[1].fate
-            {
-                match &pair[0].fate {
-                    Fate::Departs(turn) => assert!(turn.from <= later.from, "{pair:?}"),
-                    Fate::Waiting => panic!("it was overtaken: {pair:?}"),
-                    Fate::Fails(_) => {}
-                }
+            let ((_, one, from), (_, other, later)) = (&pair[0], &pair[1]);
+            if one.cost == other.cost && later.is_some() {
+                assert!(
+                    from.is_some() && from <= later,
+                    "it was overtaken: {pair:?}"
+                );
             }
         }
     }
@@ -429,13 +428,17 @@ proptest! {
                 let Some(nth) = bench.joined.iter().position(|joined| joined.place == place) else {
                     continue;
                 };
-                let request = &bench.queue.requests[bench.joined[nth].id];
-                let is_over = request.turn().is_some_and(|turn| turn.until < bench.now);
-                if is_over || request.has_missed {
+                let (waiting, departing) = (&bench.queue.waiting, &bench.queue.departing);
+                let (is_over, has_missed) = match departing.get(&place) {
+                    Some(it) => (it.turn.until < bench.now, it.request.has_missed),
+                    None => (false, waiting[&place].has_missed),
+                };
+                let has_turn = departing.contains_key(&place);
+                if is_over || has_missed {
                     missed.entry(place).or_insert(bench.now);
                 }
                 let misses = requests[place as usize - 1].1 && !missed.contains_key(&place);
-                if !misses || request.turn().is_none() {
+                if !misses || !has_turn {
                     let left = bench.joined.len();
                     bench.apply(&Operation::Poll(nth));
                     if bench.joined.len() < left {

@@ -12,7 +12,7 @@ use super::world::{
     World, horizon, known,
 };
 use crate::algorithm::{Command, Costs, Mode, Origin, Strict, Take, Units};
-use crate::queue::{self, Answer, Fate, Lease, Stage, Standing, Turn, Woken};
+use crate::queue::{self, Answer, Departing, Lease, Stage, Standing, Turn, Woken};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
 const STOPPED: u64 = 4;
@@ -142,10 +142,7 @@ impl World {
                 add(*until <= self.tick, true, Step::Finish(nth));
             }
             let is_due = |turn: &Turn| turn.from <= now && now <= turn.until;
-            let may_depart = match self.fate(setup, nth) {
-                Some(Fate::Departs(turn)) => is_due(turn),
-                _ => false,
-            };
+            let may_depart = self.turn(setup, nth).is_some_and(is_due);
             add(false, left.forfeited > 0 && may_depart, Step::Forfeit(nth));
         }
         let may_be_lost = left.lost_state > 0 && !self.departed.is_empty();
@@ -248,11 +245,10 @@ impl World {
         self.check_order(setup, &waiting);
     }
 
-    /// The fate of a request that waits or has a turn.
-    fn fate(&self, setup: &Setup, nth: usize) -> Option<&Fate> {
+    fn turn(&self, setup: &Setup, nth: usize) -> Option<&Turn> {
         let queue = &self.processes[setup.requests[nth].0].queue;
         match self.requests[nth] {
-            Request::Joined { id, .. } => Some(&queue.requests[id].fate),
+            Request::Joined { place, .. } => Some(&*queue.departing.get(&place)?.turn),
             _ => None,
         }
     }
@@ -260,8 +256,8 @@ impl World {
     /// The requests without a turn, of each process.
     fn waiting(&self, setup: &Setup) -> Vec<usize> {
         let is_waiting = |nth: &usize| {
-            let is_try = setup.requests[*nth].1 == Kind::Tries;
-            !is_try && matches!(self.fate(setup, *nth), Some(Fate::Waiting))
+            let queue = &self.processes[setup.requests[*nth].0].queue;
+            matches!(self.requests[*nth], Request::Joined { place, .. } if queue.waiting.contains_key(&place))
         };
         (0..self.requests.len()).filter(is_waiting).collect()
     }
@@ -270,7 +266,7 @@ impl World {
     fn check_order(&mut self, setup: &Setup, before: &[usize]) {
         let waiting = self.waiting(setup);
         let process = |nth: usize| setup.requests[nth].0;
-        let has_turn = |nth: &&usize| matches!(self.fate(setup, **nth), Some(Fate::Departs(_)));
+        let has_turn = |nth: &&usize| self.turn(setup, **nth).is_some();
         let is_overtaken = before.iter().filter(has_turn).any(|&nth| {
             let mut waiting = waiting.iter();
             waiting.any(|&other| other < nth && process(other) == process(nth))
@@ -298,13 +294,14 @@ impl World {
         let (now, (p, kind)) = (self.now(), setup.requests[nth]);
         let queue = &mut self.processes[p].queue;
         let place = nth as u64 + 1;
-        let id = match kind {
-            Kind::Waits => queue.join(Mode::Wait, place, 1.into(), now, None),
-            Kind::Bounded => queue.join(Mode::Wait, place, 1.into(), now, Some(now + TICK * BOUND)),
-            Kind::Tries => queue.join(Mode::Try, place, 1.into(), now, None),
+        let (mode, bound) = match kind {
+            Kind::Waits => (Mode::Wait, None),
+            Kind::Bounded => (Mode::Wait, Some(now + TICK * BOUND)),
+            Kind::Tries => (Mode::Try, None),
         };
+        queue.join(mode, place, 1.into(), now, bound);
         self.requests[nth] = Request::Joined {
-            id,
+            place,
             is_awake: true,
             timer: None,
         };
@@ -312,32 +309,32 @@ impl World {
 
     fn poll(&mut self, setup: &Setup, nth: usize, is_forfeited: bool, woken: &mut Woken) {
         let (now, (p, _)) = (self.now(), setup.requests[nth]);
-        let Request::Joined { id, .. } = self.requests[nth] else {
+        let Request::Joined { mut place, .. } = self.requests[nth] else {
             return;
         };
         let queue = &mut self.processes[p].queue;
-        let bound = queue.requests[id].bound;
-        if let Fate::Departs(turn) = &mut queue.requests[id].fate
-            && setup.fault == Some(Fault::DepartsBeforeTurn)
-        {
-            turn.from = now;
+        let mut bound = queue.waiting.get(&place).and_then(|it| it.bound);
+        if let Some(Departing { request, turn }) = queue.departing.get_mut(&place) {
+            bound = request.bound;
+            if setup.fault == Some(Fault::DepartsBeforeTurn) {
+                turn.from = now;
+            }
         }
         let step = loop {
-            match queue.poll(id, now, &WAKERS[nth], woken) {
+            match queue.poll(place, now, &WAKERS[nth], woken) {
                 queue::Step::Missed(_) => {
-                    if setup.fault == Some(Fault::RequeuesBehindOthers) {
-                        let place = queue.requests[id].place;
-                        if queue.waiting.remove(&place).is_some() {
-                            queue.requests[id].place = place + 10;
-                            queue.waiting.insert(place + 10, id);
-                        }
+                    if setup.fault == Some(Fault::RequeuesBehindOthers)
+                        && let Some(request) = queue.waiting.remove(&place)
+                    {
+                        place += 10;
+                        queue.waiting.insert(place, request);
                     }
                 }
                 step => break step,
             }
         };
         let joined = |timer| Request::Joined {
-            id,
+            place,
             is_awake: false,
             timer,
         };
@@ -384,31 +381,27 @@ impl World {
 
     fn cancel(&mut self, setup: &Setup, nth: usize) -> Woken {
         let (now, (p, _)) = (self.now(), setup.requests[nth]);
-        let Request::Joined { id, .. } = self.requests[nth] else {
+        let Request::Joined { place, .. } = self.requests[nth] else {
             return Woken::new();
         };
         self.requests[nth] = Request::Cancelled;
         let queue = &mut self.processes[p].queue;
         let mut woken = Woken::new();
-        let turn = queue.requests[id].turn();
         let fault = setup.fault;
         let keeps = fault == Some(Fault::KeepsTurnsOfCancelled);
         let passes_on = fault == Some(Fault::PassesTurnsOnOutOfOrder);
-        let Some(turn) = turn.filter(|_| keeps || passes_on) else {
+        if !(keeps || passes_on) || !queue.departing.contains_key(&place) {
             queue.is_announced &= fault != Some(Fault::KeepsDemandOfCancelled);
-            queue.leave(id, now, &mut woken);
-            return woken;
-        };
-        let request = queue.requests.remove(id);
-        queue.departing.remove(&request.place);
-        if keeps {
+            queue.leave(place, now, &mut woken);
             return woken;
         }
-        if let Some((_, id)) = queue.waiting.pop_last() {
-            let request = &mut queue.requests[id];
-            request.fate = Fate::Departs(Box::new(turn));
-            queue.departing.insert(request.place, id);
+        let cancelled = queue.departing.remove(&place);
+        let Some(Departing { turn, .. }) = cancelled.filter(|_| !keeps) else {
+            return woken;
+        };
+        if let Some((place, mut request)) = queue.waiting.pop_last() {
             woken.extend(request.waker.take());
+            queue.departing.insert(place, Departing { request, turn });
         } else {
             queue.give_back(&turn);
             queue.call_at(now);

@@ -201,7 +201,7 @@ pub(super) enum Request {
     New,
     /// It waits in its queue, and is polled if it is awake or its timer has passed.
     Joined {
-        id: usize,
+        place: u64,
         is_awake: bool,
         timer: Option<Instant>,
     },
