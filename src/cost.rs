@@ -1,6 +1,8 @@
 //! The cost of a request: [`Cost`].
 
-use crate::quota::REQUESTS;
+use smallvec::SmallVec;
+
+use crate::quota::{MOST_UNITS, REQUESTS};
 
 /// The cost of a request, in each unit that it names.
 ///
@@ -17,8 +19,11 @@ use crate::quota::REQUESTS;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Cost {
     requests: Option<u32>,
-    others: Vec<(&'static str, u32)>,
+    /// A pointer, as requests are moved, and most have no other units.
+    others: Option<Box<Others>>,
 }
+
+type Others = SmallVec<[(&'static str, u32); MOST_UNITS - 1]>;
 
 impl Cost {
     /// Sets the cost in this unit.
@@ -33,16 +38,18 @@ impl Cost {
             self.requests = Some(cost);
             return;
         }
-        match self.others.iter_mut().find(|(name, _)| *name == unit) {
+        let others = self.others.get_or_insert_default();
+        match others.iter_mut().find(|(name, _)| *name == unit) {
             Some((_, other)) => *other = cost,
-            None => self.others.push((unit, cost)),
+            None => others.push((unit, cost)),
         }
     }
 
     /// The named units and their costs.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, u32)> {
         let requests = self.requests.map(|cost| (REQUESTS, cost));
-        requests.into_iter().chain(self.others.iter().copied())
+        let others = self.others.iter().flat_map(|others| others.iter());
+        requests.into_iter().chain(others.copied())
     }
 
     /// The cost in requests.
@@ -52,7 +59,7 @@ impl Cost {
 
     /// The cost in requests, if it is named and no other is.
     pub(crate) fn in_requests(&self) -> Option<Option<u32>> {
-        self.others.is_empty().then_some(self.requests)
+        self.others.is_none().then_some(self.requests)
     }
 
     /// The cost that is named in this unit.

@@ -36,12 +36,50 @@ pub struct Acquire {
     key: Key,
     cost: Cost,
     rank: Rank,
-    max_wait: Option<Duration>,
-    deadline: Option<Instant>,
-    /// So many requests were waiting when it asked before, too many to wait behind.
-    full: Option<usize>,
+    bounds: Bounds,
     stage: Stage,
     span: Span,
+}
+
+/// How long a request waits, if its policy does not set less. It takes two words, as requests are moved.
+enum Bounds {
+    None,
+    /// So many nanoseconds.
+    MaxWait(u64),
+    Deadline(Instant),
+    Both(Box<(Duration, Instant)>),
+    /// It asks again, without waiting. So many requests were waiting before, too many to wait behind.
+    Full(usize),
+}
+
+impl Bounds {
+    fn new(max_wait: Option<Duration>, deadline: Option<Instant>) -> Self {
+        match (max_wait, deadline) {
+            (None, None) => Self::None,
+            (None, Some(deadline)) => Self::Deadline(deadline),
+            (Some(max_wait), None) => {
+                Self::MaxWait(max_wait.as_nanos().try_into().unwrap_or(u64::MAX))
+            }
+            (Some(max_wait), Some(deadline)) => Self::Both(Box::new((max_wait, deadline))),
+        }
+    }
+
+    fn max_wait(&self) -> Option<Duration> {
+        match self {
+            Self::None | Self::Deadline(_) => None,
+            Self::MaxWait(nanos) => Some(Duration::from_nanos(*nanos)),
+            Self::Both(both) => Some(both.0),
+            Self::Full(_) => Some(Duration::ZERO),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::None | Self::MaxWait(_) | Self::Full(_) => None,
+            Self::Deadline(deadline) => Some(*deadline),
+            Self::Both(both) => Some(both.1),
+        }
+    }
 }
 
 enum Stage {
@@ -59,9 +97,7 @@ impl Acquire {
             key,
             cost: Cost::default(),
             rank: Rank::default(),
-            max_wait: None,
-            deadline: None,
-            full: None,
+            bounds: Bounds::None,
             stage: Stage::Start(None),
             span: Span::NONE,
         }
@@ -83,8 +119,7 @@ impl Acquire {
         else {
             return false;
         };
-        self.full = Some(waiting);
-        self.max_wait = Some(Duration::ZERO);
+        self.bounds = Bounds::Full(waiting);
         self.stage = Stage::Start(None);
         true
     }
@@ -172,14 +207,18 @@ impl Acquire {
     /// Fails at once if the request would have to wait longer, unless the policy is stricter. For a
     /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.max_wait = Some(self.max_wait.map_or(max_wait, |it| it.min(max_wait)));
+        let before = self.bounds.max_wait();
+        let max_wait = before.map_or(max_wait, |it| it.min(max_wait));
+        self.bounds = Bounds::new(Some(max_wait), self.bounds.deadline());
         self
     }
 
     /// Fails at once if the request could not depart by then. A request that may depart now does so even if the
     /// deadline has passed.
     pub fn deadline(mut self, deadline: Instant) -> Self {
-        self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
+        let before = self.bounds.deadline();
+        let deadline = before.map_or(deadline, |it| it.min(deadline));
+        self.bounds = Bounds::new(self.bounds.max_wait(), Some(deadline));
         self
     }
 
@@ -370,23 +409,23 @@ impl Acquire {
 
     /// The time by which a request has to depart that arrived at this time.
     fn bound(&self, policy: &Policy, arrival: Instant) -> Option<Instant> {
-        let bounds = self.max_wait.into_iter().chain(policy.max_wait());
+        let bounds = (self.bounds.max_wait().into_iter()).chain(policy.max_wait());
         let leaky = policy.leaky_wait(self.handle.guard.current());
         let longest = bounds.chain(leaky).min();
         let until = longest.and_then(|longest| arrival.checked_add(longest));
-        until.into_iter().chain(self.deadline).min()
+        until.into_iter().chain(self.bounds.deadline()).min()
     }
 
     fn cause(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
         match refusal {
             Refusal::Limited(standing) => {
                 let snapshot = Snapshot::new(&standing, now);
-                match self.full {
-                    Some(waiting) => Cause::QueueFull {
+                match self.bounds {
+                    Bounds::Full(waiting) => Cause::QueueFull {
                         waiting,
                         snapshot: Some(snapshot),
                     },
-                    None => Cause::TooLong { waited, snapshot },
+                    _ => Cause::TooLong { waited, snapshot },
                 }
             }
             Refusal::Full(waiting) => Cause::QueueFull {
@@ -493,6 +532,27 @@ mod tests {
                 Err(error) => assert!(!is_granted && error.snapshot().is_some()),
             }
             assert_eq!(start.elapsed() >= SECOND, is_granted);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earliest_bound_holds_in_any_order() {
+        let quota = Quota::per_second(1);
+        let limiter = Limiter::builder().quota(quota).build().unwrap();
+        for (max_wait, deadline, is_granted) in [(3, 3, true), (0, 3, false), (3, 0, false)] {
+            for is_first in [true, false] {
+                limiter.reset("a").await.unwrap();
+                limiter.acquire("a").await.unwrap();
+                let (max_wait, deadline) = (max_wait * SECOND, Instant::now() + deadline * SECOND);
+                let asks = limiter.acquire("a");
+                let asks = match is_first {
+                    true => asks.max_wait(max_wait).deadline(deadline),
+                    false => asks.deadline(deadline).max_wait(max_wait),
+                };
+                // A later bound changes nothing.
+                let asks = asks.deadline(deadline + SECOND).max_wait(4 * SECOND);
+                assert_eq!(asks.await.is_ok(), is_granted);
+            }
         }
     }
 }
