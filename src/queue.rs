@@ -628,8 +628,8 @@ impl Queue {
             false => (Mode::Wait, &self.waiting),
         };
         let requests = asked.values();
-        let requests = requests.map(|request| (arrived(request.arrival), request.cost));
-        (mode, Demand::new(requests))
+        let requests = requests.map(|request| (request.arrival, request.cost));
+        (mode, Demand::with_arrivals(requests, arrived))
     }
 
     /// Applies the answer to a call. An answer to any other call than the current one is ignored.
@@ -828,13 +828,13 @@ impl Queue {
         for (&place, request) in &self.waiting {
             let cost = Units::from(request.cost).total();
             units += cost;
+            let Some(bound) = request.bound.filter(|_| place <= sent.last_place) else {
+                continue;
+            };
             // The last point that is not behind this request: its estimate is never late.
             let nth = points[known..].partition_point(|&point| point <= units);
             let expected = nth.checked_sub(1).map(|nth| answer.expected[nth]);
-            if place <= sent.last_place
-                && let (Some(bound), Some(expected)) = (request.bound, expected)
-                && expected > bound + answer.uncertainty
-            {
+            if let Some(expected) = expected.filter(|it| *it > bound + answer.uncertainty) {
                 // The requests behind it move up.
                 units -= cost;
                 refused.push((place, expected));

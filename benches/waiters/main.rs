@@ -14,7 +14,7 @@
 //! future, the queue, the connection and the embedded store. Time is from the first departure to the last, per waiter.
 //! Figures and ratios are medians over the rounds; cases run in turns.
 //!
-//! Bounds: at most 500 bytes per waiter; waking one of 100,000 takes at most 1.5 times as long as
+//! Bounds: at most 250 bytes per waiter; waking one of 100,000 takes at most 1.5 times as long as
 //! waking one of 1,000. The departures are checked: never more than the limit in any window.
 
 mod run;
@@ -52,7 +52,7 @@ const SIZES: [Size; 3] = [
 const KINDS: [Kind; 4] = [Kind::Pending, Kind::Memory, Kind::Redis, Kind::Semaphore];
 const ROUNDS: u64 = 3;
 
-const MOST_BYTES: f64 = 500.0;
+const MOST_BYTES: f64 = 250.0;
 const MOST_RATIO: f64 = 1.5;
 
 #[derive(Clone, Copy)]

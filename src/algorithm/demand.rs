@@ -35,12 +35,20 @@ impl Demand {
         C: Into<Costs>,
     {
         let requests = requests.map(|(arrival, cost)| (arrival, cost.into()));
+        Self::with_arrivals(requests, |arrival| arrival)
+    }
+
+    /// The demand of these requests. Only the arrivals of its points are converted, as there may be many requests.
+    pub(crate) fn with_arrivals<T>(
+        requests: impl ExactSizeIterator<Item = (T, Costs)> + Clone,
+        arrived: impl Fn(T) -> u64,
+    ) -> Self {
         let count = requests.len();
         let Some((arrival, cost)) = requests.clone().next() else {
             return Self::default();
         };
         if count == 1 {
-            return Self::single(arrival, cost);
+            return Self::single(arrived(arrival), cost);
         }
         let is_uniform = requests.clone().all(|(_, other)| other == cost);
         let mut rank_of_points = (0..POINTS)
@@ -56,7 +64,7 @@ impl Demand {
             let is_even = rank_of_points.next_if_eq(&rank).is_some();
             if is_even || (!is_uniform && rank < POINTS) {
                 while rank_of_points.next_if(|&next| next <= rank).is_some() {}
-                latest = arrival.max(latest);
+                latest = arrived(arrival).max(latest);
                 this.points.push(Point {
                     arrival: latest,
                     units,
