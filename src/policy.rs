@@ -126,12 +126,6 @@ impl Policy {
         self.unit_names != [REQUESTS]
     }
 
-    /// Returns true if the actual cost of a request may differ from its estimate.
-    pub(crate) fn has_charges(&self) -> bool {
-        let is_request = |unit: &&str| [REQUESTS, CONCURRENT].contains(unit);
-        !self.unit_names.iter().all(is_request)
-    }
-
     /// The lease of the places, if the quotas limit how many requests are in progress.
     pub fn lease(&self) -> Option<Duration> {
         self.lease

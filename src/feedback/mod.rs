@@ -25,6 +25,7 @@ use std::sync::Arc;
 use crate::charge::Charge;
 use crate::cost::Cost;
 use crate::permit::Permit;
+use crate::quota::{CONCURRENT, REQUESTS, UnitNames};
 
 mod advice;
 mod apply;
@@ -116,11 +117,16 @@ impl<R, F: Feedback<R>, C: Fn(&R) -> Option<Cost>> Feedback<R> for Settled<F, C>
 }
 
 /// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct.
+#[inline]
 pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
-    let has_units = permit.handle.load().policy.has_charges();
-    if actual.is_none() && !has_units {
-        return None;
+    let has_units = has_charges(permit.granted.turn.counters.units);
+    match actual {
+        None if !has_units => None,
+        actual => charge(permit, actual, has_units),
     }
+}
+
+fn charge(permit: &Permit, actual: Option<Cost>, has_units: bool) -> Option<Charge> {
     let charge = Charge::of(permit);
     // If it fails, the estimate counts.
     if let Some(Err(error)) = actual.map(|actual| charge.settle_to(&actual)) {
@@ -128,6 +134,13 @@ pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
         current.telemetry.unsettled(charge.key(), &error);
     }
     has_units.then_some(charge)
+}
+
+/// Returns true if the actual cost of a request in these units may differ from its estimate.
+fn has_charges(units: UnitNames) -> bool {
+    units
+        .iter()
+        .any(|unit| ![REQUESTS, CONCURRENT].contains(unit))
 }
 
 /// Reads nothing, so that the response can be of any type.
