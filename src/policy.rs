@@ -1,5 +1,6 @@
 //! Quotas that hold jointly for a key, and the bounds on waiting: [`Policy`].
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Policy {
     unit_names: UnitNames,
     /// The quotas, with nothing recorded.
     counters: SmallVec<[Counter; 1]>,
+    /// Policies of the same number have the same counters.
+    number: u64,
     /// The header field that describes the policy, once a response needs it.
     header: OnceLock<HeaderValue>,
 }
@@ -143,16 +146,25 @@ impl Policy {
 
     /// The cost of a request in each unit, or the reason why it can never depart.
     /// In a unit that the request does not name, it costs `otherwise`, if that is set and the quotas have no default cost.
+    #[inline]
     pub(crate) fn costs_of(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
         if self.is_exempt() {
             return Ok(Costs::from(1));
         }
         if let (Some(requests), &[unit]) = (cost.in_requests(), &self.units[..])
-            && unit.name == REQUESTS
+            && (std::ptr::eq(unit.name, REQUESTS) || unit.name == REQUESTS)
         {
-            let costs = Costs::from(requests.or(unit.default_cost).unwrap_or(1));
-            return self.problem_of(&costs).map_or(Ok(costs), Err);
+            let requests = requests.or(unit.default_cost).unwrap_or(1);
+            let costs = Costs::from(requests);
+            return match (1..=unit.largest_cost).contains(&requests) {
+                true => Ok(costs),
+                false => self.problem_of(&costs).map_or(Ok(costs), Err),
+            };
         }
+        self.costs_in_units(cost, otherwise)
+    }
+
+    fn costs_in_units(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
         let known = |name| self.unit_names.contains(&name);
         if let Some((name, _)) = cost.each().find(|&(name, cost)| {
             // Each request is a request, also where tokens alone are counted.
@@ -251,6 +263,7 @@ impl Policy {
             let mut policy = self.clone();
             let pairs = policy.counters.iter_mut().zip(counters);
             pairs.for_each(|(counter, stored)| counter.store_like(stored));
+            policy.number = next_number();
             policy
         })
     }
@@ -259,4 +272,14 @@ impl Policy {
     pub(crate) fn counters(&self) -> &[Counter] {
         &self.counters
     }
+
+    /// A state that has continued under a policy of this number need not do so again.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+fn next_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

@@ -43,6 +43,7 @@ impl Gcra {
     }
 
     /// How much earlier than its theoretical arrival, after itself, a request of this cost may depart.
+    #[inline]
     fn tolerance(&self, cost: u64) -> u64 {
         let units = if self.spaced { cost } else { self.burst.into() };
         span(units, self.interval)
@@ -50,11 +51,13 @@ impl Gcra {
 }
 
 impl Algorithm for Gcra {
+    #[inline]
     fn earliest(&self, from: u64, ahead: u64, cost: u64, _terms: &Terms) -> u64 {
         let ready = self.due + span(ahead + cost, self.interval);
         from.max(ready.saturating_sub(self.tolerance(cost)))
     }
 
+    #[inline]
     fn fits(&self, at: u64, cost: u32, terms: &Terms) -> u64 {
         let due = self.due.max(terms.recorded(at));
         let cost = u64::from(cost);
@@ -62,6 +65,7 @@ impl Algorithm for Gcra {
         (room / span(cost, self.interval)).max(1)
     }
 
+    #[inline]
     fn take(&mut self, _at: u64, recorded: u64, units: u32) {
         self.due = self.due.max(recorded) + span(units.into(), self.interval);
         self.last = self.last.max(recorded);

@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::mem::discriminant;
-use std::ops::{Deref, DerefMut};
 
 use smallvec::SmallVec;
 
@@ -134,6 +133,18 @@ impl Default for Unit {
     }
 }
 
+/// Uses the counter, whichever algorithm it has. Unlike a pointer to its methods, this can be inlined.
+macro_rules! counted {
+    ($counter:ident, $it:ident => $use:expr) => {
+        match $counter {
+            Self::Window($it) => $use,
+            Self::Gcra($it) => $use,
+            Self::Fixed($it) => $use,
+            Self::Concurrent($it) => $use,
+        }
+    };
+}
+
 /// A quota with its recorded departures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Counter {
@@ -169,21 +180,11 @@ impl Counter {
     }
 
     pub(crate) fn unit(&self) -> &Unit {
-        match self {
-            Self::Window(it) => &it.unit,
-            Self::Gcra(it) => &it.unit,
-            Self::Fixed(it) => &it.unit,
-            Self::Concurrent(it) => &it.unit,
-        }
+        counted!(self, it => &it.unit)
     }
 
     fn unit_mut(&mut self) -> &mut Unit {
-        match self {
-            Self::Window(it) => &mut it.unit,
-            Self::Gcra(it) => &mut it.unit,
-            Self::Fixed(it) => &mut it.unit,
-            Self::Concurrent(it) => &mut it.unit,
-        }
+        counted!(self, it => &mut it.unit)
     }
 
     /// The number of its unit among those of the policy.
@@ -263,27 +264,54 @@ pub(crate) fn are_alike(counters: &[Counter], quotas: &[Counter]) -> bool {
     counters.len() == quotas.len() && pairs.all(|(counter, quota)| counter.is_like(quota))
 }
 
-impl Deref for Counter {
-    type Target = dyn Algorithm;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Window(it) => it,
-            Self::Gcra(it) => it,
-            Self::Fixed(it) => it,
-            Self::Concurrent(it) => it,
-        }
+impl Algorithm for Counter {
+    #[inline]
+    fn drop_expired(&mut self, now: u64) {
+        counted!(self, it => it.drop_expired(now));
     }
-}
 
-impl DerefMut for Counter {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self {
-            Self::Window(it) => it,
-            Self::Gcra(it) => it,
-            Self::Fixed(it) => it,
-            Self::Concurrent(it) => it,
-        }
+    #[inline]
+    fn earliest(&self, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
+        counted!(self, it => it.earliest(from, ahead, cost, terms))
+    }
+
+    #[inline]
+    fn fits(&self, at: u64, cost: u32, terms: &Terms) -> u64 {
+        counted!(self, it => it.fits(at, cost, terms))
+    }
+
+    #[inline]
+    fn take(&mut self, at: u64, recorded: u64, units: u32) {
+        counted!(self, it => it.take(at, recorded, units));
+    }
+
+    fn settle(&mut self, settled: &Settlement) {
+        counted!(self, it => it.settle(settled));
+    }
+
+    fn mark(&self) -> u64 {
+        counted!(self, it => it.mark())
+    }
+
+    fn units_since(&self, mark: u64) -> f64 {
+        counted!(self, it => it.units_since(mark))
+    }
+
+    fn expires(&self) -> u64 {
+        counted!(self, it => it.expires())
+    }
+
+    #[inline]
+    fn resets(&self) -> u64 {
+        counted!(self, it => it.resets())
+    }
+
+    fn clear(&mut self) {
+        counted!(self, it => it.clear());
+    }
+
+    fn memory(&self) -> u64 {
+        counted!(self, it => it.memory())
     }
 }
 
@@ -784,14 +812,7 @@ impl State {
 
     /// Lets one request depart now, or nothing, as [`take`](Self::take) does with [`Take::one`] and without strict
     /// recovery, in a third of the time. `None` if other processes have called.
-    pub(crate) fn try_one(
-        &mut self,
-        quotas: &[Counter],
-        hold: u64,
-        cost: Costs,
-        now: u64,
-    ) -> Option<Attempt> {
-        self.continue_as(quotas);
+    pub(crate) fn try_one(&mut self, hold: u64, cost: Costs, now: u64) -> Option<Attempt> {
         self.drop_expired(now);
         if !self.announced.is_empty() {
             return None;
@@ -802,7 +823,7 @@ impl State {
             hold,
             horizon: 0,
         };
-        let earliest = self.earliest(&terms, now, Units::default(), cost.into());
+        let earliest = self.search(&terms, now, Units::default(), cost.into());
         let recorded = (earliest == now).then(|| terms.recorded(now));
         if let Some(recorded) = recorded {
             self.record(now, recorded, cost);
@@ -950,6 +971,11 @@ impl State {
         )
     }
 
+    /// Nothing departs until then.
+    fn held_until(&self) -> u64 {
+        self.paused_until().max(self.quarantined_until())
+    }
+
     /// The end of the pause; 0 if there is none.
     pub(crate) fn paused_until(&self) -> u64 {
         self.hold.as_ref().map_or(0, |hold| hold.paused_until)
@@ -967,6 +993,7 @@ impl State {
         counters.chain(rest).max().unwrap_or(0)
     }
 
+    #[inline(always)]
     pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters.iter_mut().for_each(|it| it.drop_expired(now));
         if !self.former.is_empty() && self.former.iter().all(|it| it.expires() <= now) {
@@ -981,7 +1008,7 @@ impl State {
     /// unit in which this demand costs nothing, only that request is ahead: what it needs of other units is kept for it.
     fn others<'a>(&self, announced: &'a [Announcement], terms: &Terms, take: &Take) -> Others<'a> {
         let until = terms.now + take.horizon;
-        let until = until.max(self.paused_until()).max(self.quarantined_until());
+        let until = until.max(self.held_until());
         let mine = take.demand.units();
         let is_held_up = |other: &&Announcement| {
             let elsewhere = other.demand.first_cost();
@@ -1059,7 +1086,13 @@ impl State {
 
     /// The first time at which a request may depart under all quotas jointly; see [`Algorithm::earliest`].
     pub(crate) fn earliest(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
-        let mut at = from.max(self.paused_until().max(self.quarantined_until()));
+        self.search(terms, from, ahead, cost)
+    }
+
+    /// Does the work of [`earliest`](Self::earliest). It is inlined where no requests are ahead.
+    #[inline(always)]
+    fn search(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
+        let mut at = from.max(self.held_until());
         for _ in 0..MOST_ROUNDS {
             let mut next = at;
             for counter in &self.counters {
@@ -1112,6 +1145,7 @@ impl State {
         fits
     }
 
+    #[inline(always)]
     fn record(&mut self, at: u64, recorded: u64, units: Costs) {
         for counter in &mut self.counters {
             let units = units.0[counter.nth()];
@@ -1154,14 +1188,28 @@ impl State {
     }
 
     /// How much of each unit may depart now.
+    #[inline(always)]
     fn remaining(&self, terms: &Terms) -> Costs {
+        let now = terms.now;
         let mut remaining = Costs::default();
-        let units = self.counters.iter().map(|it| it.nth() + 1).max();
-        for nth in 0..units.unwrap_or(0) {
-            let one = Costs::one_of(nth);
-            if self.earliest(terms, terms.now, Units::default(), one.into()) == terms.now {
-                let fits = self.fits_at(terms, terms.now, one);
-                remaining.0[nth] = u32::try_from(fits).unwrap_or(u32::MAX);
+        if now < self.held_until() {
+            return remaining;
+        }
+        for counter in &self.counters {
+            remaining.0[counter.nth()] = u32::MAX;
+        }
+        for counter in &self.counters {
+            let left = &mut remaining.0[counter.nth()];
+            *left = match counter.earliest(now, 0, 1, terms) == now {
+                true => (*left).min(u32::try_from(counter.fits(now, 1, terms)).unwrap_or(u32::MAX)),
+                false => 0,
+            };
+        }
+        if let Some(hold) = &self.hold {
+            for (left, &(allowed, until)) in remaining.0.iter_mut().zip(&hold.allowed) {
+                if now < until {
+                    *left = (*left).min(allowed);
+                }
             }
         }
         remaining

@@ -45,11 +45,6 @@ impl Costs {
         let units = self.each().fold(0, |lane, (unit, _)| lane | 1 << unit);
         units | level << LEVEL_BITS.start
     }
-
-    /// A cost of 1 in the unit of this number.
-    pub(crate) fn one_of(unit: usize) -> Self {
-        Self(std::array::from_fn(|nth| u32::from(nth == unit)))
-    }
 }
 
 /// A cost in the first unit.

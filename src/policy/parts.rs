@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Lost, Outage, Policy, PolicyUnit, Recovery};
+use super::{Lost, Outage, Policy, PolicyUnit, Recovery, next_number};
 use crate::algorithm::{Counter, number_units};
 use crate::error::BuildError;
 use crate::quota::{Algorithm, CONCURRENT, MOST_UNITS, Quota, interned_units, units_of};
@@ -190,6 +190,7 @@ impl PolicyParts {
             units: units.collect(),
             unit_names,
             counters,
+            number: next_number(),
             header: OnceLock::new(),
             parts: self,
         })

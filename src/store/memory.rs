@@ -38,7 +38,8 @@ struct Inner {
 }
 
 struct Shard {
-    entries: HashTable<Entry>,
+    /// With the hashes of their names and keys. Half of a table may be empty, so it holds pointers.
+    entries: HashTable<(u64, Box<Entry>)>,
     /// At how many entries expired ones are dropped.
     sweep_at: usize,
     /// The latest time of a call: none goes back behind it.
@@ -46,9 +47,10 @@ struct Shard {
 }
 
 struct Entry {
-    hash: u64,
     name: Option<Box<str>>,
     key: Key,
+    /// The [number](Policy::number) of the policy under which the state was used last.
+    policy: u64,
     state: State,
 }
 
@@ -133,7 +135,7 @@ impl MemoryStore {
     ) -> Option<(u64, Attempt)> {
         let hold = guard.as_micros() as u64 + policy.buffer_micros();
         self.change(key, policy, sent, |state, now| {
-            let attempt = state.try_one(policy.counters(), hold, cost, now);
+            let attempt = state.try_one(hold, cost, now);
             attempt.map(|attempt| (now, attempt))
         })
     }
@@ -160,26 +162,33 @@ impl MemoryStore {
         if shard.entries.len() >= shard.sweep_at {
             shard.sweep(now);
         }
-        let is_it = |entry: &Entry| {
-            entry.hash == hash && entry.name.as_deref() == name && entry.key == *key
+        let is_it = |(its_hash, entry): &(u64, Box<Entry>)| {
+            *its_hash == hash && entry.name.as_deref() == name && entry.key == *key
         };
-        let entry = shard.entries.entry(hash, is_it, |entry| entry.hash);
-        let mut entry = entry.or_insert_with(|| Entry {
-            hash,
+        let entry = shard.entries.entry(hash, is_it, |(hash, _)| *hash);
+        let new = || Entry {
             name: name.map(Into::into),
             key: key.clone(),
+            policy: policy.number(),
             state: State::new(policy.counters()),
-        });
-        change(&mut entry.get_mut().state, now)
+        };
+        let mut entry = entry.or_insert_with(|| (hash, Box::new(new())));
+        let (_, entry) = entry.get_mut();
+        if entry.policy != policy.number() {
+            entry.state.continue_as(policy.counters());
+            entry.policy = policy.number();
+        }
+        change(&mut entry.state, now)
     }
 }
 
 impl Shard {
     #[cold]
     fn sweep(&mut self, now: u64) {
-        self.entries.retain(|entry| now < entry.state.expires());
+        self.entries
+            .retain(|(_, entry)| now < entry.state.expires());
         self.sweep_at = SMALL.max(2 * self.entries.len());
-        self.entries.shrink_to(self.sweep_at, |entry| entry.hash);
+        self.entries.shrink_to(self.sweep_at, |(hash, _)| *hash);
     }
 }
 

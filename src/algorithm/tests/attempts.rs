@@ -29,7 +29,7 @@ proptest! {
                 one.control(command, now);
                 other.control(command, now);
             }
-            let attempt = one.try_one(&quotas, guard + buffer, cost.into(), now).unwrap();
+            let attempt = one.try_one(guard + buffer, cost.into(), now).unwrap();
             let take = Take { guard, ..Take::one(Mode::Try, cost) };
             let taken = other.take(buffer, &take, now);
             prop_assert_eq!(attempt.recorded, taken.grants.first().map(|grant| grant.recorded));
