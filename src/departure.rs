@@ -21,7 +21,7 @@ use crate::snapshot::until;
 pub struct Departure {
     waited: Duration,
     remaining: u32,
-    reset: Option<Instant>,
+    reset: Instant,
 }
 
 impl Departure {
@@ -40,16 +40,17 @@ impl Departure {
     /// How long from now until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        until(self.reset, Instant::now())
+        until(Some(self.reset), Instant::now())
     }
 }
 
 impl From<&Permit> for Departure {
+    #[inline]
     fn from(permit: &Permit) -> Self {
         Self {
             waited: permit.waited(),
             remaining: permit.remaining(),
-            reset: permit.granted.standing.reset,
+            reset: permit.granted.resets(),
         }
     }
 }

@@ -351,6 +351,7 @@ impl Limiter {
     }
 
     /// The handle of requests that have only a key.
+    #[inline]
     pub(crate) fn handle(&self) -> Arc<Handle> {
         match &self.kind {
             Kind::Plain(handle) | Kind::Rule(handle) => handle.clone(),

@@ -46,6 +46,7 @@ impl RequestOptions {
 
     /// These options, and the others where these are not set.
     #[must_use]
+    #[inline]
     pub fn or(self, others: Self) -> Self {
         Self {
             cost: self.cost.or(others.cost),

@@ -51,6 +51,7 @@ impl Permit {
     }
 
     /// The place, if it holds one.
+    #[inline]
     pub(crate) fn take_place(&mut self) -> Option<Place> {
         let held = self.granted.held.take()?;
         Some(Place::new(Some(held)))
@@ -66,27 +67,29 @@ impl Permit {
 
     /// How long the request waited.
     #[must_use]
+    #[inline]
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
     /// How many more requests of cost 1 could have departed at once when this one was granted.
     #[must_use]
+    #[inline]
     pub fn remaining(&self) -> u32 {
-        self.granted.standing.remaining.0[0]
+        self.granted.remaining.0[0]
     }
 
     /// How much more of this unit could have departed at once; `None` if no quota counts it.
     #[must_use]
     pub fn remaining_of(&self, unit: &str) -> Option<u32> {
-        let standing = &self.granted.standing;
-        Remaining::new(standing.units, standing.remaining).of(unit)
+        let units = self.granted.turn.counters.units;
+        Remaining::new(units, self.granted.remaining).of(unit)
     }
 
     /// How long until all units of the quotas are available again.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        until(self.granted.standing.reset, Instant::now())
+        until(Some(self.granted.resets()), Instant::now())
     }
 
     /// Whether the departure counts. It does not if a rule exempts the request, or if

@@ -43,6 +43,15 @@ impl Remaining {
         let nth = self.units.iter().position(|name| *name == unit)?;
         Some(self.left.0[nth])
     }
+
+    /// As much of each of these units, 0 of those that are not known.
+    pub(crate) fn among(&self, units: UnitNames) -> Costs {
+        let mut left = Costs::default();
+        for (left, unit) in left.0.iter_mut().zip(units) {
+            *left = self.of(unit).unwrap_or(0);
+        }
+        left
+    }
 }
 
 impl Snapshot {
@@ -120,5 +129,6 @@ impl Snapshot {
 /// The time from now until then, in whole microseconds, rounded up.
 pub(crate) fn until(at: Option<Instant>, now: Instant) -> Duration {
     let left = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-    Duration::from_micros(left.as_nanos().div_ceil(1_000) as u64)
+    let micros = u64::from(left.subsec_nanos().div_ceil(1_000));
+    Duration::from_secs(left.as_secs()) + Duration::from_micros(micros)
 }

@@ -4,7 +4,6 @@ mod error;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,7 +19,7 @@ use crate::permit::{Decision, Permit};
 use crate::place::Place;
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank, Share};
-use crate::queue::Refusal;
+use crate::queue::{Refusal, Standing};
 use crate::snapshot::Snapshot;
 use crate::telemetry::{Outcome, Span};
 
@@ -32,8 +31,8 @@ pub use self::error::{Error, ErrorKind};
 /// Defaults: a cost of 1, and the policy's [`max_wait`](crate::LimiterBuilder::max_wait).
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Acquire {
-    handle: Arc<Handle>,
-    key: Key,
+    /// A permit takes it over.
+    target: Option<Target>,
     cost: Cost,
     rank: Rank,
     bounds: Bounds,
@@ -82,6 +81,13 @@ impl Bounds {
     }
 }
 
+/// The limiter and the key of a request.
+#[derive(Debug)]
+struct Target {
+    handle: Arc<Handle>,
+    key: Key,
+}
+
 enum Stage {
     /// With its place in the queue, if it has one already.
     Start(Option<Position>),
@@ -91,10 +97,10 @@ enum Stage {
 }
 
 impl Acquire {
+    #[inline]
     pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
         Self {
-            handle,
-            key,
+            target: Some(Target { handle, key }),
             cost: Cost::default(),
             rank: Rank::default(),
             bounds: Bounds::None,
@@ -106,6 +112,10 @@ impl Acquire {
     /// Waits once more, in the place that the request had when it got this permit. Its bounds stay as they were.
     pub(crate) fn again(&mut self, expired: Permit) {
         self.stage = Stage::Start(Some(expired.granted.place));
+        self.target = Some(Target {
+            handle: expired.handle.clone(),
+            key: expired.key.clone(),
+        });
         expired.forfeit();
     }
 
@@ -126,7 +136,11 @@ impl Acquire {
 
     /// The key of the request.
     pub(crate) fn key(&self) -> &Key {
-        &self.key
+        &self.target().key
+    }
+
+    fn target(&self) -> &Target {
+        self.target.as_ref().expect("it has no permit")
     }
 
     pub(crate) fn cost_of_request(&self) -> &Cost {
@@ -177,6 +191,7 @@ impl Acquire {
     /// # Ok(())
     /// # }
     /// ```
+    #[inline]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.rank.priority = priority;
         self
@@ -199,6 +214,7 @@ impl Acquire {
         self.of_share(Some(Share::new(name, weight)))
     }
 
+    #[inline]
     pub(crate) fn of_share(mut self, share: Option<Share>) -> Self {
         self.rank.share = share;
         self
@@ -206,6 +222,7 @@ impl Acquire {
 
     /// Fails at once if the request would have to wait longer, unless the policy is stricter. For a
     /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long.
+    #[inline]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         let before = self.bounds.max_wait();
         let max_wait = before.map_or(max_wait, |it| it.min(max_wait));
@@ -274,8 +291,10 @@ impl Future for Acquire {
     type Output = Result<Permit, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = ready!(self.poll_permit(cx));
-        Poll::Ready(result.map_err(|cause| Error::new(cause, self.handle.policy())))
+        Poll::Ready(match ready!(self.poll_permit(cx)) {
+            Ok(permit) => Ok(permit),
+            Err(cause) => Err(self.error(cause)),
+        })
     }
 }
 
@@ -287,6 +306,7 @@ impl Future for Acquire {
 pub struct TryAcquire(Acquire);
 
 impl TryAcquire {
+    #[inline]
     pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
         Self(Acquire::new(handle, key).max_wait(Duration::ZERO))
     }
@@ -319,101 +339,126 @@ impl Future for TryAcquire {
         Poll::Ready(match ready!(self.0.poll_permit(cx)) {
             Ok(permit) => Ok(Decision::Granted(permit)),
             Err(Cause::TooLong { snapshot, .. }) => Ok(Decision::Limited(snapshot)),
-            Err(cause) => Err(Error::new(cause, self.0.handle.policy())),
+            Err(cause) => Err(self.0.error(cause)),
         })
     }
 }
 
 impl Acquire {
+    /// Most requests depart at once: what these need is inlined, so that the permit is not moved from call to call.
+    #[inline]
     fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
-        if let Stage::Start(place) = self.stage {
-            let now = Instant::now();
-            let place = place.unwrap_or_else(|| Position::new(now));
-            let current = self.handle.load();
-            self.span = current.telemetry.begin(&self.key, self.cost.requests());
-            let _entered = self.span.enter();
-            match self.join(&current, place, now) {
-                ControlFlow::Continue(waiting) => {
-                    current
-                        .telemetry
-                        .waiting(&self.key, self.rank.priority, 1.0);
-                    self.stage = Stage::Waiting(waiting, Arc::clone(&current));
-                }
-                ControlFlow::Break(result) => {
-                    let waited = now - place.arrival;
-                    return Poll::Ready(self.end(&current, result, waited));
-                }
+        let Stage::Start(place) = self.stage else {
+            return self.poll_waiting(cx);
+        };
+        let now = Instant::now();
+        let Target { handle, key } = self.target();
+        let current = handle.load();
+        let span = current.telemetry.begin(key, self.cost.requests());
+        let entered = span.enter();
+        let waited = place.map_or(Duration::ZERO, |place| now - place.arrival);
+        let place = place.unwrap_or_else(|| Position::new(now));
+        let cost = match self.cost_under(&current.policy) {
+            Ok(cost) => cost,
+            Err(cause) => return Poll::Ready(Err(self.fail(&current, span, cause, waited))),
+        };
+        let at_once = handle.depart_at_once(&current, key, (cost, &self.rank), place, now);
+        if let Some(Ok(granted)) = at_once {
+            return Poll::Ready(Ok(self.depart(&current, span, granted, waited)));
+        }
+        let refused = at_once.and_then(Result::err);
+        match self.join(&current, (cost, refused), place, now) {
+            Ok(waiting) => {
+                (current.telemetry).waiting(self.key(), self.rank.priority, 1.0);
+                self.stage = Stage::Waiting(waiting, Arc::clone(&current));
+                drop(entered);
+                self.span = span;
+                self.poll_waiting(cx)
+            }
+            Err(refusal) => {
+                let cause = self.cause(&current.policy, refusal, now, waited);
+                Poll::Ready(Err(self.fail(&current, span, cause, waited)))
             }
         }
+    }
+
+    /// Polls a request that has joined the queue.
+    #[cold]
+    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
         let Stage::Waiting(waiting, joined) = &mut self.stage else {
             panic!("polled after it was ready");
         };
         let _entered = self.span.enter();
         let since = waiting.arrival;
         let result = ready!(Pin::new(waiting).poll(cx));
-        joined
-            .telemetry
-            .waiting(&self.key, self.rank.priority, -1.0);
-        let (current, now) = (self.handle.load(), Instant::now());
+        let Target { handle, key } = self.target.as_ref().expect("it has no permit");
+        joined.telemetry.waiting(key, self.rank.priority, -1.0);
+        let (current, now) = (handle.load(), Instant::now());
         let waited = now.saturating_duration_since(since);
-        let result = result.map_err(|refusal| self.cause(&current.policy, refusal, now, waited));
-        Poll::Ready(self.end(&current, result, waited))
+        let span = std::mem::replace(&mut self.span, Span::NONE);
+        Poll::Ready(match result {
+            Ok(granted) => Ok(self.depart(&current, span, granted, waited)),
+            Err(refusal) => {
+                let cause = self.cause(&current.policy, refusal, now, waited);
+                Err(self.fail(&current, span, cause, waited))
+            }
+        })
     }
 
-    /// Joins the queue, or breaks with the result if it is known at once.
+    /// The cost of the request in each unit, or the reason why it can never depart.
+    #[inline]
+    fn cost_under(&self, policy: &Policy) -> Result<Costs, Cause> {
+        if let Some(problem) = self.rank.share.as_ref().and_then(Share::problem) {
+            return Err(Cause::InvalidShare(problem));
+        }
+        check(policy, self.key(), &self.cost, None)
+    }
+
+    /// Joins the queue, unless the request is refused at once. `refused` is the answer of the embedded store, if it has one.
     fn join(
         &self,
         current: &Current,
+        (cost, refused): (Costs, Option<Standing>),
         place: Position,
         now: Instant,
-    ) -> ControlFlow<Result<Granted, Cause>, Waiting> {
-        let (handle, key, policy) = (&self.handle, &self.key, &current.policy);
-        if let Some(problem) = self.rank.share.as_ref().and_then(Share::problem) {
-            return ControlFlow::Break(Err(Cause::InvalidShare(problem)));
-        }
-        let cost = match check(policy, key, &self.cost, None) {
-            Ok(cost) => cost,
-            Err(cause) => return ControlFlow::Break(Err(cause)),
-        };
-        let at_once = handle.depart_at_once(current, key, (cost, &self.rank), place, now);
-        if let Some(Ok(granted)) = at_once {
-            return ControlFlow::Break(Ok(granted));
-        }
+    ) -> Result<Waiting, Refusal> {
+        let (Target { handle, key }, policy) = (self.target(), &current.policy);
         let bound = self.bound(policy, place.arrival);
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
-        let denied = match at_once {
-            Some(Err(standing)) if !waits => Some(standing),
+        let denied = match refused {
+            Some(standing) if !waits => Some(standing),
             _ => {
                 let denied = handle.denied(key, &cost, &self.rank, bound, now);
                 denied.inspect(|_| current.telemetry.remembered())
             }
         };
-        let joined = match denied {
+        match denied {
             Some(standing) => Err(Refusal::Limited(standing)),
             None if waits => handle.join(Mode::Wait, key, (&self.cost, &self.rank), place, bound),
             None => {
                 let place = Position::new(now);
                 handle.join(Mode::Try, key, (&self.cost, &self.rank), place, None)
             }
-        };
-        match joined {
-            Ok(waiting) => ControlFlow::Continue(waiting),
-            Err(refusal) => {
-                let waited = now - place.arrival;
-                ControlFlow::Break(Err(self.cause(policy, refusal, now, waited)))
-            }
         }
     }
 
     /// The time by which a request has to depart that arrived at this time.
     fn bound(&self, policy: &Policy, arrival: Instant) -> Option<Instant> {
-        let bounds = (self.bounds.max_wait().into_iter()).chain(policy.max_wait());
-        let leaky = policy.leaky_wait(self.handle.guard.current());
-        let longest = bounds.chain(leaky).min();
-        let until = longest.and_then(|longest| arrival.checked_add(longest));
-        until.into_iter().chain(self.bounds.deadline()).min()
+        let until = match self.bounds.max_wait() {
+            Some(Duration::ZERO) => Some(arrival),
+            max_wait => {
+                let bounds = max_wait.into_iter().chain(policy.max_wait());
+                let leaky = policy.leaky_wait(self.target().handle.guard.current());
+                let longest = bounds.chain(leaky).min();
+                longest.and_then(|longest| arrival.checked_add(longest))
+            }
+        };
+        match (until, self.bounds.deadline()) {
+            (Some(until), Some(deadline)) => Some(until.min(deadline)),
+            (until, deadline) => until.or(deadline),
+        }
     }
 
     fn cause(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
@@ -440,45 +485,57 @@ impl Acquire {
         }
     }
 
-    fn end(
+    /// The permit takes over the limiter and the key.
+    #[inline(always)]
+    fn depart(
         &mut self,
         current: &Current,
-        result: Result<Granted, Cause>,
+        span: Span,
+        granted: Granted,
         waited: Duration,
-    ) -> Result<Permit, Cause> {
-        self.stage = Stage::Done;
-        let (outcome, cost) = match &result {
-            Ok(Granted { turn, .. }) if turn.is_counted() => (Outcome::Granted, turn.units),
-            Ok(Granted { turn, .. }) => (Outcome::Fallback, turn.units),
-            Err(cause) => (cause.outcome(), Costs::default()),
+    ) -> Permit {
+        let is_recorded = granted.turn.is_counted();
+        let outcome = match is_recorded {
+            true => Outcome::Granted,
+            false => Outcome::Fallback,
         };
-        self.ended(current, &cost, outcome, waited);
-        result.map(|granted| Permit {
-            handle: self.handle.clone(),
-            is_counted: current.policy.counts(granted.turn.is_counted()),
-            key: self.key.clone(),
+        let request = (self.key(), &granted.turn.units, &self.rank);
+        current.telemetry.ended(span, request, outcome, waited);
+        self.stage = Stage::Done;
+        let Target { handle, key } = self.target.take().expect("it has no permit");
+        Permit {
+            handle,
+            is_counted: current.policy.counts(is_recorded),
+            key,
             granted,
             waited,
-        })
+        }
     }
 
-    fn ended(&mut self, current: &Current, cost: &Costs, outcome: Outcome, waited: Duration) {
-        let span = std::mem::replace(&mut self.span, Span::NONE);
+    fn fail(&mut self, current: &Current, span: Span, cause: Cause, waited: Duration) -> Cause {
+        self.stage = Stage::Done;
+        let request = (self.key(), &Costs::default(), &self.rank);
         current
             .telemetry
-            .ended(span, (&self.key, cost, &self.rank), outcome, waited);
+            .ended(span, request, cause.outcome(), waited);
+        cause
+    }
+
+    #[cold]
+    fn error(&self, cause: Cause) -> Error {
+        Error::new(cause, self.target().handle.policy())
     }
 }
 
 impl Drop for Acquire {
     fn drop(&mut self) {
         if let Stage::Waiting(waiting, joined) = &self.stage {
-            joined
-                .telemetry
-                .waiting(&self.key, self.rank.priority, -1.0);
+            (joined.telemetry).waiting(self.key(), self.rank.priority, -1.0);
             let waited = waiting.arrival.elapsed();
-            let current = self.handle.load();
-            self.ended(&current, &Costs::default(), Outcome::Cancelled, waited);
+            let current = self.target().handle.load();
+            let span = std::mem::replace(&mut self.span, Span::NONE);
+            let request = (self.key(), &Costs::default(), &self.rank);
+            (current.telemetry).ended(span, request, Outcome::Cancelled, waited);
         }
     }
 }
@@ -486,7 +543,7 @@ impl Drop for Acquire {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
-            .field("key", &self.key)
+            .field("key", &self.target.as_ref().map(|target| &target.key))
             .field("cost", &self.cost)
             .finish_non_exhaustive()
     }

@@ -29,6 +29,7 @@ use crate::lock::Mutex;
 use crate::policy::{Plan, Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{CounterSet, Queue, Refusal, Standing, Step, Turn, Woken};
+use crate::snapshot::{Remaining, until};
 use crate::store::{Answered, Call, Operation, Reply, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
 
@@ -92,7 +93,10 @@ pub(super) struct KeyQueue {
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) turn: Turn,
-    pub(crate) standing: Standing,
+    /// How much more of each unit of the turn could have departed.
+    pub(crate) remaining: Costs,
+    /// All units are available again so long after the start of the turn, in microseconds.
+    pub(crate) reset: u64,
     pub(crate) place: Position,
     /// Its place among those in progress, if a quota limits how many there are.
     pub(crate) held: Option<Box<Held>>,
@@ -107,6 +111,14 @@ pub(crate) struct Position {
     lane: u64,
     flow: u64,
     pub(crate) arrival: Instant,
+}
+
+impl Granted {
+    /// When all units are available again.
+    #[inline]
+    pub(crate) fn resets(&self) -> Instant {
+        self.turn.from + Duration::from_micros(self.reset)
+    }
 }
 
 impl Position {
@@ -213,6 +225,7 @@ impl Handle {
 
     /// Departs at once if the embedded store allows it and no request of this key waits; `None` if that has to be
     /// asked by way of the queue.
+    #[inline]
     pub(crate) fn depart_at_once(
         &self,
         current: &Current,
@@ -233,21 +246,18 @@ impl Handle {
         let guard = self.guard.current();
         let (at, attempt) = store.try_one(key, policy, cost, guard, now)?;
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
-        let standing = Standing {
-            units: policy.units(),
-            remaining: attempt.remaining,
-            reset: Some(local(attempt.reset)),
-            last: None,
-            overtakes: false,
-        };
         let Some(recorded) = attempt.recorded else {
-            let last = Some(local(attempt.earliest));
-            return Some(Err(Standing { last, ..standing }));
+            return Some(Err(Standing {
+                units: policy.units(),
+                remaining: attempt.remaining,
+                reset: Some(local(attempt.reset)),
+                last: Some(local(attempt.earliest)),
+                overtakes: false,
+            }));
         };
-        let until = local(recorded - policy.buffer_micros());
         let turn = Turn {
             from: now,
-            until,
+            until: now + guard,
             recorded,
             counters: current.counters,
             units: cost,
@@ -255,7 +265,8 @@ impl Handle {
         };
         Some(Ok(Granted {
             turn,
-            standing,
+            remaining: attempt.remaining,
+            reset: attempt.reset.saturating_sub(at),
             place,
             held: None,
         }))
@@ -892,9 +903,11 @@ impl Future for Waiting {
                     queue.handle.guard.departed();
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
+                    let remaining = Remaining::new(standing.units, standing.remaining);
                     return Poll::Ready(Ok(Granted {
                         turn,
-                        standing,
+                        remaining: remaining.among(turn.counters.units),
+                        reset: until(standing.reset, turn.from).as_micros() as u64,
                         place: queue.place(number, this.arrival),
                         held,
                     }));

@@ -32,6 +32,10 @@ impl Advice {
         Self::default()
     }
 
+    pub(crate) fn is_none(&self) -> bool {
+        self.wait.is_none() && self.allowances.is_empty()
+    }
+
     /// Nothing may depart for so long.
     ///
     /// A pause of zero is [`none`](Self::none).

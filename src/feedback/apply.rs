@@ -30,11 +30,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
 /// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
+#[inline]
 pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
-    if *advice == Advice::none() {
-        return None;
+    match advice.is_none() {
+        true => None,
+        false => send(permit, advice),
     }
-    let remaining = permit.granted.standing.remaining;
+}
+
+fn send(permit: Permit, advice: &Advice) -> Option<Applying> {
+    let remaining = permit.granted.remaining;
     let (handle, key, turn) = (permit.handle, permit.key, permit.granted.turn);
     let policy = handle.policy();
     let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);

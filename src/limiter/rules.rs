@@ -123,6 +123,7 @@ impl Limiter {
         ByRules(self.clone())
     }
 
+    #[inline]
     pub(crate) fn live(&self) -> Option<&Arc<Live>> {
         match &self.kind {
             Kind::Plain(_) | Kind::Rule(_) => None,
@@ -131,6 +132,7 @@ impl Limiter {
     }
 
     /// The handle of the policy for a request; `None` if its rule has been removed.
+    #[inline]
     fn handle_of(&self, extracted: &Extracted) -> Option<Arc<Handle>> {
         match (extracted, self.live()) {
             (Extracted::Ruled(ruled), Some(live)) => live.rule(ruled.rule()),

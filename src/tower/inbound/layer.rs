@@ -380,7 +380,7 @@ where
         if permit.is_counted() {
             let policy = &permit.handle.policy();
             let standing = Standing {
-                remaining: permit.granted.standing.remaining,
+                remaining: permit.granted.remaining,
                 // The remaining units and the reset of joint quotas may come from different quotas.
                 more: (policy.quotas().len() == 1).then(|| permit.reset()),
             };
