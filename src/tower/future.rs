@@ -112,19 +112,19 @@ where
         let this = self.project();
         let (mut stage, layer) = (this.stage, this.layer);
         let result = loop {
-            let next = match stage.as_mut().project() {
+            match stage.as_mut().project() {
                 StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
                     Ok(()) => {
-                        let passed = waiting.passed.take().map(Err);
-                        let departed = waiting.permit.take().map(Ok).or(passed);
+                        let departed = waiting.departed.take();
                         let response = waiting.call();
-                        Stage::Calling { response, departed }
+                        stage.set(Stage::Calling { response, departed });
                     }
                     Err(Stopped::Failed(error)) => break Err(layer.fail(None, error)),
-                    Err(Stopped::Refused(error)) => match layer.refuse(error, waiting) {
-                        Some(answer) => break answer,
-                        None => continue,
-                    },
+                    Err(Stopped::Refused(error)) => {
+                        if let Some(answer) = layer.refuse(error, waiting) {
+                            break answer;
+                        }
+                    }
                 },
                 StageProjection::Calling { response, departed } => {
                     let mut response = match response.poll(cx) {
@@ -142,11 +142,11 @@ where
                     let permit = departed.as_mut().and_then(|it| it.as_mut().ok());
                     let place = permit.and_then(Permit::take_place);
                     match departed.and_then(|departed| layer.complete(departed, &mut response)) {
-                        Some(applying) => Stage::Applying {
+                        Some(applying) => stage.set(Stage::Applying {
                             applying,
                             response: Some(response),
                             place,
-                        },
+                        }),
                         None => break Ok(layer.hold(response, place)),
                     }
                 }
@@ -160,8 +160,7 @@ where
                     break Ok(layer.hold(response, place.take()));
                 }
                 StageProjection::Done => panic!("polled after it was ready"),
-            };
-            stage.set(next);
+            }
         };
         stage.set(Stage::Done);
         Poll::Ready(result)

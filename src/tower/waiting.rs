@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use tokio::time::{Sleep, sleep_until};
 use tower_service::Service;
 
-use super::inbound::Refused;
+use super::future::Departed;
 use crate::acquire::{Acquire, Error};
 use crate::permit::Permit;
 
@@ -34,10 +34,8 @@ pub struct Waiting<S, Q> {
     pub(super) acquire: Option<Acquire>,
     /// The reason why the request is refused without asking for a permit.
     refused: Option<Error>,
-    /// Gives itself back unless the request departs.
-    pub(super) permit: Option<Permit>,
-    /// The reason why an inbound layer would have refused the request if it had enforced that.
-    pub(super) passed: Option<Box<Refused>>,
+    /// A permit gives itself back unless the request departs.
+    pub(super) departed: Option<Departed>,
     expires: Option<Pin<Box<Sleep>>>,
     /// Whether a permit has expired, and the service has not been ready since.
     expired: bool,
@@ -60,8 +58,7 @@ impl<S, Q> Waiting<S, Q> {
             request: Some(request),
             acquire,
             refused,
-            permit: None,
-            passed: None,
+            departed: None,
             expires: None,
             expired: false,
             let_go: false,
@@ -89,7 +86,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         is_ready.map_err(Stopped::Failed)?;
         self.expired = false;
         while self.acquire.is_some() {
-            if self.permit.as_ref().is_some_and(Permit::is_valid) {
+            if self.permit().is_some_and(Permit::is_valid) {
                 return Poll::Ready(Ok(()));
             }
             self.acquire_again();
@@ -112,18 +109,24 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         if let Some(error) = self.refused.take() {
             return Poll::Ready(Err(Stopped::Refused(error)));
         }
-        if self.permit.is_none()
+        if self.departed.is_none()
             && let Some(acquire) = &mut self.acquire
         {
-            let permit = ready!(Pin::new(acquire).poll(cx));
-            self.permit = Some(permit.map_err(Stopped::Refused)?);
+            match ready!(Pin::new(acquire).poll(cx)) {
+                Ok(permit) => self.departed = Some(Ok(permit)),
+                Err(error) => return Poll::Ready(Err(Stopped::Refused(error))),
+            }
         }
         Poll::Ready(Ok(()))
     }
 
+    fn permit(&self) -> Option<&Permit> {
+        self.departed.as_ref()?.as_ref().ok()
+    }
+
     /// Gives the permit back once it has expired.
     fn let_permit_expire(&mut self, cx: &mut Context<'_>) {
-        let Some(permit) = &self.permit else {
+        let Some(permit) = self.permit() else {
             return;
         };
         let at = permit.granted.turn.until;
@@ -139,7 +142,9 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
     /// Gives back a permit that has expired, if there is one, and asks for another.
     fn acquire_again(&mut self) {
         self.expires = None;
-        if let (Some(expired), Some(acquire)) = (self.permit.take(), &mut self.acquire) {
+        if let Some(acquire) = &mut self.acquire
+            && let Some(Ok(expired)) = self.departed.take()
+        {
             acquire.again(expired);
         }
     }
@@ -148,7 +153,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
 impl<S, Q> Drop for Waiting<S, Q> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
+        if let Some(Ok(permit)) = self.departed.take() {
             permit.forfeit();
         }
     }

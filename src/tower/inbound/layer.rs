@@ -342,7 +342,7 @@ where
             if let Some(request) = &mut waiting.request {
                 request.extensions_mut().insert(refused.clone());
             }
-            waiting.passed = Some(Box::new(refused));
+            waiting.departed = Some(Err(Box::new(refused)));
             return None;
         }
         Some(Ok(self.answer(refused)))
