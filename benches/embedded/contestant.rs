@@ -1,88 +1,140 @@
-//! The limiters to compare on one key: [`Contestant`].
+//! The limiters and layers to compare: [`Contestant`].
 
-use std::hint::black_box;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::num::NonZeroU32;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::body::Body;
 use governor::RateLimiter;
-use governor::clock::{Clock as _, DefaultClock};
+use http::{Request, Response, StatusCode};
 use tokio::runtime::Handle;
-use tower_throttle::key::Key;
-use tower_throttle::{Algorithm, Limiter, Quota};
+use tower::limit::RateLimitLayer;
+use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
+use tower_governor::key_extractor::GlobalKeyExtractor;
+use tower_throttle::key::{self, Key};
+use tower_throttle::{Algorithm, Limiter, Quota, ThrottleLayer};
+use tower_throttle_benches::departures::Departures;
 use tower_throttle_benches::rounds::median;
 
 pub(crate) const GOVERNOR: &str = "governor 0.10, check_key";
+pub(crate) const ACQUIRE: &str = "tower-throttle, GCRA, acquire";
 
 /// The limit of the sliding log.
 const LIMIT: u32 = 20_000;
 const WINDOW: Duration = Duration::from_micros(500);
-const GUARD: Duration = WINDOW;
-/// The burst of GCRA, at a million per second.
+/// The burst of GCRA, and its rate per second.
 const BURST: u32 = 1_000_000_000;
+const RATE: u32 = 1_000_000;
 const NAME: &str = "api.example.com";
 
-/// A limiter and a way of calling it.
+/// A way to get permits.
 pub(crate) struct Contestant {
-    name: &'static str,
-    kind: Kind,
-    calls: Calls,
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// True if a bound applies.
+    pub(crate) is_bound: bool,
+    /// Creates the calls of one thread; those of all threads share a limiter.
+    pub(crate) start: Box<dyn Fn() -> Calls>,
 }
 
 /// Makes this many calls, and returns the number of permits.
-type Calls = Box<dyn Fn(u64) -> u64 + Send + Sync>;
+pub(crate) type Calls = Box<dyn FnMut(u64) -> u64 + Send>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Log,
-    Gcra,
-    Peer,
+pub(crate) enum Kind {
+    Limiter,
+    Layer,
 }
 
 impl Contestant {
     pub(crate) fn all() -> anyhow::Result<Vec<Self>> {
-        let contestant = |name, kind, calls| Self { name, kind, calls };
-        let log = limiter(Quota::new(LIMIT, WINDOW))?;
-        let gcra = Quota::per_second(1_000_000).algorithm(Algorithm::Gcra { burst: BURST });
-        let gcra = limiter(gcra)?;
-        Ok(vec![
-            contestant("gcra, try_acquire(Key)", Kind::Gcra, try_key(&gcra)),
-            contestant("gcra, try_acquire(&str)", Kind::Gcra, try_text(&gcra)),
-            contestant("gcra, acquire(Key)", Kind::Gcra, acquire(&gcra)),
-            contestant("sliding log, try_acquire(Key)", Kind::Log, try_key(&log)),
-            contestant("sliding log, try_acquire(&str)", Kind::Log, try_text(&log)),
-            contestant("sliding log, acquire(Key)", Kind::Log, acquire(&log)),
-            contestant(GOVERNOR, Kind::Peer, governor()?),
-            contestant("leaky-bucket 1.1, try_acquire", Kind::Peer, try_bucket()),
-            contestant("leaky-bucket 1.1, acquire_one", Kind::Peer, bucket()),
-            contestant("reading our clock", Kind::Peer, our_clock()),
-            contestant("reading governor's clock", Kind::Peer, governors_clock()),
-        ])
+        let contestant = |name, is_bound, start| Self {
+            name,
+            kind: Kind::Limiter,
+            is_bound,
+            start,
+        };
+        let (gcra, log) = (gcra()?, log()?);
+        let mut all = vec![
+            contestant(
+                "tower-throttle, GCRA, try_acquire",
+                true,
+                try_acquire(&gcra),
+            ),
+            contestant(ACQUIRE, true, acquire(&gcra)),
+            contestant(
+                "tower-throttle, sliding log, try_acquire",
+                false,
+                try_acquire(&log),
+            ),
+            contestant("tower-throttle, sliding log, acquire", false, acquire(&log)),
+            contestant(GOVERNOR, false, governor()?),
+            contestant("leaky-bucket 1.1, try_acquire", false, leaky_bucket()),
+        ];
+        let ours = |limiter: &Limiter| {
+            let layer = ThrottleLayer::new(limiter.clone());
+            layer.key(key::constant(NAME)).unreported()
+        };
+        let reported = ThrottleLayer::new(gcra.clone()).key(key::constant(NAME));
+        let config = GovernorConfigBuilder::default()
+            .period(Duration::from_micros(1))
+            .burst_size(BURST)
+            .key_extractor(GlobalKeyExtractor)
+            .finish();
+        let governor = GovernorLayer::new(config.context("the burst or the period is zero")?);
+        let tower = RateLimitLayer::new(u64::from(BURST) * 1_000, Duration::from_secs(1));
+        all.extend([
+            Self::layer("none", false, || service_fn(answer)),
+            Self::layer("Throttle, GCRA", true, with(ours(&gcra))),
+            Self::layer("Throttle, sliding log", false, with(ours(&log))),
+            Self::layer("Throttle, GCRA, with Departure", false, with(reported)),
+            Self::layer("tower 0.5, RateLimit", false, with(tower)),
+            Self::layer("tower_governor 0.8", false, with(governor)),
+        ]);
+        Ok(all)
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-
-    pub(crate) fn is_ours(&self) -> bool {
-        self.kind != Kind::Peer
-    }
-
-    /// True for GCRA of this crate, which is comparable with `governor`.
-    pub(crate) fn is_like_governor(&self) -> bool {
-        self.kind == Kind::Gcra
-    }
-
-    pub(crate) fn call(&self, calls: u64) -> u64 {
-        (self.calls)(calls)
+    fn layer<S, B>(name: &'static str, is_bound: bool, service: impl Fn() -> S + 'static) -> Self
+    where
+        S: Service<Request<()>, Response = Response<B>, Error: Into<BoxError>> + Send + 'static,
+    {
+        let start = move || -> Calls {
+            let mut service = service();
+            Box::new(move |calls| {
+                Handle::current().block_on(async {
+                    let mut granted = 0;
+                    for _ in 0..calls {
+                        let Ok(service) = service.ready().await else {
+                            break;
+                        };
+                        let response = service.call(Request::new(())).await;
+                        let is_ok = response.is_ok_and(|it| it.status() == StatusCode::OK);
+                        granted += u64::from(is_ok);
+                    }
+                    granted
+                })
+            })
+        };
+        Self {
+            name,
+            kind: Kind::Layer,
+            is_bound,
+            start: Box::new(start),
+        }
     }
 
     /// Median of allocations per call, because a call that is interrupted for longer than the guard has to wait.
     pub(crate) fn allocations(&self) -> f64 {
         const CALLS: u64 = 1_000;
+        let mut calls = (self.start)();
         let block = |_| {
             let allocated = allocation_counter::measure(|| {
-                self.call(CALLS);
+                calls(CALLS);
             });
             allocated.count_total as f64 / CALLS as f64
         };
@@ -90,16 +142,46 @@ impl Contestant {
     }
 }
 
-fn limiter(quota: Quota) -> anyhow::Result<Limiter> {
-    Ok(Limiter::builder().quota(quota).guard(GUARD).build()?)
+/// Fails if more requests depart than the limits allow, from two threads.
+pub(crate) fn check() -> anyhow::Result<()> {
+    const CALLS: u64 = 100_000;
+    let second = Duration::from_secs(1);
+    for (limiter, most, window) in [(log()?, LIMIT, WINDOW), (gcra()?, BURST + RATE, second)] {
+        let departures = Departures::default();
+        let runtime = Handle::current();
+        let call = || {
+            runtime.block_on(async {
+                for _ in 0..CALLS {
+                    departures.record(&limiter.acquire(NAME).await?);
+                }
+                anyhow::Ok(())
+            })
+        };
+        thread::scope(|scope| {
+            let other = scope.spawn(call);
+            call().and(
+                other
+                    .join()
+                    .unwrap_or_else(|_| anyhow::bail!("a thread panicked")),
+            )
+        })?;
+        departures.check(most, window)?;
+    }
+    Ok(())
 }
 
-fn repeat(call: impl Fn() -> bool + Send + Sync + 'static) -> Calls {
-    Box::new(move |calls| (0..calls).map(|_| u64::from(call())).sum())
+fn gcra() -> anyhow::Result<Limiter> {
+    let quota = Quota::per_second(RATE).algorithm(Algorithm::Gcra { burst: BURST });
+    Ok(Limiter::builder().quota(quota).build()?)
+}
+
+fn log() -> anyhow::Result<Limiter> {
+    let limiter = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+    Ok(limiter.guard(WINDOW).build()?)
 }
 
 /// Calls that may wait; this thread polls them.
-fn repeat_async(call: impl AsyncFn() -> bool + Send + Sync + 'static) -> Calls {
+fn repeat(mut call: impl AsyncFnMut() -> bool + Send + 'static) -> Calls {
     Box::new(move |calls| {
         Handle::current().block_on(async {
             let mut granted = 0;
@@ -111,72 +193,64 @@ fn repeat_async(call: impl AsyncFn() -> bool + Send + Sync + 'static) -> Calls {
     })
 }
 
-fn try_key(limiter: &Limiter) -> Calls {
-    let (limiter, key) = (limiter.clone(), Key::new(NAME));
-    repeat_async(async move || {
-        let decision = limiter.try_acquire(key.clone()).await;
-        decision.is_ok_and(|decision| decision.is_granted())
-    })
-}
-
-fn try_text(limiter: &Limiter) -> Calls {
+fn try_acquire(limiter: &Limiter) -> Box<dyn Fn() -> Calls> {
     let limiter = limiter.clone();
-    repeat_async(async move || {
-        let decision = limiter.try_acquire(NAME).await;
-        decision.is_ok_and(|decision| decision.is_granted())
+    Box::new(move || {
+        let (limiter, key) = (limiter.clone(), Key::new(NAME));
+        repeat(async move || {
+            let decision = limiter.try_acquire(key.clone()).await;
+            decision.is_ok_and(|decision| decision.is_granted())
+        })
     })
 }
 
-fn acquire(limiter: &Limiter) -> Calls {
-    let (limiter, key) = (limiter.clone(), Key::new(NAME));
-    repeat_async(async move || limiter.acquire(key.clone()).await.is_ok())
+fn acquire(limiter: &Limiter) -> Box<dyn Fn() -> Calls> {
+    let limiter = limiter.clone();
+    Box::new(move || {
+        let (limiter, key) = (limiter.clone(), Key::new(NAME));
+        repeat(async move || limiter.acquire(key.clone()).await.is_ok())
+    })
 }
 
-fn governor() -> anyhow::Result<Calls> {
+fn governor() -> anyhow::Result<Box<dyn Fn() -> Calls>> {
     let burst = NonZeroU32::new(BURST).context("the burst is zero")?;
     let between = Duration::from_micros(1);
     let quota = governor::Quota::with_period(between).context("the period is zero")?;
-    let limiter = RateLimiter::dashmap(quota.allow_burst(burst));
-    let key = NAME.to_owned();
-    Ok(repeat(move || limiter.check_key(&key).is_ok()))
-}
-
-/// tokio's clock, which tests can pause.
-fn our_clock() -> Calls {
-    repeat(|| {
-        black_box(tokio::time::Instant::now());
-        true
-    })
-}
-
-fn governors_clock() -> Calls {
-    let clock = DefaultClock::default();
-    repeat(move || {
-        black_box(clock.now());
-        true
-    })
+    let limiter = std::sync::Arc::new(RateLimiter::dashmap(quota.allow_burst(burst)));
+    Ok(Box::new(move || {
+        let (limiter, key) = (limiter.clone(), NAME.to_owned());
+        Box::new(move |calls| {
+            (0..calls)
+                .map(|_| u64::from(limiter.check_key(&key).is_ok()))
+                .sum()
+        })
+    }))
 }
 
 /// This limiter has no keys, and refills at most once per millisecond.
-fn leaky_bucket() -> leaky_bucket::RateLimiter {
+fn leaky_bucket() -> Box<dyn Fn() -> Calls> {
     let plenty = 1_000_000;
-    leaky_bucket::RateLimiter::builder()
+    let limiter = leaky_bucket::RateLimiter::builder()
         .initial(plenty)
         .max(plenty)
         .refill(plenty)
         .interval(Duration::from_millis(1))
-        .build()
-}
-
-fn try_bucket() -> Calls {
-    let limiter = leaky_bucket();
-    repeat(move || limiter.try_acquire(1))
-}
-
-fn bucket() -> Calls {
-    let limiter = leaky_bucket();
-    repeat_async(async move || {
-        limiter.acquire_one().await;
-        true
+        .build();
+    let limiter = std::sync::Arc::new(limiter);
+    Box::new(move || {
+        let limiter = limiter.clone();
+        Box::new(move |calls| (0..calls).map(|_| u64::from(limiter.try_acquire(1))).sum())
     })
+}
+
+type Bare = tower::util::ServiceFn<fn(Request<()>) -> Answer>;
+type Answer = Ready<Result<Response<Body>, Infallible>>;
+
+/// The service in this layer.
+fn with<L: Layer<Bare>>(layer: L) -> impl Fn() -> L::Service {
+    move || layer.layer(service_fn(answer as fn(_) -> _))
+}
+
+fn answer(_: Request<()>) -> Answer {
+    ready(Ok(Response::new(Body::empty())))
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use governor::RateLimiter;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
@@ -13,6 +13,8 @@ use tower_throttle::{Algorithm, Limiter, Quota};
 use tower_throttle_benches::rounds::{Rounds, turns};
 use tower_throttle_benches::support::{Cell, Output, Table};
 
+use crate::contestant::GOVERNOR;
+
 const KEYS: u64 = 1_000_000;
 const LIMIT: u32 = 1_000;
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -20,119 +22,94 @@ const ROUNDS: usize = 15;
 /// Number of requests of each limiter in a round.
 const BLOCK: usize = 50_000;
 
-enum Contestant {
-    Ours(&'static str, Limiter, Vec<Key>),
-    Governor(DefaultKeyedRateLimiter<String>, Vec<String>),
-}
-
-/// The first request of each key: its time, and its memory on the heap.
-struct First {
-    nanos: f64,
-    bytes: f64,
-}
+/// Makes one request of each of these keys, and returns the number of permits.
+type Visit = Box<dyn Fn(&[usize]) -> usize>;
 
 pub(crate) fn measure(output: &mut Output) -> anyhow::Result<()> {
     let keys = output.options().count(KEYS) as usize;
-    let contestants = [
-        ours(
-            "gcra, try_acquire(Key)",
-            Algorithm::Gcra { burst: LIMIT },
-            keys,
-        )?,
-        ours("sliding log, try_acquire(Key)", Algorithm::SlidingLog, keys)?,
-        governor(keys)?,
+    let gcra = Algorithm::Gcra { burst: LIMIT };
+    let all = [
+        ("tower-throttle, GCRA, try_acquire", ours(gcra, keys)?),
+        (
+            "tower-throttle, sliding log, try_acquire",
+            ours(Algorithm::SlidingLog, keys)?,
+        ),
+        (GOVERNOR, governor(keys)?),
     ];
-    let mut firsts = Vec::new();
-    for contestant in &contestants {
-        firsts.push(first(contestant, keys)?);
+    let each: Vec<usize> = (0..keys).collect();
+    let mut bytes = Vec::new();
+    for (_, visit) in &all {
+        let allocated = allocation_counter::measure(|| {
+            visit(&each);
+        });
+        bytes.push(allocated.bytes_current as f64 / keys as f64);
     }
-    let mut times = Rounds::new(contestants.len());
+    let mut times = Rounds::new(all.len());
+    let mut departures = vec![1; keys];
     for round in 0..ROUNDS {
         let mut random = SmallRng::seed_from_u64(round as u64);
         let visits: Vec<usize> = (0..BLOCK).map(|_| random.random_range(0..keys)).collect();
-        for place in turns(round, contestants.len()) {
+        visits.iter().for_each(|key| departures[*key] += 1);
+        for place in turns(round, all.len()) {
+            let (name, visit) = &all[place];
             let start = Instant::now();
-            contestants[place].visit(visits.iter().copied())?;
+            let granted = visit(&visits);
             times.push(place, start.elapsed().as_secs_f64() * 1e9 / BLOCK as f64);
+            ensure!(granted == BLOCK, "{name}: {granted} permits of {BLOCK}");
         }
     }
+    let most = departures.into_iter().max().unwrap_or(0);
+    ensure!(most <= LIMIT, "{most} departures of one key");
     let mut table = Table::new(
         "nanoseconds per permit on random keys of a million",
         &[
             "call",
             "ns per permit",
             "relative to governor",
-            "ns for the first request of a key",
             "heap bytes per key",
         ],
     );
-    let governor = contestants.len() - 1;
-    for (place, (contestant, first)) in contestants.iter().zip(firsts).enumerate() {
+    for (place, (name, _)) in all.iter().enumerate() {
         table.row([
-            Cell::text(contestant.name()),
+            Cell::text(*name),
             Cell::Figure(times.median(place)),
-            Cell::Ratio(times.ratio(place, governor)),
-            Cell::Figure(first.nanos),
-            Cell::Figure(first.bytes),
+            Cell::Ratio(times.ratio(place, all.len() - 1)),
+            Cell::Figure(bytes[place]),
         ]);
     }
     output.table(&table);
     Ok(())
 }
 
-fn first(contestant: &Contestant, keys: usize) -> anyhow::Result<First> {
-    let start = Instant::now();
-    let mut visited = Ok(());
-    let allocated = allocation_counter::measure(|| visited = contestant.visit(0..keys));
-    visited?;
-    Ok(First {
-        nanos: start.elapsed().as_secs_f64() * 1e9 / keys as f64,
-        bytes: allocated.bytes_current as f64 / keys as f64,
-    })
-}
-
-fn ours(name: &'static str, algorithm: Algorithm, keys: usize) -> anyhow::Result<Contestant> {
+fn ours(algorithm: Algorithm, keys: usize) -> anyhow::Result<Visit> {
     let quota = Quota::new(LIMIT, HOUR).algorithm(algorithm);
     let limiter = Limiter::builder().quota(quota).build()?;
-    let names = names(keys).map(Key::new).collect();
-    Ok(Contestant::Ours(name, limiter, names))
+    let keys: Vec<Key> = names(keys).map(Key::new).collect();
+    Ok(Box::new(move |visits| {
+        Handle::current().block_on(async {
+            let mut granted = 0;
+            for key in visits {
+                let decision = limiter.try_acquire(keys[*key].clone()).await;
+                granted += usize::from(decision.is_ok_and(|it| it.is_granted()));
+            }
+            granted
+        })
+    }))
 }
 
-fn governor(keys: usize) -> anyhow::Result<Contestant> {
+fn governor(keys: usize) -> anyhow::Result<Visit> {
     let limit = NonZeroU32::new(LIMIT).context("the limit is zero")?;
     let quota = governor::Quota::with_period(HOUR / LIMIT).context("the window is zero")?;
     let limiter = RateLimiter::dashmap(quota.allow_burst(limit));
-    Ok(Contestant::Governor(limiter, names(keys).collect()))
+    let keys: Vec<String> = names(keys).collect();
+    Ok(Box::new(move |visits| {
+        let granted = visits
+            .iter()
+            .filter(|key| limiter.check_key(&keys[**key]).is_ok());
+        granted.count()
+    }))
 }
 
 fn names(keys: usize) -> impl Iterator<Item = String> {
     (1_000_000..1_000_000 + keys).map(|user| format!("user:{user}"))
-}
-
-impl Contestant {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Ours(name, ..) => name,
-            Self::Governor(..) => crate::contestant::GOVERNOR,
-        }
-    }
-
-    fn visit(&self, places: impl Iterator<Item = usize> + Clone) -> anyhow::Result<()> {
-        let count = places.clone().count();
-        let granted = match self {
-            Self::Ours(_, limiter, keys) => Handle::current().block_on(async {
-                let mut granted = 0;
-                for place in places {
-                    let decision = limiter.try_acquire(keys[place].clone()).await;
-                    granted += usize::from(decision.is_ok_and(|it| it.is_granted()));
-                }
-                granted
-            }),
-            Self::Governor(limiter, keys) => places
-                .filter(|place| limiter.check_key(&keys[*place]).is_ok())
-                .count(),
-        };
-        ensure!(granted == count, "{}: {granted} of {count}", self.name());
-        Ok(())
-    }
 }

@@ -1,83 +1,84 @@
-//! Compares the cost of a permit within one process, without Redis, with other embedded limiters.
-//!
-//! ```sh
-//! cargo bench -p tower-throttle-benches --bench embedded                     # tables
-//! cargo bench -p tower-throttle-benches --bench embedded -- --json --check   # lines of JSON; fails if a bound is not met
-//! ```
+//! Compares a permit within one process, without Redis, with other embedded limiters and layers.
 //!
 //! | table | callers | keys |
 //! | --- | --- | --- |
-//! | one thread | one thread | one key |
-//! | two threads | two threads at the same time | one key |
-//! | a million keys | one thread | a random one of a million keys, after one request for each |
+//! | permits | one thread; two threads at the same time | one key |
+//! | layers | one thread calls a service that responds immediately, bare and through tower layers | one key |
+//! | many keys | one thread | a random one of a million keys, after one request for each |
 //!
-//! Callers do not reach the limits, so they never wait. The limits for one key are a burst of a billion with GCRA, and
-//! 20,000 per 0.5 ms with the sliding log, which keeps each request for the window and the guard, 0.5 ms each. For a
-//! million keys, the limit is 1,000 per hour. `governor` implements GCRA, so it is compared with GCRA; the sliding log
-//! is the default of this crate. The key is passed as a cloned `Key` or as text.
-//!
-//! The tables also show the cost of reading the clock, which every permit needs.
-//!
-//! Limiters run in turns, in blocks of some thousand calls. Figures and ratios are medians over the rounds. The
-//! allocator counts allocations, in separate blocks.
-//!
-//! Bounds: on one thread, GCRA takes at most 1.5 times as long as `governor`; with two threads, at most as long. A
-//! permit does not allocate.
+//! Callers do not reach the limits, so they never wait. `governor` implements GCRA, so it is compared with GCRA; the
+//! sliding log is the default of this crate. Contestants take turns in blocks of calls. Figures and ratios are medians
+//! over the rounds. The allocator counts allocations in separate blocks, and the departures of separate blocks are
+//! checked, because both would take as long as a permit.
 
 mod contestant;
 mod keys;
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::ensure;
+use tokio::runtime::Handle;
 use tower_throttle_benches::rounds::{Rounds, turns};
 use tower_throttle_benches::support::{Cell, Output, Progress, Table};
 
-use self::contestant::{Contestant, GOVERNOR};
+use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR, Kind};
 
 /// Long enough for all limiters to drop expired entries.
 const WARM_UP: u64 = 100_000;
 const BLOCK: u64 = 20_000;
-const ROUNDS: u64 = 100;
+const ROUNDS: u64 = 60;
 
-const MOST_RATIOS: [f64; 2] = [1.5, 1.0];
+const MOST_TO_GOVERNOR: [(usize, &str, f64); 2] = [(1, "one thread", 1.3), (2, "two threads", 1.0)];
+const MOST_OF_LAYER: f64 = 1.2;
 
 fn main() -> anyhow::Result<()> {
-    let mut output =
-        Output::parse("Compares the cost of a permit within one process with other limiters");
+    let mut output = Output::parse("Compares permits within one process with other limiters");
     // A call that is interrupted for longer than the guard has to wait, which requires a runtime.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()?;
     let _entered = runtime.enter();
-    let contestants = Contestant::all()?;
-    let mut progress = Progress::new(3);
-    for (threads, most) in [1, 2].into_iter().zip(MOST_RATIOS) {
-        progress.begin(&format!("one key, {threads} threads"));
-        let times = measure(&contestants, threads, &output)?;
-        show(&contestants, threads, &times, most, &mut output);
+    let all = Contestant::all()?;
+    let mut progress = Progress::new(4);
+    let [mut one, mut two] = Rounds::several(all.len());
+    for ((threads, name, _), times) in MOST_TO_GOVERNOR.into_iter().zip([&mut one, &mut two]) {
+        progress.begin(name);
+        *times = measure(&all, threads, &output)?;
     }
+    progress.begin("departures");
+    contestant::check()?;
+    show(&all, [&one, &two], &mut output);
     progress.begin("a million keys");
     keys::measure(&mut output)?;
     output.finish()
 }
 
-/// Nanoseconds per call.
-fn measure(contestants: &[Contestant], threads: usize, output: &Output) -> anyhow::Result<Rounds> {
-    let mut times = Rounds::new(contestants.len());
-    for contestant in contestants {
-        contestant.call(WARM_UP);
+/// Nanoseconds per call. Only one thread calls layers.
+fn measure(all: &[Contestant], threads: usize, output: &Output) -> anyhow::Result<Rounds> {
+    let mut times = Rounds::new(all.len());
+    let mut calls: Vec<Vec<Calls>> = all
+        .iter()
+        .map(|contestant| (0..threads).map(|_| (contestant.start)()).collect())
+        .collect();
+    for calls in &mut calls {
+        calls[0](WARM_UP);
     }
     for round in 0..output.options().count(ROUNDS) {
-        for place in turns(round as usize, contestants.len()) {
-            let (granted, time) = block(&contestants[place], threads);
+        for place in turns(round as usize, all.len()) {
+            let contestant = &all[place];
+            if threads > 1 && contestant.kind == Kind::Layer {
+                continue;
+            }
+            let start = Instant::now();
+            let granted = block(&mut calls[place]);
+            let time = start.elapsed();
             let calls = BLOCK * threads as u64;
+            let name = contestant.name;
             ensure!(
                 granted > calls / 100 * 99,
-                "{}: {granted} of {calls} permits were granted",
-                contestants[place].name()
+                "{name}: {granted} of {calls} permits were granted"
             );
             times.push(place, time.as_secs_f64() * 1e9 / calls as f64);
         }
@@ -85,64 +86,86 @@ fn measure(contestants: &[Contestant], threads: usize, output: &Output) -> anyho
     Ok(times)
 }
 
-/// The number of granted permits, and the total time.
-fn block(contestant: &Contestant, threads: usize) -> (u64, Duration) {
-    let start = Instant::now();
-    let granted = if threads == 1 {
-        contestant.call(BLOCK)
-    } else {
-        let runtime = tokio::runtime::Handle::current();
-        let call = || {
-            let _entered = runtime.enter();
-            contestant.call(BLOCK)
-        };
-        thread::scope(|scope| {
-            let calling: Vec<_> = (0..threads).map(|_| scope.spawn(call)).collect();
-            let granted = calling.into_iter().map(|thread| thread.join().unwrap_or(0));
-            granted.sum()
-        })
-    };
-    (granted, start.elapsed())
+/// The number of granted permits.
+fn block(calls: &mut [Calls]) -> u64 {
+    if let [calls] = calls {
+        return calls(BLOCK);
+    }
+    let runtime = Handle::current();
+    thread::scope(|scope| {
+        let threads: Vec<_> = calls
+            .iter_mut()
+            .map(|calls| {
+                let runtime = &runtime;
+                scope.spawn(move || {
+                    let _entered = runtime.enter();
+                    calls(BLOCK)
+                })
+            })
+            .collect();
+        let granted = threads.into_iter().map(|thread| thread.join().unwrap_or(0));
+        granted.sum()
+    })
 }
 
-fn show(
-    contestants: &[Contestant],
-    threads: usize,
-    times: &Rounds,
-    most: f64,
-    output: &mut Output,
-) {
-    let governor = contestants
-        .iter()
-        .position(|contestant| contestant.name() == GOVERNOR)
-        .unwrap_or(0);
-    let mut table = Table::new(
+fn show(all: &[Contestant], [one, two]: [&Rounds; 2], output: &mut Output) {
+    let place = |name| all.iter().position(|it| it.name == name).unwrap_or(0);
+    let (governor, acquire) = (place(GOVERNOR), place(ACQUIRE));
+    let mut permits = Table::new(
         "nanoseconds per permit on one key",
         &[
-            "threads",
             "call",
-            "ns per permit",
+            "one thread",
             "relative to governor",
+            "two threads",
+            "relative to governor, two threads",
             "allocations per permit",
         ],
     );
-    for (place, contestant) in contestants.iter().enumerate() {
-        let allocations = contestant.allocations();
-        table.row([
-            Cell::Count(threads as u64),
-            Cell::text(contestant.name()),
-            Cell::Figure(times.median(place)),
-            Cell::Ratio(times.ratio(place, governor)),
-            Cell::Fraction(allocations),
-        ]);
-        let name = contestant.name();
-        if contestant.is_like_governor() {
-            let claim = format!("{name} relative to governor, {threads} threads");
-            output.at_most(claim, times.ratio(place, governor), most);
+    let mut layers = Table::new(
+        "nanoseconds per call of a service",
+        &[
+            "layer",
+            "ns per call",
+            "ns more than bare",
+            "in embedded permits",
+            "allocations per call",
+        ],
+    );
+    let bare = place("none");
+    for (place, contestant) in all.iter().enumerate() {
+        let Contestant { name, kind, .. } = contestant;
+        let allocations = Cell::Ratio(contestant.allocations());
+        if *kind == Kind::Layer {
+            let permits = one.excess(place, bare, acquire);
+            layers.row([
+                Cell::text(*name),
+                Cell::Figure(one.median(place)),
+                Cell::Figure(one.difference(place, bare)),
+                Cell::Ratio(permits),
+                allocations,
+            ]);
+            if contestant.is_bound {
+                let claim = format!("{name}, more than the bare service, in embedded permits");
+                output.at_most(claim, permits, MOST_OF_LAYER);
+            }
+            continue;
         }
-        if contestant.is_ours() && threads == 1 {
-            output.at_most(format!("{name}, allocations"), allocations, 0.0);
+        permits.row([
+            Cell::text(*name),
+            Cell::Figure(one.median(place)),
+            Cell::Ratio(one.ratio(place, governor)),
+            Cell::Figure(two.median(place)),
+            Cell::Ratio(two.ratio(place, governor)),
+            allocations,
+        ]);
+        if contestant.is_bound {
+            for ((_, threads, most), times) in MOST_TO_GOVERNOR.into_iter().zip([one, two]) {
+                let claim = format!("embedded, {name}, {threads}, to governor");
+                output.at_most(claim, times.ratio(place, governor), most);
+            }
         }
     }
-    output.table(&table);
+    output.table(&permits);
+    output.table(&layers);
 }

@@ -1,120 +1,236 @@
-//! Compares the latency of an available permit with a plain `PING`.
+//! Compares a free permit for one caller with simpler calls to Redis.
 //!
-//! ```sh
-//! cargo bench -p tower-throttle-benches --bench latency                     # a table
-//! cargo bench -p tower-throttle-benches --bench latency -- --json --check   # lines of JSON; fails if a bound is not met
-//! ```
+//! One task makes one call after another, of each kind in turns, on one connection to a separate `redis-server`. So other
+//! load on the machine affects all of them. The cost for Redis is measured in blocks of calls of one kind. Figures are
+//! medians over the rounds: of the quantiles in each round, and of their ratios.
 //!
-//! One task on a runtime with one thread alternates between `PING`, `acquire` and the peers, in a different order each
-//! time, so that other load on the machine affects all of them. All use one connection to a separate `redis-server`.
-//! The limiter uses a `RedisStore`. The caller uses about half of a limit of 10,000, and a fifth of a limit of 10, so
-//! the log is long but the caller never waits, even if noise doubles the guard. (The default guard is longer than 10
-//! requests take; here, it is a tenth of that.)
-//!
-//! Figures are medians over the rounds: of the quantiles in each round, and of their ratios.
-//!
-//! Bounds: `acquire` takes at most 1.2 times as long as `PING` in the median, and at most 1.5 times in
-//! the 99th percentile.
-
-mod contestant;
+//! No limit is reached, so no request waits. The windows and guards are so short that this is also true of N = 10. The
+//! departures through this crate are checked at the end.
 
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
+use redis::Cmd;
+use redis::aio::MultiplexedConnection;
+use tower_throttle::key::Key;
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
+use tower_throttle_benches::departures::Departures;
+use tower_throttle_benches::peers::{Peer, Rate};
 use tower_throttle_benches::rounds::{Rounds, quantile, turns};
-use tower_throttle_benches::support::{
-    Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
+use tower_throttle_benches::script::Script;
+use tower_throttle_benches::support::{self, Cell, Output, Progress, RedisServer, Table};
+use tower_throttle_benches::traffic::Meter;
+
+const ROUNDS: usize = 7;
+/// Number of calls of each kind in a round.
+const CALLS: u64 = 2_000;
+/// Number of calls in a block that measures the cost for Redis.
+const BLOCK: u64 = 250;
+const MOST_TO_SCRIPT: f64 = 1.1;
+
+/// The limit of all but the shortest log. A window is far longer than the calls in it take.
+const RATE: Rate = Rate {
+    limit: 100_000,
+    window: Duration::from_secs(1),
 };
 
-use self::contestant::Contestant;
+struct Call {
+    name: String,
+    kind: Kind,
+    is_bound: bool,
+}
 
-/// Limits, and their windows as a share of the time of that many requests.
-const LIMITS: [(u32, f64); 2] = [(10, 0.1), (10_000, 0.5)];
-const ROUNDS: usize = 9;
-/// Number of calls of each contestant in a round.
-const CALLS: u64 = 2_000;
+enum Kind {
+    Command(MultiplexedConnection, Cmd),
+    Peer(Peer),
+    Ours(Ours),
+}
 
-const MOST_RATIOS: [(f64, &str, f64); 2] = [(0.5, "p50", 1.2), (0.99, "p99", 1.5)];
+struct Ours {
+    limiter: Limiter,
+    departures: Departures,
+    limit: u32,
+    window: Duration,
+    tokens: Option<Tokens>,
+}
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    until_asked_to_end(run(Output::parse(
-        "Measures the latency of an available permit",
-    )))
-    .await
+/// A second quota, of tokens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tokens {
+    Estimated,
+    Corrected,
+}
+
+fn main() -> anyhow::Result<()> {
+    support::measure(
+        "Compares a free permit for one caller with simpler calls to Redis",
+        run,
+    )
 }
 
 async fn run(mut output: Output) -> anyhow::Result<()> {
     let server = RedisServer::start().await?;
-    let connection = server.connect().await?;
-    let mut contestants = Contestant::all(&connection, Duration::from_millis(1)).await?;
-    let calls = output.options().count(CALLS) as usize;
-    let start = Instant::now();
-    round(&mut contestants, calls).await?;
-    let pace = start.elapsed() / calls as u32;
-    let mut contestants = Contestant::all(&connection, pace).await?;
-
-    let mut quantiles = MOST_RATIOS.map(|_| Rounds::new(contestants.len()));
-    let mut progress = Progress::new(ROUNDS);
-    for number in 0..ROUNDS {
+    let mut meter = Meter::new(server.connect().await?);
+    let all = calls(&server.connect().await?).await?;
+    let count = output.options().count(CALLS) as usize;
+    let [mut p50, mut p99, mut script, mut cpu, mut bytes] = Rounds::several(all.len());
+    let mut progress = Progress::new(ROUNDS + 1);
+    for round in 0..=ROUNDS {
         progress.begin("one caller");
-        let times = round(&mut contestants, calls).await?;
-        for (place, times) in times.into_iter().enumerate() {
-            for ((share, _, _), quantiles) in MOST_RATIOS.iter().zip(&mut quantiles) {
-                quantiles.push(place, quantile(times.clone(), *share));
+        let mut times = vec![Vec::with_capacity(count); all.len()];
+        for call in 0..count {
+            for place in turns(call, all.len()) {
+                let start = Instant::now();
+                all[place].send().await?;
+                times[place].push(start.elapsed().as_secs_f64() * 1e6);
             }
         }
-        if number == 0 {
-            // Discards the times so far, which include loading scripts and creating keys.
-            quantiles = MOST_RATIOS.map(|_| Rounds::new(contestants.len()));
+        for place in turns(round, all.len()) {
+            let mark = meter.mark().await?;
+            for _ in 0..BLOCK {
+                all[place].send().await?;
+            }
+            let traffic = meter.since(&mark).await?;
+            // The first round includes loading scripts and creating keys.
+            if round > 0 {
+                let per_call = |figure: u64| figure as f64 / BLOCK as f64;
+                p50.push(place, quantile(times[place].clone(), 0.5));
+                p99.push(place, quantile(times[place].clone(), 0.99));
+                script.push(place, per_call(traffic.script_micros));
+                cpu.push(place, per_call(traffic.cpu_micros));
+                bytes.push(place, per_call(traffic.bytes));
+            }
         }
     }
-    show(&contestants, &quantiles, &mut output);
-    output.finish()
-}
-
-/// The times of each contestant's calls, in microseconds.
-async fn round(contestants: &mut [Contestant], calls: usize) -> anyhow::Result<Vec<Vec<f64>>> {
-    let mut times = vec![Vec::with_capacity(calls); contestants.len()];
-    for call in 0..calls {
-        for place in turns(call, contestants.len()) {
-            let start = Instant::now();
-            contestants[place].call().await?;
-            times[place].push(start.elapsed().as_secs_f64() * 1e6);
-        }
-    }
-    Ok(times)
-}
-
-fn show(contestants: &[Contestant], [p50, p99]: &[Rounds; 2], output: &mut Output) {
     let mut table = Table::new(
-        "latency of a permit for one caller, in microseconds",
+        "one call by one caller, in microseconds and bytes",
         &[
             "call",
             "p50",
             "p99",
-            "p50 relative to PING",
-            "p99 relative to PING",
-            "limit was reached",
+            "p50 to a GCRA script",
+            "in the script",
+            "CPU of Redis",
+            "bytes",
         ],
     );
-    for (place, contestant) in contestants.iter().enumerate() {
+    let gcra = all.iter().position(|call| call.name == "gcra script");
+    let gcra = gcra.unwrap_or(0);
+    for (place, call) in all.iter().enumerate() {
         table.row([
-            Cell::text(contestant.name()),
+            Cell::text(&call.name),
             Cell::Figure(p50.median(place)),
             Cell::Figure(p99.median(place)),
-            Cell::Ratio(p50.ratio(place, 0)),
-            Cell::Ratio(p99.ratio(place, 0)),
-            Cell::Count(contestant.limited()),
+            Cell::Ratio(p50.ratio(place, gcra)),
+            Cell::Figure(script.median(place)),
+            Cell::Figure(cpu.median(place)),
+            Cell::Figure(bytes.median(place)),
         ]);
+        if call.is_bound {
+            let claim = format!("one caller, p50 of {} to a GCRA script", call.name);
+            output.at_most(claim, p50.ratio(place, gcra), MOST_TO_SCRIPT);
+        }
+        if let Kind::Ours(ours) = &call.kind {
+            ours.departures.check(ours.limit, ours.window)?;
+        }
     }
     output.table(&table);
-    for (place, contestant) in contestants.iter().enumerate() {
-        if !contestant.is_ours() {
-            continue;
+    output.finish()
+}
+
+async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> {
+    let call = |name: &str, kind| Call {
+        name: name.to_owned(),
+        kind,
+        is_bound: false,
+    };
+    let empty = Script::load(connection.clone(), "return 1").await?;
+    let mut all = vec![
+        call(
+            "PING",
+            Kind::Command(connection.clone(), redis::cmd("PING")),
+        ),
+        call(
+            "an empty script",
+            Kind::Command(connection.clone(), empty.call("empty")),
+        ),
+    ];
+    for peer in Peer::scripts(connection, RATE).await? {
+        all.push(call(peer.name, Kind::Peer(peer)));
+    }
+    let Rate { limit, window } = RATE;
+    let quota = Quota::new(limit, window);
+    let gcra = Algorithm::Gcra { burst: limit };
+    let fixed = Algorithm::FixedWindow {
+        start: WindowStart::Clock,
+    };
+    let brief = Duration::from_micros(500);
+    let log = |limit| Quota::new(limit, if limit == 10 { brief } else { window });
+    let (estimated, corrected) = (Some(Tokens::Estimated), Some(Tokens::Corrected));
+    let quotas = [
+        ("sliding log, N = 10", log(10), None),
+        ("sliding log, N = 10,000", log(10_000), None),
+        ("GCRA", quota.algorithm(gcra), None),
+        ("fixed window", quota.algorithm(fixed), None),
+        ("requests and tokens", quota, estimated),
+        ("requests and tokens, corrected", quota, corrected),
+    ];
+    for (name, quota, tokens) in quotas {
+        let mut limiter = Limiter::builder()
+            .store(RedisStore::from(connection.clone()))
+            // Limiters of the same name would share the departures of the key.
+            .name(format!("policy-{}", all.len()))
+            .quota(quota);
+        if quota.window() == brief {
+            limiter = limiter.guard(brief);
         }
-        for ((_, name, most), quantiles) in MOST_RATIOS.into_iter().zip([p50, p99]) {
-            let claim = format!("{} relative to PING, {name}", contestant.name());
-            output.at_most(claim, quantiles.ratio(place, 0), most);
+        if tokens.is_some() {
+            limiter = limiter.quota(Quota::new(1_000 * limit, window).unit("tokens"));
         }
+        let ours = Ours {
+            limiter: limiter.build()?,
+            departures: Departures::default(),
+            limit: quota.limit(),
+            window: quota.window(),
+            tokens,
+        };
+        all.push(Call {
+            name: format!("tower-throttle, {name}"),
+            kind: Kind::Ours(ours),
+            is_bound: name.starts_with("sliding log"),
+        });
+    }
+    Ok(all)
+}
+
+impl Call {
+    async fn send(&self) -> anyhow::Result<()> {
+        match &self.kind {
+            Kind::Command(connection, command) => {
+                command.exec_async(&mut connection.clone()).await?;
+            }
+            Kind::Peer(peer) => {
+                let granted = peer.ask(&self.name).await?;
+                ensure!(granted, "{} refused a request below its limit", self.name);
+            }
+            Kind::Ours(ours) => ours.acquire().await?,
+        }
+        Ok(())
+    }
+}
+
+impl Ours {
+    async fn acquire(&self) -> anyhow::Result<()> {
+        let mut acquire = self.limiter.acquire(Key::new("latency"));
+        if self.tokens.is_some() {
+            acquire = acquire.cost_of("tokens", 100);
+        }
+        let permit = acquire.await?;
+        self.departures.record(&permit);
+        if self.tokens == Some(Tokens::Corrected) {
+            permit.into_charge().settle("tokens", 40)?;
+        }
+        Ok(())
     }
 }

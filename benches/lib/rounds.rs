@@ -17,6 +17,11 @@ impl Rounds {
         }
     }
 
+    /// Creates rounds for several kinds of figures.
+    pub fn several<const KINDS: usize>(contestants: usize) -> [Self; KINDS] {
+        std::array::from_fn(|_| Self::new(contestants))
+    }
+
     pub fn push(&mut self, contestant: usize, figure: f64) {
         self.figures[contestant].push(figure);
     }
@@ -36,6 +41,19 @@ impl Rounds {
     pub fn difference(&self, one: usize, other: usize) -> f64 {
         let pairs = self.figures[one].iter().zip(&self.figures[other]);
         median(pairs.map(|(one, other)| one - other).collect())
+    }
+
+    /// The median over the rounds of the difference of two contestants, as a multiple of a third one.
+    pub fn excess(&self, one: usize, other: usize, unit: usize) -> f64 {
+        let figures = self.figures[one]
+            .iter()
+            .zip(&self.figures[other])
+            .zip(&self.figures[unit]);
+        median(
+            figures
+                .map(|((one, other), unit)| (one - other) / unit)
+                .collect(),
+        )
     }
 
     /// Like `ratio`, relative to the highest of the others in each round.

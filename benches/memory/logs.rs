@@ -1,31 +1,46 @@
-//! Measures long logs: bytes per logged request.
+//! Measures full logs.
 
+use std::ops::Range;
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
 use futures_util::future::try_join_all;
+use redis::Cmd;
 use tokio::time::{Instant, sleep_until};
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
+use tower_throttle_benches::departures::Departures;
+use tower_throttle_benches::support::{Cell, Output, Progress, Table};
 
-use crate::gauge::{Gauge, growth};
-use crate::schemes::{LOG_SCHEMES, LogScheme};
-use tower_throttle_benches::support::{Cell, Output, Progress, Table, limiter};
+use crate::gauge::Gauge;
+use crate::{ORIGIN, command};
 
-/// The limit, and the number of keys.
-const LIMITS: [(u32, u64); 2] = [(1_000, 80), (10_000, 8)];
-/// Maximum number of entries of a log.
-const ENTRIES: u32 = 1_000;
-/// Departures in a longer log are rounded to a thousandth of the window. Here, they are that far apart.
+const LIMITS: [u32; 2] = [1_000, 10_000];
+/// Number of requests that fill a log, with a part of the limit each.
+const PARTS: u32 = 1_000;
+/// An entry of a log has the same length for each window, so this one replaces an hour.
 const WINDOW: Duration = Duration::from_secs(12);
-const NAME: &str = "sliding window, full";
-const MOST_BYTES: f64 = 12.5;
+const MOST_BYTES: f64 = 10_500.0;
 
-/// Bytes per logged request.
-struct Bytes {
-    logged: u64,
-    usage: f64,
-    used: f64,
-}
+/// A scheme, and the command for the requests with these numbers; requests are a millisecond apart.
+type Scheme = (&'static str, fn(name: &str, numbers: Range<u64>) -> Cmd);
+
+const SCHEMES: [Scheme; 3] = [
+    ("sorted set", |name, numbers| {
+        let times = numbers.map(|number| ORIGIN + number * 1_000);
+        let pairs: Vec<u64> = times.flat_map(|time| [time, time]).collect();
+        command(&["ZADD", name], &pairs)
+    }),
+    ("hash, a field per ms", |name, numbers| {
+        let times = numbers.map(|number| ORIGIN / 1_000 + number);
+        let pairs: Vec<u64> = times.flat_map(|time| [time, 1]).collect();
+        command(&["HSET", name], &pairs)
+    }),
+    ("list of times", |name, numbers| {
+        let times = numbers.map(|number| ORIGIN + number * 1_000);
+        command(&["RPUSH", name], &times.collect::<Vec<_>>())
+    }),
+];
 
 pub(crate) async fn measure(
     gauge: &mut Gauge,
@@ -33,99 +48,65 @@ pub(crate) async fn measure(
     output: &mut Output,
 ) -> anyhow::Result<()> {
     let mut table = Table::new(
-        "bytes per logged request",
-        &[
-            "log",
-            "limit",
-            "logged per key",
-            "by MEMORY USAGE",
-            "by used_memory",
-        ],
+        "bytes of a full log",
+        &["log", "N", "value", "MEMORY USAGE", "per request"],
     );
-    let limits = LIMITS.map(|(limit, keys)| (limit, output.options().count(keys)));
-    let mut progress = Progress::new(limits.len() * (1 + LOG_SCHEMES.len()));
-    for (limit, keys) in limits {
-        progress.begin(&format!("logs of {limit}, {NAME}"));
-        let bytes = ours(gauge, store, limit, keys).await?;
-        table.row(row(NAME, limit, keys, &bytes));
-        let claim = |by| format!("{NAME}, bytes per request of {limit} by {by}");
-        output.at_most(claim("MEMORY USAGE"), bytes.usage, MOST_BYTES);
-        output.at_most(claim("used_memory"), bytes.used, MOST_BYTES);
-        for scheme in &LOG_SCHEMES {
-            progress.begin(&format!("logs of {limit}, {}", scheme.name));
-            let bytes = theirs(gauge, scheme, limit, keys).await?;
-            table.row(row(scheme.name, limit, keys, &bytes));
+    Progress::new(1).begin("filling logs");
+    gauge.clear().await?;
+    try_join_all(LIMITS.map(|limit| fill(store, limit))).await?;
+    let names = gauge.names().await?;
+    for limit in LIMITS {
+        let name = names.iter().find(|name| name.contains(&key(limit)));
+        let name = [name.context("a log without a key")?.clone()];
+        let (value, usage) = (gauge.length(&name).await?, gauge.usage(&name).await?);
+        let row = |name: &str, value: Cell, usage: f64| {
+            let per_request = usage / f64::from(limit);
+            let limit = Cell::Count(limit.into());
+            let usage = Cell::Figure(usage);
+            [
+                Cell::text(name),
+                limit,
+                value,
+                usage,
+                Cell::Figure(per_request),
+            ]
+        };
+        table.row(row("tower-throttle", Cell::Figure(value), usage));
+        if limit == 10_000 {
+            let claim = "value in Redis, a full log of 10,000, bytes";
+            output.at_most(claim, value, MOST_BYTES);
+        }
+        for (name, record) in SCHEMES {
+            const PART: u64 = 100;
+            let api = format!("{name}:{limit}");
+            let parts = (0..u64::from(limit) / PART).map(|part| part * PART..(part + 1) * PART);
+            gauge.send(parts.map(|part| record(&api, part))).await?;
+            let usage = gauge.usage(&[api]).await?;
+            table.row(row(name, Cell::text(""), usage));
         }
     }
     output.table(&table);
     Ok(())
 }
 
-fn row(name: &str, limit: u32, keys: u64, bytes: &Bytes) -> [Cell; 5] {
-    [
-        Cell::text(name),
-        Cell::Count(limit.into()),
-        Cell::Count(bytes.logged / keys),
-        Cell::Figure(bytes.usage),
-        Cell::Figure(bytes.used),
-    ]
-}
-
-async fn ours(
-    gauge: &mut Gauge,
-    store: &RedisStore,
-    limit: u32,
-    keys: u64,
-) -> anyhow::Result<Bytes> {
-    let limiter = limiter(store, Quota::new(limit, WINDOW))?;
-    // Loads the script and allocates buffers before the memory is measured.
-    fill(&limiter, limit, "first").await?;
-    gauge.clear().await?;
-    let before = gauge.settled().await?;
-    let names: Vec<_> = (0..keys).map(|key| format!("api:{key}")).collect();
-    try_join_all(names.iter().map(|name| fill(&limiter, limit, name))).await?;
-    let after = gauge.used().await?;
-    let names = gauge.names().await?;
-    let usage = gauge.usage(names).await?;
-    let logged = u64::from(limit) * keys;
-    Ok(Bytes {
-        logged,
-        usage: usage as f64 / logged as f64,
-        used: growth(before, after, logged),
-    })
-}
-
-/// Spends the limit of a key within its window, with one departure per entry of its log.
-async fn fill(limiter: &Limiter, limit: u32, name: &str) -> anyhow::Result<()> {
-    let start = Instant::now();
-    for entry in 0..ENTRIES {
+/// Spends the limit of a key within its window. Fails if it does not hold.
+async fn fill(store: &RedisStore, limit: u32) -> anyhow::Result<()> {
+    let limiter = Limiter::builder().store(store.clone());
+    let limiter = limiter.quota(Quota::new(limit, WINDOW)).build()?;
+    let (departures, start) = (Departures::default(), Instant::now());
+    for part in 0..PARTS {
         // Less than a window, so that no departure has expired at the end.
-        sleep_until(start + WINDOW * 9 / 10 * entry / ENTRIES).await;
-        limiter.acquire(name).cost(limit / ENTRIES).await?;
+        sleep_until(start + WINDOW * 9 / 10 * part / PARTS).await;
+        let cost = limit / PARTS;
+        let permit = limiter.acquire(key(limit)).cost(cost).await?;
+        departures.record_cost(&permit, cost);
     }
+    departures.check(limit, WINDOW)?;
+    let more = limiter.try_acquire(key(limit)).await?;
+    ensure!(!more.is_granted(), "a full log lets a request depart");
     Ok(())
 }
 
-async fn theirs(
-    gauge: &mut Gauge,
-    scheme: &LogScheme,
-    limit: u32,
-    keys: u64,
-) -> anyhow::Result<Bytes> {
-    const PART: u64 = 100;
-    gauge.clear().await?;
-    let before = gauge.settled().await?;
-    let names: Vec<_> = (0..keys).map(|key| format!("throttle:api:{key}")).collect();
-    for name in &names {
-        let parts = (0..u64::from(limit) / PART).map(|part| part * PART..(part + 1) * PART);
-        gauge
-            .send(parts.map(|part| (scheme.record)(name, part)))
-            .await?;
-    }
-    let logged = u64::from(limit) * keys;
-    Ok(Bytes {
-        logged,
-        used: growth(before, gauge.settled().await?, logged),
-        usage: gauge.usage(names).await? as f64 / logged as f64,
-    })
+fn key(limit: u32) -> String {
+    format!("limit-{limit}-per-window")
 }

@@ -1,4 +1,4 @@
-//! Runs tasks that wait and depart: [`run`].
+//! Runs tasks that wait for a limiter or a semaphore, and depart: [`run`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,15 +8,41 @@ use anyhow::{bail, ensure};
 use futures_util::{FutureExt as _, future};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use tower_throttle::key::Key;
 use tower_throttle::test_util::history::History;
+use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::support::RedisServer;
 
-use crate::waiting::{Kind, Target};
+/// The kind of a [`Target`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A future that never completes.
+    Pending,
+    /// A permit of the embedded store.
+    Memory,
+    /// A permit of Redis.
+    Redis,
+    Semaphore,
+}
 
-/// The cost of a waiter: bytes including its task, and nanoseconds between departures.
+/// The target that all tasks of a run wait for.
+enum Target {
+    Pending,
+    Limiter {
+        limiter: Limiter,
+        key: Key,
+        /// The time when the limit was spent.
+        spent: Instant,
+    },
+    Semaphore(Arc<Semaphore>),
+}
+
+/// The cost of a waiter: bytes including its task, nanoseconds until all wait, and between departures.
 pub(crate) struct Run {
     pub(crate) bytes: f64,
+    pub(crate) join: f64,
     pub(crate) wake: f64,
 }
 
@@ -45,13 +71,14 @@ pub(crate) fn run(
         started: AtomicUsize::new(0),
         departures: Mutex::new(Vec::with_capacity(waiters)),
     });
-    let mut tasks = Ok(Vec::new());
+    let (mut tasks, start) = (Ok(Vec::new()), Instant::now());
     let allocated = allocation_counter::measure(|| {
         tasks = runtime.block_on(enqueue(&target, waiters, &progress));
     });
+    let join = start.elapsed().as_secs_f64() * 1e9 / waiters as f64;
     let bytes = allocated.bytes_current as f64 / waiters as f64;
     let wake = depart(&runtime, &target, tasks?, &progress, span)?;
-    Ok(Run { bytes, wake })
+    Ok(Run { bytes, join, wake })
 }
 
 /// Spawns the tasks, and returns when all of them wait.
@@ -125,8 +152,8 @@ fn depart(
     let (Some(first), Some(last)) = (departures.iter().min(), departures.iter().max()) else {
         bail!("no request departed");
     };
-    if let Some(spent) = target.spent() {
-        let all = departures.iter().map(|at| (*at - spent, 1));
+    if let Target::Limiter { spent, .. } = target {
+        let all = departures.iter().map(|at| (*at - *spent, 1));
         // The initial request departed at the latest when `acquire` returned.
         let all = all.chain([(Duration::ZERO, waiters as u64)]);
         let most = all.collect::<History>().most_in_any(window);
@@ -145,5 +172,44 @@ impl TaskProgress {
 
     fn depart(&self) {
         self.departures.lock().push(Instant::now());
+    }
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "nothing",
+            Self::Memory => "tower-throttle, embedded",
+            Self::Redis => "tower-throttle, Redis",
+            Self::Semaphore => "tokio's Semaphore",
+        }
+    }
+}
+
+impl Target {
+    /// Spends the limit, so that no task departs before the end of the window and the guard, `span` each.
+    async fn new(
+        kind: Kind,
+        limit: u32,
+        span: Duration,
+        server: &RedisServer,
+    ) -> anyhow::Result<Self> {
+        let limiter = Limiter::builder()
+            .quota(Quota::new(limit, span))
+            .guard(span);
+        let limiter = match kind {
+            Kind::Pending => return Ok(Self::Pending),
+            Kind::Semaphore => return Ok(Self::Semaphore(Arc::new(Semaphore::new(0)))),
+            Kind::Memory => limiter.build()?,
+            Kind::Redis => limiter.store(server.store().await?).build()?,
+        };
+        let key = Key::new("shared");
+        limiter.reset(key.clone()).await?;
+        limiter.acquire(key.clone()).cost(limit).await?;
+        Ok(Self::Limiter {
+            limiter,
+            key,
+            spent: Instant::now(),
+        })
     }
 }

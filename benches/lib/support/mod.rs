@@ -1,9 +1,8 @@
-//! Support code of all benchmarks: a Redis server, quotas, and output.
+//! Support code of all benchmarks: a Redis server, and output.
 
 mod output;
 mod progress;
 mod quantiles;
-mod quotas;
 mod redis_server;
 
 use std::io;
@@ -14,9 +13,17 @@ pub use self::{
     output::{Cell, Options, Output, Table},
     progress::Progress,
     quantiles::{median, quantile},
-    quotas::{algorithms, limiter},
     redis_server::{Info, RedisServer},
 };
+
+/// Runs a benchmark with the options of the command line, on a runtime with one thread.
+#[tokio::main(flavor = "current_thread")]
+pub async fn measure(
+    about: &'static str,
+    run: impl AsyncFnOnce(Output) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    until_asked_to_end(run(Output::parse(about))).await
+}
 
 /// Runs a future until it completes or the process receives a signal. Servers that the future owns end in both cases.
 pub async fn until_asked_to_end(

@@ -38,9 +38,9 @@ pub struct Table {
 pub enum Cell {
     Text(String),
     Count(u64),
-    /// Shown with one decimal place.
+    /// Shown with one decimal place, if below 100.
     Figure(f64),
-    /// Shown with two decimal places.
+    /// Shown with two decimal places, if below 100.
     Ratio(f64),
     /// Shown with four decimal places.
     Fraction(f64),
@@ -50,12 +50,9 @@ pub enum Cell {
 struct Bound {
     claim: String,
     value: f64,
-    limit: Limit,
-}
-
-enum Limit {
-    AtMost(f64),
-    AtLeast(f64),
+    /// "most" or "least".
+    side: &'static str,
+    limit: f64,
 }
 
 /// Divisor of times and counts with `--quick`.
@@ -106,17 +103,18 @@ impl Output {
     }
 
     pub fn at_most(&mut self, claim: impl Into<String>, value: f64, most: f64) {
-        self.bound(claim.into(), value, Limit::AtMost(most));
+        self.bound(claim.into(), value, "most", most);
     }
 
     pub fn at_least(&mut self, claim: impl Into<String>, value: f64, least: f64) {
-        self.bound(claim.into(), value, Limit::AtLeast(least));
+        self.bound(claim.into(), value, "least", least);
     }
 
-    fn bound(&mut self, claim: String, value: f64, limit: Limit) {
+    fn bound(&mut self, claim: String, value: f64, side: &'static str, limit: f64) {
         self.bounds.push(Bound {
             claim,
             value,
+            side,
             limit,
         });
     }
@@ -185,25 +183,24 @@ impl Cell {
 
 impl Bound {
     fn is_met(&self) -> bool {
-        match self.limit {
-            Limit::AtMost(most) => self.value <= most,
-            Limit::AtLeast(least) => self.value >= least,
+        match self.side {
+            "most" => self.value <= self.limit,
+            _ => self.value >= self.limit,
         }
     }
 
     fn line(&self) -> Value {
-        let (side, limit) = match self.limit {
-            Limit::AtMost(most) => ("most", most),
-            Limit::AtLeast(least) => ("least", least),
-        };
         let mut line = json!({ "bound": self.claim, "value": self.value, "met": self.is_met() });
-        line[side] = json!(limit);
+        line[self.side] = json!(self.limit);
         line
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut name = self.name.chars();
+        let first = name.next().map(|first| first.to_ascii_uppercase());
+        writeln!(f, "{}{}:\n", String::from_iter(first), name.as_str())?;
         let rows: Vec<Vec<String>> = self
             .rows
             .iter()
@@ -218,7 +215,6 @@ impl fmt::Display for Table {
                 cells.chain([self.columns[place].len()]).max().unwrap_or(0)
             })
             .collect();
-        writeln!(f, "{}", self.name)?;
         for (column, width) in self.columns.iter().zip(&widths) {
             write!(f, "| {column:<width$} ")?;
         }
@@ -241,7 +237,10 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
-            Self::Count(count) => write!(f, "{count}"),
+            Self::Count(count) => f.write_str(&in_groups(*count)),
+            Self::Figure(value) | Self::Ratio(value) if *value >= 100.0 => {
+                f.write_str(&in_groups(value.round() as u64))
+            }
             Self::Figure(value) => write!(f, "{value:.1}"),
             Self::Ratio(value) => write!(f, "{value:.2}"),
             Self::Fraction(value) => write!(f, "{value:.4}"),
@@ -251,12 +250,22 @@ impl fmt::Display for Cell {
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { claim, value, .. } = self;
         let verdict = if self.is_met() { "met   " } else { "MISSED" };
-        let (side, limit) = match self.limit {
-            Limit::AtMost(most) => ("at most", most),
-            Limit::AtLeast(least) => ("at least", least),
-        };
-        write!(f, "{verdict} {claim}: {value:.2}, {side} {limit:.2}")
+        let [value, limit] = [self.value, self.limit].map(|figure| Cell::Ratio(figure).to_string());
+        let Self { claim, side, .. } = self;
+        write!(f, "{verdict} {claim}: {value}, at {side} {limit}")
     }
+}
+
+/// The digits in groups of three: `12,345`.
+fn in_groups(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }

@@ -88,18 +88,31 @@ impl Info {
 
     /// The number in the line `FIELD:NUMBER`, or in `LINE:NAME=NUMBER,...` by `LINE:NAME`.
     pub fn number(&self, field: &str) -> anyhow::Result<u64> {
+        let text = self.text(field)?;
+        text.parse().with_context(|| format!("{field} is {text}"))
+    }
+
+    /// The seconds in the line `FIELD:SECONDS`.
+    pub fn seconds(&self, field: &str) -> anyhow::Result<f64> {
+        let text = self.text(field)?;
+        text.parse().with_context(|| format!("{field} is {text}"))
+    }
+
+    fn text(&self, field: &str) -> anyhow::Result<&str> {
         let (line, name) = field.split_once(':').unwrap_or((field, ""));
-        let fields = |text: &'_ str| {
-            let found = text.split(',').find_map(|part| match part.split_once('=') {
-                Some((found, number)) => (found == name).then(|| number.parse().ok()),
-                None => Some(part.parse().ok()),
-            });
-            found.flatten()
-        };
-        let lines = self.0.lines().filter_map(|line| line.split_once(':'));
-        let mut found = lines.filter(|(found, _)| *found == line);
-        let number = found.next().and_then(|(_, text)| fields(text));
-        number.with_context(|| format!("INFO has no field {field}"))
+        let mut lines = self.0.lines().filter_map(|line| line.split_once(':'));
+        let value = lines
+            .find(|(found, _)| *found == line)
+            .map(|(_, value)| value);
+        let part = value.and_then(|value| {
+            value
+                .split(',')
+                .find_map(|part| match part.split_once('=') {
+                    Some((found, value)) => (found == name).then_some(value),
+                    None => Some(part),
+                })
+        });
+        part.with_context(|| format!("INFO has no field {field}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The limiters to compare: [`Contestant`].
+//! The limiters to compare: [`Refusing`].
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -21,8 +21,10 @@ use tower_throttle_benches::support::RedisServer;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
+pub(crate) const TOWER_GOVERNOR: &str = "tower_governor 0.8";
+
 /// A limiter, and the key that is over its limit.
-pub(crate) struct Contestant {
+pub(crate) struct Refusing {
     name: &'static str,
     by: By,
 }
@@ -34,10 +36,10 @@ enum By {
     Peer(Peer, &'static str),
 }
 
-impl Contestant {
+impl Refusing {
     /// This crate with Redis first.
     pub(crate) async fn all(server: &RedisServer) -> anyhow::Result<Vec<Self>> {
-        let contestant = |name, by| Self { name, by };
+        let refusing = |name, by| Self { name, by };
         let ours = || Limiter::builder().quota(Quota::new(1, HOUR));
         let key = Key::new("flood");
         let redis = ours().store(server.store().await?).build()?;
@@ -52,11 +54,11 @@ impl Contestant {
             .finish();
         let layer = GovernorLayer::new(config.context("the burst or the period is zero")?);
         let mut all = vec![
-            contestant("tower-throttle, Redis", By::Ours(redis, key.clone())),
-            contestant("tower-throttle, embedded", By::Ours(ours().build()?, key)),
-            contestant("governor 0.10", By::Governor(governor, "flood".to_owned())),
-            contestant(
-                "tower_governor 0.8",
+            refusing("tower-throttle, Redis", By::Ours(redis, key.clone())),
+            refusing("tower-throttle, embedded", By::Ours(ours().build()?, key)),
+            refusing("governor 0.10", By::Governor(governor, "flood".to_owned())),
+            refusing(
+                TOWER_GOVERNOR,
                 By::Layer(BoxService::new(layer.layer(service_fn(answer)))),
             ),
         ];
@@ -66,7 +68,7 @@ impl Contestant {
         };
         for peer in Peer::all(server, rate).await? {
             let key = peer.name;
-            all.push(contestant(peer.name, By::Peer(peer, key)));
+            all.push(refusing(peer.name, By::Peer(peer, key)));
         }
         Ok(all)
     }

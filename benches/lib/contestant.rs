@@ -1,0 +1,95 @@
+//! Limiters that are compared by their decisions: [`Contestant`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tower_throttle::key::Key;
+use tower_throttle::{Decision, Limiter};
+
+use crate::departures::Departures;
+use crate::load::load;
+use crate::peers::{Peer, Rate};
+use crate::support::RedisServer;
+
+/// This crate, or a limiter that calls Redis for each permit.
+#[derive(Clone)]
+pub enum Contestant {
+    Ours(Limiter),
+    Peer(Peer),
+}
+
+/// A key, and the departures through this crate if they are recorded.
+pub type Recorded = (Key, Option<Departures>);
+
+/// Rates per second.
+pub struct Decisions {
+    pub decisions: f64,
+    pub permits: f64,
+    /// The number of decisions.
+    pub count: u64,
+}
+
+impl Contestant {
+    /// This limiter first, then all peers, in a fixed order.
+    pub async fn beside_peers(
+        limiter: Limiter,
+        server: &RedisServer,
+        rate: Rate,
+    ) -> anyhow::Result<Vec<Self>> {
+        let peers = Peer::all(server, rate).await?;
+        let peers = peers.into_iter().map(Self::Peer);
+        Ok([Self::Ours(limiter)].into_iter().chain(peers).collect())
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ours(_) => "tower-throttle",
+            Self::Peer(peer) => peer.name,
+        }
+    }
+
+    /// Runs callers that ask for random keys, again and again without waiting.
+    pub async fn decide(
+        &self,
+        keys: &Arc<Vec<Recorded>>,
+        callers: usize,
+        time: Duration,
+    ) -> anyhow::Result<Decisions> {
+        let granted = Arc::new(AtomicU64::new(0));
+        let shared = Arc::new((self.clone(), keys.clone(), granted.clone()));
+        let ask = move || {
+            let shared = shared.clone();
+            async move {
+                let (contestant, keys, granted) = &*shared;
+                let key = &keys[rand::random_range(0..keys.len())];
+                if contestant.ask(key).await? {
+                    granted.fetch_add(1, Ordering::Relaxed);
+                }
+                // A task that never waits still has to yield to others.
+                tokio::task::consume_budget().await;
+                Ok(1)
+            }
+        };
+        let load = load(callers, time, ask).await?;
+        let permits = granted.load(Ordering::Relaxed) as f64;
+        Ok(Decisions {
+            decisions: load.per_second(),
+            permits: permits / load.time.as_secs_f64(),
+            count: load.permits,
+        })
+    }
+
+    async fn ask(&self, (key, departures): &Recorded) -> anyhow::Result<bool> {
+        match self {
+            Self::Ours(limiter) => match limiter.try_acquire(key.clone()).await? {
+                Decision::Granted(permit) => {
+                    departures.iter().for_each(|it| it.record(&permit));
+                    Ok(true)
+                }
+                _ => Ok(false),
+            },
+            Self::Peer(peer) => peer.ask(key.as_str()).await,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Measures whether the cost of a call depends on the limit N, for a sliding log.
+//!
+//! The quotas are N per 30 s. The log of each key first fills for two thirds of the window, so that it has about as many
+//! entries as it usually has. Then one caller calls, and the limits take turns:
+//!
+//! | call | the log has | what is measured |
+//! | --- | --- | --- |
+//! | take | four fifths of N, at most two less than N | a permit, which is given back after the block |
+//! | refusal that waits | N | the first call of a request that has to wait, which is then cancelled |
+//!
+//! Figures are the time in Redis, `usec` of `evalsha` in `INFO commandstats`, as medians over the rounds. All departures
+//! are checked at the end.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use futures_util::future::try_join_all;
+use tokio::time::{sleep, sleep_until};
+use tower_throttle::key::Key;
+use tower_throttle::{Decision, Limiter, Permit, Quota};
+use tower_throttle_benches::departures::Departures;
+use tower_throttle_benches::rounds::{Rounds, turns};
+use tower_throttle_benches::support::{self, Cell, Output, Progress, RedisServer, Table};
+use tower_throttle_benches::traffic::{Meter, Traffic};
+
+const LIMITS: [u32; 3] = [10, 1_000, 10_000];
+const WINDOW: Duration = Duration::from_secs(30);
+/// Number of requests that fill a log; each of them spends a part of the limit.
+const PARTS: u32 = 500;
+/// Number of calls in a block.
+const CALLS: usize = 50;
+const PATHS: [(&str, f64); 2] = [("take", 1.05), ("refusal that waits", 1.2)];
+
+/// Keys with one quota. The first is full, the others have room.
+struct Keys {
+    limiter: Limiter,
+    limit: u32,
+    window: Duration,
+    all: Vec<(Key, Departures)>,
+}
+
+fn main() -> anyhow::Result<()> {
+    support::measure(
+        "Measures whether the cost of a call depends on the limit",
+        run,
+    )
+}
+
+async fn run(mut output: Output) -> anyhow::Result<()> {
+    let server = RedisServer::start().await?;
+    let mut meter = Meter::new(server.connect().await?);
+    let window = output.options().time(WINDOW);
+    let mut keys = Vec::new();
+    for limit in LIMITS {
+        keys.push(Keys::new(&server, limit, window).await?);
+    }
+    let mut progress = Progress::new(2);
+    progress.begin("filling the logs");
+    let start = Instant::now();
+    try_join_all(keys.iter().map(|keys| keys.fill(start))).await?;
+    progress.begin("limits in turns");
+    let mut paths = PATHS.map(|_| Rounds::new(LIMITS.len()));
+    let mut round = 0;
+    // No departure has expired until then.
+    while start.elapsed() < window.mul_f64(0.85) {
+        for place in turns(round, LIMITS.len()) {
+            paths[0].push(place, keys[place].takes(&mut meter).await?);
+            paths[1].push(place, keys[place].waits(&mut meter).await?);
+        }
+        round += 1;
+    }
+    ensure!(round > 0, "filling the logs took longer than the window");
+    let mut table = Table::new(
+        "microseconds in Redis per call, by the limit",
+        &["call", "N per 30 s", "us in Redis", "relative to N = 10"],
+    );
+    for ((path, most), rounds) in PATHS.into_iter().zip(&paths) {
+        for (place, limit) in LIMITS.into_iter().enumerate() {
+            table.row([
+                Cell::text(path),
+                Cell::Count(limit.into()),
+                Cell::Figure(rounds.median(place)),
+                Cell::Ratio(rounds.ratio(place, 0)),
+            ]);
+        }
+        let claim = format!("N = 10,000 to N = 10, time in Redis of a {path}");
+        output.at_most(claim, rounds.ratio(LIMITS.len() - 1, 0), most);
+    }
+    for keys in &keys {
+        for (_, departures) in &keys.all {
+            departures.check(keys.limit, keys.window)?;
+        }
+    }
+    output.table(&table);
+    output.finish()
+}
+
+impl Keys {
+    async fn new(server: &RedisServer, limit: u32, window: Duration) -> anyhow::Result<Self> {
+        let limiter = Limiter::builder()
+            .store(server.store().await?)
+            .quota(Quota::new(limit, window))
+            .denial_cache(0)
+            .build()?;
+        // Room for a block of calls.
+        let keys = CALLS.div_ceil(limit as usize / 5) + 1;
+        let key = |number| Key::new(format!("limit:{limit}:{number}"));
+        Ok(Self {
+            limiter,
+            limit,
+            window,
+            all: (0..keys)
+                .map(|number| (key(number), Departures::default()))
+                .collect(),
+        })
+    }
+
+    /// Spends the limit of the first key, and four fifths of the others, within two thirds of the window.
+    async fn fill(&self, start: Instant) -> anyhow::Result<()> {
+        let fill = self
+            .all
+            .iter()
+            .enumerate()
+            .map(async |(number, (key, departures))| {
+                let units = if number == 0 {
+                    self.limit
+                } else {
+                    self.limit / 5 * 4
+                };
+                let mut spent = 0;
+                for part in 1..=PARTS {
+                    sleep_until((start + self.window * 2 / 3 * part / PARTS).into()).await;
+                    let cost = units * part / PARTS - spent;
+                    if cost > 0 {
+                        let permit = self.limiter.acquire(key.clone()).cost(cost).await?;
+                        departures.record_cost(&permit, cost);
+                        spent += cost;
+                    }
+                }
+                anyhow::Ok(())
+            });
+        try_join_all(fill).await?;
+        Ok(())
+    }
+
+    /// Microseconds in Redis per permit. Gives the departures back.
+    async fn takes(&self, meter: &mut Meter) -> anyhow::Result<f64> {
+        let before = meter.read().await?;
+        let mut permits = Vec::new();
+        for call in 0..CALLS {
+            let (key, _) = &self.all[1 + call % (self.all.len() - 1)];
+            match self.limiter.try_acquire(key.clone()).await? {
+                Decision::Granted(permit) => permits.push(permit),
+                _ => bail!("a key with room refuses, N = {}", self.limit),
+            }
+        }
+        let after = meter.read().await?;
+        permits.into_iter().rev().for_each(Permit::forfeit);
+        while self.limiter.queues() > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // A returned departure is available after its guard has passed.
+        sleep(self.limiter.policy().guard()).await;
+        Ok((after.script_micros - before.script_micros) as f64 / CALLS as f64)
+    }
+
+    /// Microseconds in Redis per request that has to wait.
+    async fn waits(&self, meter: &mut Meter) -> anyhow::Result<f64> {
+        let (key, _) = &self.all[0];
+        let mut micros = 0;
+        for _ in 0..CALLS {
+            let before = meter.read().await?;
+            let waiting = tokio::spawn(self.limiter.acquire(key.clone()).into_future());
+            let called = next_call(meter, &before).await?;
+            micros += called.script_micros - before.script_micros;
+            ensure!(!waiting.is_finished(), "a full key lets a request depart");
+            waiting.abort();
+            // The cancellation takes a call, too.
+            next_call(meter, &called).await?;
+        }
+        Ok(micros as f64 / CALLS as f64)
+    }
+}
+
+/// Waits until a script has been called.
+async fn next_call(meter: &mut Meter, before: &Traffic) -> anyhow::Result<Traffic> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(5) {
+        let now = meter.read().await?;
+        if now.calls > before.calls {
+            return Ok(now);
+        }
+    }
+    bail!("no call within 5 s")
+}
