@@ -13,3 +13,4 @@ pub mod rounds;
 pub mod script;
 pub mod support;
 pub mod traffic;
+pub mod usage;
