@@ -178,21 +178,21 @@ const OFFERED: u64 = 120_000;
 /// How often a process that is not notified looks for a place, if it is one of the next.
 const LOOK: u64 = 100_000;
 
-/// The processes to which released places are offered, by their numbers; 0 for none.
+/// The processes to which released places and returned departures are offered, by their numbers; 0 for none.
 pub type NextProcesses = [u64; NEXT];
 
-/// Offers the free places to the next two of these processes. If they are notified, they are overdue soon, so that
-/// another process gets the places if one of them has crashed. If the two wait for fewer places, all are notified.
+/// Offers so many units to the next two of these processes that want any. If they are notified, they are overdue soon,
+/// so that another process gets them if one of the two has crashed. If the two want fewer, all are notified.
 pub(super) fn offer(
     announced: &mut [super::Announcement],
-    (unit, free): (usize, u64),
+    free: u64,
+    wants: impl Fn(&Demand) -> u64,
     is_notified: bool,
     now: u64,
 ) -> Option<NextProcesses> {
-    let waits = |demand: &Demand| demand.units().0[unit] > 0;
     let waiting = announced
         .iter_mut()
-        .filter(|it| it.counts(now) && waits(&it.demand));
+        .filter(|it| it.counts(now) && wants(&it.demand) > 0);
     let mut waiting: Vec<_> = waiting.collect();
     waiting.sort_by_key(|it| (super::level(it.process), it.demand.oldest(), it.process));
     if waiting.is_empty() {
@@ -201,7 +201,7 @@ pub(super) fn offer(
     let (mut next, mut wanted) = (NextProcesses::default(), 0);
     for (next, process) in next.iter_mut().zip(waiting) {
         *next = process.process;
-        wanted += process.demand.units().0[unit];
+        wanted += wants(&process.demand);
         if is_notified {
             process.deadline = process.deadline.min(now + OFFERED);
         }

@@ -440,7 +440,13 @@ impl Take {
 
     /// Returns true if it gives units of past departures back.
     pub(crate) fn returns_units(&self) -> bool {
-        self.settlements.iter().any(|it| it.difference < 0)
+        self.returned() > 0
+    }
+
+    /// The units of past departures that it gives back.
+    fn returned(&self) -> u64 {
+        let returned = self.settlements.iter().map(|it| it.difference.min(0));
+        returned.sum::<i64>().unsigned_abs()
     }
 
     /// Returns true if capacity is not divided by level and arrival alone.
@@ -507,7 +513,7 @@ pub struct Taken {
     /// The requests in progress, if a quota limits how many there are.
     #[doc(hidden)]
     pub occupancy: Occupancy,
-    /// The processes to which the call has offered places that it released, if any wait.
+    /// The processes to which the call has offered places that it released, if any wait, and departures that it returned.
     #[doc(hidden)]
     pub next: Option<NextProcesses>,
 }
@@ -763,11 +769,19 @@ impl State {
         if released > 0
             && let Some(places) = self.places()
         {
-            let free = (usize::from(places.unit.number), places.free());
+            let (unit, free) = (usize::from(places.unit.number), places.free());
+            let wants = |demand: &Demand| demand.units().0[unit];
             let is_notified = take.holding.is_notified;
-            let next = concurrent::offer(&mut self.announced, free, is_notified, now);
+            let next = concurrent::offer(&mut self.announced, free, wants, is_notified, now);
             // Arrival alone does not decide between shares.
             taken.next = next.map(|next| if is_fair { Default::default() } else { next });
+        }
+        let returned = take.returned().saturating_sub(units.total());
+        if returned > 0 {
+            let wants = |demand: &Demand| demand.units().total();
+            let next = concurrent::offer(&mut self.announced, returned, wants, false, now);
+            let next = next.filter(|_| !is_fair && taken.next.is_none());
+            taken.next = Some(next.unwrap_or_default());
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.

@@ -339,10 +339,11 @@ local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
 local next_call, mine, @list(granted) = 0, '', @list(0)
 local is_changed, is_nudge = operation ~= 2, false
 if operation < 3 then
+  local returned = 0
   for i = 0, settled - 1 do
     local time, difference, unit = unpack('<I7I7B', arg, REST + count * @point + i * 15)
     difference = difference - 4294967296
-    if difference < 0 then is_nudge = is_changed end
+    if difference < 0 then returned = returned - difference end
     local i& = #corrections&
     if unit == & then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
   end
@@ -396,6 +397,23 @@ if operation < 3 then
       granted0 = <<granted&| + >> --units
     end
     if grant_count > 1 then grants, marks = concat(more_grants), concat(more_marks) end
+    returned = returned - granted@all
+    if returned > 0 then
+      -- The next two processes call for what was returned, or all if there is more or arrival alone does not decide.
+      is_nudge = true
+      local first, second
+      for j = 1, live do
+        if not first or oldest[j] < oldest[first] then
+          first, second = j, first
+        elseif not second or oldest[j] < oldest[second] then
+          second = j
+        end
+      end
+      local wanted = first and <<waiting&[first]| + >> or 0
+      if second then wanted = wanted + <<waiting&[second]| + >> end
+      local is_enough = wanted >= returned and not (offered or fair or overtakes)
+      offered = is_enough and { processes[first], second and processes[second] or 0 } or { 0, 0 }
+    end
   end
   local departs = now
   for i = 1, count do
@@ -527,7 +545,7 @@ else
     elseif operation == 4 then
       if unit == & and (now >= allowed_until& or units < allowed&) then allowed&, allowed_until& = units, now + length end
     else
-      paused, is_nudge = 0, true
+      paused, is_nudge, offered = 0, true, { 0, 0 }
       allowed&, allowed_until& = 0, 0
       if operation == 6 then
         if fair then fair.tags = {} end
@@ -590,8 +608,7 @@ if is_changed then
     if size > 0 then call('SETRANGE', key, rings, counted .. held .. life .. former .. order .. rest .. mine .. @logs) end --ring
     if is_late then call('PEXPIRE', key, lifetime) end --ring
   end
-  if offered and places.is_left() then offered = { 0, 0 } end --places
-  if is_nudge then offered = { 0, 0 } end
+  if places.released > 0 and offered and places.is_left() then offered = { 0, 0 } end --places
   if offered and (is_nudge or special % 256 >= 128) then
     redis.pcall('PUBLISH', ARGV[3], pack('<I7I7', offered[1], offered[2]) .. ARGV[4])
   end

@@ -16,14 +16,8 @@ pub struct Nudge {
 impl Call {
     /// Returns true if others may depart earlier after this call.
     pub(crate) fn may_nudge(&self) -> bool {
-        let releases = matches!(&self.operation, Operation::Take(take) if take.holding.releases);
-        releases || self.is_for_all()
-    }
-
-    /// Returns true if all other processes may depart earlier.
-    fn is_for_all(&self) -> bool {
         match &self.operation {
-            Operation::Take(take) => take.returns_units(),
+            Operation::Take(take) => take.holding.releases || take.returns_units(),
             Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
         }
     }
@@ -31,9 +25,12 @@ impl Call {
     /// The message to other processes after this call, if there is one.
     #[must_use]
     pub fn nudge(&self, answer: &Taken) -> Option<Nudge> {
-        let next = match self.is_for_all() {
-            true => NextProcesses::default(),
-            false => answer.next?,
+        if !self.may_nudge() {
+            return None;
+        }
+        let next = match &self.operation {
+            Operation::Take(_) => answer.next?,
+            Operation::Control(_) => NextProcesses::default(),
         };
         let key = self.key.clone();
         Some(Nudge { key, next })
