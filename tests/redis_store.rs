@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use support::command_stats::CommandStats;
 use support::errors::{PATIENCE, bounded};
 use support::monitor::Monitor;
+use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 use support::spend::under;
 use tokio::time::{Instant, sleep};
@@ -69,6 +70,27 @@ async fn sends_nothing_but_one_script_for_each_call_once_the_server_knows_it() {
                 sent.text
             );
         }
+    }
+}
+
+/// To open the connection; to name the client; for the identity of the server; for its clock; for the permit, with the
+/// text of the script. Nudges have a connection of their own.
+#[tokio::test]
+async fn the_first_permit_of_a_process_takes_five_round_trips() {
+    let server = RedisServer::start();
+    for lazily in [false, true] {
+        server.command::<()>(&["SCRIPT", "FLUSH"]);
+        let proxy = Proxy::start(server.port());
+        let store = match lazily {
+            true => RedisStore::connect_lazy(&proxy.url()),
+            false => RedisStore::connect(&proxy.url()).await,
+        };
+        let builder = under(&["10/s"]).store(store.expect("a store").timeout(PATIENCE));
+        let limiter = builder.build().expect("a valid policy");
+        bounded(limiter.acquire("a")).await.expect("a permit");
+        let round_trips = proxy.round_trips();
+        let most = round_trips.iter().max().expect("a connection");
+        assert!(1 + most <= 5, "{round_trips:?}");
     }
 }
 

@@ -167,7 +167,9 @@ async fn a_server_that_loads_its_data_is_out() {
 async fn a_missing_right_or_password_is_no_outage() {
     for (binary, scripting) in all() {
         let server = RedisServer::start_as(binary.clone(), |_| Vec::new());
-        let rights = ["on", ">hunter2", "~*", "&*", "+@all", "-get", "-evalsha"];
+        let rights = [
+            "on", ">hunter2", "~*", "&*", "+@all", "-get", "-eval", "-evalsha",
+        ];
         server.command::<()>(&[&["ACL", "SETUSER", "limited"][..], &rights].concat());
         let with = |before: &str, behind: &str| {
             format!("redis://{before}127.0.0.1:{}/{behind}", server.port())
@@ -189,6 +191,9 @@ async fn a_missing_right_or_password_is_no_outage() {
 
         let server = RedisServer::start_as(binary, |_| {
             let words = [
+                "--rename-command",
+                "EVAL",
+                "",
                 "--rename-command",
                 "EVALSHA",
                 "",

@@ -1,5 +1,6 @@
 //! [`Proxy`]: a stretch of network between clients and a server that a test can break in many ways.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -39,6 +40,8 @@ struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
     open: AtomicUsize,
+    /// By the number of the connection.
+    round_trips: Mutex<BTreeMap<usize, usize>>,
     fuse: Mutex<Option<Fuse>>,
     cut_replies: AtomicUsize,
 }
@@ -99,6 +102,7 @@ impl Proxy {
             }),
             made: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
+            round_trips: Mutex::default(),
             fuse: Mutex::default(),
             cut_replies: AtomicUsize::new(0),
         });
@@ -136,6 +140,12 @@ impl Proxy {
     /// How many connections are open.
     pub fn open(&self) -> usize {
         self.state.open.load(Ordering::SeqCst)
+    }
+
+    /// How often the client of each connection sent something after it had received all that it waited for.
+    pub fn round_trips(&self) -> Vec<usize> {
+        let counts = self.state.round_trips.lock().expect("no panic");
+        counts.values().copied().collect()
     }
 
     /// Lets all bytes take so much longer, each way, from now on.

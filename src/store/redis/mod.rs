@@ -10,6 +10,7 @@
 //! | `scripted` | runs the scripts |
 //! | `transaction` | does without them |
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,6 +26,7 @@ use super::{Answered, Call, Nudge, Operation, Store};
 use crate::algorithm::Taken;
 use crate::error::BuildError;
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::policy::check_name;
 use crate::store::{Reply, StoreError};
 
@@ -81,6 +83,8 @@ pub struct RedisStore {
     /// `None` if the servers tell the time.
     host_clock: Option<Arc<HostClock>>,
     turns: Arc<Turns>,
+    /// The digests of the scripts that were sent to each shard.
+    loaded: Arc<Mutex<HashSet<(u64, &'static str)>>>,
     subscription: Arc<OnceLock<Subscription>>,
 }
 
@@ -161,6 +165,7 @@ impl RedisStore {
             scripting: true,
             host_clock: None,
             turns: Arc::default(),
+            loaded: Arc::default(),
             subscription: Arc::default(),
         }
     }

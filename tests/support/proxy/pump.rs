@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::net::TcpStream;
@@ -45,6 +45,7 @@ pub async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &Sta
         server: &server,
         number,
         state,
+        awaits_reply: AtomicBool::new(false),
         lit: Mutex::default(),
     };
     tokio::select! {
@@ -69,6 +70,7 @@ struct Connection<'a> {
     server: &'a TcpStream,
     number: usize,
     state: &'a State,
+    awaits_reply: AtomicBool,
     /// How many more bytes of replies may pass, if not all.
     lit: Mutex<Option<usize>>,
 }
@@ -86,6 +88,10 @@ impl Connection<'_> {
         let read = async {
             let end = read(self.client, |bytes| {
                 self.light(&bytes);
+                if !self.awaits_reply.swap(true, Ordering::SeqCst) {
+                    let mut counts = self.state.round_trips.lock().expect("no panic");
+                    *counts.entry(self.number).or_default() += 1;
+                }
                 self.queue(&send, bytes);
                 true
             });
@@ -101,6 +107,7 @@ impl Connection<'_> {
         let (send, chunks) = unbounded_channel();
         let read = async {
             let end = read(self.server, |mut bytes| {
+                self.awaits_reply.store(false, Ordering::SeqCst);
                 let mut lit = self.lit();
                 bytes.truncate(lit.unwrap_or(bytes.len()));
                 *lit = lit.map(|left| left - bytes.len());
