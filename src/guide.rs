@@ -10,7 +10,7 @@
 //! | [`concurrency`] | at most so many requests in progress at once, in all replicas |
 //! | [`exactness`] | the meaning of "at most N in any window", its cost, and its requirements |
 //! | [`redis`] | clusters, sentinels, TLS, rights and failures |
-//! | [`sizing_redis`] | the size of a Redis for so many keys and requests |
+//! | [`scaling`] | how many keys, permits and processes a Redis serves, and what to do then |
 //! | [`testing`] | tests of your own client, without sleeping and without Redis |
 //! | [`troubleshooting`] | symptoms, causes, and remedies |
 //! | [`comparison`] | other rate limiters, and when to use them |
@@ -62,8 +62,8 @@ pub mod protocol {}
 #[doc = include_str!("docs/redis.md")]
 pub mod redis {}
 #[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/sizing-redis.md")]
-pub mod sizing_redis {}
+#[doc = include_str!("docs/scaling.md")]
+pub mod scaling {}
 #[cfg(feature = "test-util")]
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/testing.md")]
