@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// After how long a server that does not answer is given up, in milliseconds.
 const NODE_TIMEOUT: &str = "1500";
 
-/// A cluster of six servers, made with `redis-cli`: `$REDIS_CLI`, or the one on the `PATH`.
+/// A cluster of three primaries and their replicas, made with `redis-cli`: `$REDIS_CLI`, or the one on the `PATH`.
 ///
 /// Dropping it ends them all. All methods block the thread.
 #[derive(Debug)]
@@ -25,10 +25,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the servers and returns once they agree on the slots.
+    /// Starts three primaries with a replica each, and returns once they agree on the slots.
     pub fn start() -> Self {
+        Self::start_with(1)
+    }
+
+    /// With so many replicas for each primary.
+    pub fn start_with(replicas: usize) -> Self {
         let mut buses = Vec::new();
-        let servers: Vec<_> = (0..6)
+        let servers: Vec<_> = (0..3 * (1 + replicas))
             .map(|_| {
                 let bus = spare_port().to_string();
                 let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];
@@ -50,7 +55,7 @@ impl Cluster {
         let created = Command::new(client)
             .args(["--cluster", "create"])
             .args(addresses)
-            .args(["--cluster-replicas", "1", "--cluster-yes"])
+            .args(["--cluster-replicas", &replicas.to_string(), "--cluster-yes"])
             .output()
             .expect("a redis-cli on the PATH or in REDIS_CLI; scripts/test brings one");
         assert!(created.status.success(), "{created:?}");
