@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Costs, Counter, Mode, Settlement, State, Take};
+use super::super::{Costs, Counter, Demand, Mode, Settlement, State, Take};
 use super::{MILLI, START, config};
 use crate::quota::Quota;
 
@@ -137,4 +137,52 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_returned_departure_is_for_the_next_two_processes() {
+    let quota = Counter::new(&"3/m".parse::<Quota>().unwrap());
+    let mut state = State::new(std::slice::from_ref(&quota));
+    let take = |process, arrival, returned: &[u64]| Take {
+        process,
+        number: process,
+        horizon: 100 * MILLI,
+        demand: match arrival {
+            0 => Demand::default(),
+            _ => Demand::new([(arrival, 1)].into_iter()),
+        },
+        settlements: returned
+            .iter()
+            .map(|&recorded| Settlement {
+                recorded,
+                unit: 0,
+                difference: -1,
+            })
+            .collect(),
+        ..Take::one(Mode::Wait, 1)
+    };
+    let mut recorded = Vec::new();
+    for process in 1..=3 {
+        let taken = state.take(0, &take(process << 11, START, &[]), START);
+        recorded.push(taken.grants[0].recorded);
+    }
+    for (process, before) in [(4_u64, 1), (5, 3), (6, 2)] {
+        state.take(0, &take(process << 11, START - before, &[]), START);
+    }
+    // The oldest first, or all if more were returned than the two wait for.
+    let returns = |process: u64, recorded: &[u64]| {
+        let take = Take {
+            number: 9 << 11,
+            ..take(process << 11, 0, recorded)
+        };
+        state.clone().take(0, &take, START).next
+    };
+    assert_eq!(returns(1, &recorded[..1]), Some([5 << 11, 6 << 11]));
+    assert_eq!(returns(1, &recorded), Some([0, 0]));
+    // The oldest process takes it itself.
+    let own = Take {
+        number: 9 << 11,
+        ..take(5 << 11, START - 3, &recorded[..1])
+    };
+    assert_eq!(state.take(0, &own, START).next, None);
 }
