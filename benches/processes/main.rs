@@ -126,10 +126,7 @@ async fn measure(processes: u64, algorithm: Algorithm, output: &Output) -> anyho
         let connecting = (0..CONNECTING).map(async |_| -> anyhow::Result<_> {
             let store = RedisStore::connect(&server.url()).await?;
             let store = store.timeout(Duration::from_secs(20));
-            Ok(Limiter::builder()
-                .store(store)
-                .quota(quota.clone())
-                .build()?)
+            Ok(Limiter::builder().store(store).quota(quota).build()?)
         });
         limiters.extend(try_join_all(connecting).await?);
     }
