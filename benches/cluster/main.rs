@@ -14,7 +14,6 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use support::cluster::Cluster;
 use support::keyspace;
 use support::redis_server::RedisServer;
@@ -24,7 +23,7 @@ use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::load::load;
 use tower_throttle_benches::rounds::{Rounds, turns};
 use tower_throttle_benches::support::{Cell, Output, Progress, Table, until_asked_to_end};
-use tower_throttle_benches::usage::Usage;
+use tower_throttle_benches::traffic::Meter;
 
 const ROUNDS: usize = 7;
 const CALLERS: usize = 256;
@@ -41,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
 struct Contestant {
     name: &'static str,
     limiter: Limiter,
-    servers: Vec<MultiplexedConnection>,
+    servers: Vec<Meter>,
 }
 
 impl Contestant {
@@ -52,7 +51,8 @@ impl Contestant {
     ) -> anyhow::Result<Self> {
         let mut connections = Vec::new();
         for server in servers {
-            connections.push(server.client().get_multiplexed_async_connection().await?);
+            let connection = server.client().get_multiplexed_async_connection().await?;
+            connections.push(Meter::new(connection));
         }
         let limiter = Limiter::builder().store(store.timeout(Duration::from_secs(20)));
         Ok(Self {
@@ -66,7 +66,7 @@ impl Contestant {
     async fn cpu(&mut self) -> anyhow::Result<u64> {
         let mut cpu = 0;
         for server in &mut self.servers {
-            cpu += Usage::read(server).await?.cpu;
+            cpu += server.read().await?.cpu_micros;
         }
         Ok(cpu)
     }

@@ -13,4 +13,3 @@ pub mod rounds;
 pub mod script;
 pub mod support;
 pub mod traffic;
-pub mod usage;

@@ -23,7 +23,7 @@ use tower_throttle::{Algorithm, Limiter, Quota};
 use tower_throttle_benches::support::{
     Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
 };
-use tower_throttle_benches::usage::Usage;
+use tower_throttle_benches::traffic::{Meter, Traffic};
 
 const PROCESSES: [u64; 2] = [100, 1_000];
 /// The requests of a process that wait at any time.
@@ -68,18 +68,18 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
     for &(processes, (name, algorithm)) in cases.as_flattened() {
         progress.begin(&format!("{processes} processes, {name}"));
         let figures = measure(processes, algorithm, &output).await?;
-        let Figures { calls, usage, .. } = &figures;
+        let Traffic { calls, .. } = figures.traffic;
         let per_second = |count: f64| count / figures.time.as_secs_f64();
         let permits = figures.permits as f64;
-        let cores = per_second(usage.cpu as f64 / 1e6);
+        let cores = per_second(figures.traffic.cpu_micros as f64 / 1e6);
         let granted = per_second(permits) / figures.allowed;
         table.row([
             Cell::Count(processes),
             Cell::text(name),
-            Cell::Figure(per_second(*calls as f64)),
-            Cell::Ratio(*calls as f64 / permits),
-            Cell::Figure(usage.micros(SCRIPTS) as f64 / *calls as f64),
-            Cell::Figure(usage.cpu as f64 / *calls as f64),
+            Cell::Figure(per_second(calls as f64)),
+            Cell::Ratio(calls as f64 / permits),
+            Cell::Figure(figures.traffic.script_micros as f64 / calls as f64),
+            Cell::Figure(figures.traffic.cpu_micros as f64 / calls as f64),
             Cell::Ratio(cores),
             Cell::Figure(per_second(permits)),
             Cell::Fraction(granted),
@@ -93,7 +93,7 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
         }
         output.at_most(
             claim("store calls per second"),
-            per_second(*calls as f64),
+            per_second(calls as f64),
             600.0,
         );
         output.at_most(claim("redis cores"), cores, 0.5);
@@ -103,13 +103,10 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
     output.finish()
 }
 
-const SCRIPTS: &[&str] = &["evalsha", "eval"];
-
 struct Figures {
     time: Duration,
     permits: usize,
-    calls: u64,
-    usage: Usage,
+    traffic: Traffic,
     /// Departures per second that the quota allows, less the guard.
     allowed: f64,
     /// The most departures in any window, from the first one on.
@@ -119,7 +116,7 @@ struct Figures {
 
 async fn measure(processes: u64, algorithm: Algorithm, output: &Output) -> anyhow::Result<Figures> {
     let server = RedisServer::start().await?;
-    let mut connection = server.connect().await?;
+    let mut meter = Meter::new(server.connect().await?);
     let quota = Quota::new(LIMIT, WINDOW).algorithm(algorithm);
     let mut limiters = Vec::new();
     while limiters.len() < output.options().count(processes) as usize {
@@ -149,14 +146,14 @@ async fn measure(processes: u64, algorithm: Algorithm, output: &Output) -> anyho
     });
     let measuring = async {
         tokio::time::sleep(output.options().time(WARM_UP)).await;
-        let before = Usage::read(&mut connection).await?;
+        let before = meter.mark().await?;
         let (begin, first) = (Instant::now(), departures.borrow().len());
         tokio::time::sleep(output.options().time(TIME)).await;
         let (time, last) = (begin.elapsed(), departures.borrow().len());
-        let usage = Usage::read(&mut connection).await?.since(&before);
-        anyhow::Ok((time, last - first, usage))
+        let traffic = meter.since(&before).await?;
+        anyhow::Ok((time, last - first, traffic))
     };
-    let (time, permits, usage) = tokio::select! {
+    let (time, permits, traffic) = tokio::select! {
         measured = measuring => measured?,
         _ = join_all(callers) => unreachable!("callers do not end"),
     };
@@ -169,8 +166,7 @@ async fn measure(processes: u64, algorithm: Algorithm, output: &Output) -> anyho
     Ok(Figures {
         time,
         permits,
-        calls: usage.calls(SCRIPTS),
-        usage,
+        traffic,
         allowed: f64::from(LIMIT) / allowed.as_secs_f64(),
         most: history.most_in_any(WINDOW),
         bound: bound.into(),
