@@ -41,16 +41,26 @@ end
 
 -- The units ahead by arrival: of all processes, or those of the same share, without what can be overtaken until then, or
 -- of those that are not overdue. With shares, order.lua also counts the units of its own process before the request.
+local known& = {}
 function ahead(arrival, _, finish, on_time)
-  local <<sum&>> = <<0>>
+  on_time = on_time and deadlines.are_past
+  local is_plain = not finish and not on_time
+  if is_plain and known1[arrival] then return <<known&[arrival]>> end
+  local deadlines, oldest, newest, rivals, own = deadlines, oldest, newest, fair and rivals, fair and fair.own
+  local <<units&, sum&>> = <<waiting&, 0>>
   for j = 1, live do
-    if (not fair or rivals[j] == fair.own) and (not on_time or now <= deadlines[j]) then
+    if (not rivals or rivals[j] == own) and (not on_time or now <= deadlines[j]) then
       local time = arrival
       if finish and deadlines[j] > finish then time = time > 50000 and time - 50000 or 0 end
-      local <<more&>> = ahead_of(j, time)
-      sum& = sum& + more&
+      if time > newest[j] then
+        sum& = sum& + units&[j]
+      elseif time >= oldest[j] then
+        local <<more&>> = ahead_of(j, time)
+        sum& = sum& + more&
+      end
     end
   end
+  if is_plain then known&[arrival] = sum& end
   return <<sum&>>
 end
 

@@ -247,8 +247,8 @@ local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> =
 local overtakes = false
 -- True if the value stays as it is.
 local is_same = true
--- The other announcements, with what matters of them.
-local others, slices, from, latest = 0, nil, at, 0
+-- The other announcements, and the places of those that are removed or replaced.
+local others, cuts, start, latest = 0, nil, at, 0
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
 for _ = 1, announced do
@@ -290,6 +290,7 @@ for _ = 1, announced do
         if live == 0 then
           processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end
+        if deadline < now then deadlines.are_past = true end
         live = live + 1
         rivals[live] = rival
         processes[live], deadlines[live], oldest[live] = who, deadline, first
@@ -299,17 +300,17 @@ for _ = 1, announced do
   end
   if not is_other or was_lost or operation == 6 then
     is_same = false
-    if at > from or is_other then slices = slices or {} end
-    if at > from then slices[#slices + 1] = sub(tail, from, at - 1) end
+    local text = ''
     if is_other then
       -- Departures that were forgotten are not taken back.
       local described = byte(tail, at + @entry + @detail - 1)
       local kept = @detail + (described > 1 and described * @point or 0)
       local its_share = who % 2048 >= 128 and sub(tail, next - 7, next - 1) or ''
-      slices[#slices + 1] = sub(tail, at, at + @entry - 3) .. pack('<I2', kept + #its_share)
+      text = sub(tail, at, at + @entry - 3) .. pack('<I2', kept + #its_share)
         .. sub(tail, at + @entry, at + @entry + kept - 1) .. its_share
     end
-    from = next
+    cuts = cuts or {}
+    cuts[#cuts + 1] = { at, next, text }
   end
   at = next
 end
@@ -318,10 +319,16 @@ if at ~= #tail + 1 - logs and raw ~= '' then
   answers[nth] = pack('<BI7', 3, now)
   break
 end
-local rest = ''
-if at > from then rest = sub(tail, from, at - 1) end
-if slices then
-  slices[#slices + 1] = rest
+-- The other announcements together, unless the one of this process may replace a single one in its place.
+local rest
+local is_cut = cuts and not cuts[2] and cuts[1][3] == ''
+is_cut = is_cut and places.released == 0 --places
+if not is_cut then
+  local slices, from = {}, start
+  for i = 1, cuts and #cuts or 0 do
+    slices[2 * i - 1], slices[2 * i], from = sub(tail, from, cuts[i][1] - 1), cuts[i][3], cuts[i][2]
+  end
+  slices[#slices + 1] = sub(tail, from, at - 1)
   rest = concat(slices)
 end
 -- The processes to which places are offered.
@@ -595,18 +602,33 @@ if is_changed then
     end
     if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
     local numbers$, log$ = write$()
-    size = #counted + #held + #life + #former + #order + #rest + #mine
-    size = size + #log$
-    local is_late = finish > expires --ring
-    if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end --ring
-    expires = finish --whole
-    local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires)
+    local prefix, all_logs = counted .. held .. life .. former .. order, @logs
+    local cut = not rest and cuts[1]
+    local is_in_place = cut and cut[2] - cut[1] == #mine and #all_logs >= logs
+    is_in_place = is_in_place and #prefix == start - 1 - HEAD --whole
+    is_in_place = is_in_place and #prefix == start - 1 --ring
+    if cut and not is_in_place then rest = sub(tail, start, cut[1] - 1) .. sub(tail, cut[2], at - 1) end
+    size = #prefix + (rest and #rest + #mine or at - start) + #all_logs
+    local is_late = finish > expires
+    if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
+    local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires) .. @numbers
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
-    call('SET', key, front .. @numbers .. counted .. held .. life .. former .. order .. rest .. mine .. @logs, 'PX', lifetime) --whole
-    call('SETRANGE', key, 0, front .. @numbers) --ring
-    if size > 0 then call('SETRANGE', key, rings, counted .. held .. life .. former .. order .. rest .. mine .. @logs) end --ring
-    if is_late then call('PEXPIRE', key, lifetime) end --ring
+    if is_in_place then
+      call('SETRANGE', key, 0, front .. prefix) --whole
+      call('SETRANGE', key, 0, front) --ring
+      if prefix ~= '' then call('SETRANGE', key, rings, prefix) end --ring
+      call('SETRANGE', key, cut[1] - 1, mine) --whole
+      call('SETRANGE', key, rings + cut[1] - 1, mine) --ring
+      if all_logs ~= '' then call('SETRANGE', key, at - 1, all_logs) end --whole
+      if all_logs ~= '' then call('SETRANGE', key, rings + at - 1, all_logs) end --ring
+      if is_late then call('PEXPIRE', key, lifetime) end
+    else
+      call('SET', key, front .. prefix .. rest .. mine .. all_logs, 'PX', lifetime) --whole
+      call('SETRANGE', key, 0, front) --ring
+      if size > 0 then call('SETRANGE', key, rings, prefix .. rest .. mine .. all_logs) end --ring
+      if is_late then call('PEXPIRE', key, lifetime) end --ring
+    end
   end
   if places.released > 0 and offered and places.is_left() then offered = { 0, 0 } end --places
   if offered and (is_nudge or special % 256 >= 128) then
