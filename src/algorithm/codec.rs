@@ -25,7 +25,7 @@
 //! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
-//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), sums, bytes of what follows (2); number of the call (7), cost of its requests in each unit (4), number of points (1); each point if there are at least two: arrival (7), sums; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
+//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), sums, bytes of what follows (2); number of the call (7), cost of its requests in each unit (4), number of points that follow (1): those between the first and the last, which the numbers before them tell, or if the costs differ, all if there are at least two; each point: arrival (7), sums; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
 //! | sums | each unit (7), and if there are several units, all together (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //! | holder | process (7), end of its lease (7), number of its last call (7), units that it holds (4) |
@@ -525,9 +525,14 @@ impl Announcement {
         let mut detail = Writer::default();
         detail.put([7], [self.number]);
         amounts.put_costs(&mut detail, self.demand.cost);
-        detail.put([1], [points.len() as u64]);
-        // A single point needs no more than the first part.
-        for point in points.iter().filter(|_| points.len() > 1) {
+        let stored = match points {
+            // Other numbers tell the first and the last.
+            [] | [_] => &[],
+            [_, inner @ .., _] if !self.demand.cost.is_zero() => inner,
+            all => all,
+        };
+        detail.put([1], [stored.len() as u64]);
+        for point in stored {
             detail.put([7], [point.arrival]);
             amounts.put_sums(&mut detail, point.units);
         }
@@ -551,7 +556,7 @@ impl Announcement {
     }
 
     fn decode(amounts: Amounts, value: &mut Reader<'_>) -> Result<Self, StoreError> {
-        let [process, deadline, first, _] = value.numbers(ANNOUNCEMENT)?;
+        let [process, deadline, first, last] = value.numbers(ANNOUNCEMENT)?;
         let units = amounts.sums(value)?;
         let [bytes] = value.numbers([2])?;
         let mut detail = Reader(value.bytes(bytes as usize)?);
@@ -562,11 +567,19 @@ impl Announcement {
             cost,
             ..Demand::default()
         };
+        let is_one = units == Units::from(cost);
+        if !units.is_zero() && (!cost.is_zero() || count == 0) {
+            let units = if cost.is_zero() { units } else { cost.into() };
+            let arrival = first;
+            demand.points.push(Point { arrival, units });
+        }
         for _ in 0..count {
-            let (arrival, units) = match count {
-                1 => (first, units),
-                _ => (detail.numbers([7])?[0], amounts.sums(&mut detail)?),
-            };
+            let [arrival] = detail.numbers([7])?;
+            let units = amounts.sums(&mut detail)?;
+            demand.points.push(Point { arrival, units });
+        }
+        if !units.is_zero() && !cost.is_zero() && !is_one {
+            let arrival = last;
             demand.points.push(Point { arrival, units });
         }
         let mut granted = SmallVec::new();

@@ -21,7 +21,22 @@ end
 local function arrived_by(j, time)
   local known = detail[j]
   if type(known) == 'number' then
-    known = { unpack('<' .. rep('I7@sums', byte(tail, known + @detail - 1)), tail, known + @detail) }
+    local <<each&>>, stored = unpack('<@costsB', tail, known + 7)
+    if stored == 0 and <<each& > 0| or >> then
+      local more& = (waiting&[j] - each&) * (time - oldest[j]) / (newest[j] - oldest[j])
+      return <<each& + more& - more& % 1>>
+    end
+    local each0 = <<each&| + >> --units
+    local format, place = '<' .. rep('I7@sums', stored), known + @detail
+    if each@all > 0 then
+      known = { oldest[j], @list(each), unpack(format, tail, place) }
+      -- In place of what `unpack` returns last, the end of what it has read.
+      known[#known] = newest[j]
+      known[#known + 1] = waiting&[j]
+      known[#known + 1] = <<waiting&[j]| + >> --units
+    else
+      known = { unpack(format, tail, place) }
+    end
     detail[j] = known
   end
   local i = @step + 1

@@ -257,13 +257,13 @@ for _ = 1, announced do
   local is_other = false
   if deadline + 10000000 > now then
     if who == process and operation < 3 then
-      local before, described = unpack('<I7', tail, at + @entry), byte(tail, at + @entry + @detail - 1)
+      local before, stored = unpack('<I7', tail, at + @entry), byte(tail, at + @entry + @detail - 1)
       if number ~= 0 and before >= number and operation < 2 then
         answers[nth] = pack('<BI7', 1, now)
         break
       end
       if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
-        local first = at + @entry + @detail + (described > 1 and described * @point or 0)
+        local first = at + @entry + @detail + stored * @point
         for place = first, next - (has_share and 8 or 1), @grant do
           local time, <<given&>> = unpack('<I7@costs', tail, place)
           local i& = #corrections&
@@ -303,8 +303,7 @@ for _ = 1, announced do
     local text = ''
     if is_other then
       -- Departures that were forgotten are not taken back.
-      local described = byte(tail, at + @entry + @detail - 1)
-      local kept = @detail + (described > 1 and described * @point or 0)
+      local kept = @detail + byte(tail, at + @entry + @detail - 1) * @point
       local its_share = who % 2048 >= 128 and sub(tail, next - 7, next - 1) or ''
       text = sub(tail, at, at + @entry - 3) .. pack('<I2', kept + #its_share)
         .. sub(tail, at + @entry, at + @entry + kept - 1) .. its_share
@@ -523,15 +522,18 @@ if operation < 3 then
       units& = left[place + &]
       units0 = left[described * @step] --units
     end
-    if described > 1 then
-      text = left == points and sub(arg, REST, REST + count * @point - 1)
-        or pack('<' .. rep('I7@sums', described), spread(left))
+    -- Its points, or if its requests have one cost, those between the first and the last.
+    local outer = cost@all > 0 and 1 or 0
+    local stored = described > 1 and described - 2 * outer or 0
+    if stored > 0 then
+      text = left == points and sub(arg, REST + outer * @point, REST + (count - outer) * @point - 1)
+        or pack('<' .. rep('I7@sums', stored), spread(left, outer * @step + 1, (described - outer) * @step))
     end
     text = text .. marks .. (has_share and pack('<I7', fair.flow) or '')
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
     is_same = false
     mine = pack('<I7I7I7I7@sumsI2I7@costsB', process, deadline, first, last, @list(units),
-      @detail + #text, number, <<operation == 0 and cost& or 0>>, described) .. text
+      @detail + #text, number, <<operation == 0 and cost& or 0>>, stored) .. text
     others = others + 1
     if deadline > latest then latest = deadline end
   end
