@@ -35,7 +35,6 @@ end
 -- True if departures may have to be corrected or forgotten, which takes further functions.
 local is_rare = operation > 2 or special % 16 > 0
 local is_strict, is_known = special % 2 == 1, special % 4 >= 2
-local HEAD, REST = @head, @rest
 -- The names of the units, unless all quotas count requests.
 local names = sub(head, @names)
 local counted = names ~= '' and pack('<B', #names) .. names or ''
@@ -99,13 +98,13 @@ if answers[nth] then break end
 local arg = ARGV[nth + 1]
 key = KEYS[nth]
 raw = redis.pcall('GET', key) --whole
-raw = redis.pcall('GETRANGE', key, 0, HEAD - 1) --ring
+raw = redis.pcall('GETRANGE', key, 0, @head - 1) --ring
 if type(raw) == 'table' then
   answers[nth] = raw
   break
 end
 raw = raw or ''
-logs, rings, shape, asked_from = 0, HEAD, false, nil
+logs, rings, shape, asked_from = 0, @head, false, nil
 local flags, announced, size, expires = 0, 0, 0, 0
 if raw ~= '' then
   local magic, quotas
@@ -114,7 +113,7 @@ if raw ~= '' then
     answers[nth] = pack('<BI7', 3, now)
     break
   end
-  shape = quotas ~= @quotas or #raw < HEAD
+  shape = quotas ~= @quotas or #raw < @head
 end
 load$()
 if shape then
@@ -125,7 +124,7 @@ local number, lost, count, settled, <<cost&>> = 0, 0, 0, 0, <<0>>
 if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@costsBI2', arg) end
 local cost0 = <<cost&| + >> --units
 
-local at = HEAD + 1
+local at = @head + 1
 tail = raw --whole
 if size > 0 then tail, at = call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
 if raw ~= '' and #tail ~= size + at - 1 then
@@ -195,7 +194,7 @@ end
 -- Begins a new generation, in quarantine, if departures may have been lost.
 local was_lost = false
 if is_strict then
-  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, REST + count * @point + settled * 15)
+  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, @rest + count * @point + settled * 15)
   local opens = now + rest
   was_lost = special % 8 >= 4
   if generation == 0 then
@@ -233,9 +232,9 @@ opens = paused > quarantined and paused or quarantined
 -- The points of this demand: arrival and sums in turn. The last of the sums is that of all units together.
 local points = {}
 if count == 1 then
-  points = { unpack('<I7@sums', arg, REST) }
+  points = { unpack('<I7@sums', arg, @rest) }
 elseif count > 1 then
-  points = { unpack('<' .. rep('I7@sums', count), arg, REST) }
+  points = { unpack('<' .. rep('I7@sums', count), arg, @rest) }
 end
 
 -- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
@@ -347,7 +346,7 @@ local is_changed, is_nudge = operation ~= 2, false
 if operation < 3 then
   local returned = 0
   for i = 0, settled - 1 do
-    local time, difference, unit = unpack('<I7I7B', arg, REST + count * @point + i * 15)
+    local time, difference, unit = unpack('<I7I7B', arg, @rest + count * @point + i * 15)
     difference = difference - 4294967296
     if difference < 0 then returned = returned - difference end
     local i& = #corrections&
@@ -526,7 +525,7 @@ if operation < 3 then
     local outer = cost@all > 0 and 1 or 0
     local stored = described > 1 and described - 2 * outer or 0
     if stored > 0 then
-      text = left == points and sub(arg, REST + outer * @point, REST + (count - outer) * @point - 1)
+      text = left == points and sub(arg, @rest + outer * @point, @rest + (count - outer) * @point - 1)
         or pack('<' .. rep('I7@sums', stored), spread(left, outer * @step + 1, (described - outer) * @step))
     end
     text = text .. marks .. (has_share and pack('<I7', fair.flow) or '')
@@ -603,17 +602,21 @@ if is_changed then
       order, flags = concat(tags), flags + 16
     end
     if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
-    local numbers$, log$ = write$()
-    local prefix, all_logs = counted .. held .. life .. former .. order, @logs
+    local all_numbers, all_logs
+    do
+      local numbers$, log$ = write$()
+      all_numbers, all_logs = @numbers, @logs
+    end
+    local prefix = counted .. held .. life .. former .. order
     local cut = not rest and cuts[1]
     local is_in_place = cut and cut[2] - cut[1] == #mine and #all_logs >= logs
-    is_in_place = is_in_place and #prefix == start - 1 - HEAD --whole
+    is_in_place = is_in_place and #prefix == start - 1 - @head --whole
     is_in_place = is_in_place and #prefix == start - 1 --ring
     if cut and not is_in_place then rest = sub(tail, start, cut[1] - 1) .. sub(tail, cut[2], at - 1) end
     size = #prefix + (rest and #rest + #mine or at - start) + #all_logs
     local is_late = finish > expires
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
-    local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires) .. @numbers
+    local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires) .. all_numbers
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
     if is_in_place then
