@@ -83,7 +83,9 @@ const RECORDED_BYTES: usize = 11;
 impl Window {
     /// The entries that its ring has room for. A script that needs more leaves the call to Rust.
     fn room(&self) -> usize {
-        (2 * self.log.len()).clamp(LEAST_ROOM, MOST_ENTRIES)
+        let (count, usual) = (self.log.len(), self.usual_entries() as usize);
+        let most = usual.max(count + count / 8).max(LEAST_ROOM);
+        (2 * count).clamp(LEAST_ROOM, most).min(MOST_ENTRIES)
     }
 }
 

@@ -54,15 +54,20 @@ impl Window {
     }
 
     fn with_grain(limit: u32, window: u64, grain: u64) -> Self {
-        // The entries that the log usually has at most.
-        let entries = (window + window.min(AHEAD)) / grain + 10;
-        Self {
+        let mut this = Self {
             limit,
             window,
             grain,
-            has_ring: u64::from(limit).min(entries) > MOST_WHOLE,
             ..Self::default()
-        }
+        };
+        this.has_ring = this.usual_entries() > MOST_WHOLE;
+        this
+    }
+
+    /// The entries that the log usually has at most.
+    pub(super) fn usual_entries(&self) -> u64 {
+        let times = (self.window + self.window.min(AHEAD)) / self.grain + 10;
+        times.min(self.limit.into())
     }
 
     fn round(&self, recorded: u64) -> u64 {

@@ -320,8 +320,14 @@ fn a_full_log_takes_at_most_12_kilobytes() {
         let value = lua.value().unwrap();
         let state = format!("{:?}", State::decode(&value).unwrap());
         assert!(state.matches("Entry {").count() > 600, "{quotas}: {state}");
-        assert!(value.len() <= 12_000, "{quotas}: {} bytes", value.len());
         let memory: u64 = server.command(&["MEMORY", "USAGE", "key"]);
-        assert!(memory <= 12_400, "{quotas}: {memory} bytes of memory");
+        println!("{quotas}: {} bytes, {memory} of memory", value.len());
+        // Longer limits share entries.
+        let most = if quotas == "1000/h" { 12_000 } else { 10_500 };
+        assert!(value.len() <= most, "{quotas}: {} bytes", value.len());
+        assert!(
+            memory <= most as u64 + 400,
+            "{quotas}: {memory} bytes of memory"
+        );
     }
 }
