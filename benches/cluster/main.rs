@@ -5,8 +5,8 @@
 //! cargo bench -p tower-throttle-benches --bench cluster -- --json --check   # lines of JSON; fails if a bound is not met
 //! ```
 //!
-//! 256 callers of one process take permits of random keys that nobody waits for, in turns: from a server without slots, from
-//! a cluster of one primary, and from one of three. In a cluster, each key has a script call of its own; without slots,
+//! 256 callers of one process take permits of random keys that have capacity, in turns: from a server without slots,
+//! from a cluster of one primary, and from one of three. In a cluster, each key has a script call of its own; without slots,
 //! up to 16 keys share one. Figures are medians over the rounds. All servers and the callers share the machine, so permits
 //! per second need more cores than servers to tell anything; permits per CPU second of the servers do not.
 //!
