@@ -23,7 +23,8 @@
 //! | `@aligned`, `@spaced` | whether the kind is so |
 //! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
 //! | `@numbers`, `@logs` | what `write` has returned for all quotas |
-//! | `@numbers`, `@read`, `@formats`, `@differs` | in `plain.lua`, the numbers of all quotas with their terms, the same as they are read, their formats, and whether the terms in the value are other ones |
+//! | `@numbers`, `@read` | in `plain.lua`, the terms and numbers of all quotas: those to write, and those that the value has |
+//! | `@formats`, `@differs` | in `plain.lua`, the formats of these; whether the terms in the value are other ones |
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
