@@ -165,7 +165,7 @@ async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> 
     let fixed = Algorithm::FixedWindow {
         start: WindowStart::Clock,
     };
-    let brief = Duration::from_micros(500);
+    let brief = Duration::from_micros(100);
     let log = |limit| Quota::new(limit, if limit == 10 { brief } else { window });
     let (estimated, corrected) = (Some(Tokens::Estimated), Some(Tokens::Corrected));
     let quotas = [
