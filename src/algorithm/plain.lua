@@ -1,6 +1,5 @@
--- Most calls: all requests have one cost and may depart at once, no other process waits, and the tail has nothing but
--- announcements and logs. Answers as the rest of the script would, in half of the time. Keys for which more matters get
--- no answer here. Only if there is one unit.
+-- The simplest calls: one unit, one cost, all requests may depart at once, and no other process waits. Their answers and
+-- values are those of the rest of the script, in half of the time. All other calls get no answer here.
 
 if operation < 2 and special == 0 and names == '' and not has_share then
   local format, answered = string.format, 0

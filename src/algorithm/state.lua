@@ -416,7 +416,7 @@ if operation < 3 then
       end
       local wanted = first and <<waiting&[first]| + >> or 0
       if second then wanted = wanted + <<waiting&[second]| + >> end
-      local is_enough = wanted >= returned and not (offered or fair or overtakes)
+      local is_enough = wanted >= returned and not (offered or fair or overtakes or oldest[first] == 0)
       offered = is_enough and { processes[first], second and processes[second] or 0 } or { 0, 0 }
     end
   end
