@@ -80,11 +80,11 @@ local tolerance$ = @spaced and interval$ or span(burst$, interval$)
 due$, last$ = due$ or 0, last$ or 0
 local each$ = span(cost, interval$)
 if (@spaced and due$ or due$ + each$ - tolerance$) > now then break end
-local soonest = due$ > record and due$ or record
-if requests > 1 and now + (@spaced and each$ or tolerance$) - soonest < requests * each$ then break end
+local soonest$ = due$ > record and due$ or record
+if requests > 1 and now + (@spaced and each$ or tolerance$) - soonest$ < requests * each$ then break end
 
 --@record
-due$ = soonest + span(units, interval$)
+due$ = soonest$ + span(units, interval$)
 if record > last$ then last$ = record end
 local room = (now + tolerance$ - due$) / interval$
 if room < remaining then remaining = room end
