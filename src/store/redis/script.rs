@@ -48,6 +48,9 @@ const CONCURRENT: &str = include_str!("../../algorithm/concurrent.lua");
 /// The bytes of the head of a call before the terms of the quotas.
 pub(super) const CALL_HEAD: usize = 38;
 
+/// The most quotas of a script that has `plain.lua`, as Lua limits the number of local variables.
+const MOST_PLAIN: usize = 4;
+
 /// A script and its SHA-1 digest, by which servers know it.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -157,7 +160,7 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
     for (line, tag) in lines(STATE, applies) {
         match line {
             "--@algorithms" => script.push_str(&parts[line]),
-            "--@plain" if units > 1 || place.is_some() => {}
+            "--@plain" if units > 1 || place.is_some() || quotas.len() > MOST_PLAIN => {}
             "--@plain" => {
                 for (line, _) in lines(PLAIN, applies) {
                     if line.starts_with("--@") {

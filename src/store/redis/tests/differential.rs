@@ -25,6 +25,9 @@ const POLICIES: &str = "\
     20/s fixed-window, 20/s fixed-window start=first-request
     5/100ms fixed-window start=first-request
     10/s + 100/m
+    10/s gcra burst=10 + 1000/s gcra burst=3, 1000/s gcra burst=3 + 10/s gcra burst=10
+    20/s spacing + 30/s gcra burst=8 + 20/s leaky-bucket capacity=10
+    20/s fixed-window + 60/m fixed-window start=first-request + 900/s + 30/s
     100/s gcra burst=5 + 1000/10s + 30/s fixed-window, 1000/10s
     200/s + 20/100ms + 5000/m, 5000/m + 20/100ms
     20/s, 20/s gcra burst=5, 20/s fixed-window + 900/s
@@ -80,7 +83,7 @@ impl History {
         let mut lines: Vec<_> = POLICIES.lines().collect();
         if is_calm {
             // Those of one unit.
-            lines.truncate(14);
+            lines.truncate(17);
         }
         let names = lines[random.random_range(0..lines.len())]
             .trim()
@@ -409,7 +412,13 @@ impl History {
 fn scripts_do_what_rust_does() {
     let server = RedisServer::start();
     // Lua limits the size of a script.
-    for quotas in POLICIES.lines().flat_map(|line| line.trim().split(", ")) {
+    let algorithms = ["", " gcra burst=5", " spacing", " fixed-window"];
+    let largest = algorithms.map(|algorithm| {
+        let quotas = (901..909).map(|limit| format!("{limit}/s{algorithm}"));
+        quotas.collect::<Vec<_>>().join(" + ")
+    });
+    let policies = POLICIES.lines().flat_map(|line| line.trim().split(", "));
+    for quotas in policies.chain(largest.iter().map(String::as_str)) {
         let text = &Script::of(policy(quotas).counters()).text;
         let _: String = server.command(&["SCRIPT", "LOAD", text]);
     }
