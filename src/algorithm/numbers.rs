@@ -23,7 +23,10 @@ impl Writer {
             } else {
                 number
             };
-            self.0.extend_from_slice(&number.to_le_bytes()[..bytes]);
+            // Copying all bytes takes no call.
+            let end = self.0.len() + bytes;
+            self.0.extend_from_slice(&number.to_le_bytes());
+            self.0.truncate(end);
         }
     }
 }
@@ -43,9 +46,8 @@ impl<'a> Reader<'a> {
     ) -> Result<[u64; N], StoreError> {
         let mut numbers = [0; N];
         for (number, bytes) in numbers.iter_mut().zip(format) {
-            let mut whole = [0; 8];
-            whole[..bytes].copy_from_slice(self.bytes(bytes)?);
-            *number = u64::from_le_bytes(whole);
+            let bytes = self.bytes(bytes)?.iter().rev();
+            *number = bytes.fold(0, |number, &byte| number << 8 | u64::from(byte));
         }
         Ok(numbers)
     }
