@@ -10,13 +10,13 @@
 //! | `scripted` | runs the scripts |
 //! | `transaction` | does without them |
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
+use hashbrown::HashSet;
 use redis::Pipeline;
 use tokio::time::Instant;
 
@@ -197,8 +197,8 @@ impl Store for RedisStore {
     }
 
     fn shard(&self, key: &Key) -> u64 {
-        let name = names::of(&self.prefix, key, None);
-        self.servers.shard(&name)
+        // The slot of a name depends on its tag alone.
+        self.servers.shard(&names::tag(key.as_str()))
     }
 
     fn is_subscribed(&self) -> bool {
@@ -222,12 +222,14 @@ impl RedisStore {
             true => self.run_scripts(calls, deadline).await?,
             false => calls.iter().map(|_| None).collect(),
         };
-        let rest = calls.iter().zip(&mut results);
-        let rest = rest.filter(|(_, result)| result.is_none());
-        join_all(rest.map(async |(named, result)| {
-            *result = Some(self.transact(named, deadline).await);
-        }))
-        .await;
+        if results.iter().any(Option::is_none) {
+            let rest = calls.iter().zip(&mut results);
+            let rest = rest.filter(|(_, result)| result.is_none());
+            join_all(rest.map(async |(named, result)| {
+                *result = Some(self.transact(named, deadline).await);
+            }))
+            .await;
+        }
         let mut at: Option<Reading> = None;
         let answers = results.into_iter().flatten().map(|result| {
             let done = result?;

@@ -27,9 +27,6 @@
 //! | `@formats`, `@differs` | in `plain.lua`, the formats of these; whether the terms in the value are other ones |
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
-
-use smallvec::SmallVec;
 
 use crate::algorithm::{Amounts, Counter, VALUE_HEAD};
 use crate::lock::Mutex;
@@ -54,6 +51,8 @@ const MOST_PLAIN: usize = 4;
 /// A script and its SHA-1 digest, by which servers know it.
 #[derive(Debug)]
 pub(super) struct Script {
+    /// The kinds of the quotas, and the numbers of their units.
+    shape: Vec<(u8, usize)>,
     pub(super) text: String,
     pub(super) sha: String,
 }
@@ -61,19 +60,19 @@ pub(super) struct Script {
 impl Script {
     /// The script for these quotas. All policies with the same kinds share one.
     pub(super) fn of(counters: &[Counter]) -> &'static Self {
-        type Known = Mutex<HashMap<SmallVec<[u8; 8]>, &'static Script>>;
-        static KNOWN: LazyLock<Known> = LazyLock::new(Known::default);
-        let kinds: SmallVec<[u8; 8]> = counters.iter().map(Counter::kind).collect();
-        let units = counters.iter().map(|counter| counter.nth() as u8);
-        let name: SmallVec<[u8; 8]> = kinds.iter().copied().chain(units).collect();
+        // Programs use few of them.
+        static KNOWN: Mutex<Vec<&'static Script>> = Mutex::new(Vec::new());
+        let shape = || counters.iter().map(|it| (it.kind(), it.nth()));
         let mut known = KNOWN.lock();
-        if let Some(script) = known.get(&name) {
+        if let Some(script) = known.iter().find(|it| it.shape.iter().copied().eq(shape())) {
             return script;
         }
+        let kinds: Vec<u8> = counters.iter().map(Counter::kind).collect();
         let text = assemble(counters, &kinds);
         let sha = redis::Script::new(&text).get_hash().to_owned();
-        let script: &'static Self = Box::leak(Box::new(Self { text, sha }));
-        known.insert(name, script);
+        let shape = shape().collect();
+        let script: &'static Self = Box::leak(Box::new(Self { shape, text, sha }));
+        known.push(script);
         script
     }
 }

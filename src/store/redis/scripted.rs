@@ -1,16 +1,31 @@
 //! Runs the scripts: one pipeline for a batch.
 
+use std::ops::Range;
+
 use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
 
 use super::script::Script;
 use super::servers::CommandAnswer;
-use super::wire::{self, Answer, Encoded};
+use super::wire::{self, Answer};
 use super::{Done, NamedCall, Reading, RedisStore, naming, strange, unrecognized};
+use crate::algorithm::Writer;
 use crate::store::StoreError;
 
 /// The most keys of one script call, as no other command runs until it has ended.
 const MOST_KEYS: usize = 16;
+
+/// The bytes of most calls, without the name of the key.
+const CALL_BYTES: usize = 64;
+
+/// Calls that share a script call, by their places.
+struct Group {
+    head: Writer,
+    script: &'static Script,
+    /// The script is sent as text.
+    is_new: bool,
+    places: Range<usize>,
+}
 
 impl RedisStore {
     /// The result of each call, or `None` if its value has to be changed without a script.
@@ -27,88 +42,98 @@ impl RedisStore {
             false => 0,
         };
         let begun = Instant::now();
-        let encoded = calls.iter().map(|named| {
-            let now = self.host_clock.as_ref().map_or(0, |clock| clock.now());
-            wire::call(&named.call, server, now)
-        });
-        let encoded: Vec<_> = encoded.collect();
-        let mut answers = vec![None; calls.len()];
-        let places: Vec<_> = (0..calls.len()).collect();
-        // In a cluster, the keys of a script have to be in one slot.
-        let most = match self.servers.slot_tag(&first.name) {
-            None => MOST_KEYS,
-            Some(_) => 1,
-        };
-        let share = |&one: &usize, &other: &usize| {
-            !encoded[one].is_single && encoded[one].head == encoded[other].head
-        };
-        let groups = places.chunk_by(share).flat_map(|group| group.chunks(most));
-        let shard = self.servers.shard(&first.name);
-        let commands = groups.map(|group| {
-            let script = Script::of(calls[group[0]].call.policy.counters());
-            // The text with the first call saves the round trip of a refusal.
-            match self.loaded.lock().insert((shard, &script.sha)) {
-                true => ("EVAL", group),
-                false => ("EVALSHA", group),
-            }
-        });
-        let mut commands: Vec<(&str, &[usize])> = commands.collect();
-        while !commands.is_empty() {
-            let mut pipe = Pipeline::with_capacity(commands.len());
-            for (command, group) in &commands {
-                pipe.add_command(self.command(command, calls, &encoded, group));
+        let mut groups = self.groups(calls);
+        let mut results: Vec<_> = calls.iter().map(|_| None).collect();
+        while !groups.is_empty() {
+            let mut pipe = Pipeline::with_capacity(groups.len());
+            for group in &groups {
+                pipe.add_command(self.command(group, &calls[group.places.clone()], server));
             }
             let latest = self.run(None, &first.name, &pipe, deadline).await?;
             let mut repeated = Vec::new();
-            for ((command, group), answer) in commands.into_iter().zip(latest) {
-                if command == "EVALSHA" && is_unknown_script(&answer) {
-                    // This also loads the script, and cannot miss it.
-                    repeated.push(("EVAL", group));
-                } else if group.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
+            for (group, mut answer) in groups.into_iter().zip(latest) {
+                let places = group.places.clone();
+                if !group.is_new && is_unknown_script(&answer) {
+                    // The text also loads the script, and cannot miss it.
+                    let is_new = true;
+                    repeated.push(Group { is_new, ..group });
+                } else if places.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
                     // A value is damaged, or the keys are in several slots. The next calls take back grants that were
                     // made already.
-                    repeated.extend(group.chunks(1).map(|one| ("EVALSHA", one)));
+                    repeated.extend(places.map(|place| Group {
+                        head: Writer(group.head.0.clone()),
+                        is_new: false,
+                        places: place..place + 1,
+                        ..group
+                    }));
                 } else {
-                    for (&place, answer) in group.iter().zip(answer.each(group.len())) {
-                        answers[place] = Some(answer);
+                    if self.host_clock.is_some() {
+                        // The clock was read before the call was sent.
+                        answer.origin.sent = begun;
+                    }
+                    for (place, answer) in places.clone().zip(answer.each(places.len())) {
+                        results[place] = result(&calls[place], answer, server).transpose();
                     }
                 }
             }
-            commands = repeated;
+            groups = repeated;
         }
-        let results = calls.iter().zip(answers).map(|(named, answer)| {
-            let mut answer = answer?;
-            if self.host_clock.is_some() {
-                // The clock was read before the call was sent.
-                answer.origin.sent = begun;
-            }
-            result(named, answer, server).transpose()
-        });
-        Ok(results.collect())
+        Ok(results)
     }
 
-    fn command(
-        &self,
-        command: &str,
-        calls: &[NamedCall],
-        encoded: &[Encoded],
-        group: &[usize],
-    ) -> Cmd {
-        let first = &calls[group[0]];
-        let script = Script::of(first.call.policy.counters());
-        let mut eval = redis::cmd(command);
-        match command {
-            "EVAL" => eval.arg(&script.text),
-            _ => eval.arg(&script.sha),
+    /// The calls, as far as they may share script calls.
+    fn groups(&self, calls: &[NamedCall]) -> Vec<Group> {
+        let name = calls.first().map_or("", |named| &named.name);
+        // In a cluster, the keys of a script have to be in one slot.
+        let most = match self.servers.slot_tag(name) {
+            None => MOST_KEYS,
+            Some(_) => 1,
+        };
+        let shard = self.servers.shard(name);
+        let mut groups: Vec<Group> = Vec::with_capacity(calls.len().div_ceil(most));
+        let mut head = Writer(Vec::with_capacity(2 * CALL_BYTES));
+        for (place, NamedCall { call, .. }) in calls.iter().enumerate() {
+            let now = self.host_clock.as_ref().map_or(0, |clock| clock.now());
+            wire::head(&mut head, call, now);
+            if let Some(last) = groups.last_mut()
+                && last.places.len() < most
+                && last.head.0 == head.0
+                && !wire::is_single(call)
+            {
+                last.places.end += 1;
+                continue;
+            }
+            let script = Script::of(call.policy.counters());
+            groups.push(Group {
+                head: Writer(head.0.clone()),
+                script,
+                // The text with the first call saves the round trip of a refusal.
+                is_new: self.loaded.lock().insert((shard, &script.sha)),
+                places: place..place + 1,
+            });
+        }
+        groups
+    }
+
+    fn command(&self, group: &Group, calls: &[NamedCall], server: u64) -> Cmd {
+        let first = &calls[0];
+        let names: usize = calls.iter().map(|named| named.name.len()).sum();
+        let bytes = 2 * CALL_BYTES + names + calls.len() * CALL_BYTES;
+        let mut eval = Cmd::with_capacity(2 * calls.len() + 7, bytes);
+        match group.is_new {
+            true => eval.arg("EVAL").arg(&group.script.text),
+            false => eval.arg("EVALSHA").arg(&group.script.sha),
         };
         let mark = first.is_strict().then(|| self.mark(&first.name));
-        eval.arg(group.len() + mark.iter().len());
-        for &place in group {
-            eval.arg(&calls[place].name);
+        eval.arg(calls.len() + mark.iter().len());
+        for named in calls {
+            eval.arg(&named.name);
         }
-        eval.arg(mark).arg(&encoded[group[0]].head);
-        for &place in group {
-            eval.arg(&encoded[place].rest);
+        eval.arg(mark).arg(&group.head.0);
+        let mut rest = Writer(Vec::with_capacity(CALL_BYTES));
+        for named in calls {
+            wire::rest(&mut rest, &named.call, server);
+            eval.arg(&rest.0);
         }
         if first.call.may_nudge() {
             eval.arg(self.channel()).arg(first.call.key.as_str());

@@ -21,18 +21,9 @@ pub(super) enum Answer {
     Unrecognized,
 }
 
-/// A call as bytes.
-#[derive(Debug)]
-pub(super) struct Encoded {
-    /// Names the kinds of the quotas, and thus the script. Calls with the same head may share a script call.
-    pub(super) head: Vec<u8>,
-    pub(super) rest: Vec<u8>,
-    /// It corrects departures or the key, and takes a script call of its own.
-    pub(super) is_single: bool,
-}
-
-/// The call of an operation. `now` is the time, or 0, so that the script reads the clock.
-pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
+/// Writes the first part of a call: it names the kinds of the quotas, and thus the script. Calls with the same head may
+/// share a script call. `now` is the time, or 0, so that the script reads the clock.
+pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
     let (policy, operation) = (&*call.policy, &call.operation);
     let code = match operation {
         Operation::Take(take) => match take.mode {
@@ -45,19 +36,15 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
         Operation::Control(Command::Resume) => 5,
         Operation::Control(Command::Reset) => 6,
     };
-    let mut head = Writer(Vec::with_capacity(CALL_HEAD + 24 * policy.counters().len()));
-    let mut rest = Writer(Vec::with_capacity(64));
+    head.0.clear();
     head.put([7, 1], [now, code]);
-    let mut is_single = true;
     match operation {
         Operation::Take(take) => {
             let strict = take.strict.map_or(0, |strict| {
                 1 + 2 * u64::from(strict.known.is_some()) + 4 * u64::from(strict.clock_was_set)
             });
-            let corrects = take.lost > 0 || !take.settlements.is_empty();
-            let rare = strict + 8 * u64::from(corrects);
-            is_single = rare > 0 || take.holding.releases;
-            let special = rare
+            let special = strict
+                + 8 * u64::from(corrects(take))
                 + 16 * u64::from(has_flow(take))
                 + 32 * u64::from(has_reserves(take))
                 + 64 * u64::from(take.moved != 0)
@@ -66,35 +53,46 @@ pub(super) fn call(call: &Call, server: u64, now: u64) -> Encoded {
             let hold = take.guard + policy.buffer_micros();
             let terms = [take.process, take.round_trip, hold, take.horizon, special];
             head.put([7, 7, 7, 7, 2], terms);
-            put_take(&mut rest, take, policy, server);
         }
-        Operation::Control(command) => {
-            head.0.resize(CALL_HEAD, 0);
-            let (evidence, span, units, unit) = match *command {
-                Command::Pause { span, evidence } => (evidence, span, 0, 0),
-                Command::Allow {
-                    unit,
-                    units,
-                    span,
-                    evidence,
-                } => (evidence, span, units, unit),
-                Command::Resume | Command::Reset => (0, 0, 0, 0),
-            };
-            rest.put(
-                [7, 7, 4, 1],
-                [evidence, span, units.into(), unit as u64 + 1],
-            );
-        }
+        Operation::Control(_) => head.0.resize(CALL_HEAD, 0),
     }
     for counter in policy.counters() {
-        counter.encode_terms(&mut head);
+        counter.encode_terms(head);
     }
     head.0.extend(unit_names(policy.counters()).bytes());
-    Encoded {
-        head: head.0,
-        rest: rest.0,
-        is_single,
+}
+
+/// Returns true if a call corrects departures or the key, and takes a script call of its own.
+pub(super) fn is_single(call: &Call) -> bool {
+    match &call.operation {
+        Operation::Take(take) => take.strict.is_some() || corrects(take) || take.holding.releases,
+        Operation::Control(_) => true,
     }
+}
+
+/// Writes the rest of a call.
+pub(super) fn rest(rest: &mut Writer, call: &Call, server: u64) {
+    rest.0.clear();
+    let command = match &call.operation {
+        Operation::Take(take) => return put_take(rest, take, &call.policy, server),
+        Operation::Control(command) => *command,
+    };
+    let (evidence, span, units, unit) = match command {
+        Command::Pause { span, evidence } => (evidence, span, 0, 0),
+        Command::Allow {
+            unit,
+            units,
+            span,
+            evidence,
+        } => (evidence, span, units, unit),
+        Command::Resume | Command::Reset => (0, 0, 0, 0),
+    };
+    let numbers = [evidence, span, units.into(), unit as u64 + 1];
+    rest.put([7, 7, 4, 1], numbers);
+}
+
+fn corrects(take: &Take) -> bool {
+    take.lost > 0 || !take.settlements.is_empty()
 }
 
 fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {

@@ -71,14 +71,13 @@ impl CommandAnswer {
     }
 
     /// The answers of a command for so many keys. If the server refused it, that is the answer for each.
-    pub(crate) fn each(self, keys: usize) -> Vec<Self> {
+    pub(crate) fn each(self, keys: usize) -> impl Iterator<Item = Self> {
         let Self { value, origin } = self;
         let values = match value {
             Value::Array(values) => values,
             other => vec![other; keys],
         };
-        let answers = values.into_iter().map(|value| Self { value, origin });
-        answers.collect()
+        values.into_iter().map(move |value| Self { value, origin })
     }
 
     /// The error of a command that the server refused.

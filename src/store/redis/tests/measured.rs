@@ -50,8 +50,8 @@ impl Measured {
         let script = Script::of(policy.counters());
         let mut eval = redis::cmd("EVALSHA");
         let eval = eval.arg(&script.sha).arg(2).arg("key").arg("mark");
-        let encoded = wire::call(&call, 0, 0);
-        let eval = eval.arg(encoded.head).arg(encoded.rest);
+        let [head, rest] = encoded(&call, 0, 0);
+        let eval = eval.arg(head).arg(rest);
         let values: Vec<Value> = eval.query(&mut self.lua.connection).unwrap();
         if let Answer::Shape = wire::answer(&values[0], policy.counters()).unwrap().0 {
             // The log needs more room, as the store would give it.

@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::script::Script;
 use super::wire::{self, Answer};
-use crate::algorithm::{Origin, Taken};
+use crate::algorithm::{Origin, Taken, Writer};
 use crate::key::Key;
 use crate::policy::{Policy, PolicyParts};
 use crate::store::StoreError;
@@ -23,6 +23,14 @@ fn policy(quotas: &str) -> Policy {
         ..PolicyParts::default()
     };
     parts.build().unwrap()
+}
+
+/// The parts of a call.
+fn encoded(call: &Call, server: u64, now: u64) -> [Vec<u8>; 2] {
+    let [mut head, mut rest] = [(); 2].map(|()| Writer::default());
+    wire::head(&mut head, call, now);
+    wire::rest(&mut rest, call, server);
+    [head.0, rest.0]
 }
 
 /// One key in a server, changed by scripts that are given the time.
@@ -78,12 +86,12 @@ impl Lua {
         now: u64,
     ) -> Option<Taken> {
         let call = Call::new(&Key::new("key"), policy, operation);
-        let encoded = wire::call(&call, server, now);
+        let [head, rest] = encoded(&call, server, now);
         let text = self.text(policy);
         let mut eval = redis::cmd("EVAL");
         eval.arg(text).arg(2).arg("key").arg("mark");
-        eval.arg(encoded.head).arg(encoded.rest);
-        if encoded.is_single {
+        eval.arg(head).arg(rest);
+        if wire::is_single(&call) {
             eval.arg("nudges").arg("the key");
         }
         let values: Vec<Value> = eval.query(&mut self.connection).unwrap();
