@@ -4,13 +4,14 @@
 //! the store, and applies the answers to the queues. Every runtime on which requests wait has such a task. One of them
 //! leads, and the others watch it: if it is late, as its runtime is not polled any more, another one takes over.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
 use tokio::task::{consume_budget, yield_now};
@@ -27,7 +28,7 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{Costs, LANE_BITS, Mode, NextProcesses, Take, Taken};
+use crate::algorithm::{Costs, Demand, LANE_BITS, Mode, NextProcesses, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -140,22 +141,18 @@ struct Sent {
     counters: CounterSet,
     number: u64,
     begun: Instant,
-    take: Take,
+    demand: Demand,
+    round_trip: Duration,
+    guard: Duration,
+    /// It gives back departures, or places.
+    gives_back: bool,
     clock_sets: u64,
 }
 
 impl Sent {
-    fn call(&self) -> Call {
-        Call {
-            key: self.queue.key.clone(),
-            policy: self.policy.clone(),
-            operation: Operation::Take(self.take.clone()),
-        }
-    }
-
     /// The cost of the first request that was not granted, and its expected departure on the store's clock.
     fn first_refused(&self, taken: &Taken) -> Option<(Costs, u64)> {
-        let demand = &self.take.demand;
+        let demand = &self.demand;
         let granted = taken.grants.iter().map(|grant| u64::from(grant.requests));
         let granted = demand.units_of(granted.sum());
         let (point, cost) = demand.points_from(granted).next()?;
@@ -164,8 +161,8 @@ impl Sent {
     }
 
     /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
-    fn in_local_time(&self, taken: &Taken, offset: &Offset) -> Answer {
-        let (now, guard) = (Instant::now(), Duration::from_micros(self.take.guard));
+    fn in_local_time(&self, taken: &Taken, offset: &Offset, now: Instant) -> Answer {
+        let guard = self.guard;
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
             let until = offset.earliest(grant.recorded - self.policy.buffer_micros());
@@ -181,8 +178,7 @@ impl Sent {
         });
         let next_call = (taken.next_call > 0).then(|| {
             let at = offset.earliest(taken.next_call);
-            let lead = Duration::from_micros(self.take.round_trip);
-            at.checked_sub(lead).unwrap_or(at)
+            at.checked_sub(self.round_trip).unwrap_or(at)
         });
         Answer {
             turns: turns.collect(),
@@ -411,9 +407,10 @@ impl Dispatcher {
 
     /// Sends the calls of queues that are due.
     fn call_queues(self: &Arc<Self>, queues: Vec<Arc<KeyQueue>>) {
+        let now = Instant::now();
         let mut shards: BTreeMap<u64, Vec<Arc<KeyQueue>>> = BTreeMap::new();
         for queue in queues {
-            if self.check(&queue) {
+            if self.check(&queue, now) {
                 let shard = self.store.shard(&queue.key);
                 shards.entry(shard).or_default().push(queue);
             } else {
@@ -430,14 +427,15 @@ impl Dispatcher {
                     self.call_shard(shard, batch);
                 }
             } else if !self.schedule.lock().is_pinged(shard) {
-                self.send(Flight::Ping(shard, queues[0].key.clone()));
+                let key = &queues[0].key;
+                self.send(Flight::Ping(shard, key.clone()), || self.store.ping(key));
             }
         }
     }
 
     /// Looks after the requests of a queue that may depart, and whether its next call is due.
-    fn check(&self, queue: &KeyQueue) -> bool {
-        let (now, mut woken) = (Instant::now(), Woken::new());
+    fn check(&self, queue: &KeyQueue, now: Instant) -> bool {
+        let mut woken = Woken::new();
         let mut locked = queue.lock();
         let guard = locked.check(now, &mut woken);
         let lost = locked.lose_lease(now);
@@ -456,16 +454,16 @@ impl Dispatcher {
 
     fn call_shard(self: &Arc<Self>, shard: u64, queues: &[Arc<KeyQueue>]) {
         let mut woken = Woken::new();
+        let begun = Instant::now();
         let queues = queues.iter();
-        let begun = queues.filter_map(|queue| self.begin(queue, None, &mut woken));
-        let sent: Vec<Sent> = begun.collect();
+        let begun = queues.filter_map(|queue| self.begin(queue, begun, None, &mut woken));
+        let (sent, takes): (Vec<Sent>, Vec<Call>) = begun.unzip();
         wake(woken);
         if !sent.is_empty() {
-            let takes = || sent.iter().map(|sent| &sent.take);
-            let requests = takes().map(|take| take.demand.requests()).sum();
-            let returned = takes().map(|take| take.settlements.len()).sum();
+            let requests = sent.iter().map(|sent| sent.demand.requests()).sum();
+            let returned = takes.iter().map(Call::settlements).sum();
             self.telemetry.asked(requests, returned);
-            self.send(Flight::Call(shard, sent));
+            self.send(Flight::Call(shard, sent), || self.store.call(takes));
         }
     }
 
@@ -478,11 +476,12 @@ impl Dispatcher {
                 continue;
             }
             let mut woken = Woken::new();
-            let sent = self.begin(queue, Some(error), &mut woken);
-            let sent: Vec<Sent> = sent.into_iter().collect();
+            let begun = self.begin(queue, Instant::now(), Some(error), &mut woken);
             wake(woken);
-            if let Some(Ok(answered)) = call(&self.fallback.store, &sent).take_ready() {
-                self.apply(None, sent, Ok(answered));
+            if let Some((sent, take)) = begun
+                && let Some(answer) = self.fallback.store.call(vec![take]).take_ready()
+            {
+                self.apply(None, vec![sent], answer);
             }
             self.nudge_if_back(queue);
         }
@@ -499,10 +498,11 @@ impl Dispatcher {
     fn begin(
         &self,
         queue: &Arc<KeyQueue>,
+        begun: Instant,
         outage: Option<&StoreError>,
         woken: &mut Woken,
-    ) -> Option<Sent> {
-        let (begun, handle) = (Instant::now(), &queue.handle);
+    ) -> Option<(Sent, Call)> {
+        let handle = &queue.handle;
         let mut locked = queue.lock();
         let (current, guard) = (handle.current(), handle.guard.current_micros());
         current.count(&mut locked, woken);
@@ -549,24 +549,30 @@ impl Dispatcher {
         if take.strict.is_some() {
             take.shorten_guard(policy.guard().as_micros() as u64);
         }
-        Some(Sent {
+        let sent = Sent {
             queue: queue.clone(),
-            policy,
+            policy: policy.clone(),
             counters: current.counters,
             number,
             begun,
-            take,
+            demand: take.demand.clone(),
+            round_trip: Duration::from_micros(take.round_trip),
+            guard: Duration::from_micros(take.guard),
+            gives_back: take.returns_units() || take.holding.releases,
             clock_sets: clock_sets.count,
-        })
+        };
+        let call = Call {
+            key: queue.key.clone(),
+            policy,
+            operation: Operation::Take(take),
+        };
+        Some((sent, call))
     }
 
     /// Calls the store, and awaits the reply in a task of its own.
-    fn send(self: &Arc<Self>, flight: Flight) {
+    fn send(self: &Arc<Self>, flight: Flight, call: impl FnOnce() -> Reply<Answered>) {
         let begun = Instant::now();
-        let called = catch_unwind(AssertUnwindSafe(|| match &flight {
-            Flight::Ping(_, key) | Flight::Probe(_, key) => self.store.ping(key),
-            Flight::Call(_, sent) => call(&*self.store, sent),
-        }));
+        let called = catch_unwind(AssertUnwindSafe(call));
         let Ok(mut reply) = called else {
             return self.finish(flight, begun, Err(panicked()));
         };
@@ -684,12 +690,18 @@ impl Dispatcher {
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
         let took = answered.received - answered.sent;
+        if shard.is_some() && self.embedded.is_none() {
+            let is_same =
+                |one: &Sent, other: &Sent| Arc::ptr_eq(&one.queue.handle, &other.queue.handle);
+            for sent in sent.chunk_by(is_same) {
+                let handle = &sent[0].queue.handle;
+                handle.measured(took, offset.uncertainty());
+            }
+        }
+        let now = Instant::now();
         let mut answers = answered.answers.into_iter();
         for sent in sent {
             let handle = &sent.queue.handle;
-            if shard.is_some() && self.embedded.is_none() {
-                handle.measured(took, offset.uncertainty());
-            }
             let left_out = || Err(StoreError::new("the store left out an answer").no_outage());
             let taken = match answers.next().unwrap_or_else(left_out) {
                 Ok(taken) => taken,
@@ -703,7 +715,7 @@ impl Dispatcher {
                 self.lost(Flight::Call(0, vec![sent]));
                 continue;
             }
-            let mut answer = sent.in_local_time(&taken, &offset);
+            let mut answer = sent.in_local_time(&taken, &offset, now);
             answer.lease = self.lease(&sent.policy, sent.begun);
             if shard.is_some() {
                 if let Some(lease) = answer.lease {
@@ -737,14 +749,12 @@ impl Dispatcher {
                 let turns = answer.turns.iter_mut();
                 turns.for_each(|(turn, _)| turn.recorded = 0);
             }
-            let now = Instant::now();
             let first = answer.turns.iter().map(|(turn, _)| turn.until).min();
             if let Some(until) = first.filter(|&until| until < now) {
                 // The answer came too late.
-                let guard = Duration::from_micros(sent.take.guard);
-                sent.queue.missed(guard, now - until);
+                sent.queue.missed(sent.guard, now - until);
             }
-            if sent.take.returns_units() || sent.take.holding.releases {
+            if sent.gives_back {
                 handle.nudge_others(&sent.queue);
             }
             let last = sent.queue.update(|queue, woken| {
@@ -823,11 +833,6 @@ impl Dispatcher {
 /// How far ahead departures are granted to a process with this round trip, in microseconds.
 fn horizon(round_trip: u64) -> u64 {
     HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP)
-}
-
-/// Calls a store for a batch.
-fn call(store: &dyn Store, sent: &[Sent]) -> Reply<Answered> {
-    store.call(sent.iter().map(Sent::call).collect())
 }
 
 fn panicked() -> StoreError {
@@ -925,7 +930,8 @@ impl Task {
                     has_led = true;
                     self.dispatcher.call_queues(queues);
                     for (shard, key) in probes {
-                        self.dispatcher.send(Flight::Probe(shard, key));
+                        let flight = Flight::Probe(shard, key.clone());
+                        (self.dispatcher).send(flight, || self.dispatcher.store.ping(&key));
                     }
                     let _ = timeout_at(until, self.dispatcher.changed.notified()).await;
                     // Requests that are about to be polled share the next call.
