@@ -105,7 +105,7 @@ impl Policy {
 
     /// The reserve of each level, in millionths.
     pub(crate) fn reserves(&self) -> Reserves {
-        self.parts.reserves.map(|part| (part * 1e6).round() as u32)
+        self.parts.reserves.map(|part| (part * 1e6 + 0.5) as u32)
     }
 
     /// The most that one request may cost, in requests or else in the first unit by name.

@@ -738,8 +738,8 @@ impl Queue {
             let Some((&place, request)) = self.without_turn(mode).first_key_value() else {
                 return Some(turn);
             };
-            let is_alike = request.cost == turn.units;
-            if self.fails_before(mode, place, &turn, woken) {
+            let (is_alike, is_bounded) = (request.cost == turn.units, request.bound.is_some());
+            if is_bounded && self.fails_before(mode, place, &turn, woken) {
                 continue;
             }
             if !is_alike {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard as Guarded};
 use hashbrown::HashMap;
+use hashbrown::hash_map::EntryRef;
 use quick_cache::sync::Cache;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
@@ -294,7 +295,8 @@ impl Handle {
             return Err(Refusal::Store(error.no_outage()));
         }
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
-        drop(sleep_until(Instant::now()));
+        let now = Instant::now();
+        drop(sleep_until(now));
         let mut woken = Woken::new();
         let (queue, overtaken, due) = {
             let mut queues = self.queues.lock();
@@ -312,7 +314,6 @@ impl Handle {
             }
             self.locate(&mut place, cost, rank);
             let queue = self.queue_of(&mut queues, key, place.lane, place.flow);
-            let now = Instant::now();
             let reserves = current.policy.reserves();
             let overtaken = match current.policy.lease() {
                 // A place belongs to the queue to which the store has given it.
@@ -386,9 +387,9 @@ impl Handle {
         } else {
             flow
         };
-        let is_first = lanes.is_empty();
+        let (is_first, current) = (lanes.is_empty(), self.load());
         let mut new = Queue::default();
-        self.load().count(&mut new, &mut Woken::new());
+        current.count(&mut new, &mut Woken::new());
         let queue = Arc::new(KeyQueue {
             handle: self.clone(),
             key: key.clone(),
@@ -402,7 +403,7 @@ impl Handle {
         self.levels.fetch_add(queue.is_ranked(), Ordering::Relaxed);
         if is_first {
             self.count.store(queues.len(), Ordering::Release);
-            self.load().telemetry.queues(1.0);
+            current.telemetry.queues(1.0);
         }
         queue
     }
@@ -431,9 +432,10 @@ impl Handle {
     /// Drops the queues of a key that have nothing to do.
     pub(crate) fn drop_idle(&self, key: &Key) {
         let mut queues = self.queues.lock();
-        let Some(lanes) = queues.get_mut(key) else {
+        let EntryRef::Occupied(mut entry) = queues.entry_ref(key) else {
             return;
         };
+        let lanes = entry.get_mut();
         lanes.retain(|queue| {
             let is_used = !queue.lock().is_idle();
             if !is_used {
@@ -442,7 +444,7 @@ impl Handle {
             is_used
         });
         if lanes.is_empty() {
-            queues.remove(key);
+            entry.remove();
             self.count.store(queues.len(), Ordering::Release);
             self.load().telemetry.queues(-1.0);
         }
@@ -687,7 +689,7 @@ impl Handle {
 
     /// The knowledge of this key that a call under strict recovery carries.
     pub(super) fn strict(&self, key: &Key, policy: &Policy, sets: ClockSets) -> Option<Strict> {
-        if !self.is_strict() {
+        if policy.recovery() != Recovery::Strict || self.dispatcher.embedded.is_some() {
             return None;
         }
         let seen = self.seen.get(key);
