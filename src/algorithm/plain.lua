@@ -1,6 +1,6 @@
 -- The simplest calls: one unit, one cost, all requests may depart at once, and no other process waits. Their answers and
--- values are those of the rest of the script, in half of the time. All other calls get no answer here. Not for
--- policies of many quotas, as Lua has at most 200 local variables.
+-- values are those of the rest of the script, in half of the time. All other calls get no answer here. Not for policies of
+-- many quotas, as Lua has at most 200 local variables.
 
 if operation < 2 and special == 0 and names == '' and not has_share then
   local format, answered = string.format, 0
