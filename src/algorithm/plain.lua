@@ -59,7 +59,7 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     if remaining < 0 then remaining = 0 end
     remaining = remaining - remaining % 1
     size = #rest + 60 + #logs
-    local is_late = finish > expires
+    local is_late = finish > expires or expires - finish > (finish - now) / 2
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
     front = pack('<c5I2I4I7@formats', 'tt\1\0\@quotas', others, size, expires, @numbers) --ring
     tail = pack('<I7I7c23I7I4BI7I4', process, deadline, idle, number, operation == 0 and cost or 0, 0, record, units) .. rest .. logs --ring

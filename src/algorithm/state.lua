@@ -614,7 +614,7 @@ if is_changed then
     is_in_place = is_in_place and #prefix == start - 1 --ring
     if cut and not is_in_place then rest = sub(tail, start, cut[1] - 1) .. sub(tail, cut[2], at - 1) end
     size = #prefix + (rest and #rest + #mine or at - start) + #all_logs
-    local is_late = finish > expires
+    local is_late = finish > expires or expires - finish > (finish - now) / 2
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
     local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires) .. all_numbers
     local lifetime = expires - now + 999

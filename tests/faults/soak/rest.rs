@@ -58,7 +58,7 @@ impl Phases<'_> {
         }
     }
 
-    /// No key is kept for longer than its departures count, or the last command for it.
+    /// No key is kept for longer than its departures count, or the last command for it, and a quarter of that.
     fn outlives(&mut self) -> Option<String> {
         let server = &self.stage.servers[0];
         let names = keyspace::names(server);
@@ -69,7 +69,7 @@ impl Phases<'_> {
         });
         let (longest, name) = lifetimes.max()?;
         self.stayed = self.stayed.max(longest);
-        (longest > REACH + 2 * LONGEST + COMMANDED)
+        (longest > (REACH + 2 * LONGEST + COMMANDED) * 5 / 4)
             .then(|| format!("a key is kept for {longest:?}: {name}"))
     }
 }
