@@ -65,8 +65,8 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     tail = pack('<I7I7c23I7I4BI7I4', process, deadline, idle, number, operation == 0 and cost or 0, 0, record, units) .. rest .. logs --ring
     local value = pack('<c5I2I4I7@formatsI7I7c23I7I4BI7I4', 'tt\1\0\@quotas', others, size, expires, @numbers, --whole
       process, deadline, idle, number, operation == 0 and cost or 0, 0, record, units) .. rest .. logs --whole
-    local has_life = is_late --ring
-    local has_life = is_late or #value ~= #raw --whole
+    local has_life = is_late or is_given --ring
+    local has_life = is_late or is_given or #value ~= #raw --whole
     local life = has_life and format('%d', (expires - now) / 1000 + 1)
     if life then --whole
       call('SET', key, value, 'PX', life) --whole
@@ -75,7 +75,7 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     end --whole
     call('SETRANGE', key, '0', front) --ring
     call('SETRANGE', key, rings, tail) --ring
-    if is_late then call('PEXPIRE', key, life) end --ring
+    if life then call('PEXPIRE', key, life) end --ring
     answered = answered + 1
     answers[nth] = pack('<BI7I4I7c10I7I7I4', 0, now, remaining, reset, one_grant, now, record, requests)
   until true end

@@ -28,6 +28,8 @@ local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.cal
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local head = ARGV[1]
 local now, operation, process, round_trip, hold, horizon, special = unpack('<I7BI7I7I7I7I2', head)
+-- True if the clock of the caller counts. Where it is set back, time stands still, and values are kept for longer.
+local is_given = now > 0
 if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -627,12 +629,12 @@ if is_changed then
       call('SETRANGE', key, rings + cut[1] - 1, mine) --ring
       if all_logs ~= '' then call('SETRANGE', key, at - 1, all_logs) end --whole
       if all_logs ~= '' then call('SETRANGE', key, rings + at - 1, all_logs) end --ring
-      if is_late then call('PEXPIRE', key, lifetime) end
+      if is_late or is_given then call('PEXPIRE', key, lifetime) end
     else
       call('SET', key, front .. prefix .. rest .. mine .. all_logs, 'PX', lifetime) --whole
       call('SETRANGE', key, 0, front) --ring
       if size > 0 then call('SETRANGE', key, rings, prefix .. rest .. mine .. all_logs) end --ring
-      if is_late then call('PEXPIRE', key, lifetime) end --ring
+      if is_late or is_given then call('PEXPIRE', key, lifetime) end --ring
     end
   end
   if places.released > 0 and offered and places.is_left() then offered = { 0, 0 } end --places
