@@ -79,7 +79,9 @@ async fn never_more_than_the_limit_are_in_progress_when_a_process_is_killed() {
         .filter(|&at| at > killed + SECOND / 2);
     let mut soon: Vec<_> = soon.collect();
     soon.sort_unstable();
-    assert!(at_once(&works, killed + SECOND) <= LIMIT - DOOMED);
+    // A busy upstream takes a while to notice that connections have ended; two thirds of the lease or more are left.
+    let kept = at_once(&works, killed + 2 * SECOND);
+    assert!(kept <= LIMIT - DOOMED, "{kept}");
     let all = soon.iter().find(|&&at| at_once(&works, at) == LIMIT);
     let again = *all.expect("all places are in use again") - killed;
     let (from, until) = (killed + LEASE + SECOND, ended);
