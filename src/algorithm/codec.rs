@@ -569,20 +569,20 @@ impl Announcement {
             cost,
             ..Demand::default()
         };
-        let is_one = units == Units::from(cost);
-        if !units.is_zero() && (!cost.is_zero() || count == 0) {
-            let units = if cost.is_zero() { units } else { cost.into() };
-            let arrival = first;
-            demand.points.push(Point { arrival, units });
+        // Where all requests have one cost, the numbers above tell the first point and the last.
+        let is_uniform = !cost.is_zero() && !units.is_zero();
+        let mut push = |arrival, units| demand.points.push(Point { arrival, units });
+        if is_uniform {
+            push(first, cost.into());
+        } else if count == 0 && !units.is_zero() {
+            push(first, units);
         }
         for _ in 0..count {
             let [arrival] = detail.numbers([7])?;
-            let units = amounts.sums(&mut detail)?;
-            demand.points.push(Point { arrival, units });
+            push(arrival, amounts.sums(&mut detail)?);
         }
-        if !units.is_zero() && !cost.is_zero() && !is_one {
-            let arrival = last;
-            demand.points.push(Point { arrival, units });
+        if is_uniform && units != Units::from(cost) {
+            push(last, units);
         }
         let mut granted = SmallVec::new();
         let flow_bytes = if has_flow(process) { 7 } else { 0 };

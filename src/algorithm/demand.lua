@@ -22,11 +22,11 @@ local function arrived_by(j, time)
   local known = detail[j]
   if type(known) == 'number' then
     local <<each&>>, stored = unpack('<@costsB', tail, known + 7)
-    if stored == 0 and <<each& > 0| or >> then
+    local each0 = <<each&| + >> --units
+    if stored == 0 and each@all > 0 then
       local more& = (waiting&[j] - each&) * (time - oldest[j]) / (newest[j] - oldest[j])
       return <<each& + more& - more& % 1>>
     end
-    local each0 = <<each&| + >> --units
     local format, place = '<' .. rep('I7@sums', stored), known + @detail
     if each@all > 0 then
       known = { oldest[j], @list(each), unpack(format, tail, place) }
