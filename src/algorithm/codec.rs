@@ -4,7 +4,7 @@
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
-//! | head | 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas, 8: units, 16: tags), the number of quotas (1), the number of announcements (2), the bytes of the tail (4), the expiry of the key (7) |
+//! | head | 14 or 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas, 8: units, 16: tags, 32: rings), the number of quotas (1), the number of announcements (2), the expiry of the key (7); if there are rings, the bytes of the tail (4) |
 //! | each quota | | its kind (1), its numbers |
 //! | rings | 11 × room | room for the entries of each log of kind 2 |
 //! | tail | | if one counts something else than requests, the units; if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; if there are any, or if an announcement has a share, the tags; each announcement; the entries of each log of kind 1 and the holders of kind 7 |
@@ -25,7 +25,9 @@
 //! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
-//! | announcement | process (7), deadline (7), arrival of the first request (7), of the last (7), sums, bytes of what follows (2); number of the call (7), cost of its requests in each unit (4), number of points that follow (1): those between the first and the last, which the numbers before them tell, or if the costs differ, all if there are at least two; each point: arrival (7), sums; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
+//! | announcement | process (7), deadline (7), bytes of what follows (2), and 32,768 if requests wait; if they do, its demand; number of the call (7); if requests wait, their costs; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
+//! | demand | arrival of the first request (7), of the last (7), sums of all requests |
+//! | costs | cost of each request in each unit (4), number of points that follow (1): those between the first and the last, which the demand tells, or if the costs differ, all if there are at least two; each point: arrival (7), sums |
 //! | sums | each unit (7), and if there are several units, all together (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //! | holder | process (7), end of its lease (7), number of its last call (7), units that it holds (4) |
@@ -60,12 +62,16 @@ const HAS_LIFE: u64 = 2;
 const HAS_FORMER: u64 = 4;
 const HAS_UNITS: u64 = 8;
 const HAS_TAGS: u64 = 16;
+const HAS_RINGS: u64 = 32;
 
-/// The bytes of the head.
+/// The bytes of the head, without those of the tail.
 #[cfg(feature = "redis")]
-pub(crate) const HEAD: usize = 18;
+pub(crate) const HEAD: usize = 14;
 
-const AFTER_VERSION: [usize; 5] = [1, 1, 2, 4, 7];
+/// In the bytes of an announcement: requests wait.
+const WAITS: u64 = 1 << 15;
+
+const AFTER_VERSION: [usize; 4] = [1, 1, 2, 7];
 const QUOTA: [usize; 3] = [1, 4, 7];
 const LOG: [usize; 2] = [2, 4];
 const RING: [usize; 5] = [2, 2, 7, 4, 7];
@@ -75,7 +81,7 @@ const FIXED: [usize; 4] = [7, 7, 4, 7];
 const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
 const HOLDERS: [usize; 1] = [2];
 const HOLDER: [usize; 4] = [7, 7, 7, 4];
-const ANNOUNCEMENT: [usize; 4] = [7, 7, 7, 7];
+const ANNOUNCEMENT: [usize; 3] = [7, 7, 2];
 /// An entry of a log.
 const RECORDED: [usize; 2] = [7, 4];
 const RECORDED_BYTES: usize = 11;
@@ -289,18 +295,18 @@ impl State {
             false => HAS_UNITS,
         };
         let tags = if self.has_tags() { HAS_TAGS } else { 0 };
+        let is_ring = |it: &Counter| matches!(it, Counter::Window(it) if it.has_ring);
+        let has_rings = self.counters.iter().any(is_ring);
+        let rings = if has_rings { HAS_RINGS } else { 0 };
         let (quotas, announced) = (self.counters.len() as u64, self.announced.len() as u64);
         out.0.extend_from_slice(MAGIC);
         out.0.push(VERSION);
-        let tail_bytes = tail.len() as u64;
-        let numbers = [
-            hold + life + former + units + tags,
-            quotas,
-            announced,
-            tail_bytes,
-            self.expires(),
-        ];
+        let flags = hold + life + former + units + tags + rings;
+        let numbers = [flags, quotas, announced, self.expires()];
         out.put(AFTER_VERSION, numbers);
+        if has_rings {
+            out.put([4], [tail.len() as u64]);
+        }
         self.counters.iter().for_each(|it| it.encode(&mut out));
         let mut room = 0;
         for counter in &self.counters {
@@ -378,7 +384,11 @@ impl State {
             let later = "the value was written by a later version of tower-throttle";
             return Err(StoreError::new(later).unrecognized_value());
         }
-        let [flags, quotas, announced, tail, expires] = value.numbers(AFTER_VERSION)?;
+        let [flags, quotas, announced, expires] = value.numbers(AFTER_VERSION)?;
+        let tail = match flags & HAS_RINGS {
+            0 => None,
+            _ => Some(value.numbers([4])?[0] as usize),
+        };
         let mut state = Self::default();
         let mut entries = Vec::new();
         for _ in 0..quotas {
@@ -391,7 +401,11 @@ impl State {
                 log.decode(&mut value, window)?;
             }
         }
-        let mut tail = Reader(value.bytes(tail as usize)?);
+        let is_ring = |it: &Entries| matches!(it, Entries::Ring(_));
+        if entries.iter().any(is_ring) != tail.is_some() {
+            return Err(unrecognized());
+        }
+        let mut tail = Reader(value.bytes(tail.unwrap_or(value.0.len()))?);
         if flags & HAS_UNITS != 0 {
             let [bytes] = tail.numbers([1])?;
             let names = str::from_utf8(tail.bytes(bytes as usize)?).unwrap_or_default();
@@ -432,7 +446,7 @@ impl State {
             let former = tail.bytes(bytes as usize)?;
             // It has no other flags, and so no values within it.
             let flags = former.get(MAGIC.len() + 1);
-            if flags.is_none_or(|&flags| u64::from(flags) & !HAS_UNITS != 0) {
+            if flags.is_none_or(|&flags| u64::from(flags) & !(HAS_UNITS | HAS_RINGS) != 0) {
                 return Err(unrecognized());
             }
             state.former = Self::decode(former)?.counters.into_vec();
@@ -523,20 +537,27 @@ impl From<[u64; 4]> for Holder {
 impl Announcement {
     fn encode(&self, amounts: Amounts, out: &mut Writer) {
         let points = &self.demand.points[..];
-        let (first, last) = (points.first(), points.last());
         let mut detail = Writer::default();
+        let mut waits = 0;
+        if let (Some(first), Some(last)) = (points.first(), points.last()) {
+            detail.put([7, 7], [first.arrival, last.arrival]);
+            amounts.put_sums(&mut detail, last.units);
+            waits = WAITS;
+        }
         detail.put([7], [self.number]);
-        amounts.put_costs(&mut detail, self.demand.cost);
-        let stored = match points {
-            // Other numbers tell the first and the last.
-            [] | [_] => &[],
-            [_, inner @ .., _] if !self.demand.cost.is_zero() => inner,
-            all => all,
-        };
-        detail.put([1], [stored.len() as u64]);
-        for point in stored {
-            detail.put([7], [point.arrival]);
-            amounts.put_sums(&mut detail, point.units);
+        if !points.is_empty() {
+            amounts.put_costs(&mut detail, self.demand.cost);
+            let stored = match points {
+                // The demand tells the first and the last.
+                [_] => &[],
+                [_, inner @ .., _] if !self.demand.cost.is_zero() => inner,
+                all => all,
+            };
+            detail.put([1], [stored.len() as u64]);
+            for point in stored {
+                detail.put([7], [point.arrival]);
+                amounts.put_sums(&mut detail, point.units);
+            }
         }
         for granted in &self.granted {
             detail.put([7], [granted.recorded]);
@@ -545,44 +566,39 @@ impl Announcement {
         if has_flow(self.process) {
             detail.put([7], [self.flow]);
         }
-        let numbers = [
-            self.process,
-            self.deadline,
-            first.map_or(0, |point| point.arrival),
-            last.map_or(0, |point| point.arrival),
-        ];
-        out.put(ANNOUNCEMENT, numbers);
-        amounts.put_sums(out, self.demand.units());
-        out.put([2], [detail.0.len() as u64]);
+        let bytes = detail.0.len() as u64 + waits;
+        out.put(ANNOUNCEMENT, [self.process, self.deadline, bytes]);
         out.0.extend(detail.0);
     }
 
     fn decode(amounts: Amounts, value: &mut Reader<'_>) -> Result<Self, StoreError> {
-        let [process, deadline, first, last] = value.numbers(ANNOUNCEMENT)?;
-        let units = amounts.sums(value)?;
-        let [bytes] = value.numbers([2])?;
-        let mut detail = Reader(value.bytes(bytes as usize)?);
+        let [process, deadline, bytes] = value.numbers(ANNOUNCEMENT)?;
+        let mut detail = Reader(value.bytes((bytes % WAITS) as usize)?);
+        let mut outer = None;
+        if bytes >= WAITS {
+            let [first, last] = detail.numbers([7, 7])?;
+            outer = Some((first, last, amounts.sums(&mut detail)?));
+        }
         let [number] = detail.numbers([7])?;
-        let cost = amounts.costs(&mut detail)?;
-        let [count] = detail.numbers([1])?;
-        let mut demand = Demand {
-            cost,
-            ..Demand::default()
-        };
-        // Where all requests have one cost, the numbers above tell the first point and the last.
-        let is_uniform = !cost.is_zero() && !units.is_zero();
-        let mut push = |arrival, units| demand.points.push(Point { arrival, units });
-        if is_uniform {
-            push(first, cost.into());
-        } else if count == 0 && !units.is_zero() {
-            push(first, units);
-        }
-        for _ in 0..count {
-            let [arrival] = detail.numbers([7])?;
-            push(arrival, amounts.sums(&mut detail)?);
-        }
-        if is_uniform && units != Units::from(cost) {
-            push(last, units);
+        let mut demand = Demand::default();
+        if let Some((first, last, units)) = outer {
+            demand.cost = amounts.costs(&mut detail)?;
+            let [count] = detail.numbers([1])?;
+            // Where all requests have one cost, the first point and the last are not among those that follow.
+            let is_uniform = !demand.cost.is_zero();
+            let mut push = |arrival, units| demand.points.push(Point { arrival, units });
+            if is_uniform {
+                push(first, demand.cost.into());
+            } else if count == 0 {
+                push(first, units);
+            }
+            for _ in 0..count {
+                let [arrival] = detail.numbers([7])?;
+                push(arrival, amounts.sums(&mut detail)?);
+            }
+            if is_uniform && units != Units::from(demand.cost) {
+                push(last, units);
+            }
         }
         let mut granted = SmallVec::new();
         let flow_bytes = if has_flow(process) { 7 } else { 0 };

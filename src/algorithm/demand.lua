@@ -17,41 +17,37 @@ local function arrival_of(unit)
   return arrival + behind - behind % 1
 end
 
--- The units of a process that had arrived by then, which is between its first and its last request.
-local function arrived_by(j, time)
-  local known = detail[j]
-  if type(known) == 'number' then
-    local <<each&>>, stored = unpack('<@costsB', tail, known + 7)
+-- The units of a process ahead of a request that arrived then.
+local described = {}
+function ahead_of(j, time)
+  if processes[j] >= process and time > 0 then time = time - 1 end
+  if time >= newest[j] then return <<waiting&[j]>> end
+  if time < oldest[j] then return <<0>> end
+  local points = described[j]
+  if not points then
+    local <<each&>>, stored = unpack('<@costsB', tail, detail[j] + 7)
     local each0 = <<each&| + >> --units
     if stored == 0 and each@all > 0 then
       local more& = (waiting&[j] - each&) * (time - oldest[j]) / (newest[j] - oldest[j])
       return <<each& + more& - more& % 1>>
     end
-    local format, place = '<' .. rep('I7@sums', stored), known + @detail
+    local format, place = '<' .. rep('I7@sums', stored), detail[j] + @detail
     if each@all > 0 then
-      known = { oldest[j], @list(each), unpack(format, tail, place) }
+      points = { oldest[j], @list(each), unpack(format, tail, place) }
       -- In place of what `unpack` returns last, the end of what it has read.
-      known[#known] = newest[j]
-      known[#known + 1] = waiting&[j]
-      known[#known + 1] = <<waiting&[j]| + >> --units
+      points[#points] = newest[j]
+      points[#points + 1] = waiting&[j]
+      points[#points + 1] = <<waiting&[j]| + >> --units
     else
-      known = { unpack(format, tail, place) }
+      points = { unpack(format, tail, place) }
     end
-    detail[j] = known
+    described[j] = points
   end
   local i = @step + 1
-  while known[i] <= time do i = i + @step end
+  while points[i] <= time do i = i + @step end
   local last = i - @step
-  local more& = (known[i + &] - known[last + &]) * (time - known[last]) / (known[i] - known[last])
-  return <<known[last + &] + more& - more& % 1>>
-end
-
--- The units of a process ahead of a request that arrived then.
-function ahead_of(j, time)
-  if processes[j] >= process and time > 0 then time = time - 1 end
-  if time >= newest[j] then return <<waiting&[j]>> end
-  if time >= oldest[j] then return arrived_by(j, time) end
-  return <<0>>
+  local more& = (points[i + &] - points[last + &]) * (time - points[last]) / (points[i] - points[last])
+  return <<points[last + &] + more& - more& % 1>>
 end
 
 -- The units ahead by arrival: of all processes, or those of the same share, without what can be overtaken until then, or
@@ -63,6 +59,7 @@ function ahead(arrival, _, finish, on_time)
   if is_plain and known1[arrival] then return <<known&[arrival]>> end
   local deadlines, oldest, newest, rivals, own = deadlines, oldest, newest, fair and rivals, fair and fair.own
   local <<units&, sum&>> = <<waiting&, 0>>
+  local enough = finish and 0 or 9007199254740992 --unit
   for j = 1, live do
     if (not rivals or rivals[j] == own) and (not on_time or now <= deadlines[j]) then
       local time = arrival
@@ -73,6 +70,10 @@ function ahead(arrival, _, finish, on_time)
         local <<more&>> = ahead_of(j, time)
         sum& = sum& + more&
       end
+      if sum1 > enough then --unit
+        if earliest(now, sum1, 1) > finish then return sum1 end --unit
+        enough = 2 * sum1 --unit
+      end --unit
     end
   end
   if is_plain then known&[arrival] = sum& end

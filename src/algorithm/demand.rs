@@ -183,16 +183,16 @@ impl Demand {
 
     /// The demand without its first requests, of so many units.
     pub(crate) fn without(&self, units: Units) -> Self {
-        let mut rest = Self {
-            points: SmallVec::new(),
-            cost: self.cost,
-        };
         let is_behind = |point: &Point, units: Units| point.units.total() > units.total();
         let next = self
             .points
             .partition_point(|point| !is_behind(point, units));
         let Some(point) = self.points.get(next) else {
-            return rest;
+            return Self::default();
+        };
+        let mut rest = Self {
+            points: SmallVec::new(),
+            cost: self.cost,
         };
         let is_described = units.is_zero() || (self.cost.is_zero() && next < POINTS);
         if !is_described {

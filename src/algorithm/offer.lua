@@ -4,11 +4,16 @@
 local waiting, place = {}, 1
 latest = 0
 while place <= #rest do
-  local who, deadline, first, _, @list(units), size = unpack('<I7I7I7I7@sumsI2', rest, place)
+  local who, deadline, size = unpack('<I7I7I2', rest, place)
+  local first, _, @list(units) = 0, 0, @list(0)
+  if size >= 32768 then
+    size = size - 32768
+    first, _, @list(units) = unpack('<I7I7@sums', rest, place + 16)
+  end
   if units@place > 0 and deadline + 250000 >= now then
     waiting[#waiting + 1] = { (who % 128 - who % 16) / 16, first, who, place, deadline, units@place }
   end
-  place = place + @entry + size
+  place = place + 16 + size
 end
 table.sort(waiting, function(a, b)
   for i = 1, 3 do
@@ -29,7 +34,7 @@ if #waiting > 0 then
 end
 place = 1
 while place <= #rest do
-  local deadline, size = unpack('<I7', rest, place + 7), unpack('<I2', rest, place + @entry - 2)
+  local deadline, size = unpack('<I7I2', rest, place + 7)
   if deadline > latest then latest = deadline end
-  place = place + @entry + size
+  place = place + 16 + size % 32768
 end

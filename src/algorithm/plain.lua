@@ -4,8 +4,8 @@
 
 if operation < 2 and special == 0 and names == '' and not has_share then
   local format, answered = string.format, 0
-  -- An announcement without demand, and an answer of one grant.
-  local idle, one_grant = rep('\0', 21) .. '\23\0', rep('\0', 8) .. '\1\0'
+  -- The bytes of an announcement without demand, and an answer of one grant.
+  local idle, one_grant = '\18\0', rep('\0', 8) .. '\1\0'
   local record = now + round_trip + hold
   --@terms
   local late = 2 * round_trip
@@ -24,24 +24,27 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     if raw ~= '' then
       -- An error is a table without entries.
       if #raw < @head then break end
-      front, announced, size, expires, @read = unpack('<c5I2I4I7@formats', raw)
-      if front ~= 'tt\1\0\@quotas' or @differs then break end
+      front, announced, expires, @read = unpack('<c5I2I7@formats', raw) --whole
+      front, announced, expires, size, @read = unpack('<c5I2I7I4@formats', raw) --ring
+      if front ~= 'tt\1\@flags\@quotas' or @differs then break end
     end
     local tail, at, rings, log_bytes, logs = raw, @head + 1, @head, 0, ''
     --@load
-    if raw ~= '' and #raw ~= size + @head then break end --whole
     tail, at = size > 0 and call('GETRANGE', key, rings, rings + size - 1) or '', 1 --ring
     if #tail ~= size then break end --ring
     local rest, from, others, latest = '', at, 1, deadline
     for _ = 1, announced do
-      local who, ends, _, _, waits, bytes, before = unpack('<I7I7I7I7I7I2I7', tail, at)
-      local next, is_kept = at + 37 + bytes, ends + 10000000 > now
+      if at + 22 > #tail then break end
+      local who, ends, bytes, before = unpack('<I7I7I2I7', tail, at)
+      local waits = bytes >= 32768
+      local next, is_kept = at + 16 + bytes % 32768, ends + 10000000 > now
       if who == process then
+        if waits and at + 43 <= #tail then before = unpack('<I7', tail, at + 37) end
         if is_kept and before >= number then break end
         is_kept = false
       end
       if is_kept then
-        if waits > 0 and ends + 250000 >= now then break end
+        if waits and ends + 250000 >= now then break end
         others = others + 1
         if ends > latest then latest = ends end
       else
@@ -58,13 +61,13 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     if reset > finish then finish = reset end
     if remaining < 0 then remaining = 0 end
     remaining = remaining - remaining % 1
-    size = #rest + 60 + #logs
+    size = #rest + 34 + #logs --ring
     local is_late = finish > expires or expires - finish > (finish - now) / 2
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
-    front = pack('<c5I2I4I7@formats', 'tt\1\0\@quotas', others, size, expires, @numbers) --ring
-    tail = pack('<I7I7c23I7I4BI7I4', process, deadline, idle, number, operation == 0 and cost or 0, 0, record, units) .. rest .. logs --ring
-    local value = pack('<c5I2I4I7@formatsI7I7c23I7I4BI7I4', 'tt\1\0\@quotas', others, size, expires, @numbers, --whole
-      process, deadline, idle, number, operation == 0 and cost or 0, 0, record, units) .. rest .. logs --whole
+    front = pack('<c5I2I7I4@formats', 'tt\1\@flags\@quotas', others, expires, size, @numbers) --ring
+    tail = pack('<I7I7c2I7I7I4', process, deadline, idle, number, record, units) .. rest .. logs --ring
+    local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', others, expires, @numbers, --whole
+      process, deadline, idle, number, record, units) .. rest .. logs --whole
     local has_life = is_late or is_given --ring
     local has_life = is_late or is_given or #value ~= #raw --whole
     local life = has_life and format('%d', (expires - now) / 1000 + 1)

@@ -36,7 +36,6 @@ if now == 0 then
 end
 -- True if departures may have to be corrected or forgotten, which takes further functions.
 local is_rare = operation > 2 or special % 16 > 0
-local is_strict, is_known = special % 2 == 1, special % 4 >= 2
 -- The names of the units, unless all quotas count requests.
 local names = sub(head, @names)
 local counted = names ~= '' and pack('<B', #names) .. names or ''
@@ -110,12 +109,15 @@ logs, rings, shape, asked_from = 0, @head, false, nil
 local flags, announced, size, expires = 0, 0, 0, 0
 if raw ~= '' then
   local magic, quotas
-  magic, flags, quotas, announced, size, expires = unpack('<c3BBI2I4I7', #raw < 18 and rep('?', 18) or raw)
+  magic, flags, quotas, announced, expires, size = unpack('<c3BBI2I7I4', #raw < 18 and rep('?', 18) or raw)
   if magic ~= 'tt\1' then
     answers[nth] = pack('<BI7', 3, now)
     break
   end
   shape = quotas ~= @quotas or #raw < @head
+  shape = shape or flags >= 32 --whole
+  shape = shape or flags < 32 --ring
+  flags = flags % 32
 end
 load$()
 if shape then
@@ -127,19 +129,17 @@ if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@co
 local cost0 = <<cost&| + >> --units
 
 local at = @head + 1
-tail = raw --whole
+tail, size = raw, #raw --whole
 if size > 0 then tail, at = call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
-if raw ~= '' and #tail ~= size + at - 1 then
-  answers[nth] = pack('<BI7', 3, now)
-  break
-end
+-- A damaged value may end where numbers are expected.
+local padded = tail .. rep('\0', 80)
 -- The shares and reserves by which capacity is divided, if it is.
 local fair
 if special % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
 flags = flags % 16
 local stored = ''
 if flags >= 8 then
-  stored = sub(tail, at, at + (byte(tail, at) or 0))
+  stored = sub(tail, at, at + byte(padded, at))
   at, flags = at + #stored, flags - 8
 end
 if stored ~= counted and raw ~= '' then
@@ -150,20 +150,25 @@ local is_held = flags % 2 == 1
 local paused, commanded = 0, 0
 allowed&, allowed_until& = 0, 0
 if is_held then
-  paused, <<allowed&, allowed_until&>>, commanded = unpack('<I7@allowedI7', tail, at)
+  paused, <<allowed&, allowed_until&>>, commanded = unpack('<I7@allowedI7', padded, at)
   at = at + 14 + 11 * @units
 end
 local generation, version, written, server, quarantined = 0, 0, 0, '', 0
 if flags % 4 >= 2 then
-  generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', tail, at)
+  generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', padded, at)
   at = at + 36
 end
 -- The counters of former quotas, a value of their own.
 local former, former_ends = '', 0
 if flags >= 4 then
-  local bytes, _, ends = unpack('<I4c11I7', tail, at)
+  local bytes, _, ends = unpack('<I4c7I7', padded, at)
   former, former_ends = sub(tail, at, at + 3 + bytes), ends
   at = at + 4 + bytes
+end
+
+if raw ~= '' and (#tail ~= size or at + logs > #tail + 1) then
+  answers[nth] = pack('<BI7', 3, now)
+  break
 end
 
 -- The tags in their order, and by their numbers, leads and weights; the share of this process, and the tag of its requests.
@@ -193,9 +198,10 @@ if fair then
   weights[fair.own] = weight > 0 and weight or weights[fair.own] or 1
 end
 
--- Begins a new generation, in quarantine, if departures may have been lost.
+-- True if departures are forgotten. If they may have been lost, a new generation begins, in quarantine.
 local was_lost = false
-if is_strict then
+if special % 2 == 1 then
+  local is_known = special % 4 >= 2
   local rest, known, seen, origin = unpack('<I7I7I7c8', arg, @rest + count * @point + settled * 15)
   local opens = now + rest
   was_lost = special % 8 >= 4
@@ -222,7 +228,8 @@ if is_strict then
     generation, version, written, server, quarantined = now, 0, 0, origin, opens > now and opens or 0
   end
 end
-if was_lost or operation == 6 or former_ends <= now then former, former_ends = '', 0 end
+was_lost = was_lost or operation == 6
+if was_lost or former_ends <= now then former, former_ends = '', 0 end
 
 drop$() --window
 if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
@@ -240,7 +247,7 @@ elseif count > 1 then
 end
 
 -- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
--- entry in each table. `detail` is the place of its points, or once they are read, the points. `rivals` is the number of
+-- entry in each table. `detail` is the place of the number of the call. With shares or reserves, `rivals` is the number of
 -- the tag of its share, or of its level if that is another one.
 local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
 
@@ -253,61 +260,75 @@ local others, cuts, start, latest = 0, nil, at, 0
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
 for _ = 1, announced do
-  local who, deadline, first, last, @list(units), size = unpack('<I7I7I7I7@sumsI2', tail, at)
-  local next = at + @entry + size
-  local is_other = false
-  if deadline + 10000000 > now then
-    if who == process and operation < 3 then
-      local before, stored = unpack('<I7', tail, at + @entry), byte(tail, at + @entry + @detail - 1)
-      if number ~= 0 and before >= number and operation < 2 then
-        answers[nth] = pack('<BI7', 1, now)
-        break
+  if at > size then
+    at = 0
+    break
+  end
+  local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
+  local place, waits, is_other = at + 16, bytes >= 32768, false
+  if waits then bytes, place = bytes - 32768, place + @demand end
+  local next = at + 16 + bytes
+  if deadline + 10000000 <= now then
+    -- It is forgotten.
+  elseif who == process and operation < 3 then
+    local before = unpack('<I7', padded, place)
+    if number ~= 0 and before >= number and operation < 2 then
+      answers[nth] = pack('<BI7', 1, now)
+      break
+    end
+    if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
+      local first = waits and place + @detail + byte(padded, place + @detail - 1) * @point or place + 7
+      for place = first, next - (has_share and 8 or 1), @grant do
+        local time, <<given&>> = unpack('<I7@costs', padded, place)
+        local i& = #corrections&
+        if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
       end
-      if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
-        local first = at + @entry + @detail + stored * @point
-        for place = first, next - (has_share and 8 or 1), @grant do
-          local time, <<given&>> = unpack('<I7@costs', tail, place)
-          local i& = #corrections&
-          if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
+    end
+  else
+    is_other, others = true, others + 1
+    if fair and who % 2048 >= 128 then fair.has_shares = true end
+    if deadline > latest then latest = deadline end
+    if waits and deadline + 250000 >= now then
+      local distance, rival = who % 128 - level * 16
+      local is_lower = distance >= 16
+      -- Demand of a higher level is ahead, whenever it arrived. So may be that of another share.
+      if distance < 0 then first, last = 0, 0 end
+      overtakes = overtakes or is_lower
+      if fair then
+        rival = level + (distance - distance % 16) / 16
+        if rival == level then
+          rival = (who % 2048 >= 128 and unpack('<I7', padded, next - 7) or 1) * 8 + level
+          overtakes = overtakes or rival ~= fair.own
+        elseif rival < level and (fair.reserves[level + 1] or 0) > 0 then
+          overtakes = true
+        end
+        if is_lower and (fair.reserves[rival + 1] or 0) == 0 then
+          first, last = 9007199254740992, 9007199254740992
+        elseif rival ~= fair.own then
+          first, last = 0, 0
         end
       end
-    else
-      is_other, others = true, others + 1
-      if fair and who % 2048 >= 128 then fair.has_shares = true end
-      if deadline > latest then latest = deadline end
-      local theirs = (who % 128 - who % 16) / 16
-      local counts = units@all > 0 and deadline + 250000 >= now
-      if counts and theirs > level then overtakes = true end
-      local rival = theirs
-      if counts and fair and theirs == level then
-        rival = (who % 2048 >= 128 and unpack('<I7', tail, next - 7) or 1) * 8 + level
-        overtakes = overtakes or rival ~= fair.own
-      end
-      if counts and (theirs <= level or fair) then
-        -- Demand of a higher level is ahead, whenever it arrived. So may be that of another share.
-        if theirs < level or fair and rival ~= fair.own then first, last = 0, 0 end
-        if fair and theirs < level and (fair.reserves[level + 1] or 0) > 0 then overtakes = true end
-        if theirs > level and (fair.reserves[theirs + 1] or 0) == 0 then first, last = 9007199254740992, 9007199254740992 end
+      if fair or not is_lower then
         if live == 0 then
           processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end
         if deadline < now then deadlines.are_past = true end
         live = live + 1
-        rivals[live] = rival
+        if fair then rivals[live] = rival end
         processes[live], deadlines[live], oldest[live] = who, deadline, first
-        newest[live], detail[live], <<waiting&[live]>> = last, at + @entry, <<units&>>
+        newest[live], detail[live], <<waiting&[live]>> = last, place, <<units&>>
       end
     end
   end
-  if not is_other or was_lost or operation == 6 then
+  if was_lost or not is_other then
     is_same = false
     local text = ''
     if is_other then
       -- Departures that were forgotten are not taken back.
-      local kept = @detail + byte(tail, at + @entry + @detail - 1) * @point
+      local finish = waits and place + @detail + byte(padded, place + @detail - 1) * @point or place + 7
       local its_share = who % 2048 >= 128 and sub(tail, next - 7, next - 1) or ''
-      text = sub(tail, at, at + @entry - 3) .. pack('<I2', kept + #its_share)
-        .. sub(tail, at + @entry, at + @entry + kept - 1) .. its_share
+      bytes = finish - at - 16 + #its_share + (waits and 32768 or 0)
+      text = sub(tail, at, at + 13) .. pack('<I2', bytes) .. sub(tail, at + 16, finish - 1) .. its_share
     end
     cuts = cuts or {}
     cuts[#cuts + 1] = { at, next, text }
@@ -481,20 +502,27 @@ if operation < 3 then
     if live > 0 then <<before&>> = ahead(first, granted@all) end
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
-    local opening = earliest(now, <<before&>>, <<each&>>)
-    next_call = opening - (horizon - horizon % 2) / 2
-    if opening == beyond then --places
+    next_call = earliest(now, <<before&>>, <<each&>>)
+    if next_call == beyond then --places
       local before, time = 0, now + 1000000 --places
       for j = 1, live do before = before + (oldest[j] < first and 1 or 0) end --places
       if before < 2 and special < 256 then time = now + 100000 end --places
-      next_call = places.look(before@place, each@place, time) or next_call --places
+      next_call = places.look(before@place, each@place, time) or beyond - (horizon - horizon % 2) / 2 --places
+    else --places
+      next_call = next_call - (horizon - horizon % 2) / 2
     end --places
     if next_call > now + silence then next_call = now + silence end
-    local nearest = 0
+    -- The first and the last of the processes right ahead, or if some are overdue, all.
+    local nearest, from, to = 0, 1, 0
     for j = 1, live do
-      if oldest[j] < first and oldest[j] > nearest then nearest = oldest[j] end
+      local time = oldest[j]
+      if time < first and time >= nearest then
+        if time > nearest then nearest, from = time, j end
+        to = j
+      end
     end
-    for j = 1, live do
+    if live > 0 and deadlines.are_past then from, to = 1, live end
+    for j = from, to do
       if oldest[j] < first and (oldest[j] == nearest or deadlines[j] < now) then
         local watch = deadlines[j] + 60000
         if now >= watch then
@@ -516,13 +544,7 @@ if operation < 3 then
   if number ~= 0 and lost ~= 0 then is_kept = true end
   if number ~= 0 and places.released > 0 then is_kept = true end --places
   if is_kept then
-    local late, text, first, last, @list(units) = 2 * round_trip, '', 0, 0, @list(0)
-    if described > 0 then
-      local place = (described - 1) * @step + 1
-      first, last = left[1], left[place]
-      units& = left[place + &]
-      units0 = left[described * @step] --units
-    end
+    local late, text = 2 * round_trip, ''
     -- Its points, or if its requests have one cost, those between the first and the last.
     local outer = cost@all > 0 and 1 or 0
     local stored = described > 1 and described - 2 * outer or 0
@@ -533,8 +555,15 @@ if operation < 3 then
     text = text .. marks .. (has_share and pack('<I7', fair.flow) or '')
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
     is_same = false
-    mine = pack('<I7I7I7I7@sumsI2I7@costsB', process, deadline, first, last, @list(units),
-      @detail + #text, number, <<operation == 0 and cost& or 0>>, stored) .. text
+    if described > 0 then
+      local place = (described - 1) * @step + 1
+      local units& = left[place + &]
+      local units0 = left[described * @step] --units
+      mine = pack('<I7I7I2I7I7@sumsI7@costsB', process, deadline, 32768 + @demand + @detail + #text, left[1], left[place],
+        @list(units), number, <<cost&>>, stored) .. text
+    else
+      mine = pack('<I7I7I2I7', process, deadline, 7 + #text, number) .. text
+    end
     others = others + 1
     if deadline > latest then latest = deadline end
   end
@@ -618,7 +647,8 @@ if is_changed then
     size = #prefix + (rest and #rest + #mine or at - start) + #all_logs
     local is_late = finish > expires or expires - finish > (finish - now) / 2
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
-    local front = pack('<c3BBI2I4I7', 'tt\1', flags, @quotas, others, size, expires) .. all_numbers
+    local front = pack('<c3BBI2I7', 'tt\1', flags, @quotas, others, expires) .. all_numbers --whole
+    local front = pack('<c3BBI2I7I4', 'tt\1', flags + 32, @quotas, others, expires, size) .. all_numbers --ring
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
     if is_in_place then

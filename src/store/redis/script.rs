@@ -15,7 +15,7 @@
 //! | `@place` | the number of the unit of requests in progress |
 //! | `@units`, `@step` | the number of units, the numbers of a point |
 //! | `@sums`, `@costs`, `@allowed` | formats of each unit |
-//! | `@point`, `@entry`, `@detail`, `@grant` | bytes of a point, of an announcement before its detail, of that before the points, of a grant |
+//! | `@point`, `@demand`, `@detail`, `@grant` | bytes of a point, of the demand of an announcement, of the number of its call and its costs, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
 //! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@held_up`, `--@offer` | the other files |
 //! | `--@terms`, `--@load`, `--@room`, `--@record` | these parts of the files of the algorithms, for `plain.lua` |
@@ -24,7 +24,7 @@
 //! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
 //! | `@numbers`, `@logs` | what `write` has returned for all quotas |
 //! | `@numbers`, `@read` | in `plain.lua`, the terms and numbers of all quotas: those to write, and those that the value has |
-//! | `@formats`, `@differs` | in `plain.lua`, the formats of these; whether the terms in the value are other ones |
+//! | `@formats`, `@differs`, `@flags` | in `plain.lua`, the formats of these; whether the terms in the value are other ones; the flags of the value |
 
 use std::collections::HashMap;
 
@@ -67,8 +67,7 @@ impl Script {
         if let Some(script) = known.iter().find(|it| it.shape.iter().copied().eq(shape())) {
             return script;
         }
-        let kinds: Vec<u8> = counters.iter().map(Counter::kind).collect();
-        let text = assemble(counters, &kinds);
+        let text = assemble(counters);
         let sha = redis::Script::new(&text).get_hash().to_owned();
         let shape = shape().collect();
         let script: &'static Self = Box::leak(Box::new(Self { shape, text, sha }));
@@ -106,10 +105,13 @@ fn algorithm(
     }
 }
 
-fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
+fn assemble(counters: &[Counter]) -> String {
     // The parts of the algorithms' files for all quotas.
     let mut parts: HashMap<&str, String> = HashMap::new();
-    let (mut value, mut terms) = (VALUE_HEAD, CALL_HEAD);
+    let has_ring = counters.iter().any(|it| is_ring(it.kind()));
+    // The head of a value with rings has the bytes of its tail.
+    let mut value = VALUE_HEAD + if has_ring { 4 } else { 0 };
+    let mut terms = CALL_HEAD;
     let (mut formats, mut quotas) = (String::new(), Vec::new());
     for (counter, number) in counters.iter().zip(1..) {
         let (text, value_bytes, terms_bytes, format, names) = algorithm(counter);
@@ -142,7 +144,6 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
         });
         texts.collect::<Vec<_>>().join(joiner)
     };
-    let has_ring = kinds.iter().copied().any(is_ring);
     let units = Amounts::of(counters).units();
     let places = |it: &&Counter| matches!(it, Counter::Concurrent(_));
     let place = counters.iter().find(places).map(|it| it.nth() + 1);
@@ -168,8 +169,9 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
                     }
                     let line = line
                         .replace("@head", &format!("{value}"))
-                        .replace("@quotas", &format!("{}", kinds.len()))
+                        .replace("@quotas", &format!("{}", counters.len()))
                         .replace("@formats", &formats)
+                        .replace("@flags", if has_ring { "32" } else { "0" })
                         .replace("@last", &format!("{}", value - 1))
                         .replace("@numbers", &list("prefix$#", ", "))
                         .replace("@read", &list("terms$#", ", "))
@@ -202,7 +204,7 @@ fn assemble(counters: &[Counter], kinds: &[u8]) -> String {
             _ => {
                 let line = line
                     .replace("@head", &format!("{value}"))
-                    .replace("@quotas", &format!("{}", kinds.len()))
+                    .replace("@quotas", &format!("{}", counters.len()))
                     .replace("@numbers", &list("numbers$", " .. "))
                     .replace("@names", &format!("{}", terms + 1))
                     .replace("@place", &place_text)
@@ -224,7 +226,7 @@ fn push_for_units(script: &mut String, line: &str, units: usize) {
         .replace("@units", &format!("{units}"))
         .replace("@step", &format!("{}", sums + 1))
         .replace("@point", &format!("{}", 7 * (sums + 1)))
-        .replace("@entry", &format!("{}", 30 + 7 * sums))
+        .replace("@demand", &format!("{}", 14 + 7 * sums))
         .replace("@detail", &format!("{}", 8 + 4 * units))
         .replace("@grant", &format!("{}", 7 + 4 * units))
         .replace("@rest", &format!("{}", 18 + 4 * units))
