@@ -12,7 +12,7 @@ use reqwest_retry::policies::ExponentialBackoff;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 
-use super::{Arrivals, KEY, MS, SECOND, build, per_second, spent};
+use super::{Arrivals, KEY, MS, SECOND, build, left, limited};
 use support::upstream::Upstream;
 
 /// Stands in for the network: the first so many requests fail.
@@ -91,62 +91,52 @@ async fn get(client: &ClientWithMiddleware, path: &str) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outside_a_retry_takes_a_permit_for_each_attempt() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
+async fn outside_a_retry_takes_a_permit_for_each_attempt_and_inside_all_share_one() {
+    let (arrivals, limiter) = limited(2);
     let client = client([retry(), throttle(&limiter), provider(&arrivals, 3)]);
     assert_eq!(get(&client, "/").await, 200);
-    assert_eq!(arrivals.len(), 4);
-    arrivals.history().assert_at_most(2, SECOND);
-}
+    arrivals.assert_each_took_a_permit();
 
-#[tokio::test(start_paused = true)]
-async fn inside_all_attempts_of_a_retry_share_one_permit_and_are_too_many() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
-    let client = client([throttle(&limiter), retry(), provider(&arrivals, 3)]);
+    let (arrivals, limiter) = limited(2);
+    let client = self::client([throttle(&limiter), retry(), provider(&arrivals, 3)]);
     assert_eq!(get(&client, "/").await, 200);
-    assert_eq!(arrivals.history().most_in_any(SECOND), 4);
-    assert_eq!(spent(&limiter, 2).await, 1);
-}
-
-/// When four requests arrived, of which the first two took their time.
-async fn arrivals(
-    order: impl FnOnce(Arc<dyn Middleware>, Arc<dyn Middleware>) -> [Arc<dyn Middleware>; 2],
-) -> Arrivals {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
-    let [first, second] = order(throttle(&limiter), Arc::new(Dawdles));
-    let client = client([first, second, provider(&arrivals, 0)]);
-    let paths = ["/slow", "/slow", "/", "/"];
-    join_all(paths.map(|path| get(&client, path))).await;
-    assert_eq!(arrivals.len(), 4);
-    arrivals
+    arrivals.assert_shared_a_permit(&limiter).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn outside_what_takes_time_makes_no_departure_late() {
-    let arrivals = arrivals(|throttle, dawdles| [dawdles, throttle]).await;
-    arrivals.history().assert_at_most(2, SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn inside_what_takes_time_brings_requests_closer_together() {
-    let arrivals = arrivals(|throttle, dawdles| [throttle, dawdles]).await;
-    assert_eq!(arrivals.history().most_in_any(SECOND), 4);
+async fn outside_what_takes_time_makes_no_departure_late_and_inside_brings_them_closer_together() {
+    for (is_inside, most) in [(false, 2), (true, 4)] {
+        let (arrivals, limiter) = limited(2);
+        let mut middleware = [
+            Arc::new(Dawdles),
+            throttle(&limiter),
+            provider(&arrivals, 0),
+        ];
+        if is_inside {
+            middleware.swap(0, 1);
+        }
+        let client = client(middleware);
+        let paths = ["/slow", "/slow", "/", "/"];
+        join_all(paths.map(|path| get(&client, path))).await;
+        assert_eq!(arrivals.len(), 4);
+        assert_eq!(arrivals.history().most_in_any(SECOND), most);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn outside_what_answers_by_itself_spends_nothing() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
-    let cached = client([Arc::new(Cache), throttle(&limiter), provider(&arrivals, 0)]);
+    let (_, limiter) = limited(2);
+    let cached = client([Arc::new(Cache), throttle(&limiter)]);
     assert_eq!(get(&cached, "/").await, 200);
-    assert_eq!((spent(&limiter, 2).await, arrivals.len()), (0, 0));
-    let cached = client([throttle(&limiter), Arc::new(Cache), provider(&arrivals, 0)]);
+    assert_eq!(left(&limiter).await, 2);
+    let cached = client([throttle(&limiter), Arc::new(Cache)]);
     assert_eq!(get(&cached, "/").await, 200);
-    assert_eq!((spent(&limiter, 2).await, arrivals.len()), (1, 0));
+    assert_eq!(left(&limiter).await, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_around_a_request_includes_the_wait() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
+    let (arrivals, limiter) = limited(1);
     let client = client([throttle(&limiter), provider(&arrivals, 0)]);
     get(&client, "/").await;
     let start = Instant::now();
@@ -160,7 +150,7 @@ async fn a_timeout_around_a_request_includes_the_wait() {
 /// By the real clock, and so with room for a busy machine: a request takes milliseconds.
 #[tokio::test]
 async fn a_timeout_of_the_client_begins_when_the_request_departs() {
-    const TIMEOUT: Duration = Duration::from_secs(4);
+    const TIMEOUT: Duration = Duration::from_secs(2);
     let upstream = Upstream::start().await;
     let plain = Client::builder().no_proxy().timeout(TIMEOUT).build();
     let limiter = build(Limiter::builder().quota(Quota::new(1, TIMEOUT * 5 / 4)));

@@ -16,12 +16,6 @@ const MS: Duration = Duration::from_millis(1);
 
 const KEY: &str = "api.example.com";
 
-/// How many of so many have been spent.
-async fn spent(limiter: &Limiter, limit: u32) -> u32 {
-    let snapshot = limiter.peek(KEY).await;
-    limit - snapshot.expect("an answer").remaining()
-}
-
 /// Notes when requests arrive.
 #[derive(Debug, Clone, Default)]
 struct Arrivals(Arc<Mutex<Vec<Instant>>>);
@@ -45,4 +39,26 @@ impl Arrivals {
     fn lock(&self) -> MutexGuard<'_, Vec<Instant>> {
         self.0.lock().expect("no panic while noting")
     }
+
+    /// Each of four attempts took a permit, of two per second.
+    fn assert_each_took_a_permit(&self) {
+        assert_eq!(self.len(), 4);
+        self.history().assert_at_most(2, SECOND);
+    }
+
+    /// Four attempts shared one permit, of two per second, and were too many.
+    async fn assert_shared_a_permit(&self, limiter: &Limiter) {
+        assert_eq!(self.history().most_in_any(SECOND), 4);
+        assert_eq!(left(limiter).await, 1);
+    }
+}
+
+async fn left(limiter: &Limiter) -> u32 {
+    let snapshot = limiter.peek(KEY).await;
+    snapshot.expect("an answer").remaining()
+}
+
+/// A limiter of so many per second.
+fn limited(limit: u32) -> (Arrivals, Limiter) {
+    (Arrivals::default(), build(per_second(limit)))
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 
 use futures_util::future::join_all;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use tokio::time::{Instant, sleep};
 use tower::buffer::BufferLayer;
 use tower::limit::ConcurrencyLimitLayer;
@@ -17,13 +17,9 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt as _, service_f
 use tower_http::follow_redirect::FollowRedirectLayer;
 use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, key};
 
-use super::{Arrivals, KEY, MS, SECOND, build, per_second, spent};
+use super::{Arrivals, KEY, MS, SECOND, build, left, limited, per_second};
 
 type Answer = Result<Response<()>, BoxError>;
-
-fn request() -> Request<String> {
-    to(KEY)
-}
 
 fn to(host: &str) -> Request<String> {
     let request = Request::get(format!("http://{host}/"));
@@ -41,7 +37,7 @@ fn upstream(
     let arrivals = arrivals.clone();
     service_fn(move |_| {
         let answer = answer(arrivals.note());
-        async move { Ok(answer.body(()).expect("a valid answer")) }
+        ready(Ok(answer.body(()).expect("a valid answer")))
     })
 }
 
@@ -49,12 +45,19 @@ fn well(_: usize) -> http::response::Builder {
     Response::builder()
 }
 
+/// Answers after a while.
+fn slow(
+    arrivals: &Arrivals,
+) -> impl Service<Request<String>, Response = Response<()>, Error = Infallible, Future: Send> + Clone
+{
+    upstream(arrivals, well).and_then(async |answer| {
+        sleep(SECOND / 4).await;
+        Ok::<_, Infallible>(answer)
+    })
+}
+
 fn fails_three_times(number: usize) -> http::response::Builder {
-    let status = match number {
-        0..3 => StatusCode::INTERNAL_SERVER_ERROR,
-        _ => StatusCode::OK,
-    };
-    Response::builder().status(status)
+    Response::builder().status(if number < 3 { 500 } else { 200 })
 }
 
 fn redirects_three_times(number: usize) -> http::response::Builder {
@@ -93,75 +96,78 @@ async fn answer<S, B>(service: S) -> Answer
 where
     S: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>>,
 {
-    let answer = service.oneshot(request()).await.map_err(Into::into);
+    let answer = service.oneshot(to(KEY)).await.map_err(Into::into);
     answer.map(|answer| answer.map(drop))
 }
 
 #[tokio::test(start_paused = true)]
-async fn outside_a_retry_takes_a_permit_for_each_attempt() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
+async fn outside_a_retry_or_redirects_takes_a_permit_for_each_attempt() {
+    let (arrivals, limiter) = limited(2);
     let service = ServiceBuilder::new()
         .layer(RetryLayer::new(AtOnce))
         .layer(throttle(&limiter))
         .service(upstream(&arrivals, fails_three_times));
     assert_eq!(answer(service).await.expect("an answer").status(), 200);
-    assert_eq!(arrivals.len(), 4);
-    arrivals.history().assert_at_most(2, SECOND);
+    arrivals.assert_each_took_a_permit();
+
+    let (arrivals, limiter) = limited(2);
+    let service = ServiceBuilder::new()
+        .layer(FollowRedirectLayer::new())
+        .layer(throttle(&limiter))
+        .service(upstream(&arrivals, redirects_three_times));
+    assert_eq!(answer(service).await.expect("an answer").status(), 200);
+    arrivals.assert_each_took_a_permit();
 }
 
 #[tokio::test(start_paused = true)]
-async fn inside_all_attempts_of_a_retry_share_one_permit_and_are_too_many() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
+async fn inside_all_attempts_of_a_retry_or_of_redirects_share_one_permit_and_are_too_many() {
+    let (arrivals, limiter) = limited(2);
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(RetryLayer::new(AtOnce))
         .service(upstream(&arrivals, fails_three_times));
     assert_eq!(answer(service).await.expect("an answer").status(), 200);
-    assert_eq!(arrivals.history().most_in_any(SECOND), 4);
-    assert_eq!(spent(&limiter, 2).await, 1);
+    arrivals.assert_shared_a_permit(&limiter).await;
+
+    let (arrivals, limiter) = limited(2);
+    let service = ServiceBuilder::new()
+        .layer(throttle(&limiter))
+        .layer(FollowRedirectLayer::new())
+        .service(upstream(&arrivals, redirects_three_times));
+    assert_eq!(answer(service).await.expect("an answer").status(), 200);
+    arrivals.assert_shared_a_permit(&limiter).await;
 }
 
+/// Where the timeout has to be outside, a bound spares the wait.
 #[tokio::test(start_paused = true)]
-async fn outside_a_timeout_includes_the_wait_and_its_slot_goes_to_the_next() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
+async fn outside_a_timeout_includes_the_wait_which_a_bound_refuses_at_once() {
+    let (arrivals, limiter) = limited(1);
     let throttled = throttle(&limiter).layer(upstream(&arrivals, well));
     let service = TimeoutLayer::new(SECOND / 2).layer(throttled.clone());
     let start = Instant::now();
     answer(service.clone()).await.expect("the first");
     let error = answer(service).await.expect_err("it waits for too long");
-    assert!(error.is::<Elapsed>(), "{error}");
-    assert!(start.elapsed() >= SECOND / 2);
+    assert!(error.is::<Elapsed>() && start.elapsed() >= SECOND / 2);
     assert_eq!(arrivals.len(), 1);
     answer(throttled).await.expect("the wait is long enough");
     assert!(start.elapsed() < SECOND * 3 / 2, "{:?}", start.elapsed());
-}
 
-/// Where the timeout has to be outside, this spares the wait.
-#[tokio::test(start_paused = true)]
-async fn a_bound_on_the_wait_refuses_at_once_what_a_timeout_lets_wait_in_vain() {
-    let arrivals = Arrivals::default();
     let limiter = build(per_second(1).max_wait(SECOND / 2));
     let service = throttle(&limiter).layer(upstream(&arrivals, well));
     answer(service.clone()).await.expect("the first");
     let start = Instant::now();
-    let error = answer(service)
-        .await
-        .expect_err("it would wait for too long");
+    let error = answer(service).await.expect_err("the wait is too long");
     let error: &Error = error.downcast_ref().expect("the limiter's");
     assert!(error.is_limited() && start.elapsed().is_zero());
 }
 
 #[tokio::test(start_paused = true)]
 async fn inside_a_timeout_begins_when_the_request_departs() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
-    let slow = upstream(&arrivals, well).and_then(|answer| async {
-        sleep(SECOND / 4).await;
-        Ok::<_, Infallible>(answer)
-    });
+    let (arrivals, limiter) = limited(1);
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(TimeoutLayer::new(SECOND / 2))
-        .service(slow);
+        .service(slow(&arrivals));
     let answers = join_all((0..5).map(|_| answer(service.clone()))).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert!(arrivals.history().span() >= Some(4 * SECOND));
@@ -185,18 +191,15 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn outside_a_limit_on_concurrency_is_taken_up_by_those_who_wait() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
+async fn outside_a_limit_on_concurrency_is_taken_up_by_those_who_wait_and_inside_it_is_not() {
+    let (arrivals, limiter) = limited(1);
     let service = ServiceBuilder::new()
         .layer(ConcurrencyLimitLayer::new(1))
         .layer(throttle(&limiter))
         .service(upstream(&arrivals, well));
     assert!(waits_behind_another_key(service).await);
-}
 
-#[tokio::test(start_paused = true)]
-async fn inside_a_limit_on_concurrency_is_for_those_who_are_under_way() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(1)));
+    let (arrivals, limiter) = limited(1);
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(ConcurrencyLimitLayer::new(1))
@@ -204,12 +207,12 @@ async fn inside_a_limit_on_concurrency_is_for_those_who_are_under_way() {
     assert!(!waits_behind_another_key(service).await);
 }
 
-/// Sends a hundred requests at once. Returns how many were shed, and how many the limiter refused.
-async fn refused<S, B>(service: S) -> (usize, usize)
+/// Sends so many requests at once. Returns how many were shed, and how many the limiter refused.
+async fn refused<S, B>(service: S, count: usize) -> (usize, usize)
 where
     S: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>> + Clone,
 {
-    let answers = join_all((0..100).map(|_| answer(service.clone()))).await;
+    let answers = join_all((0..count).map(|_| answer(service.clone()))).await;
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     let is_full = |error: &&BoxError| {
         let error: Option<&Error> = error.downcast_ref();
@@ -219,43 +222,33 @@ where
     (shed.count(), errors.iter().filter(is_full).count())
 }
 
+/// A throttle is always ready. A bound on the queue does what was meant.
 #[tokio::test(start_paused = true)]
-async fn outside_load_shedding_sheds_nothing_as_a_throttle_is_always_ready() {
-    let arrivals = Arrivals::default();
-    let service = |limiter: &Limiter| {
-        ServiceBuilder::new()
+async fn outside_load_shedding_sheds_nothing_and_inside_it_has_spent_a_permit() {
+    for (builder, expected) in [
+        (per_second(10), (0, 0)),
+        (per_second(10).max_waiting(30), (0, 60)),
+    ] {
+        let service = ServiceBuilder::new()
             .layer(LoadShedLayer::new())
-            .layer(throttle(limiter))
-            .service(upstream(&arrivals, well))
-    };
-    assert_eq!(refused(service(&build(per_second(10)))).await, (0, 0));
-    // This does what was meant.
-    let bounded = build(per_second(10).max_waiting(30));
-    assert_eq!(refused(service(&bounded)).await, (0, 60));
-}
-
-#[tokio::test(start_paused = true)]
-async fn inside_what_load_shedding_sheds_has_spent_a_permit() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(10)));
-    let slow = upstream(&arrivals, well).and_then(|answer| async {
-        sleep(SECOND / 4).await;
-        Ok::<_, Infallible>(answer)
-    });
+            .layer(throttle(&build(builder)))
+            .service(upstream(&Arrivals::default(), well));
+        assert_eq!(refused(service, 100).await, expected);
+    }
+    let (arrivals, limiter) = limited(10);
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(LoadShedLayer::new())
         .layer(ConcurrencyLimitLayer::new(1))
-        .service(slow);
-    let answers = join_all((0..10).map(|_| answer(service.clone()))).await;
-    let shed = answers.iter().filter(|answer| answer.is_err()).count();
-    assert_eq!((shed, arrivals.len()), (9, 1));
-    assert_eq!(spent(&limiter, 10).await, 10);
+        .service(slow(&arrivals));
+    assert_eq!(refused(service, 10).await, (9, 0));
+    assert_eq!((arrivals.len(), left(&limiter).await), (1, 0));
 }
 
 /// The throttle takes all that the buffer holds.
 #[tokio::test(start_paused = true)]
-async fn outside_a_buffer_bounds_nothing() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(10)));
+async fn outside_a_buffer_bounds_nothing_and_inside_it_does_no_harm() {
+    let (arrivals, limiter) = limited(10);
     let mut service = ServiceBuilder::new()
         .layer(BufferLayer::new(1))
         .layer(throttle(&limiter))
@@ -264,48 +257,20 @@ async fn outside_a_buffer_bounds_nothing() {
     let mut waiting = Vec::new();
     for _ in 0..100 {
         let service = service.ready().await.expect("a service");
-        waiting.push(tokio::spawn(service.call(request())));
+        waiting.push(tokio::spawn(service.call(to(KEY))));
     }
     assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
     join_all(waiting).await;
     arrivals.history().assert_at_most(10, SECOND);
-}
 
-#[tokio::test(start_paused = true)]
-async fn inside_a_buffer_does_no_harm() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(10)));
+    let (arrivals, limiter) = limited(10);
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(BufferLayer::new(1))
         .service(upstream(&arrivals, well));
-    assert_eq!(refused(service).await, (0, 0));
+    assert_eq!(refused(service, 100).await, (0, 0));
     assert_eq!(arrivals.len(), 100);
     arrivals.history().assert_at_most(10, SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn outside_of_redirects_each_hop_takes_a_permit() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
-    let service = ServiceBuilder::new()
-        .layer(FollowRedirectLayer::new())
-        .layer(throttle(&limiter))
-        .service(upstream(&arrivals, redirects_three_times));
-    let answer = service.oneshot(request()).await.expect("an answer");
-    assert_eq!((answer.status(), arrivals.len()), (StatusCode::OK, 4));
-    arrivals.history().assert_at_most(2, SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn inside_of_redirects_all_hops_share_one_permit() {
-    let (arrivals, limiter) = (Arrivals::default(), build(per_second(2)));
-    let service = ServiceBuilder::new()
-        .layer(throttle(&limiter))
-        .layer(FollowRedirectLayer::new())
-        .service(upstream(&arrivals, redirects_three_times));
-    let answer = service.oneshot(request()).await.expect("an answer");
-    assert_eq!((answer.status(), arrivals.len()), (StatusCode::OK, 4));
-    assert_eq!(arrivals.history().most_in_any(SECOND), 4);
-    assert_eq!(spent(&limiter, 2).await, 1);
 }
 
 /// Requests that pass the outer one gather before the inner one, and go on together.

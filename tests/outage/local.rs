@@ -1,41 +1,25 @@
 //! `Outage::Local`: each process counts by itself, with its share.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::task::JoinSet;
+use support::load::{Load, since};
+use support::spend::{attempt, build};
 use tokio::time::{Instant, sleep};
 use tower_throttle::test_util::Fault;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Outage, Quota};
 
-use super::{FAULTS, LIMIT, WINDOW, assert_out, fail, limiter, recover, store};
+use super::{FAULTS, LIMIT, WINDOW, assert_out, fail, last, limiter, queue, recover, store};
 
 const SHARE: u32 = 3;
 const LOCAL: Outage = Outage::Local { share: 0.3 };
 
-/// The departures of each replica, whose callers ask without end, while the store has these faults.
+/// The departures of each replica, whose callers ask without end, while the store has these faults for so long.
 async fn departures(phases: &[(Option<Fault>, u64)], replicas: u32) -> Vec<History> {
     let store = store();
-    let start = Instant::now();
-    let mut callers = JoinSet::new();
-    let departed: Vec<_> = (0..replicas)
-        .map(|_| Arc::new(Mutex::new(Vec::new())))
-        .collect();
-    for departed in &departed {
-        let limiter = limiter(&store, LOCAL);
-        for _ in 0..20 {
-            let (limiter, departed) = (limiter.clone(), departed.clone());
-            callers.spawn(async move {
-                loop {
-                    let permit = limiter.acquire("a").await.expect("it waits or counts");
-                    assert!(permit.is_valid());
-                    departed.lock().expect("no panic").push(start.elapsed());
-                }
-            });
-        }
-    }
+    let limiters = (0..replicas).map(|_| limiter(&store, LOCAL));
+    let loads: Vec<_> = limiters.map(|limiter| Load::of("a", [&limiter])).collect();
     for &(fault, millis) in phases {
         match fault {
             Some(fault) => fail(&store, fault),
@@ -43,28 +27,21 @@ async fn departures(phases: &[(Option<Fault>, u64)], replicas: u32) -> Vec<Histo
         }
         sleep(Duration::from_millis(millis)).await;
     }
-    callers.shutdown().await;
-    let history = |departed: &Arc<Mutex<Vec<Duration>>>| {
-        let departed = departed.lock().expect("no panic");
-        departed.iter().map(|&at| (at, 1)).collect()
-    };
-    departed.iter().map(history).collect()
+    join_all(loads.into_iter().map(Load::history)).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_window_holds_more_than_the_quota_and_the_share() {
-    for fault in FAULTS {
+    for fault in FAULTS.map(Some) {
         let phases = [
             (None, 2_500),
-            (Some(fault), 4_200),
+            (fault, 4_200),
             (None, 3_300),
-            (Some(fault), 5_700),
+            (fault, 5_700),
             (None, 4_000),
         ];
-        let [history] = &departures(&phases, 1).await[..] else {
-            panic!("one replica");
-        };
-        history.assert_at_most(u64::from(LIMIT + SHARE), WINDOW);
+        let histories = departures(&phases, 1).await;
+        histories[0].assert_at_most(u64::from(LIMIT + SHARE), WINDOW);
     }
 }
 
@@ -73,12 +50,7 @@ async fn replicas_keep_to_their_shares_while_it_lasts() {
     let phases = [(None, 2_000), (Some(Fault::Unreachable), 20_000)];
     for history in departures(&phases, 3).await {
         // Departures that the store has granted are over by then.
-        let is_during = |at: &Duration| *at > Duration::from_secs(10);
-        let during: History = history
-            .times()
-            .filter(is_during)
-            .map(|at| (at, 1))
-            .collect();
+        let during = since(&history, Duration::from_secs(10));
         during.assert_at_most(SHARE.into(), WINDOW);
         assert!(during.len() >= 3 * 10, "{}", during.len());
     }
@@ -89,60 +61,28 @@ async fn requests_that_wait_go_back_to_the_store_in_their_order() {
     let store = store();
     let limiter = limiter(&store, LOCAL);
     fail(&store, Fault::Unreachable);
-    let mut waiting = Vec::new();
-    for place in 0..40_u32 {
-        let limiter = limiter.clone();
-        waiting.push(tokio::spawn(async move {
-            limiter.acquire("a").await.expect("a permit");
-            (Instant::now(), place)
-        }));
-        sleep(Duration::from_millis(1)).await;
-    }
-    sleep(Duration::from_secs(2)).await;
+    let queue = queue(&limiter, 60).await;
     recover(&store);
     let back = Instant::now();
-    let departed = join_all(waiting).await.into_iter();
-    let departed: Vec<_> = departed.map(|it| it.expect("no panic")).collect();
-    assert!(departed.is_sorted(), "{departed:?}");
-    // By the share alone, the last would take ten seconds more.
-    let last = departed.last().expect("there are some").0;
-    assert!(last - back < Duration::from_secs(6), "{:?}", last - back);
+    // By the share alone, the last would take sixteen seconds more.
+    let last = last(queue).await - back;
+    assert!(last < Duration::from_secs(8), "{last:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_costs_more_than_the_share_fails() {
+async fn looks_pauses_and_costs_are_those_of_the_share() {
     let store = store();
     let limiter = limiter(&store, LOCAL);
+    let look = async || limiter.peek("a").await.expect("an answer");
     fail(&store, Fault::Unreachable);
-    limiter.acquire("a").cost(SHARE).await.expect("its share");
     assert_out(limiter.acquire("a").cost(SHARE + 1).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn peek_and_pause_use_the_fallback_store() {
-    let store = store();
-    let limiter = limiter(&store, LOCAL);
-    fail(&store, Fault::Unreachable);
     limiter.acquire("a").await.expect("its share");
-    assert_eq!(
-        limiter.peek("a").await.expect("an answer").remaining(),
-        SHARE - 1
-    );
-    let until = Instant::now() + 5 * WINDOW;
-    limiter
-        .pause("a", until)
-        .await
-        .expect_err("the store is out");
-    assert!(limiter.peek("a").await.expect("an answer").delay() > 4 * WINDOW);
+    assert_eq!(look().await.remaining(), SHARE - 1);
+    let pause = limiter.pause("a", Instant::now() + 5 * WINDOW).await;
+    pause.expect_err("the store is out");
+    assert!(look().await.delay() > 4 * WINDOW);
     limiter.resume("a").await.expect_err("the store is out");
-    assert!(
-        limiter
-            .peek("a")
-            .await
-            .expect("an answer")
-            .delay()
-            .is_zero()
-    );
+    assert!(look().await.delay().is_zero());
 }
 
 /// A share of less than one request keeps the rate.
@@ -159,9 +99,8 @@ async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
         fail(&store, Fault::Unreachable);
         let share = 1.0 / f64::from(replicas);
         let limiters = (0..replicas).map(|_| {
-            let limiter = Limiter::builder().quota(quota).store(store.clone());
-            let limiter = limiter.outage(Outage::Local { share }).build();
-            limiter.expect("a valid policy")
+            let builder = Limiter::builder().quota(quota).store(store.clone());
+            build(builder.outage(Outage::Local { share }))
         });
         let limiters: Vec<_> = limiters.collect();
         let start = Instant::now();
@@ -169,8 +108,7 @@ async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
         while start.elapsed() < WINDOW * SECONDS {
             let mut now = 0;
             for limiter in &limiters {
-                let ask = async || limiter.try_acquire("a").await.expect("its share");
-                while ask().await.is_granted() {
+                while attempt(limiter, "a", 1).await.is_ok() {
                     now += 1;
                 }
             }

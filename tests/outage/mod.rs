@@ -7,6 +7,9 @@ mod probes;
 
 use std::time::Duration;
 
+use support::spend::build;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Error, Limiter, Outage, Quota};
@@ -42,8 +45,7 @@ fn recover(store: &FailingStore) {
 
 fn limiter(store: &FailingStore, outage: Outage) -> Limiter {
     let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
-    let builder = builder.store(store.clone()).outage(outage);
-    builder.build().expect("a valid policy")
+    build(builder.store(store.clone()).outage(outage))
 }
 
 fn assert_out<T: std::fmt::Debug>(answer: Result<T, Error>) {
@@ -51,4 +53,29 @@ fn assert_out<T: std::fmt::Debug>(answer: Result<T, Error>) {
     assert!(error.is_store(), "{error:?}");
     let message = "the store is out, and cannot say when the request may depart";
     assert_eq!(error.to_string(), message);
+}
+
+/// So many requests that arrive one after the other.
+async fn queue(limiter: &Limiter, count: u32) -> Vec<JoinHandle<Instant>> {
+    let mut queue = Vec::new();
+    for _ in 0..count {
+        let acquire = limiter.acquire("a");
+        queue.push(tokio::spawn(async move {
+            let permit = acquire.await.expect("it comes back");
+            assert!(permit.is_valid());
+            Instant::now()
+        }));
+        sleep(Duration::from_millis(50)).await;
+    }
+    queue
+}
+
+/// The last departure of a queue. All have departed in their order.
+async fn last(queue: Vec<JoinHandle<Instant>>) -> Instant {
+    let mut departed = Vec::new();
+    for departure in queue {
+        departed.push(departure.await.expect("no panic"));
+    }
+    assert!(departed.is_sorted(), "{departed:?}");
+    departed[departed.len() - 1]
 }

@@ -7,7 +7,6 @@ mod replicas;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use support::errors::bounded;
 pub(crate) use support::spend::{build, per_second};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -33,11 +32,8 @@ pub(crate) async fn line(limiter: &Limiter, count: usize) -> Vec<JoinHandle<Inst
 }
 
 pub(crate) async fn departures(line: Vec<JoinHandle<Instant>>) -> Vec<Instant> {
-    let departures = bounded(join_all(line)).await;
-    departures
-        .into_iter()
-        .map(|it| it.expect("no panic"))
-        .collect()
+    let departures = join_all(line).await.into_iter();
+    departures.map(|it| it.expect("no panic")).collect()
 }
 
 pub(crate) fn history(departures: &[Instant], origin: Instant) -> History {

@@ -2,25 +2,17 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Limiter, Quota};
 
-use crate::pauses::{MS, SECOND, build, line, per_second};
+use crate::pauses::{MS, SECOND, build, departures, line, per_second};
 
 /// A grant lies at most so far ahead.
 const HORIZON: Duration = Duration::from_millis(100);
 const ROUND_TRIP: Duration = Duration::from_millis(4);
 const GUARD: Duration = Duration::from_millis(12);
-
-/// However long it takes.
-async fn departures(line: Vec<JoinHandle<Instant>>) -> Vec<Instant> {
-    let departures = join_all(line).await.into_iter();
-    departures.map(|it| it.expect("no panic")).collect()
-}
 
 /// Limiters on one store.
 fn two(quota: Quota) -> [Limiter; 2] {
@@ -73,4 +65,23 @@ async fn a_pause_whose_answer_is_lost_is_sent_again() {
     one.pause("a", until).await.expect("a pause");
     other.acquire("a").await.expect("a permit");
     assert!(Instant::now() >= until);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_paused_a_key_twice_departs_after_the_resume_of_another() {
+    let [pausing, resuming] = two(Quota::per_second(10));
+    let pause = async || {
+        let until = Instant::now() + 60 * SECOND;
+        pausing.pause("a", until).await.expect("it is paused");
+    };
+    pause().await;
+    let waiting = line(&pausing, 3).await;
+    sleep(300 * MS).await;
+    pause().await;
+    sleep(300 * MS).await;
+    resuming.resume("a").await.expect("it is resumed");
+    let resumed = Instant::now();
+    // A quarter of the expected wait.
+    let last = departures(waiting).await[2] - resumed;
+    assert!(last < 16 * SECOND, "{last:?}");
 }

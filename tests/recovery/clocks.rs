@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, Recovery};
 
-use super::load::Load;
 use super::{LIMIT, REST, WINDOW, strict};
+use support::load::Load;
 use support::redis_server::{RedisServer, redis_6_2};
+use support::spend::{attempt, build};
 
 /// A server whose clock is `libfaketime`'s, which needs a server without jemalloc.
 struct Settable {
@@ -38,11 +40,7 @@ impl Settable {
         let text = dir.path().join("text");
         fs::write(&text, script).expect("a new file");
         let mut install = Command::new("install");
-        let status = install
-            .args(["-m", "700"])
-            .arg(&text)
-            .arg(&wrapper)
-            .status();
+        let status = install.arg(&text).arg(&wrapper).status();
         assert!(status.expect("coreutils").success());
         let server = RedisServer::start_as(wrapper, |_| Vec::new());
         Self { server, dir }
@@ -75,73 +73,40 @@ fn libfaketime() -> PathBuf {
     all.find(|place| place.exists()).expect(missing)
 }
 
-/// No window holds more than the quota allows, and no stall is longer than a rest, but for a busy machine.
-async fn survives(changes: &[i64]) {
+/// Each key learns of it by its own calls. No window holds more than the quota allows, and no stall is longer than a
+/// rest, but for a busy machine.
+#[tokio::test]
+async fn a_clock_that_is_set_forward_and_back() {
     let settable = Settable::start();
-    let mut load = Load::new();
+    let mut limiters = Vec::new();
     for _ in 0..3 {
-        load.add(&strict(&settable.server).await);
+        limiters.push(strict(&settable.server).await);
     }
-    load.goes_on(LIMIT as usize * 3).await;
+    let loads = ["a", "b", "c", "d"].map(|key| Load::of(key, &limiters));
     let start = settable.seconds();
-    for &seconds in changes {
+    for seconds in [1, 3_600, 0, -3_600] {
+        join_all(loads.each_ref().map(|it| it.goes_on(LIMIT as usize * 3))).await;
         settable.set(seconds);
-        let stall = load.goes_on(1).await;
-        assert!(stall < REST + WINDOW + Duration::from_secs(3), "{stall:?}");
-        load.goes_on(LIMIT as usize * 4).await;
-    }
-    assert!(
-        (settable.seconds() - start - changes[changes.len() - 1]).abs() < 100,
-        "it was set"
-    );
-    let history = load.history().await;
-    history.assert_at_most(LIMIT.into(), WINDOW);
-}
-
-#[tokio::test]
-async fn a_clock_that_is_set_back_by_an_hour() {
-    survives(&[-3_600, -7_200]).await;
-}
-
-#[tokio::test]
-async fn a_clock_that_is_set_forward() {
-    survives(&[1, 3_600]).await;
-}
-
-/// Each key learns of it by its own calls.
-#[tokio::test]
-async fn a_clock_that_is_set_forward_while_several_keys_call() {
-    let settable = Settable::start();
-    let limiters = [
-        strict(&settable.server).await,
-        strict(&settable.server).await,
-    ];
-    let mut loads = ["a", "b", "c", "d"].map(Load::of);
-    for load in &mut loads {
-        limiters.iter().for_each(|limiter| load.add(limiter));
-    }
-    for seconds in [2, 3_600] {
-        for load in &loads {
-            load.goes_on(LIMIT as usize * 2).await;
+        for stall in join_all(loads.each_ref().map(|it| it.goes_on(1))).await {
+            assert!(stall < REST + WINDOW + Duration::from_secs(3), "{stall:?}");
         }
-        settable.set(seconds);
     }
+    assert!((settable.seconds() - start + 3_600).abs() < 100, "not set");
+    join_all(loads.each_ref().map(|it| it.goes_on(LIMIT as usize * 3))).await;
     for load in loads {
-        load.goes_on(LIMIT as usize * 2).await;
         load.history().await.assert_at_most(LIMIT.into(), WINDOW);
     }
 }
 
-/// The clock was last read five seconds before it was set.
+/// The clock was last read three seconds before it was set.
 #[tokio::test]
 async fn a_clock_that_is_set_forward_while_no_process_calls() {
-    const LONG: Duration = Duration::from_secs(9);
+    const LONG: Duration = Duration::from_secs(6);
     let settable = Settable::start();
     let store = RedisStore::connect(&settable.server.url()).await;
     let quota = Quota::new(LIMIT, LONG);
     let builder = Limiter::builder().quota(quota).recovery(Recovery::Strict);
-    let builder = builder.store(store.expect("a connection"));
-    let limiter = builder.build().expect("a valid policy");
+    let limiter = build(builder.store(store.expect("a connection")));
     // The new server rests.
     for key in ["a", "b"] {
         limiter.acquire(key).await.expect("a permit");
@@ -150,15 +115,14 @@ async fn a_clock_that_is_set_forward_while_no_process_calls() {
     let departures = async |key: &str| {
         let mut departed = 0;
         for _ in 0..LIMIT {
-            let decision = limiter.try_acquire(key).await.expect("an answer");
-            departed += u32::from(decision.is_granted());
+            departed += u32::from(attempt(&limiter, key, 1).await.is_ok());
         }
         departed
     };
     for key in ["a", "b"] {
         assert!(departures(key).await >= LIMIT - 1);
     }
-    sleep(Duration::from_secs(5)).await;
+    sleep(LONG / 2).await;
     settable.set(3_600);
     for key in ["a", "b"] {
         let departed = departures(key).await;
@@ -170,13 +134,10 @@ async fn a_clock_that_is_set_forward_while_no_process_calls() {
 #[tokio::test]
 async fn a_reset_ends_the_rest_of_a_key() {
     let server = RedisServer::start();
-    let store = server.store().await;
     let builder = Limiter::builder().quota(Quota::per_hour(10));
-    let builder = builder.recovery(Recovery::Strict).store(store);
-    let limiter = builder.build().expect("a valid policy");
-    let decision = limiter.try_acquire("a").await.expect("an answer");
-    assert!(!decision.is_granted(), "a new server");
+    let builder = builder.recovery(Recovery::Strict);
+    let limiter = build(builder.store(server.store().await));
+    attempt(&limiter, "a", 1).await.expect_err("a new server");
     limiter.reset("a").await.expect("it is reset");
-    let decision = limiter.try_acquire("a").await.expect("an answer");
-    assert!(decision.is_granted());
+    attempt(&limiter, "a", 1).await.expect("a permit");
 }

@@ -1,19 +1,17 @@
 //! Never more than the quota allows, whatever is lost.
 
-use redis::Value;
+use redis::{Commands as _, RedisResult, Value};
 
-use super::load::Load;
 use super::{LIMIT, WINDOW, strict};
+use support::load::Load;
 use support::redis_server::RedisServer;
 
 /// As when a replica takes over that had not received the last writes.
 #[tokio::test]
 async fn the_last_writes() {
-    let mut server = RedisServer::start();
-    let mut load = Load::new();
-    for _ in 0..3 {
-        load.add(&strict(&server).await);
-    }
+    let server = RedisServer::start();
+    let limiters = [strict(&server).await, strict(&server).await];
+    let load = Load::of("a", &limiters);
     load.goes_on(LIMIT as usize * 3).await;
     for _ in 0..3 {
         let name = "throttle:{a}";
@@ -23,16 +21,10 @@ async fn the_last_writes() {
             panic!("no value: {raw:?}");
         };
         let mut connection = server.client().get_connection().expect("a connection");
-        let set = redis::cmd("SET")
-            .arg(name)
-            .arg(raw)
-            .arg("PX")
-            .arg(5_000)
-            .clone();
-        set.exec(&mut connection).expect("the old state");
+        let set: RedisResult<()> = connection.pset_ex(name, raw, 5_000);
+        set.expect("the old state");
         load.goes_on(LIMIT as usize * 3).await;
     }
     let history = load.history().await;
     history.assert_at_most(LIMIT.into(), WINDOW);
-    server.stop();
 }

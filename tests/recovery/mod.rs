@@ -1,13 +1,13 @@
 //! Strict recovery: a real server loses the state of keys, and no window holds more than the quota allows.
 
 mod clocks;
-mod load;
 mod losses;
 mod quiet;
 
 use std::time::Duration;
 
 use support::redis_server::RedisServer;
+use support::spend::build;
 use tokio::time::sleep;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, Recovery};
@@ -22,15 +22,10 @@ const MAX_WAIT: Duration = Duration::from_millis(800);
 const REST: Duration = Duration::from_millis(400 + 1_000);
 
 async fn strict(server: &RedisServer) -> Limiter {
-    limiter(server, Recovery::Strict).await
-}
-
-async fn limiter(server: &RedisServer, recovery: Recovery) -> Limiter {
     let store = RedisStore::connect(&server.url()).await;
     let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
-    let builder = builder.store(store.expect("a connection"));
-    let builder = builder.recovery(recovery).max_wait(MAX_WAIT);
-    builder.build().expect("a valid policy")
+    let builder = builder.recovery(Recovery::Strict).max_wait(MAX_WAIT);
+    build(builder.store(store.expect("a connection")))
 }
 
 /// Waits until a key of a new server has rested, and departs once.

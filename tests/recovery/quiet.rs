@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::load::Load;
 use super::{LIMIT, MAX_WAIT, REST, WINDOW, rested, strict};
+use support::load::Load;
 use support::redis_server::RedisServer;
+use support::spend::attempt;
 
 /// A new server rests once, as long as a key would.
 #[tokio::test]
@@ -18,8 +19,7 @@ async fn a_store_that_was_never_used_rests_once() {
     assert!(start.elapsed() >= REST);
     // Other keys and other processes do not rest again.
     let another = strict(&server).await;
-    let decision = another.try_acquire("b").await.expect("an answer");
-    assert!(decision.is_granted());
+    attempt(&another, "b", 1).await.expect("no rest");
     let ttl: i64 = server.command(&["PTTL", "throttle:created"]);
     assert!(ttl > 0, "every key expires");
 }
@@ -33,8 +33,7 @@ async fn traffic_that_comes_and_goes_is_never_held_up() {
     let mut round = 0_u32;
     while start.elapsed() < Duration::from_secs(5) {
         round += 1;
-        let mut load = Load::new();
-        limiters.iter().for_each(|limiter| load.add(limiter));
+        let load = Load::of("a", &limiters);
         // Requests that are cancelled, and permits that are not used.
         let giving_up = limiters[0].acquire("a");
         let _ = timeout(Duration::from_millis(3), giving_up).await;
@@ -62,8 +61,7 @@ async fn a_pause_is_no_loss() {
     let server = RedisServer::start();
     let limiters = [strict(&server).await, strict(&server).await];
     rested(&limiters[0]).await;
-    let mut load = Load::new();
-    limiters.iter().for_each(|limiter| load.add(limiter));
+    let load = Load::of("a", &limiters);
     load.goes_on(LIMIT as usize).await;
     for (windows, is_resumed) in [(1, false), (1, false), (100, true)] {
         let until = Instant::now() + WINDOW * windows;

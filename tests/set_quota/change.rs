@@ -1,16 +1,15 @@
 //! Quotas that change under load.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tower_throttle::store::RedisStore;
-use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota};
 
 use crate::set_quota::{GUARD, PATIENCE, build, set};
+use support::load::{Load, since};
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 
@@ -25,42 +24,19 @@ async fn a_quota_that_replicas_lower_one_after_the_other_holds_under_load() {
         let store = server.store().await;
         replicas.push(build(builder.guard(GUARD * 5).store(store)));
     }
-    let start = Instant::now();
-    let departed = Arc::new(Mutex::new(Vec::new()));
-    let mut callers = JoinSet::new();
-    for replica in replicas.iter().cycle().take(3 * 60) {
-        let (replica, departed) = (replica.clone(), departed.clone());
-        callers.spawn(async move {
-            loop {
-                let permit = replica.acquire("a").await.expect("a permit");
-                let at = start.elapsed();
-                if permit.is_valid() {
-                    departed.lock().expect("no panic").push(at);
-                } else {
-                    permit.forfeit();
-                }
-            }
-        });
-    }
+    let load = Load::of("a", &replicas);
     sleep(2 * WINDOW).await;
     for replica in &replicas {
         set(replica, Quota::new(60, WINDOW));
         sleep(WINDOW * 2 / 5).await;
     }
     // Departures that were granted under the old quota are over by now.
-    let changed = start.elapsed();
+    let changed = load.elapsed();
     sleep(4 * WINDOW).await;
-    callers.shutdown().await;
-
-    let departed = departed.lock().expect("no panic");
-    let all: History = departed.iter().copied().collect();
+    let all = load.history().await;
     all.assert_at_most(100, WINDOW);
     assert!(all.most_in_any(WINDOW) > 60, "the old quota was in use");
-    let after: History = departed
-        .iter()
-        .copied()
-        .filter(|&at| at >= changed)
-        .collect();
+    let after = since(&all, changed);
     after.assert_at_most(60, WINDOW);
     assert!(after.len() >= 120, "{} departures", after.len());
 }

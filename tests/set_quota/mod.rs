@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::poll;
-use support::spend::build;
+use support::spend::{attempt, build};
 use tokio::time::{sleep, timeout};
-use tower_throttle::{Acquire, Decision, Limiter, Permit, Quota, Snapshot};
+use tower_throttle::{Acquire, Limiter, Permit, Quota, Snapshot};
 
 use crate::limiter::{GUARD, per_second};
 
@@ -37,17 +37,11 @@ async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
 }
 
 async fn granted(limiter: &Limiter) -> Permit {
-    match limiter.try_acquire("a").await.expect("a decision") {
-        Decision::Granted(permit) => permit,
-        Decision::Limited(limited) => panic!("{limited:?}"),
-    }
+    attempt(limiter, "a", 1).await.expect("a permit")
 }
 
 async fn limited(limiter: &Limiter) -> Snapshot {
-    match limiter.try_acquire("a").await.expect("a decision") {
-        Decision::Granted(permit) => panic!("{permit:?}"),
-        Decision::Limited(limited) => limited,
-    }
+    attempt(limiter, "a", 1).await.expect_err("it is limited")
 }
 
 /// Waits until no queue is left, so that nothing changes any more.

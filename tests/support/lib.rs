@@ -5,6 +5,7 @@
 //! | [`redis_server`] | a `redis-server` of the test's own, to start, kill, stop, freeze |
 //! | [`command_stats`] | how many calls a server has counted, script calls above all |
 //! | [`errors`] | what errors and panics say, all the way down, and that they come in time |
+//! | [`load`] | callers that ask for a key without end, through several limiters |
 //! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`ports`] | ports of a process's own, for servers that come back where they were |
 //! | [`progress`] | how much work is in progress at once |
@@ -29,6 +30,7 @@ pub mod cluster;
 pub mod command_stats;
 pub mod errors;
 pub mod keyspace;
+pub mod load;
 pub mod monitor;
 pub mod ports;
 pub mod progress;

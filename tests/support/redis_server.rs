@@ -100,6 +100,15 @@ impl RedisServer {
         Client::open(self.url()).expect("a valid URL")
     }
 
+    /// The URL of a user of any keys and channels with these rules.
+    pub fn user(&self, rules: &[&str]) -> String {
+        let words = [
+            "ACL", "SETUSER", "user", "reset", "on", ">secret", "~*", "&*",
+        ];
+        self.command::<()>(&[&words[..], rules].concat());
+        format!("redis://user:secret@127.0.0.1:{}/", self.port)
+    }
+
     /// A store with connections of its own, which waits long enough for a busy machine.
     pub async fn store(&self) -> RedisStore {
         let store = RedisStore::connect(&self.url()).await;

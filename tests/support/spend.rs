@@ -1,8 +1,7 @@
 //! Limiters, and departures that are recorded at once.
 
-use tower_throttle::Quota;
 use tower_throttle::store::Store;
-use tower_throttle::{Limiter, LimiterBuilder};
+use tower_throttle::{Decision, Limiter, LimiterBuilder, Permit, Quota, Snapshot};
 
 /// A builder with these quotas.
 pub fn under(quotas: &[&str]) -> LimiterBuilder {
@@ -27,6 +26,14 @@ pub async fn spend(store: &(impl Store + Clone), builder: LimiterBuilder, key: &
 }
 
 pub async fn spend_by(limiter: &Limiter, key: &str, cost: u32) {
-    let decision = limiter.try_acquire(key).cost(cost).await;
-    assert!(decision.expect("a decision").is_granted(), "{key}");
+    attempt(limiter, key, cost).await.expect("a permit");
+}
+
+/// The permit of a request that does not wait, or what limits it.
+pub async fn attempt(limiter: &Limiter, key: &str, cost: u32) -> Result<Permit, Snapshot> {
+    match limiter.try_acquire(key).cost(cost).await {
+        Ok(Decision::Granted(permit)) => Ok(permit),
+        Ok(Decision::Limited(limited)) => Err(limited),
+        Err(error) => panic!("{key}: {error:?}"),
+    }
 }

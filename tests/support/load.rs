@@ -1,4 +1,4 @@
-//! Callers that ask without end, through several limiters, each with connections of its own.
+//! [`Load`]: callers that ask without end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,9 @@ use tower_throttle::test_util::history::History;
 /// The callers for each limiter.
 const CALLERS: usize = 8;
 
-pub(crate) struct Load {
+/// Callers of one key, through several limiters.
+#[derive(Debug)]
+pub struct Load {
     key: &'static str,
     callers: JoinSet<()>,
     departed: Arc<Mutex<Vec<Duration>>>,
@@ -19,22 +21,21 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn new() -> Self {
-        Self::of("a")
-    }
-
     /// Callers for this key.
-    pub(crate) fn of(key: &'static str) -> Self {
-        Self {
+    pub fn of<'a>(key: &'static str, limiters: impl IntoIterator<Item = &'a Limiter>) -> Self {
+        let mut load = Self {
             key,
             callers: JoinSet::new(),
             departed: Arc::default(),
             start: Instant::now(),
+        };
+        for limiter in limiters {
+            load.add(limiter);
         }
+        load
     }
 
-    /// More callers, of this limiter.
-    pub(crate) fn add(&mut self, limiter: &Limiter) {
+    fn add(&mut self, limiter: &Limiter) {
         for _ in 0..CALLERS {
             let (limiter, departed) = (limiter.clone(), self.departed.clone());
             let (start, key) = (self.start, self.key);
@@ -57,12 +58,12 @@ impl Load {
     }
 
     /// How many have departed.
-    pub(crate) fn departures(&self) -> usize {
+    pub fn departures(&self) -> usize {
         self.departed.lock().expect("no panic").len()
     }
 
     /// Waits until so many more have departed; says how long that took.
-    pub(crate) async fn goes_on(&self, departures: usize) -> Duration {
+    pub async fn goes_on(&self, departures: usize) -> Duration {
         let start = Instant::now();
         let enough = self.departures() + departures;
         while self.departures() < enough {
@@ -72,9 +73,20 @@ impl Load {
         start.elapsed()
     }
 
-    pub(crate) async fn history(mut self) -> History {
+    /// The time since the beginning.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Ends it.
+    pub async fn history(mut self) -> History {
         self.callers.shutdown().await;
         let departed = self.departed.lock().expect("no panic");
         departed.iter().map(|&at| (at, 1)).collect()
     }
+}
+
+/// The part of a history that begins then.
+pub fn since(history: &History, from: Duration) -> History {
+    history.times().filter(|at| *at >= from).collect()
 }
