@@ -2,7 +2,6 @@
 
 mod algorithms;
 mod axum_inbound;
-mod cancellation;
 mod concurrency;
 mod denials;
 mod expiry;
@@ -19,6 +18,7 @@ mod recovery;
 mod redis_deployments;
 mod redis_failures;
 mod redis_store;
+mod replicas;
 mod reqwest_errors;
 mod reqwest_middleware;
 mod rules;
@@ -27,8 +27,6 @@ mod security;
 mod server_time;
 mod set_quota;
 mod settlement;
-mod settlement_replicas;
-mod shares;
 mod telemetry;
 mod test_util;
 mod tower_contract;

@@ -11,11 +11,9 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::Limiter;
 
 mod adapters;
-mod handover;
 mod inbound;
 mod leaks;
 mod lost;
-mod replicas;
 mod streams;
 
 const SECOND: Duration = Duration::from_secs(1);

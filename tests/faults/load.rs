@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout_at};
-use tower_throttle::{Error, Limiter, Quota};
+use tower_throttle::store::RedisStore;
+use tower_throttle::{Limiter, Quota};
 
 use crate::counted::Counted;
 use crate::fault::Fault;
 use crate::stage::{PATIENCE, Part};
 use crate::table;
 use crate::upstream::Way;
-use support::child;
-use support::child::now;
+use support::child::{self, now};
+use support::spend::build;
 use support::tally::{Count, Tally};
 
 /// At most so many of a key in any window, by all processes together.
@@ -65,7 +66,7 @@ pub(crate) fn play(part: &Part) {
         let tally = Arc::new(Tally::default());
         let load = Arc::new(Load {
             limiter: limiter(table::find(&part.script), &part.redis, tally.clone()).await,
-            way: Way::new(part.upstream, part.number),
+            way: Way::new(&part.upstream, part.number),
             tally,
             stops: AtomicBool::new(false),
         });
@@ -86,11 +87,12 @@ pub(crate) fn play(part: &Part) {
                 Err(_) => load.tally.one(Count::Lost),
             }
         }
-        child::say(&load.tally);
+        child::say(child::text(&*load.tally));
     });
 }
 
-async fn limiter(fault: &Fault, redis: &str, tally: Arc<Tally>) -> Limiter {
+/// Connects as a fault says.
+pub(crate) async fn connect(fault: &Fault, redis: &str) -> RedisStore {
     let deadline = Instant::now() + PATIENCE;
     let store = loop {
         match (fault.connect)(redis.to_owned()).await {
@@ -99,13 +101,15 @@ async fn limiter(fault: &Fault, redis: &str, tally: Arc<Tally>) -> Limiter {
             Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
         }
     };
-    let store = Counted::new((fault.store)(store), tally);
-    let limit = LIMIT.try_into().expect("a limit");
+    (fault.store)(store)
+}
+
+async fn limiter(fault: &Fault, redis: &str, tally: Arc<Tally>) -> Limiter {
     let limiter = Limiter::builder()
-        .quota(Quota::new(limit, WINDOW))
+        .quota(Quota::new(LIMIT as u32, WINDOW))
         .buffer(BUFFER)
-        .store(store);
-    (fault.limiter)(limiter).build().expect("a valid policy")
+        .store(Counted::new(connect(fault, redis).await, tally));
+    build((fault.limiter)(limiter))
 }
 
 impl Load {
@@ -114,36 +118,30 @@ impl Load {
         while !self.stops.load(Ordering::SeqCst) {
             self.tally.one(Count::Asked);
             let asked = Instant::now();
-            let answer = self.depart(key, bound).await;
+            let mut acquire = self.limiter.acquire(format!("key-{key}"));
+            if let Some(bound) = bound {
+                acquire = acquire.max_wait(bound);
+            }
+            let answer = acquire.await;
             let took = u64::try_from(asked.elapsed().as_micros()).expect("less than ages");
             self.tally.add(Count::Longest, took);
+            let at = now();
             match answer {
-                Ok(()) => sleep(TAKES).await,
+                // It is certain now that it was valid then, however long this process was held up in between.
+                Ok(permit) if permit.is_valid() => {
+                    self.way.send(key, [0; 3], at);
+                    self.tally.one(Count::Departed);
+                    sleep(TAKES).await;
+                }
+                Ok(permit) => {
+                    permit.forfeit();
+                    self.tally.one(Count::Expired);
+                }
                 Err(error) => {
                     self.tally.one(Count::of_error(&error));
                     sleep(PAUSE).await;
                 }
             }
-        }
-    }
-
-    async fn depart(&self, key: usize, bound: Option<Duration>) -> Result<(), Error> {
-        let deadline = bound.map(|bound| Instant::now() + bound);
-        loop {
-            let mut acquire = self.limiter.acquire(format!("key-{key}"));
-            if let Some(deadline) = deadline {
-                acquire = acquire.deadline(deadline);
-            }
-            let permit = acquire.await?;
-            let at = now();
-            // It is certain now that it was valid then, however long this process was held up in between.
-            if permit.is_valid() {
-                self.way.send(key, at);
-                self.tally.one(Count::Departed);
-                return Ok(());
-            }
-            permit.forfeit();
-            self.tally.one(Count::Expired);
         }
     }
 }

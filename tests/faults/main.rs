@@ -19,6 +19,7 @@ mod table;
 mod trial;
 mod upstream;
 
+use std::collections::HashMap;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -28,42 +29,41 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-use fault::Fault;
+use report::Page;
 use support::child;
 use support::errors::panic_text;
-use trial::Row;
 
 /// How many trials run at a time: each is idle for most of it.
 const LANES: usize = 4;
 
-#[test]
-fn no_fault_breaks_the_bound_or_loses_a_request() {
+/// A row of the table, and broken promises.
+type Outcome = (String, Vec<String>);
+
+/// Runs the trials of these names in a random order, prints their rows, and asserts that no promise is broken.
+fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> Outcome + Sync) {
     let only = env::var("FAULTS_ONLY").unwrap_or_default();
-    let mut faults: Vec<_> = table::all().filter(|it| it.name.contains(&only)).collect();
-    assert!(!faults.is_empty(), "no fault's name contains {only:?}");
+    let chosen = names.iter().copied().filter(|name| name.contains(&only));
+    let mut waiting: Vec<_> = chosen.collect();
     let seed = env::var("FAULTS_SEED").map_or_else(
         |_| rand::random(),
         |seed| seed.parse().expect("FAULTS_SEED is a whole number"),
     );
     println!("FAULTS_SEED={seed}");
-    faults.shuffle(&mut StdRng::seed_from_u64(seed));
+    waiting.shuffle(&mut StdRng::seed_from_u64(seed));
 
-    let waiting = Mutex::new(faults);
-    let rows = Mutex::new(Vec::new());
-    let complaints = Mutex::new(Vec::new());
+    let waiting = Mutex::new(waiting);
+    let (rows, complaints) = (Mutex::new(HashMap::new()), Mutex::new(Vec::new()));
     let lane = || {
-        while let Some(fault) = { waiting.lock().expect("no panic").pop() } {
-            match attempt(fault) {
-                Ok(row) => {
-                    let named = row
-                        .complaints
-                        .iter()
-                        .map(|it| format!("{}: {it}", fault.name));
-                    complaints.lock().expect("no panic").extend(named);
-                    rows.lock().expect("no panic").push(row);
+        while let Some(name) = { waiting.lock().expect("no panic").pop() } {
+            let broken = match catch_unwind(AssertUnwindSafe(|| run(name))) {
+                Ok((row, broken)) => {
+                    rows.lock().expect("no panic").insert(name, row);
+                    broken
                 }
-                Err(panic) => complaints.lock().expect("no panic").push(panic),
-            }
+                Err(panic) => vec![panic_text(panic)],
+            };
+            let named = broken.into_iter().map(|it| format!("{name}: {it}"));
+            complaints.lock().expect("no panic").extend(named);
         }
     };
     thread::scope(|scope| {
@@ -73,47 +73,55 @@ fn no_fault_breaks_the_bound_or_loses_a_request() {
     });
 
     let rows = rows.into_inner().expect("no panic");
-    println!("{}", report::table(&rows));
-    let complaints = complaints.into_inner().expect("no panic");
-    assert!(
-        complaints.is_empty(),
-        "FAULTS_SEED={seed}\n{}",
-        complaints.join("\n")
-    );
-    if env::var("FAULTS_MD").is_ok_and(|how| how == "write") {
-        report::write(&rows);
+    let in_order = names.iter().filter_map(|name| rows.get(name));
+    let text = in_order.fold(page.head.to_owned(), |text, row| text + row);
+    println!("{text}");
+    let complaints = complaints.into_inner().expect("no panic").join("\n");
+    assert!(complaints.is_empty(), "FAULTS_SEED={seed}\n{complaints}");
+    if only.is_empty() && env::var("FAULTS_MD").is_ok_and(|how| how == "write") {
+        page.write(&text);
     }
 }
 
-/// One row; or, if that cannot be had, why.
-fn attempt(fault: &'static Fault) -> Result<Row, String> {
-    let row = catch_unwind(AssertUnwindSafe(|| trial::run(fault)));
-    row.map_err(|panic| format!("{}: {}", fault.name, panic_text(panic)))
+fn names() -> Vec<&'static str> {
+    table::all().map(|it| it.name).collect()
+}
+
+fn names_of_places() -> Vec<&'static str> {
+    table::places::ALL.iter().map(|it| it.name).collect()
 }
 
 #[test]
-fn the_documentation_has_a_row_for_each_fault_and_no_others() {
-    let names: Vec<_> = table::all().map(|it| it.name.to_owned()).collect();
-    assert_eq!(report::documented(), [names.clone(), names]);
-    let names: Vec<_> = table::places::ALL.iter().map(|it| it.name).collect();
-    assert_eq!(places::documented(), names);
+fn no_fault_breaks_the_bound_or_loses_a_request() {
+    run_all(&names(), &report::RATES, |name| {
+        trial::run(table::find(name))
+    });
 }
 
 #[test]
 fn no_fault_breaks_the_bound_of_requests_in_progress() {
-    places::run_all();
+    run_all(&names_of_places(), &report::PLACES, |name| {
+        places::run(table::places::find(name))
+    });
+}
+
+#[test]
+fn the_documentation_has_a_row_for_each_fault_and_no_others() {
+    assert_eq!(report::described(), names());
+    assert_eq!(report::RATES.rows(), names());
+    assert_eq!(report::PLACES.rows(), names_of_places());
 }
 
 #[test]
 #[ignore = "started by another test as a process of its own"]
 fn process() {
     let Some(role) = child::role() else { return };
-    load::play(&stage::Part::parse(&role));
+    load::play(&child::parse(&role));
 }
 
 #[test]
 #[ignore = "started by another test as a process of its own"]
 fn places_process() {
     let Some(role) = child::role() else { return };
-    places::play(&stage::Part::parse(&role));
+    places::play(&child::parse(&role));
 }

@@ -1,12 +1,16 @@
 //! [`Stage`]: the servers, proxies and processes that a fault befalls.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
+use crate::fault::{Fault, Lasts};
 use crate::upstream::{Arrival, Upstream};
-use support::child::{self, Child};
+use support::child::{self, Child, now};
 use support::cluster::Cluster;
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
@@ -45,11 +49,10 @@ pub(crate) struct Stage {
 }
 
 /// The part of a process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) number: usize,
-    /// The port of the upstream.
-    pub(crate) upstream: u16,
+    pub(crate) upstream: PathBuf,
     /// Where to connect to.
     pub(crate) redis: String,
     pub(crate) script: String,
@@ -132,6 +135,34 @@ impl Stage {
         &mut self.servers[0]
     }
 
+    /// Lets it go wrong, and puts it right. `least` counts the departures that a fault may last for. Returns when it
+    /// began, and when it was put right.
+    pub(crate) fn befall(
+        &mut self,
+        fault: &Fault,
+        least: impl Fn(&[Arrival]) -> usize,
+    ) -> [Duration; 2] {
+        let injected = now();
+        (fault.inject)(self);
+        match fault.lasts {
+            Lasts::For(span) => thread::sleep(span),
+            Lasts::UntilDeparted(count) => {
+                let since = now();
+                let enough = |all: &[Arrival]| least(&after(all, since)) >= count;
+                let goes_on = self.upstream.wait_for(PATIENCE, enough);
+                assert!(goes_on, "no request departs while it lasts");
+            }
+        }
+        (fault.heal)(self);
+        [injected, now()]
+    }
+
+    /// The numbers of the processes that live.
+    pub(crate) fn living(&self) -> Vec<usize> {
+        let living = self.processes.iter().flatten();
+        living.map(|it| it.number).collect()
+    }
+
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.upstream
     }
@@ -156,11 +187,11 @@ impl Stage {
         self.numbers += 1;
         let part = Part {
             number,
-            upstream: self.upstream.port(),
+            upstream: self.upstream.path(),
             redis: self.urls[place].clone(),
             script: self.script.clone(),
         };
-        let child = child::spawn(self.test, &part.text(), &[]);
+        let child = child::spawn(self.test, &child::text(&part), &[]);
         Process { child, number }
     }
 
@@ -173,7 +204,7 @@ impl Stage {
         let said = processes.into_iter().map(|Process { child, number }| {
             let said = child.finish(PATIENCE * 2);
             assert_eq!(said.len(), 1, "{said:?}");
-            (number, Tally::parse(&said[0]))
+            (number, child::parse(&said[0]))
         });
         let said = said.collect();
         for thread in self.beside.drain(..) {
@@ -188,27 +219,10 @@ impl Stage {
     }
 }
 
-impl Part {
-    /// For [`Part::parse`] in another process.
-    pub(crate) fn text(&self) -> String {
-        let Self {
-            number,
-            upstream,
-            redis,
-            script,
-        } = self;
-        format!("{number} {upstream} {redis} {script}")
-    }
-
-    pub(crate) fn parse(text: &str) -> Self {
-        let words: Vec<_> = text.splitn(4, ' ').collect();
-        Self {
-            number: words[0].parse().expect("a number"),
-            upstream: words[1].parse().expect("a port"),
-            redis: words[2].to_owned(),
-            script: words[3].to_owned(),
-        }
-    }
+/// The arrivals that departed from this time on.
+pub(crate) fn after(arrivals: &[Arrival], time: Duration) -> Vec<Arrival> {
+    let after = arrivals.iter().filter(|it| it.departed >= time);
+    after.copied().collect()
 }
 
 /// Polls a condition that a fault brings about.

@@ -1,16 +1,15 @@
 //! One fault under load, and the judgment: [`run`].
 
 use std::panic::catch_unwind;
-use std::thread;
 use std::time::Duration;
 
 use tower_throttle::test_util::history::History;
 
-use crate::fault::{Fault, Lasts};
+use crate::Outcome;
+use crate::fault::Fault;
 use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, WINDOW};
-use crate::stage::{PATIENCE, PROCESSES};
+use crate::stage::{PATIENCE, PROCESSES, after};
 use crate::upstream::Arrival;
-use support::child::now;
 use support::errors::panic_text;
 use support::proxy::Proxy;
 use support::tally::{Count, Tally};
@@ -23,75 +22,30 @@ const CONNECTIONS_PER_SECOND: f64 = 10.0;
 /// The most calls that the line of a key may make for each second of a fault, beside one for each request.
 const CALLS_PER_SECOND: f64 = 10.0;
 
-/// The figures of a fault.
-#[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) name: &'static str,
-    /// How many departed while it lasted, and in all.
-    pub(crate) during: usize,
-    pub(crate) departed: usize,
-    /// The most in any window, by departures or arrivals, and what is promised.
-    pub(crate) most: u64,
-    pub(crate) allowed: Option<u64>,
-    /// The longest time without a departure of some key, from the fault on.
-    pub(crate) gap: Duration,
-    /// The most connections that one process made from the fault on.
-    pub(crate) connections: usize,
-    /// The sum over all processes that were not killed.
-    pub(crate) tally: Tally,
-    /// Broken promises.
-    pub(crate) complaints: Vec<String>,
-}
-
 /// Sets the stage, starts the load, lets it go wrong and puts it right.
 ///
 /// Nothing here takes a time that was guessed: it goes on once enough have departed, and only if that takes
 /// far longer than it should is something wrong.
-pub(crate) fn run(fault: &'static Fault) -> Row {
+pub(crate) fn run(fault: &'static Fault) -> Outcome {
     let mut stage = (fault.stage)();
     stage.play("process", fault.name);
     let warm = |arrivals: &[Arrival]| least_of_keys(arrivals) >= 2 * LIMIT as usize;
     assert!(stage.upstream().wait_for(PATIENCE, warm), "no load");
 
     let made: Vec<_> = stage.proxies.iter().map(Proxy::made).collect();
-    let injected = now();
-    (fault.inject)(&mut stage);
-    match fault.lasts {
-        Lasts::For(span) => thread::sleep(span),
-        Lasts::UntilDeparted(count) => {
-            let since = now();
-            let enough = |arrivals: &[Arrival]| least_of_keys(&after(arrivals, since)) >= count;
-            let has_gone_on = stage.upstream().wait_for(PATIENCE, enough);
-            assert!(has_gone_on, "no request departs while it lasts");
-        }
-    }
-    (fault.heal)(&mut stage);
-    let healed = now();
-
-    let living: Vec<_> = stage
-        .processes
-        .iter()
-        .flatten()
-        .map(|it| it.number)
-        .collect();
+    let [injected, healed] = stage.befall(fault, least_of_keys);
+    let living = stage.living();
     // More than there are slots of old.
     let each = |arrivals: &[Arrival]| {
         let arrivals = after(arrivals, healed);
         living.iter().all(|&number| {
-            let own: Vec<_> = arrivals
-                .iter()
-                .filter(|it| it.process == number)
-                .copied()
-                .collect();
-            least_of_keys(&own) > CALLERS
+            let own = arrivals.iter().filter(|it| it.process == number);
+            least_of_keys(&own.copied().collect::<Vec<_>>()) > CALLERS
         })
     };
     let has_recovered = stage.upstream().wait_for(PATIENCE, each);
-    let connections = stage
-        .proxies
-        .iter()
-        .zip(made)
-        .map(|(proxy, made)| proxy.made() - made);
+    let connections = stage.proxies.iter().zip(made);
+    let connections = connections.map(|(proxy, made)| proxy.made() - made);
     let connections = connections.max().unwrap_or(0);
     let tallies = stage.stop();
     let allowed = (fault.most)(&stage);
@@ -99,29 +53,26 @@ pub(crate) fn run(fault: &'static Fault) -> Row {
 
     let mut complaints = Vec::new();
     if !has_recovered {
-        complaints.push(format!(
-            "not all processes depart again within {PATIENCE:?}"
-        ));
+        complaints.push("not all processes depart again".to_owned());
     }
     for (number, tally) in &tallies {
-        complaints.extend(accounts(*number, tally, &arrivals));
+        let arrived = arrivals.iter().filter(|it| it.process == *number);
+        complaints.extend(tally.accounts(*number, arrived.count() as u64));
     }
-    let tally = tallies
-        .into_iter()
-        .fold(Tally::default(), |all, (_, it)| all.join(&it));
-    let span = healed - injected;
-    complaints.extend(excesses(&tally, connections, span));
-    let mut most = 0;
+    let all = tallies.iter().map(|(_, tally)| tally);
+    let tally = all.fold(Tally::default(), Tally::join);
+    complaints.extend(excesses(&tally, connections, healed - injected));
+    let (mut most, mut silence) = (0, Duration::ZERO);
     for key in 0..KEYS {
         let own: Vec<_> = arrivals.iter().filter(|it| it.key == key).collect();
         // A buffer promises no more than that it is long enough for what it is as long as.
-        let arrived = own
-            .iter()
-            .map(|it| it.at.min(it.departed + BUFFER))
-            .collect();
-        let departed = own.iter().map(|it| it.departed).collect();
+        let arrived = own.iter().map(|it| it.at.min(it.departed + BUFFER));
+        let mut departed: Vec<_> = own.iter().map(|it| it.departed).collect();
+        departed.sort_unstable();
+        let pairs = departed.windows(2).filter(|pair| pair[1] > injected);
+        silence = silence.max(pairs.map(|it| it[1] - it[0]).max().unwrap_or_default());
         for (what, times, window) in [
-            ("arrived", arrived, WINDOW),
+            ("arrived", arrived.collect(), WINDOW),
             ("departed", departed, WINDOW + BUFFER),
         ] {
             let (seen, excess) = judge(times, window, allowed);
@@ -129,27 +80,20 @@ pub(crate) fn run(fault: &'static Fault) -> Row {
             complaints.extend(excess.map(|excess| format!("of key {key} {what} {excess}")));
         }
     }
-    Row {
-        name: fault.name,
-        during: before(&after(&arrivals, injected), healed).len(),
-        departed: arrivals.len(),
-        most,
-        allowed,
-        gap: longest_gap(&arrivals, injected),
-        connections,
-        tally,
-        complaints,
-    }
-}
-
-fn after(arrivals: &[Arrival], time: Duration) -> Vec<Arrival> {
-    let after = arrivals.iter().filter(|it| it.departed >= time);
-    after.copied().collect()
-}
-
-fn before(arrivals: &[Arrival], time: Duration) -> Vec<Arrival> {
-    let before = arrivals.iter().filter(|it| it.departed < time);
-    before.copied().collect()
+    let during = after(&arrivals, injected).len() - after(&arrivals, healed).len();
+    let row = format!(
+        "| {} | {during} of {} | {} | {:.1} s | {:.1} s | {most} of {} | {} | {} | {connections} | {:.2} |\n",
+        fault.name,
+        arrivals.len(),
+        errors(&tally),
+        tally.of(Count::Longest) as f64 / 1e6,
+        silence.as_secs_f64(),
+        allowed.map_or_else(|| "any".to_owned(), |allowed| allowed.to_string()),
+        tally.of(Count::Lost),
+        tally.of(Count::LostCalls),
+        tally.of(Count::Calls) as f64 / tally.answered() as f64,
+    );
+    (row, complaints)
 }
 
 /// How many there are of the key of which there are least.
@@ -168,29 +112,9 @@ fn judge(
     times.sort_unstable();
     let first = times.first().copied().unwrap_or_default();
     let history: History = times.into_iter().map(|at| at - first).collect();
-    let check = || {
-        if let Some(allowed) = allowed {
-            history.assert_at_most(allowed, window);
-        }
-    };
+    let check = || history.assert_at_most(allowed.unwrap_or(u64::MAX), window);
     let excess = catch_unwind(check).err().map(panic_text);
     (history.most_in_any(window), excess)
-}
-
-/// Checks that each request was answered once, and that only requests with a permit departed.
-fn accounts(number: usize, tally: &Tally, arrivals: &[Arrival]) -> Vec<String> {
-    let arrived = arrivals.iter().filter(|it| it.process == number).count() as u64;
-    let asked = tally.of(Count::Asked);
-    [
-        ("requests are lost", tally.of(Count::Lost), 0),
-        ("errors are of an unknown kind", tally.of(Count::Other), 0),
-        ("requests are answered", tally.answered(), asked),
-        ("requests arrived", arrived, tally.of(Count::Departed)),
-    ]
-    .into_iter()
-    .filter(|(_, is, should)| is != should)
-    .map(|(what, is, should)| format!("{is} and not {should} {what} in process {number}"))
-    .collect()
 }
 
 /// What is more than it should be, though that depends on how busy the machine is.
@@ -211,14 +135,20 @@ fn excesses(tally: &Tally, connections: usize, span: Duration) -> Vec<String> {
     .collect()
 }
 
-/// The longest from one departure of a key to the next, of those that were over after this time.
-fn longest_gap(arrivals: &[Arrival], since: Duration) -> Duration {
-    let gaps = (0..KEYS).filter_map(|key| {
-        let own = arrivals.iter().filter(|it| it.key == key);
-        let mut times: Vec<_> = own.map(|it| it.departed).collect();
-        times.sort_unstable();
-        let pairs = times.windows(2).filter(|pair| pair[1] > since);
-        pairs.map(|pair| pair[1] - pair[0]).max()
-    });
-    gaps.max().unwrap_or_default()
+fn errors(tally: &Tally) -> String {
+    let kinds = [
+        ("out", Count::Out),
+        ("unknown", Count::Unknown),
+        ("limited", Count::Limited),
+        ("other", Count::Other),
+    ];
+    let seen = kinds.map(|(what, count)| (tally.of(count), what));
+    let seen = seen.iter().filter(|(count, _)| *count > 0);
+    let seen: Vec<_> = seen
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    match &seen[..] {
+        [] => "none".to_owned(),
+        seen => seen.join(", "),
+    }
 }

@@ -1,24 +1,24 @@
 //! [`Upstream`]: remembers each request that arrived, and how it went.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use support::child::now;
 
-/// Takes requests of a few bytes each, by one connection per process.
+/// Takes requests of a few bytes each.
 ///
 /// There is nothing else to do for a request than to be stamped, so it arrives when it departs, as nearly as
 /// a machine with other things to do allows. The requests of a killed process arrive, too.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    port: u16,
+    dir: TempDir,
     arrivals: Arc<Arrivals>,
-    is_over: Arc<AtomicBool>,
-    accepting: Option<JoinHandle<Vec<JoinHandle<()>>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -35,45 +35,46 @@ pub(crate) struct Arrival {
     pub(crate) departed: Duration,
     pub(crate) process: usize,
     pub(crate) key: usize,
+    /// What else its sender says of it.
+    pub(crate) marks: [u64; 3],
 }
 
 /// A process' way there.
 #[derive(Debug)]
 pub(crate) struct Way {
-    stream: Mutex<TcpStream>,
+    socket: UnixDatagram,
     process: usize,
 }
 
 impl Upstream {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("a port").port();
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let socket = UnixDatagram::bind(dir.path().join("socket")).expect("a new socket");
         let arrivals = Arc::new(Arrivals::default());
-        let is_over = Arc::new(AtomicBool::new(false));
-        let accepting = thread::spawn({
-            let (arrivals, is_over) = (arrivals.clone(), is_over.clone());
-            move || {
-                let mut readers = Vec::new();
-                for stream in listener.incoming() {
-                    if is_over.load(Ordering::SeqCst) {
-                        break;
-                    }
-                    let (stream, arrivals) = (stream.expect("a connection"), arrivals.clone());
-                    readers.push(thread::spawn(move || read(stream, &arrivals)));
-                }
-                readers
+        let recorded = arrivals.clone();
+        let reader = thread::spawn(move || {
+            let mut raw = [[0; 8]; 6];
+            while socket.recv(raw.as_flattened_mut()).expect("a request") > 0 {
+                let [process, key, departed, marks @ ..] = raw.map(u64::from_le_bytes);
+                recorded.lock().push(Arrival {
+                    at: now(),
+                    departed: Duration::from_micros(departed),
+                    process: process as usize,
+                    key: key as usize,
+                    marks,
+                });
+                recorded.more.notify_all();
             }
         });
         Self {
-            port,
+            dir,
             arrivals,
-            is_over,
-            accepting: Some(accepting),
+            reader: Some(reader),
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.port
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("socket")
     }
 
     /// All that have arrived so far, and were not taken before.
@@ -96,22 +97,19 @@ impl Upstream {
         true
     }
 
-    /// All arrivals that were not taken. Waits until the senders have ended.
+    /// All arrivals that were not taken, once the senders have ended.
     pub(crate) fn finish(mut self) -> Vec<Arrival> {
-        for reader in self.end() {
-            reader.join().expect("requests that can be read");
-        }
+        self.end();
         self.take()
     }
 
-    fn end(&mut self) -> Vec<JoinHandle<()>> {
-        self.is_over.store(true, Ordering::SeqCst);
-        let Some(accepting) = self.accepting.take() else {
-            return Vec::new();
-        };
-        // Wakes it, so that it sees that it is over.
-        let _ = TcpStream::connect(("127.0.0.1", self.port));
-        accepting.join().expect("connections")
+    fn end(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            let socket = UnixDatagram::unbound().expect("a socket");
+            // It comes behind all others.
+            socket.send_to(&[], self.path()).expect("a reader");
+            reader.join().expect("requests that can be read");
+        }
     }
 }
 
@@ -127,47 +125,19 @@ impl Arrivals {
     }
 }
 
-fn read(mut stream: TcpStream, arrivals: &Arrivals) {
-    let mut raw = [0; 24];
-    loop {
-        match stream.read_exact(&mut raw) {
-            Ok(()) => {}
-            // Its process has ended, in whatever way.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return,
-            Err(error) => panic!("{error}"),
-        }
-        let at = now();
-        let [process, key, departed] = [0, 8, 16].map(|from| {
-            let bytes = raw[from..from + 8].try_into().expect("eight bytes");
-            u64::from_le_bytes(bytes)
-        });
-        arrivals.lock().push(Arrival {
-            at,
-            departed: Duration::from_micros(departed),
-            process: process as usize,
-            key: key as usize,
-        });
-        arrivals.more.notify_all();
-    }
-}
-
 impl Way {
-    pub(crate) fn new(port: u16, process: usize) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("an upstream");
-        stream.set_nodelay(true).expect("an open socket");
-        Self {
-            stream: Mutex::new(stream),
-            process,
-        }
+    pub(crate) fn new(path: &PathBuf, process: usize) -> Self {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        socket.connect(path).expect("an upstream");
+        Self { socket, process }
     }
 
     /// Sends a request of this key, which departs at this time.
-    pub(crate) fn send(&self, key: usize, departed: Duration) {
+    pub(crate) fn send(&self, key: usize, marks: [u64; 3], departed: Duration) {
         let departed = u64::try_from(departed.as_micros()).expect("less than ages");
-        let numbers = [self.process as u64, key as u64, departed];
+        let [a, b, c] = marks;
+        let numbers = [self.process as u64, key as u64, departed, a, b, c];
         let raw = numbers.map(u64::to_le_bytes);
-        let mut stream = self.stream.lock().expect("no panic while sending");
-        stream.write_all(raw.as_flattened()).expect("an upstream");
+        self.socket.send(raw.as_flattened()).expect("an upstream");
     }
 }

@@ -11,6 +11,9 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::signal;
 
 const ROLE: &str = "TEST_CHILD_ROLE";
@@ -138,6 +141,15 @@ pub fn role() -> Option<String> {
     let role = env::var(ROLE).ok()?;
     heard();
     Some(role)
+}
+
+/// A value as one line, for [`parse`] in another process.
+pub fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("a value that JSON has")
+}
+
+pub fn parse<T: DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 /// In a child: one line to the process that started it.

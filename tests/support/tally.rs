@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
 use tower_throttle::Error;
 use tower_throttle::store::StoreError;
 
@@ -56,7 +57,7 @@ impl Count {
 }
 
 /// Counts that grow, from whatever thread.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Tally([AtomicU64; COUNTS]);
 
 impl Tally {
@@ -70,53 +71,59 @@ impl Tally {
 
     /// Adds to a count, or to the longest so far if it is of that kind.
     pub fn add(&self, count: Count, number: u64) {
-        let counter = &self.0[count as usize];
-        if count == Count::Longest {
-            counter.fetch_max(number, Ordering::SeqCst);
+        self.add_at(count as usize, number);
+    }
+
+    fn add_at(&self, place: usize, number: u64) {
+        if place == Count::Longest as usize {
+            self.0[place].fetch_max(number, Ordering::SeqCst);
         } else {
-            counter.fetch_add(number, Ordering::SeqCst);
+            self.0[place].fetch_add(number, Ordering::SeqCst);
         }
     }
 
     /// The sum of both.
     pub fn join(self, other: &Self) -> Self {
         for (place, number) in other.0.iter().enumerate() {
-            let number = number.load(Ordering::SeqCst);
-            if place == Count::Longest as usize {
-                self.add(Count::Longest, number);
-            } else {
-                self.0[place].fetch_add(number, Ordering::SeqCst);
-            }
+            self.add_at(place, number.load(Ordering::SeqCst));
         }
         self
     }
 
     /// Requests that got an answer.
     pub fn answered(&self) -> u64 {
-        let answers = [
-            Count::Departed,
-            Count::Limited,
-            Count::Out,
-            Count::Unknown,
-            Count::Other,
-        ];
-        answers.into_iter().map(|answer| self.of(answer)).sum()
+        use Count::{Departed, Limited, Other, Out, Unknown};
+        self.sum(&[Departed, Limited, Out, Unknown, Other])
     }
 
-    /// Reads what another process has [shown](fmt::Display).
-    pub fn parse(text: &str) -> Self {
-        let numbers = text.split(' ').map(|word| word.parse().expect("a number"));
-        let counts: Vec<AtomicU64> = numbers.map(AtomicU64::new).collect();
-        Self(counts.try_into().expect("all counts"))
+    fn sum(&self, counts: &[Count]) -> u64 {
+        counts.iter().map(|&count| self.of(count)).sum()
+    }
+
+    /// What is wrong with the requests of a process of which so many arrived: each has one outcome, and only requests
+    /// with a permit depart.
+    pub fn accounts(&self, process: usize, arrived: u64) -> Vec<String> {
+        use Count::{Dropped, Expired, Forfeited, Refused};
+        let ended = self.answered() + self.sum(&[Expired, Forfeited, Dropped, Refused]);
+        [
+            ("requests are lost", self.of(Count::Lost), 0),
+            ("errors are of an unknown kind", self.of(Count::Other), 0),
+            ("requests have ended", ended, self.of(Count::Asked)),
+            ("requests arrived", arrived, self.of(Count::Departed)),
+        ]
+        .into_iter()
+        .filter(|(_, is, should)| is != should)
+        .map(|(what, is, should)| format!("{is} and not {should} {what} in process {process}"))
+        .collect()
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let numbers = self
-            .0
-            .each_ref()
-            .map(|it| it.load(Ordering::SeqCst).to_string());
-        f.write_str(&numbers.join(" "))
+        use Count::{Asked, Departed, Dropped, Limited, Lost, Other, Out, Unknown};
+        for count in [Asked, Departed, Dropped, Lost, Limited, Out, Unknown, Other] {
+            writeln!(f, "{count:?}: {}", self.of(count))?;
+        }
+        Ok(())
     }
 }

@@ -1,18 +1,8 @@
 //! The faults of a soak run, all from the table of faults.
 
-use crate::fault::Fault;
-use crate::stage::Stage;
-use crate::table;
+use Loses::{All, Nothing, Some};
 
-/// One thing that goes wrong and is put right, again and again.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Befalls {
-    /// In the table of faults.
-    pub(crate) name: &'static str,
-    pub(crate) loses: Loses,
-    /// Once it is put right: all is as it was before.
-    pub(crate) afterwards: fn(&mut Stage),
-}
+use crate::stage::Stage;
 
 /// The state that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,66 +16,55 @@ pub(crate) enum Loses {
     Some,
 }
 
-const fn befalls(name: &'static str, loses: Loses) -> Befalls {
-    Befalls {
-        name,
-        loses,
-        afterwards: |_| {},
-    }
-}
+/// One thing that goes wrong and is put right, again and again: its name in the table of faults.
+pub(crate) type Befalls = (&'static str, Loses);
 
 /// All of the table but four: what is kept on disk, as here nothing is, and other policies of an outage.
 pub(crate) const ALL: &[Befalls] = &[
-    befalls("connections cut", Loses::Nothing),
-    befalls("replies cut off", Loses::Nothing),
-    befalls("nothing passes for a while", Loses::Nothing),
-    befalls("nothing passes to one of three", Loses::Nothing),
-    befalls("half-open connections, until TCP gives up", Loses::Nothing),
-    befalls("connections refused", Loses::Nothing),
-    befalls("connections reset when made", Loses::Nothing),
-    befalls("200 ms each way", Loses::Nothing),
-    befalls("SIGSTOP, SIGCONT", Loses::Nothing),
-    befalls("CLIENT KILL", Loses::Nothing),
-    befalls("CLIENT PAUSE", Loses::Nothing),
-    befalls("SCRIPT FLUSH", Loses::Nothing),
-    befalls("BUSY", Loses::Nothing),
-    befalls("OOM", Loses::Nothing),
-    befalls("one of three stopped", Loses::Nothing),
-    befalls(REPLACED, Loses::Nothing),
-    befalls("FLUSHALL", Loses::All),
-    befalls("kill -9, back empty", Loses::All),
-    befalls("DEL", Loses::Some),
-    befalls("eviction", Loses::Some),
-    Befalls {
-        afterwards: |stage| stage.replicate(1, 0),
-        ..befalls("READONLY", Loses::Some)
-    },
-    Befalls {
-        // The other way round, from then on.
-        afterwards: |stage| {
-            stage.servers.swap(0, 1);
-            stage.servers[1].restart();
-            stage.replicate(1, 0);
-        },
-        ..befalls("promoted replica", Loses::Some)
-    },
+    ("connections cut", Nothing),
+    ("replies cut off", Nothing),
+    ("nothing passes for a while", Nothing),
+    ("nothing passes to one of three", Nothing),
+    ("half-open connections, until TCP gives up", Nothing),
+    ("connections refused", Nothing),
+    ("connections reset when made", Nothing),
+    ("200 ms each way", Nothing),
+    ("SIGSTOP, SIGCONT", Nothing),
+    ("CLIENT KILL", Nothing),
+    ("CLIENT PAUSE", Nothing),
+    ("SCRIPT FLUSH", Nothing),
+    ("BUSY", Nothing),
+    ("OOM", Nothing),
+    ("one of three stopped", Nothing),
+    (REPLACED, Nothing),
+    FLUSHALL,
+    ("kill -9, back empty", All),
+    ("DEL", Some),
+    ("eviction", Some),
+    (DEMOTED, Some),
+    (PROMOTED, Some),
 ];
 
 /// One that is over soon.
-pub(crate) const BRIEF: &[Befalls] = &[befalls("FLUSHALL", Loses::All)];
+pub(crate) const FLUSHALL: Befalls = ("FLUSHALL", All);
 
 /// It puts a new process in the place of the first.
 pub(crate) const REPLACED: &str = "one of three killed";
 
-impl Befalls {
-    pub(crate) fn fault(&self) -> &'static Fault {
-        table::find(self.name)
-    }
-}
+const DEMOTED: &str = "READONLY";
+const PROMOTED: &str = "promoted replica";
 
-#[test]
-fn everything_that_befalls_is_in_the_table_of_faults() {
-    for befalls in ALL.iter().chain(BRIEF) {
-        assert_eq!(befalls.fault().name, befalls.name);
+/// Makes all as it was before, once the fault is put right.
+pub(crate) fn afterwards(name: &str, stage: &mut Stage) {
+    if name == PROMOTED {
+        // The other way round, from then on.
+        stage.servers.swap(0, 1);
+        stage.servers[1].restart();
+    }
+    if name == PROMOTED || name == DEMOTED {
+        stage.replicate(1, 0);
+    }
+    for thread in stage.beside.drain(..) {
+        thread.join().expect("no panic beside the load");
     }
 }

@@ -8,11 +8,9 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::{Acquire, Decision, Error, Permit};
+use tower_throttle::{Decision, Error, Permit};
 
 use super::load::{ALL, KEYS, Load};
-use super::mischief::Mischief;
-use super::subject::Subject;
 use support::child::now;
 use support::tally::Count;
 
@@ -25,9 +23,6 @@ const TAKES: Duration = Duration::from_millis(20);
 pub(crate) struct Caller {
     load: Arc<Load>,
     random: StdRng,
-    /// Leaked by a defect.
-    hoard: Vec<Vec<u8>>,
-    abandoned: Vec<Acquire>,
 }
 
 impl Caller {
@@ -35,8 +30,6 @@ impl Caller {
         Self {
             load,
             random: StdRng::seed_from_u64(seed),
-            hoard: Vec::new(),
-            abandoned: Vec::new(),
         }
     }
 
@@ -66,11 +59,7 @@ impl Caller {
             }
             let rests = MS * self.random.random_range(0..60);
             sleep(rests).await;
-            self.make_mischief();
         }
-        // As whatever is leaked is.
-        self.abandoned.drain(..).for_each(std::mem::forget);
-        self.hoard.drain(..).for_each(std::mem::forget);
     }
 
     /// Lets nothing depart for a key at times.
@@ -97,13 +86,7 @@ impl Caller {
         let asked = self.load.limiter.try_acquire(name(key)).cost(self.cost());
         match self.known(asked).await {
             (Ok(Decision::Granted(permit)), set) => self.use_or_not(permit, key, set),
-            (Ok(Decision::Limited(_)), set) => {
-                self.count(Count::Refused);
-                if self.load.mischief.contains(&Mischief::Jumps) && key < KEYS {
-                    let subject = self.subject(key, set);
-                    self.load.way.send(subject.pack(1), now());
-                }
-            }
+            (Ok(Decision::Limited(_)), _) => self.count(Count::Refused),
             (Err(error), _) => self.count(Count::of_error(&error)),
         }
     }
@@ -156,8 +139,8 @@ impl Caller {
         let at = now();
         // It is certain now that it was valid then, however long this process was held up in between.
         if permit.is_valid() {
-            let packed = self.subject(key, set).pack(permit.cost());
-            self.load.way.send(packed, at);
+            let marks = [set as u64, self.load.is_strict.into(), permit.cost().into()];
+            self.load.way.send(key, marks, at);
             self.count(Count::Departed);
         } else {
             permit.forfeit();
@@ -173,14 +156,6 @@ impl Caller {
             polled.map(|answer| (answer, *quotas))
         })
         .await
-    }
-
-    fn subject(&self, key: usize, set: usize) -> Subject {
-        Subject {
-            key,
-            set,
-            is_strict: self.load.is_strict,
-        }
     }
 
     /// A hot one at times, and of the others those more often that come first.
@@ -201,27 +176,6 @@ impl Caller {
 
     fn count(&self, count: Count) {
         self.load.tally.one(count);
-    }
-
-    fn make_mischief(&mut self) {
-        if self.load.mischief.is_empty() || !self.random.random_bool(0.005) {
-            return;
-        }
-        for mischief in self.load.mischief.clone().iter() {
-            match mischief {
-                Mischief::Abandons => {
-                    let mut asked = self.load.limiter.acquire(name(0));
-                    let waker = std::task::Waker::noop();
-                    let mut cx = std::task::Context::from_waker(waker);
-                    if Pin::new(&mut asked).poll(&mut cx).is_pending() {
-                        self.abandoned.push(asked);
-                    }
-                }
-                Mischief::Dawdles => drop(tokio::spawn(std::future::pending::<()>())),
-                Mischief::Hoards => self.hoard.push(vec![1; 50_000]),
-                Mischief::Jumps | Mischief::Litters | Mischief::Forgets => {}
-            }
-        }
     }
 }
 

@@ -72,43 +72,34 @@ fn between(events: &[Event], from: Duration, to: Duration) -> &[Event] {
     &events[place(from)..place(to)]
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: fn(u64) -> Duration = Duration::from_millis;
-
-    /// Whether a window holds too much, under two per second.
-    fn exceeds(events: &[u64], gaps: &[(u64, u64)]) -> bool {
+#[test]
+fn one_more_than_promised_is_found_but_for_as_much_again_at_each_loss() {
+    let ms = Duration::from_millis;
+    // Under two per second, with losses from each of these times to the next.
+    let is_excess = |events: &[u64], gaps: &[(u64, u64)]| {
         let bound = Bound::of("2/s".parse().expect("a quota"));
-        let events: Vec<_> = events.iter().map(|&at| (MS(at), 1)).collect();
+        let events: Vec<_> = events.iter().map(|&at| (ms(at), 1)).collect();
         let gap = |&(from, to)| Gap {
-            from: MS(from),
-            to: MS(to),
+            from: ms(from),
+            to: ms(to),
             extra: 2,
         };
-        let gaps: Vec<_> = gaps.iter().map(gap).collect();
-        judge(&events, &bound, &gaps).is_some()
-    }
-
-    #[test]
-    fn one_more_than_promised_is_found_wherever_it_is() {
-        assert!(!exceeds(&[0, 500, 1_000, 1_500], &[]));
-        assert!(exceeds(&[0, 500, 999], &[]));
-        let gap = (20_000, 20_100);
-        assert!(exceeds(&[18_000, 18_001, 18_002], &[gap]));
-        let later = 20_100 + 3_000;
-        assert!(exceeds(&[later, later + 1, later + 2], &[gap]));
-        assert!(exceeds(&[19_000, 19_001, 19_002], &[(19_500, 19_600)]));
-    }
-
-    #[test]
-    fn as_much_again_may_depart_for_each_loss() {
-        let twice = [19_998, 19_999, 20_500, 20_501];
-        assert!(!exceeds(&twice, &[(20_000, 20_100)]));
-        assert!(exceeds(&twice, &[]));
-        let more = [19_998, 19_999, 20_500, 20_501, 20_502];
-        assert!(exceeds(&more, &[(20_000, 20_100)]));
-        assert!(!exceeds(&more, &[(20_000, 20_100), (20_400, 20_450)]));
+        judge(&events, &bound, &gaps.iter().map(gap).collect::<Vec<_>>()).is_some()
+    };
+    let (gap, later) = ((20_000, 20_100), 20_100 + 3_000);
+    let twice = [19_998, 19_999, 20_500, 20_501];
+    let more = [19_998, 19_999, 20_500, 20_501, 20_502];
+    for (events, gaps, expected) in [
+        (&[0, 500, 1_000, 1_500][..], &[][..], false),
+        (&[0, 500, 999], &[], true),
+        (&[18_000, 18_001, 18_002], &[gap], true),
+        (&[later, later + 1, later + 2], &[gap], true),
+        (&[19_000, 19_001, 19_002], &[(19_500, 19_600)], true),
+        (&twice, &[gap], false),
+        (&twice, &[], true),
+        (&more, &[gap], true),
+        (&more, &[gap, (20_400, 20_450)], false),
+    ] {
+        assert_eq!(is_excess(events, gaps), expected, "{events:?} {gaps:?}");
     }
 }

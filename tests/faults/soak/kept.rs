@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::befalls::Loses;
 use super::judge::{Gap, judge};
 use super::load::KEYS;
-use super::quotas::{self, Bound, SETS};
-use super::subject::Subject;
+use super::quotas::{self, Bound, SETS, Subject};
 use crate::upstream::Arrival;
 
 /// How long after a change of quotas requests may depart that were granted before.
@@ -41,16 +40,21 @@ pub(crate) struct Loss {
 impl Kept {
     pub(crate) fn depart(&mut self, arrivals: Vec<Arrival>) {
         for Arrival {
-            key: packed,
+            key,
+            marks: [set, is_strict, cost],
             departed,
             process,
             ..
         } in arrivals
         {
-            let (subject, cost) = Subject::unpack(packed);
+            let subject = Subject {
+                key,
+                set: set as usize,
+                is_strict: is_strict > 0,
+            };
             let events = self.events.entry(subject).or_default();
             events.push((departed, cost));
-            if subject.key < KEYS {
+            if key < KEYS {
                 let latest = self.latest.entry((process, subject)).or_default();
                 *latest = departed.max(*latest);
             }

@@ -3,27 +3,26 @@
 //! | line | what it does |
 //! | --- | --- |
 //! | `quotas NUMBER` | sets these quotas |
-//! | `load strict`, `load immediate` | starts callers of the limiter with this recovery |
+//! | `load true`, `load false` | starts callers of the limiter with strict recovery, or without |
 //! | `rest` | stops them; says, once all is at rest, what is left |
 //! | `stop` | says what came of all requests, and ends |
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use serde::{Deserialize, Serialize};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Recovery};
 
 use super::caller::Caller;
-use super::mischief::{self, Mischief};
 use super::quotas;
-use crate::load::runtime;
+use crate::fault::Fault;
+use crate::load::{connect, runtime};
 use crate::stage::{PATIENCE, Part};
 use crate::upstream::Way;
 use support::child;
@@ -58,7 +57,6 @@ pub(crate) struct Load {
     pub(crate) quotas: Arc<RwLock<usize>>,
     pub(crate) way: Arc<Way>,
     pub(crate) tally: Arc<Tally>,
-    pub(crate) mischief: Arc<[Mischief]>,
     stops: AtomicBool,
 }
 
@@ -69,7 +67,7 @@ impl Load {
 }
 
 /// The report of a process at rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Rest {
     pub(crate) lines: usize,
     pub(crate) is_out: bool,
@@ -80,19 +78,18 @@ pub(crate) struct Rest {
 
 /// Plays a part until the line `stop`.
 pub(crate) fn play(part: &Part) {
-    let (seed, mischief) = part.script.split_once(' ').expect("a seed, and mischief");
-    let seed: u64 = seed.parse().expect("a number");
-    let mut process = Process::new(part, runtime(), seed, mischief::parse(mischief).into());
+    let seed = part.script.parse().expect("a number");
+    let mut process = Process::new(part, runtime(), seed);
     loop {
         let line = child::hear();
         match line.split_once(' ').unwrap_or((&line, "")) {
             ("quotas", number) => process.set_quotas(number.parse().expect("a number")),
-            ("load", recovery) => process.start(recovery == "strict"),
+            ("load", recovery) => process.start(recovery == "true"),
             ("rest", _) => {
                 let rest = process.rest();
-                child::say(format!("{rest} {}", process.tally));
+                child::say(child::text(&(rest, &*process.tally)));
             }
-            ("stop", _) => return child::say(&process.tally),
+            ("stop", _) => return child::say(child::text(&*process.tally)),
             _ => panic!("what is {line:?}"),
         }
     }
@@ -105,7 +102,6 @@ struct Process {
     quotas: Arc<RwLock<usize>>,
     way: Arc<Way>,
     tally: Arc<Tally>,
-    mischief: Arc<[Mischief]>,
     random: StdRng,
     load: Option<Arc<Load>>,
     callers: JoinSet<()>,
@@ -113,8 +109,9 @@ struct Process {
 }
 
 impl Process {
-    fn new(part: &Part, runtime: Runtime, seed: u64, mischief: Arc<[Mischief]>) -> Self {
-        let store = runtime.block_on(connect(&part.redis));
+    fn new(part: &Part, runtime: Runtime, seed: u64) -> Self {
+        let store = runtime.block_on(connect(&Fault::PLAIN, &part.redis));
+        let store = store.timeout(TIMEOUT);
         // The limiters subscribe with their first call.
         let tasks_at_first = runtime.metrics().num_alive_tasks() + SUBSCRIPTION;
         let limiters = [Recovery::Immediate, Recovery::Strict].map(|recovery| {
@@ -129,9 +126,8 @@ impl Process {
             runtime,
             limiters,
             quotas: Arc::default(),
-            way: Arc::new(Way::new(part.upstream, part.number)),
+            way: Arc::new(Way::new(&part.upstream, part.number)),
             tally: Arc::default(),
-            mischief,
             random: StdRng::seed_from_u64(seed + part.number as u64),
             load: None,
             callers: JoinSet::new(),
@@ -155,7 +151,6 @@ impl Process {
             quotas: self.quotas.clone(),
             way: self.way.clone(),
             tally: self.tally.clone(),
-            mischief: self.mischief.clone(),
             stops: AtomicBool::new(false),
         });
         let mut caller = || Caller::new(load.clone(), self.random.random());
@@ -206,43 +201,8 @@ impl Process {
     }
 }
 
-async fn connect(redis: &str) -> RedisStore {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match RedisStore::connect(redis).await {
-            Ok(store) => return store.timeout(TIMEOUT),
-            // A second may be little on a machine that does many other things.
-            Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
-        }
-    }
-}
-
 impl Rest {
     pub(crate) fn is_at_rest(self) -> bool {
         self.lines == 0 && self.tasks <= self.tasks_at_first
-    }
-
-    pub(crate) fn parse(text: &str) -> Self {
-        let mut numbers = text.split(' ').map(|it| it.parse().expect("a number"));
-        let mut number = || -> usize { numbers.next().expect("a number") };
-        Self {
-            lines: number(),
-            is_out: number() > 0,
-            tasks: number(),
-            tasks_at_first: number(),
-        }
-    }
-}
-
-impl fmt::Display for Rest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            lines,
-            is_out,
-            tasks,
-            tasks_at_first,
-        } = self;
-        let is_out = u8::from(*is_out);
-        write!(f, "{lines} {is_out} {tasks} {tasks_at_first}")
     }
 }

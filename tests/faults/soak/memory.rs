@@ -1,5 +1,6 @@
 //! Memory over time: [`Series`], which must not grow.
 
+use std::fmt;
 use std::fs;
 use std::time::Duration;
 
@@ -40,6 +41,21 @@ impl Series {
     }
 }
 
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.medians() {
+            Some(bytes) => {
+                let [early, late] = bytes.map(|it| it as f64 / f64::from(1 << 20));
+                write!(
+                    f,
+                    "{early:.1} MB in the second quarter, {late:.1} in the last"
+                )
+            }
+            None => f.write_str("too short a time to tell"),
+        }
+    }
+}
+
 /// The resident memory of a process, in bytes; `None` once it has ended.
 ///
 /// As Linux says; nothing else is looked at.
@@ -51,29 +67,20 @@ pub(crate) fn resident(pid: u32) -> Option<u64> {
     Some(kilobytes.parse::<u64>().expect("a number") << 10)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
+#[test]
+fn what_never_stops_to_grow_is_found_and_what_swings_is_not() {
     const MB: u64 = 1 << 20;
-
-    fn series(of: impl Fn(u64) -> u64) -> Series {
-        Series {
-            samples: (0..600).map(of).collect(),
-        }
-    }
-
-    #[test]
-    fn what_is_filled_at_first_and_swings_is_flat() {
-        let swings = series(|second| 20 * MB + second.min(100) * MB / 10 + second % 30 * MB / 5);
-        assert!(!swings.grows(), "{:?}", swings.medians());
-        let leaps_at_last = series(|second| if second > 590 { 90 * MB } else { 20 * MB });
-        assert!(!leaps_at_last.grows());
-    }
-
-    #[test]
-    fn what_never_stops_is_found() {
-        let per_second = series(|second| 20 * MB + second * (30 << 10));
-        assert!(per_second.grows(), "{:?}", per_second.medians());
-    }
+    let grows = |of: fn(u64) -> u64| {
+        let samples = (0..600).map(of).collect();
+        Series { samples }.grows()
+    };
+    assert!(grows(|second| 20 * MB + second * (30 << 10)));
+    assert!(!grows(|second| 20 * MB
+        + second.min(100) * MB / 10
+        + second % 30 * MB / 5));
+    assert!(!grows(|second| if second > 590 {
+        90 * MB
+    } else {
+        20 * MB
+    }));
 }

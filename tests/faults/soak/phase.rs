@@ -1,69 +1,62 @@
 //! [`Phases`]: load, while things befall at random, and then [rest](super::rest).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
+use rand::{Rng as _, SeedableRng as _};
 
-use super::befalls::{Befalls, Loses, REPLACED};
+use super::befalls::{self, Befalls, Loses, REPLACED};
 use super::kept::{Kept, Loss};
-use super::memory::{Series, resident};
-use super::mischief::Mischief;
+use super::memory::{LONG, Series, resident};
 use super::quotas::SETS;
-use super::run::Plan;
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::{PATIENCE, PROCESSES, Stage};
+use crate::table;
 use support::child::now;
 
 const MS: Duration = Duration::from_millis(1);
 
 /// The state of a run, and its figures.
-pub(crate) struct Phases<'a> {
-    plan: &'a Plan,
+pub(crate) struct Phases {
+    befalls: &'static [Befalls],
     pub(crate) stage: Stage,
     random: StdRng,
     pub(crate) kept: Kept,
     set: usize,
     is_strict: bool,
     pub(crate) count: usize,
-    pub(crate) befell: BTreeMap<&'static str, u64>,
-    pub(crate) changes: u64,
+    befell: BTreeMap<&'static str, u64>,
     /// The memory of each process, by its number, and of the server.
-    pub(crate) memory: BTreeMap<usize, Series>,
-    pub(crate) server: Series,
-    /// The longest that keys stayed once all was at rest.
-    pub(crate) stayed: Duration,
+    memory: BTreeMap<String, Series>,
     /// The actions of this phase, with their times.
     log: Vec<(Duration, String)>,
     /// When the memory of the processes and of the server was looked at last.
     sampled: [Instant; 2],
 }
 
-impl<'a> Phases<'a> {
-    pub(crate) fn new(plan: &'a Plan, stage: Stage, random: StdRng) -> Self {
+impl Phases {
+    pub(crate) fn new(befalls: &'static [Befalls], stage: Stage, seed: u64) -> Self {
         Self {
-            plan,
+            befalls,
             stage,
-            random,
+            random: StdRng::seed_from_u64(seed),
             kept: Kept::default(),
             set: 0,
             is_strict: false,
             count: 0,
             befell: BTreeMap::new(),
-            changes: 0,
             memory: BTreeMap::new(),
-            server: Series::default(),
-            stayed: Duration::ZERO,
             log: Vec::new(),
             sampled: [Instant::now(); 2],
         }
     }
 
     /// Load, and rest; what should not have been.
-    pub(crate) fn next(&mut self) -> Vec<String> {
+    pub(crate) fn next(&mut self, lasts: Duration) -> Vec<String> {
         self.is_strict = self.count % 2 == 1;
         self.log.clear();
         self.count += 1;
@@ -72,7 +65,7 @@ impl<'a> Phases<'a> {
         self.note(&load);
         self.tell(&load);
         self.settle();
-        let end = Instant::now() + self.plan.phase;
+        let end = Instant::now() + lasts;
         loop {
             self.step();
             if Instant::now() > end {
@@ -82,76 +75,56 @@ impl<'a> Phases<'a> {
     }
 
     fn load(&self) -> String {
-        let recovery = if self.is_strict {
-            "strict"
-        } else {
-            "immediate"
-        };
-        format!("load {recovery}")
+        format!("load {}", self.is_strict)
     }
 
     fn step(&mut self) {
         // Sent in any case, as processes wait for a line only for a minute.
-        let set = match self.random.random_bool(0.4) && !self.plan.befalls.is_empty() {
+        let set = match self.random.random_bool(0.4) {
             true => self.random.random_range(0..SETS.len()),
             false => self.set,
         };
         self.change_quotas(set);
-        if self.plan.mischief.contains(&Mischief::Forgets) {
-            self.stage.server().command::<()>(&["FLUSHALL"]);
-        }
-        if self.plan.mischief.contains(&Mischief::Litters) {
-            let words = ["SET", "throttle:{litter}", "x"];
-            self.stage.server().command::<()>(&words);
-        }
-        match self.plan.befalls.choose(&mut self.random).copied() {
-            Some(befalls) => self.befall(befalls),
-            None => self.pass(MS * 500),
-        }
+        let befalls = self.befalls.choose(&mut self.random);
+        self.befall(*befalls.expect("a fault"));
         self.settle();
     }
 
-    fn befall(&mut self, befalls: Befalls) {
-        let fault = befalls.fault();
-        let from = self.note(befalls.name);
+    fn befall(&mut self, (name, loses): Befalls) {
+        let fault = table::find(name);
+        let from = self.note(name);
         (fault.inject)(&mut self.stage);
         let lasts = MS * self.random.random_range(100..2_500);
         self.collect(lasts);
         self.note("... it is put right");
         (fault.heal)(&mut self.stage);
         let to = self.note("... that is done");
-        (befalls.afterwards)(&mut self.stage);
-        for thread in self.stage.beside.drain(..) {
-            thread.join().expect("no panic beside the load");
-        }
-        if befalls.name == REPLACED {
+        befalls::afterwards(name, &mut self.stage);
+        if name == REPLACED {
             let lines = [format!("quotas {}", self.set), self.load()];
             let newcomer = self.stage.processes[0].as_mut().expect("it was started");
             lines.iter().for_each(|line| newcomer.child.tell(line));
         }
-        if befalls.loses != Loses::Nothing {
+        if loses != Loses::Nothing {
             let counted = self.stage.losses.swap(0, Ordering::SeqCst) as u64;
             self.kept.lose(Loss {
                 from,
                 to,
-                loses: befalls.loses,
+                loses,
                 times: counted.max(1),
                 set: self.set,
                 former: self.set,
             });
         }
-        *self.befell.entry(befalls.name).or_default() += 1;
+        *self.befell.entry(name).or_default() += 1;
     }
 
     fn change_quotas(&mut self, set: usize) {
-        if set != self.set {
-            self.changes += 1;
-            self.note(&format!("quotas {:?}", SETS[set]));
-        }
         let (from, former) = (now(), self.set);
         self.set = set;
         self.tell(&format!("quotas {set}"));
         if set != former {
+            self.note(&format!("quotas {:?}", SETS[set]));
             self.settle();
             self.kept.lose(Loss {
                 from,
@@ -169,10 +142,8 @@ impl<'a> Phases<'a> {
         let (since, deadline) = (now(), Instant::now() + PATIENCE);
         loop {
             self.pass(MS * 20);
-            let numbers = self.stage.processes.iter().flatten().map(|it| it.number);
-            let mut settled =
-                numbers.map(|it| self.kept.has_departed(it, self.set, self.is_strict, since));
-            if settled.all(|it| it) {
+            let mut living = self.stage.living().into_iter();
+            if living.all(|it| self.kept.has_departed(it, self.set, self.is_strict, since)) {
                 return;
             }
             assert!(
@@ -185,9 +156,11 @@ impl<'a> Phases<'a> {
     }
 
     /// Lets time pass while the server is well.
-    pub(crate) fn pass(&mut self, span: Duration) {
+    fn pass(&mut self, span: Duration) {
         if is_time(&mut self.sampled[1]) {
-            self.server.push(self.stage.servers[0].used_memory());
+            let used = self.stage.servers[0].used_memory();
+            let series = self.memory.entry("the server".to_owned());
+            series.or_default().push(used);
         }
         self.collect(span);
     }
@@ -199,10 +172,8 @@ impl<'a> Phases<'a> {
             if is_time(&mut self.sampled[0]) {
                 for process in self.stage.processes.iter().flatten() {
                     let resident = resident(process.child.pid()).expect("it runs, on Linux");
-                    self.memory
-                        .entry(process.number)
-                        .or_default()
-                        .push(resident);
+                    let series = self.memory.entry(format!("process {}", process.number));
+                    series.or_default().push(resident);
                 }
             }
             self.kept.depart(self.stage.upstream().take());
@@ -212,6 +183,19 @@ impl<'a> Phases<'a> {
             }
             thread::sleep(left.min(MS * 50));
         }
+    }
+
+    /// What is wrong with the memory of a run of this length: it grows, or has too few samples.
+    pub(crate) fn growth(&self, took: Duration) -> Vec<String> {
+        let judged = self.memory.values().filter(|it| it.medians().is_some());
+        let judged = judged.count();
+        if took >= LONG && judged < PROCESSES {
+            return vec![format!("the memory of {judged} processes was judged")];
+        }
+        let growing = self.memory.iter().filter(|(_, series)| series.grows());
+        growing
+            .map(|(whose, series)| format!("the memory of {whose} grows: {series}"))
+            .collect()
     }
 
     pub(crate) fn note(&mut self, what: &str) -> Duration {
@@ -242,4 +226,17 @@ fn is_time(sampled: &mut Instant) -> bool {
         *sampled = Instant::now();
     }
     is_time
+}
+
+impl fmt::Display for Phases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} phases", self.count)?;
+        for (name, count) in &self.befell {
+            writeln!(f, "{name}: {count}")?;
+        }
+        for (whose, series) in &self.memory {
+            writeln!(f, "memory of {whose}: {series}")?;
+        }
+        Ok(())
+    }
 }

@@ -4,6 +4,16 @@ use std::time::Duration;
 
 use tower_throttle::{Algorithm, Quota};
 
+/// Departures of the same subject count together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Subject {
+    pub(crate) key: usize,
+    /// The number of the quotas under which the request began.
+    pub(crate) set: usize,
+    /// True under strict recovery.
+    pub(crate) is_strict: bool,
+}
+
 /// Each in the place of the one before, at a time of chance; the first is where a run begins.
 pub(crate) const SETS: [&[&str]; 5] = [
     &["10/500ms"],

@@ -14,15 +14,16 @@ pub(super) const FAULTS: &[Fault] = &[
         most: |_| None,
         ..DURABLE
     },
-    Fault {
-        name: "Outage::Local",
-        limiter: |limiter| {
-            limiter.outage(Outage::Local {
-                share: 1.0 / PROCESSES as f64,
-            })
-        },
-        // Beside those with slots of the store, each process lets its share go.
-        most: |_| Some(LIMIT + LIMIT / PROCESSES as u64 * PROCESSES as u64),
-        ..DURABLE
-    },
+    LOCAL,
 ];
+
+pub(super) const LOCAL: Fault = Fault {
+    name: "Outage::Local",
+    limiter: |limiter| {
+        let share = 1.0 / PROCESSES as f64;
+        limiter.outage(Outage::Local { share })
+    },
+    // Beside those with slots of the store, each process lets its share go.
+    most: |_| Some(LIMIT + LIMIT / PROCESSES as u64 * PROCESSES as u64),
+    ..DURABLE
+};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Lost, Outage};
+use tower_throttle::Lost;
 
 use super::recovery::be_strict;
-use super::{deployments, memory, network, process, server};
+use super::{deployments, memory, network, outage, process, server};
 use crate::fault::{Fault, Lasts};
 use crate::places::{CALLERS, LIMIT, Places};
 use crate::stage::PROCESSES;
@@ -40,19 +40,10 @@ pub(crate) const ALL: &[Places] = &[
     strict("kill -9, back empty, strict", BACK_EMPTY),
     Places {
         name: "promoted replica",
-        fault: server::PROMOTED,
-        takes: LONG,
         most: 2 * LIMIT,
-        ..PLAIN
+        ..PROMOTED
     },
-    strict(
-        "promoted replica, strict",
-        Places {
-            fault: server::PROMOTED,
-            takes: LONG,
-            ..PLAIN
-        },
-    ),
+    strict("promoted replica, strict", PROMOTED),
     // All leases end.
     Places {
         name: "SIGSTOP, SIGCONT",
@@ -86,14 +77,7 @@ pub(crate) const ALL: &[Places] = &[
     },
     Places {
         name: "Outage::Local",
-        fault: Fault {
-            limiter: |limiter| {
-                limiter.outage(Outage::Local {
-                    share: 1.0 / PROCESSES as f64,
-                })
-            },
-            ..server::DURABLE
-        },
+        fault: outage::LOCAL,
         takes: LONG,
         // Beside those with places of the store, each process lets its share depart.
         most: LIMIT + LIMIT / PROCESSES * PROCESSES,
@@ -106,22 +90,27 @@ pub(crate) const ALL: &[Places] = &[
         most: 2 * LIMIT,
         ..PLAIN
     },
-    Places {
-        name: "cluster failover, strict, Lost::Abort",
-        lost: Lost::Abort,
-        ..strict(
-            "",
-            Places {
-                fault: deployments::CLUSTER,
-                takes: LONG,
-                ..PLAIN
-            },
-        )
-    },
+    strict("cluster failover, strict, Lost::Abort", CLUSTER),
 ];
 
 const FLUSHALL: Places = Places {
-    fault: memory::FLUSHALL,
+    fault: Fault {
+        lasts: Lasts::For(SHORT),
+        ..memory::FLUSHALL
+    },
+    ..PLAIN
+};
+
+const PROMOTED: Places = Places {
+    fault: server::PROMOTED,
+    takes: LONG,
+    ..PLAIN
+};
+
+const CLUSTER: Places = Places {
+    fault: deployments::CLUSTER,
+    lost: Lost::Abort,
+    takes: LONG,
     ..PLAIN
 };
 
