@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join;
-use support::errors::PATIENCE;
 use support::keyspace::{assert_all_expire, names, wait_until_empty};
 use support::redis_server::RedisServer;
-use tower_throttle::store::RedisStore;
-use tower_throttle::{Limiter, Quota, Recovery};
+use support::spend::{build, under};
+use tower_throttle::Limiter;
 
 /// Windows so long that a test ends within one of them.
 const LONG: [&[&str]; 8] = [
@@ -38,13 +37,8 @@ const SHORT: [&[&str]; 4] = [
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 async fn limiter(server: &RedisServer, scripts: bool, quotas: &[&str]) -> Limiter {
-    let store = RedisStore::connect(&server.url()).await;
-    let store = store.expect("a connection").timeout(PATIENCE);
-    let store = store.scripting(scripts).expect("a store that connected");
-    let quotas = quotas.iter().map(|text| text.parse::<Quota>());
-    let quotas = quotas.map(|quota| quota.expect("a quota"));
-    let builder = quotas.fold(Limiter::builder(), |builder, quota| builder.quota(quota));
-    builder.store(store).build().expect("a valid policy")
+    let store = server.store().await.scripting(scripts);
+    build(under(quotas).store(store.expect("a store that connected")))
 }
 
 /// As long as the state or the pause counts, whichever lasts longer.
@@ -106,20 +100,4 @@ async fn ends(scripts: bool) {
     assert!(seen.len() >= 8, "{seen:?}");
     assert_all_expire(&server);
     wait_until_empty(&server).await;
-}
-
-#[tokio::test]
-async fn the_mark_of_strict_recovery_expires() {
-    let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await;
-    let builder = Limiter::builder().quota(Quota::per_second(5));
-    let builder = builder.recovery(Recovery::Strict);
-    let limiter = builder.store(store.expect("a connection")).build();
-    limiter
-        .expect("a valid policy")
-        .acquire("a")
-        .await
-        .expect("a permit");
-    assert_eq!(names(&server).len(), 2);
-    assert_all_expire(&server);
 }

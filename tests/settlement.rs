@@ -8,7 +8,7 @@ use support::spend::build;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::store::{MemoryStore, RedisStore, Store};
 use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Charge, Cost, ErrorKind, Limiter, Quota};
+use tower_throttle::{Charge, Cost, ErrorKind, Limiter, LimiterBuilder, Quota};
 
 mod adapters;
 
@@ -31,91 +31,65 @@ async fn left(limiter: &Limiter) -> (u32, Option<u32>) {
     (snapshot.remaining(), snapshot.remaining_of("tokens"))
 }
 
-/// The embedded store, one that is asked by the dispatcher, and Redis.
-async fn on_each_store<F: Future>(test: impl Fn(Box<dyn Fn(Duration, u32, u32) -> Limiter>) -> F) {
-    test(Box::new(|window, requests, tokens| {
-        limiter(window, requests, tokens, MemoryStore::new())
-    }))
-    .await;
-    test(Box::new(|window, requests, tokens| {
-        limiter(
-            window,
-            requests,
-            tokens,
-            FailingStore::new(MemoryStore::new()),
-        )
-    }))
-    .await;
-    let redis = RedisServer::start();
-    let store = redis.store().await;
-    test(Box::new(move |window, requests, tokens| {
-        limiter(window, requests, tokens, store.clone())
-    }))
-    .await;
-    let store = redis
-        .store()
-        .await
-        .prefix("transactions")
-        .expect("a prefix");
-    let store = store.scripting(false).expect("a store");
-    test(Box::new(move |window, requests, tokens| {
-        limiter(window, requests, tokens, store.clone())
-    }))
-    .await;
+/// Limiters of 10 requests and 100 tokens per minute: on the embedded store, on one that is asked by the dispatcher, and on
+/// Redis with scripts and without.
+async fn on_each_store<F: Future>(redis: &RedisServer, test: impl Fn(Limiter) -> F) {
+    let minute = |store: Box<dyn FnOnce(LimiterBuilder) -> LimiterBuilder>| {
+        let tokens = Quota::per_minute(100).unit("tokens");
+        let builder = Limiter::builder().quota(Quota::per_minute(10));
+        build(store(builder.quota(tokens)))
+    };
+    let scripts = redis.store().await;
+    let plain = scripts.clone().prefix("transactions").expect("a prefix");
+    let plain = plain.scripting(false).expect("a store");
+    let dispatched = FailingStore::new(MemoryStore::new());
+    for limiter in [
+        minute(Box::new(|it| it.store(MemoryStore::new()))),
+        minute(Box::new(|it| it.store(dispatched))),
+        minute(Box::new(|it| it.store(scripts))),
+        minute(Box::new(|it| it.store(plain))),
+    ] {
+        test(limiter).await;
+    }
 }
 
+/// Waits for at most five seconds.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(5 * SECOND, future).await.expect("no wait")
+}
+
+/// A request that waits departs at once when another costs less in the end, and then not more do.
 #[tokio::test]
-async fn all_quotas_are_taken_together_or_not_at_all() {
-    on_each_store(|limiter| async move {
-        let limiter = limiter(60 * SECOND, 10, 100);
+async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_they_cost_something() {
+    let redis = RedisServer::start();
+    on_each_store(&redis, async |limiter| {
         let attempt = |tokens| limiter.try_acquire("a").cost_of("tokens", tokens);
-        assert!(attempt(60).await.unwrap().is_granted());
+        let permit = attempt(80).await.unwrap().permit().expect("a permit");
+        let charge = permit.into_charge();
         assert!(!attempt(60).await.unwrap().is_granted());
-        assert_eq!(left(&limiter).await, (9, Some(40)));
+        assert_eq!(left(&limiter).await, (9, Some(20)));
         let free = limiter.try_acquire("a").cost(Cost::from(2).of("tokens", 0));
         assert!(free.await.unwrap().is_granted());
-        assert_eq!(left(&limiter).await, (7, Some(40)));
-    })
-    .await;
-}
+        assert_eq!(left(&limiter).await, (7, Some(20)));
 
-/// Also if it arrives later, and many wait.
-#[tokio::test]
-async fn a_request_waits_only_for_the_units_in_which_it_costs_something() {
-    on_each_store(|limiter| async move {
-        let limiter = limiter(60 * SECOND, 10, 100);
-        let charge = depart(&limiter, 100).await;
-        let waiting: Vec<_> = (0..20)
-            .map(|_| tokio::spawn(limiter.acquire("a").cost_of("tokens", 50)))
-            .collect();
+        let waiting = [(); 5].map(|()| tokio::spawn(limiter.acquire("a").cost_of("tokens", 30)));
         sleep(SECOND / 5).await;
-        for _ in 0..8 {
-            let free = limiter.acquire("a").cost_of("tokens", 0);
-            let permit = timeout(5 * SECOND, free).await.expect("no wait");
-            permit.expect("a permit");
+        for _ in 0..6 {
+            soon(limiter.acquire("a").cost_of("tokens", 0))
+                .await
+                .expect("a permit");
         }
         // One request is kept for the first of those that wait.
-        let free = limiter.try_acquire("a").cost_of("tokens", 0);
-        assert!(!free.await.expect("an answer").is_granted());
-        assert_eq!(left(&limiter).await, (1, Some(0)));
+        assert!(!attempt(0).await.unwrap().is_granted());
+        assert_eq!(left(&limiter).await, (1, Some(20)));
         assert!(waiting.iter().all(|it| !it.is_finished()));
 
-        // A request that waits for tokens departs first, once it can.
-        let later = tokio::spawn(limiter.acquire("a").cost_of("tokens", 0));
-        sleep(SECOND / 5).await;
-        charge.refund();
-        let departed = || waiting.iter().filter(|it| it.is_finished()).count();
-        let first = async {
-            loop {
-                if departed() > 0 {
-                    break;
-                }
-                sleep(SECOND / 100).await;
-            }
-        };
-        timeout(5 * SECOND, first).await.expect("no wait");
-        sleep(SECOND / 5).await;
-        assert_eq!((departed(), later.is_finished()), (2, false));
+        charge.settle("tokens", 30).unwrap();
+        let [first, others @ ..] = waiting;
+        let departed = soon(first).await.unwrap().expect("a permit").into_charge();
+        assert_eq!(departed.cost_of("tokens"), Some(30));
+        assert_eq!(left(&limiter).await, (0, Some(40)));
+        others.iter().for_each(|it| it.abort());
     })
     .await;
 }
@@ -125,11 +99,8 @@ async fn a_request_waits_only_for_the_units_in_which_it_costs_something() {
 async fn a_request_that_needs_two_units_is_not_starved() {
     let quota = |unit| Quota::new(1, 10 * SECOND).unit(unit);
     let builder = || Limiter::builder().quota(quota("a")).quota(quota("b"));
-    let limiters = [
-        build(builder()),
-        build(builder().store(FailingStore::new(MemoryStore::new()))),
-    ];
-    for limiter in limiters {
+    let dispatched = builder().store(FailingStore::new(MemoryStore::new()));
+    for limiter in [build(builder()), build(dispatched)] {
         let spend = |unit: &'static str| {
             let limiter = limiter.clone();
             tokio::spawn(async move {
@@ -151,42 +122,20 @@ async fn a_request_that_needs_two_units_is_not_starved() {
     }
 }
 
-#[tokio::test]
-async fn a_lower_cost_lets_the_next_request_depart_at_once() {
-    on_each_store(|limiter| async move {
-        let limiter = limiter(60 * SECOND, 10, 100);
-        let charge = depart(&limiter, 80).await;
-        let waits = tokio::spawn({
-            let limiter = limiter.clone();
-            async move { depart(&limiter, 70).await }
-        });
-        sleep(SECOND / 5).await;
-        assert!(!waits.is_finished());
-        charge.settle("tokens", 30).unwrap();
-        let departed = timeout(5 * SECOND, waits).await.expect("no wait").unwrap();
-        assert_eq!(departed.cost_of("tokens"), Some(70));
-        assert_eq!(left(&limiter).await, (8, Some(0)));
-    })
-    .await;
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_higher_cost_is_debt_until_the_window_has_room() {
-    on_each_store(|limiter| async move {
-        let limiter = limiter(2 * SECOND, 10, 100);
-        let begun = Instant::now();
-        let charge = depart(&limiter, 50).await;
-        charge.settle("tokens", 170).unwrap();
-        depart(&limiter, 10).await;
-        assert!(begun.elapsed() >= 2 * SECOND, "{:?}", begun.elapsed());
-    })
-    .await;
+    let limiter = limiter(2 * SECOND, 10, 100, FailingStore::new(MemoryStore::new()));
+    let begun = Instant::now();
+    let charge = depart(&limiter, 50).await;
+    charge.settle("tokens", 170).unwrap();
+    depart(&limiter, 10).await;
+    assert!(begun.elapsed() >= 2 * SECOND, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
-    on_each_store(|limiter| async move {
-        let limiter = limiter(60 * SECOND, 10, 100);
+    let redis = RedisServer::start();
+    on_each_store(&redis, async |limiter| {
         for (cost, problem) in [
             (
                 Cost::default(),
@@ -203,10 +152,8 @@ async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
             ),
         ] {
             let error = limiter.acquire("a").cost(cost).await.unwrap_err();
-            assert_eq!(
-                (error.kind(), &*error.to_string()),
-                (ErrorKind::InvalidCost, problem)
-            );
+            assert_eq!(error.kind(), ErrorKind::InvalidCost);
+            assert_eq!(error.to_string(), problem);
         }
         assert_eq!(left(&limiter).await, (10, Some(100)));
 
@@ -218,13 +165,8 @@ async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
         );
         charge.settle("tokens", 30).unwrap();
         assert_eq!(problem("tokens", 20), "tokens were settled before");
-        let error = charge.clone().settle_to(&Cost::from(0).of("tokens", 0));
-        assert!(
-            error
-                .unwrap_err()
-                .to_string()
-                .starts_with("tokens were settled")
-        );
+        let again = charge.clone().settle_to(&Cost::from(0).of("tokens", 0));
+        assert!(again.is_err());
         sleep(SECOND / 10).await;
         assert_eq!(left(&limiter).await, (9, Some(70)));
         charge.refund();
@@ -232,58 +174,45 @@ async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
         assert_eq!(left(&limiter).await, (10, Some(70)));
 
         let charge = depart(&limiter, 40).await;
-        let permit = limiter.acquire("a").cost_of("tokens", 10).await.unwrap();
         let points = Quota::new(100, 60 * SECOND).unit("points").default_cost(1);
         limiter.set_quotas([points]).unwrap();
-        let error = charge.settle("tokens", 1).unwrap_err().to_string();
-        let expected =
-            "cannot settle tokens, as the quotas count differently since the request departed";
-        assert_eq!(error, expected);
+        assert_eq!(
+            charge.settle("tokens", 1).unwrap_err().to_string(),
+            "cannot settle tokens, as the quotas count differently since the request departed"
+        );
         // The request departed under the quotas that hold no more.
         assert_eq!(charge.cost_of("tokens"), Some(40));
-        assert_eq!(permit.remaining_of("tokens"), Some(20));
     })
     .await;
 }
 
 #[tokio::test]
 async fn requests_that_wait_while_the_units_change_keep_what_they_cost() {
-    on_each_store(|limiter| async move {
-        let limiter = limiter(60 * SECOND, 1, 100);
-        depart(&limiter, 10).await;
-        let waits = |cost: Cost| tokio::spawn(limiter.acquire("a").cost(cost));
-        let both = waits(Cost::default().of("tokens", 30));
+    let limiter = limiter(60 * SECOND, 1, 100, FailingStore::new(MemoryStore::new()));
+    depart(&limiter, 10).await;
+    let waits = |tokens| tokio::spawn(limiter.acquire("a").cost_of("tokens", tokens));
+    let change = async |unit, default| {
         sleep(SECOND / 5).await;
-        let minute = Quota::per_minute;
-        let images = minute(20).unit("images");
-        limiter
-            .set_quotas([minute(100).unit("tokens"), images.default_cost(2)])
-            .unwrap();
-        let permit = timeout(5 * SECOND, both)
-            .await
-            .expect("no wait")
-            .unwrap()
-            .unwrap();
-        let charge = permit.into_charge();
-        assert_eq!(charge.cost_of("tokens"), Some(30));
-        assert_eq!(charge.cost_of("images"), Some(2));
+        let other = Quota::per_minute(20).unit(unit);
+        let other = match default {
+            true => other.default_cost(2),
+            false => other,
+        };
+        let quotas = [Quota::per_minute(100).unit("tokens"), other];
+        limiter.set_quotas(quotas).unwrap();
+    };
+    let both = waits(30);
+    change("images", true).await;
+    let charge = soon(both).await.unwrap().unwrap().into_charge();
+    assert_eq!(charge.cost_of("tokens"), Some(30));
+    assert_eq!(charge.cost_of("images"), Some(2));
 
-        let waits = tokio::spawn(limiter.acquire("a").cost_of("tokens", 90));
-        sleep(SECOND / 5).await;
-        limiter
-            .set_quotas([minute(100).unit("tokens"), minute(20).unit("bytes")])
-            .unwrap();
-        let error = timeout(5 * SECOND, waits)
-            .await
-            .expect("no wait")
-            .unwrap()
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the request names no cost in bytes, and the quota has no default cost"
-        );
-    })
-    .await;
+    let waits = waits(90);
+    change("bytes", false).await;
+    assert_eq!(
+        soon(waits).await.unwrap().unwrap_err().to_string(),
+        "the request names no cost in bytes, and the quota has no default cost"
+    );
 }
 
 /// A refund whose answer was lost is not repeated, and a debt is: the limiter only becomes stricter.
