@@ -1,66 +1,17 @@
-//! A Redis server that is down, does not answer, or refuses: calls fail within the store's timeout, and no request
-//! departs uncounted.
+//! A Redis server that is down or does not answer: calls fail within the store's timeout, and no request departs
+//! uncounted.
 
-use std::future::Future;
 use std::net::TcpListener;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use support::errors::{PATIENCE, assert_readable, bounded, everything, store_error};
+use support::errors::{PATIENCE, assert_readable, bounded, store_error};
 use support::redis_server::RedisServer;
-use support::spend::under;
+use support::spend::{build, under};
 use tokio::time::{Instant, sleep};
-use tower_throttle::Error;
-use tower_throttle::store::{RedisStore, Store as _, StoreError};
-use tower_throttle::{Limiter, Outage};
-
-async fn connect(server: &RedisServer) -> RedisStore {
-    server.store().await
-}
-
-fn limiter(store: &RedisStore, quota: &str) -> Limiter {
-    let builder = under(&[quota]).store(store.clone());
-    builder.build().expect("a valid policy")
-}
-
-/// Calls until the store answers again.
-async fn recovers<T, F: Future<Output = Result<T, Error>>>(mut call: impl FnMut() -> F) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match bounded(call()).await {
-            Ok(answer) => return answer,
-            Err(error) => {
-                store_error(&error);
-                assert!(Instant::now() < deadline, "it does not recover: {error:?}");
-            }
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// No request of any kind gets a permit.
-async fn fails(limiter: &Limiter) -> StoreError {
-    let waiting = limiter.acquire("a").max_wait(Duration::from_millis(100));
-    let error = bounded(waiting)
-        .await
-        .expect_err("the store does not answer");
-    assert_readable(store_error(&error));
-    let ran = limiter.acquire("a").max_wait(Duration::from_millis(100));
-    let ran: Result<(), _> = bounded(ran.run(|| async { unreachable!("it ran") })).await;
-    store_error(&ran.expect_err("the store does not answer"));
-    let error = bounded(limiter.try_acquire("a")).await;
-    let error = error.expect_err("the store does not answer");
-    store_error(&error).clone()
-}
-
-async fn cannot_connect(url: &str) -> StoreError {
-    let error = bounded(RedisStore::connect(url)).await;
-    let error = error.expect_err("no such server");
-    assert!(!error.is_outcome_unknown(), "{error:?}");
-    assert_readable(&error);
-    error
-}
+use tower_throttle::Outage;
+use tower_throttle::store::{RedisStore, Store as _};
 
 #[tokio::test]
 async fn connecting_to_a_server_that_never_answers_fails_after_two_seconds() {
@@ -68,22 +19,17 @@ async fn connecting_to_a_server_that_never_answers_fails_after_two_seconds() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("redis://{}/", silent.local_addr().expect("an address"));
     let start = Instant::now();
-    assert!(cannot_connect(&url).await.is_outage());
-    assert!(
-        start.elapsed() >= Duration::from_millis(1_900),
-        "{:?}",
-        start.elapsed()
-    );
+    let error = bounded(RedisStore::connect(&url)).await;
+    let error = error.expect_err("no such server");
+    assert!(error.is_outage() && !error.is_outcome_unknown());
+    assert_readable(&error);
+    assert!(start.elapsed() >= Duration::from_millis(1_900));
 }
 
 #[test]
 fn connecting_takes_a_runtime() {
-    let mut connecting = Box::pin(RedisStore::connect("redis://127.0.0.1:1/"));
-    let mut context = Context::from_waker(Waker::noop());
-    let Poll::Ready(outcome) = connecting.as_mut().poll(&mut context) else {
-        panic!("it waits");
-    };
-    let error = outcome.expect_err("no runtime");
+    let connecting = RedisStore::connect("redis://127.0.0.1:1/").now_or_never();
+    let error = connecting.expect("no wait").expect_err("no runtime");
     assert!(!error.is_outage(), "{error:?}");
 }
 
@@ -92,42 +38,46 @@ fn connecting_takes_a_runtime() {
 async fn the_timeout_bounds_every_call() {
     let server = RedisServer::start();
     let default = RedisStore::connect(&server.url()).await;
-    let default = default.expect("a connection");
     let multiplexed = server.client().get_multiplexed_async_connection().await;
-    let multiplexed = RedisStore::from(multiplexed.expect("a connection"));
+    let stores = [
+        default.expect("a connection"),
+        multiplexed.expect("a connection").into(),
+    ];
     server.sigstop();
-    for store in [&default, &multiplexed] {
+    for store in &stores {
         let start = Instant::now();
-        let error = bounded(store.ping(&"any".into()))
-            .await
-            .expect_err("no answer in time");
-        assert!(error.is_outage(), "{error:?}");
-        assert!(
-            start.elapsed() >= Duration::from_millis(900),
-            "{:?}",
-            start.elapsed()
-        );
+        let error = bounded(store.ping(&"any".into())).await;
+        assert!(error.expect_err("no answer in time").is_outage());
+        assert!(start.elapsed() >= Duration::from_millis(900));
     }
-    let patient = [default, multiplexed].map(|it| it.timeout(PATIENCE));
+    let [one, other] = stores.map(|it| it.timeout(PATIENCE));
     let wake = async {
         sleep(Duration::from_millis(1_300)).await;
         server.sigcont();
     };
-    let ([one, other], key) = (&patient, "any".into());
-    let (one, other, ()) = futures_util::join!(one.ping(&key), other.ping(&key), wake);
-    one.expect("a late answer");
-    other.expect("a late answer");
+    let key = "any".into();
+    let (one, other, ()) = tokio::join!(one.ping(&key), other.ping(&key), wake);
+    one.and(other).expect("late answers");
 }
 
 #[tokio::test]
 async fn a_broken_multiplexed_connection_fails_at_once_and_for_good() {
     let mut server = RedisServer::start();
     let connection = server.client().get_multiplexed_async_connection().await;
-    let limiter = limiter(&connection.expect("a connection").into(), "3/h");
+    let store = RedisStore::from(connection.expect("a connection"));
+    let limiter = build(under(&["3/h"]).store(store));
     limiter.acquire("a").await.expect("a permit");
     server.restart();
     for _ in 0..3 {
-        fails(&limiter).await;
+        // No request of any kind gets a permit.
+        let acquire = || limiter.acquire("a").max_wait(Duration::from_millis(100));
+        let waits = bounded(acquire()).await.err();
+        let ran = bounded(acquire().run(async || unreachable!("it ran"))).await;
+        let ran: Result<(), _> = ran;
+        let tries = bounded(limiter.try_acquire("a")).await.err();
+        for error in [waits, ran.err(), tries] {
+            assert_readable(store_error(&error.expect("the store does not answer")));
+        }
     }
 }
 
@@ -144,48 +94,10 @@ async fn the_timeout_bounds_a_connection_manager_that_never_gives_up() {
         assert!(error.expect_err("no server").is_outage());
     }
     server.restart();
-    let limiter = limiter(&store, "1000/h");
-    recovers(|| limiter.acquire("a")).await;
-}
-
-#[tokio::test]
-async fn a_call_that_the_server_refuses_consumes_nothing() {
-    let server = RedisServer::start();
-    let user = [
-        "ACL", "SETUSER", "limited", "on", ">hunter2", "~*", "&*", "+@all",
-    ];
-    server.command::<()>(&user);
-    let url = server.url().replace("redis://", "redis://limited:hunter2@");
-    let store = bounded(RedisStore::connect(&url)).await;
-    let limiter = limiter(&store.expect("a connection").timeout(PATIENCE), "2/h");
-    for (refuse, allow, is_outage) in [
-        (
-            &["ACL", "SETUSER", "limited", "-@scripting"][..],
-            &["ACL", "SETUSER", "limited", "+@scripting"][..],
-            false,
-        ),
-        (
-            &["CONFIG", "SET", "maxmemory", "1"],
-            &["CONFIG", "SET", "maxmemory", "0"],
-            true,
-        ),
-        (
-            &["REPLICAOF", "127.0.0.1", "1"],
-            &["REPLICAOF", "NO", "ONE"],
-            true,
-        ),
-    ] {
-        server.command::<()>(refuse);
-        let error = fails(&limiter).await;
-        assert!(!error.is_outcome_unknown(), "{}", everything(&error));
-        assert_eq!(error.is_outage(), is_outage, "{}", everything(&error));
-        server.command::<()>(allow);
-    }
-    let first = recovers(|| limiter.try_acquire("a")).await;
-    assert!(first.is_granted());
-    for is_granted in [true, false] {
-        let decision = limiter.try_acquire("a").await.expect("a decision");
-        assert_eq!(decision.is_granted(), is_granted);
+    let limiter = build(under(&["1000/h"]).store(store));
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = bounded(limiter.acquire("a")).await {
+        assert!(Instant::now() < deadline, "{error:?}");
     }
 }
 
@@ -195,13 +107,10 @@ async fn a_process_starts_while_redis_is_down_and_shares_its_quota_later() {
     let url = server.url();
     server.stop();
     let store = RedisStore::connect_lazy(&url).expect("a URL");
-    let limiter = under(&["10/h"])
-        .store(store)
-        .outage(Outage::Local { share: 0.5 });
-    let limiter = limiter.build().expect("a valid policy");
-    bounded(limiter.acquire("a"))
-        .await
-        .expect("a permit of this process");
+    let local = Outage::Local { share: 0.5 };
+    let limiter = build(under(&["10/h"]).store(store).outage(local));
+    let permit = bounded(limiter.acquire("a")).await;
+    permit.expect("a permit of this process");
     server.restart();
     let deadline = Instant::now() + PATIENCE;
     while limiter.health().is_out() {
@@ -209,13 +118,7 @@ async fn a_process_starts_while_redis_is_down_and_shares_its_quota_later() {
         sleep(Duration::from_millis(20)).await;
     }
     bounded(limiter.acquire("a")).await.expect("a permit");
-    let other = connect(&server).await;
-    let other = self::limiter(&other, "10/h");
-    assert_eq!(
-        bounded(other.peek("a"))
-            .await
-            .expect("an answer")
-            .remaining(),
-        9
-    );
+    let other = build(under(&["10/h"]).store(server.store().await));
+    let snapshot = bounded(other.peek("a")).await.expect("an answer");
+    assert_eq!(snapshot.remaining(), 9);
 }

@@ -8,16 +8,13 @@ use support::errors::{PATIENCE, bounded};
 use support::monitor::Monitor;
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
-use support::spend::under;
+use support::spend::{build, under};
 use tokio::time::{Instant, sleep};
-use tower_throttle::Quota;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 async fn limiter(server: &RedisServer, builder: LimiterBuilder) -> Limiter {
-    let store = RedisStore::connect(&server.url()).await;
-    let builder = builder.store(store.expect("a connection").timeout(PATIENCE));
-    builder.build().expect("a valid policy")
+    build(builder.store(server.store().await))
 }
 
 /// Waits until the server has run so many scripts since `before`.
@@ -85,8 +82,8 @@ async fn the_first_permit_of_a_process_takes_five_round_trips() {
             true => RedisStore::connect_lazy(&proxy.url()),
             false => RedisStore::connect(&proxy.url()).await,
         };
-        let builder = under(&["10/s"]).store(store.expect("a store").timeout(PATIENCE));
-        let limiter = builder.build().expect("a valid policy");
+        let builder = under(&["10/s"]);
+        let limiter = build(builder.store(store.expect("a store").timeout(PATIENCE)));
         bounded(limiter.acquire("a")).await.expect("a permit");
         let round_trips = proxy.round_trips();
         let most = round_trips.iter().max().expect("a connection");
@@ -94,37 +91,24 @@ async fn the_first_permit_of_a_process_takes_five_round_trips() {
     }
 }
 
+/// Requests that depart at once, and such that wait for two seconds: they cause no calls of their own. One that waits long
+/// calls about once per second.
 #[tokio::test]
 async fn a_queue_costs_fewer_calls_than_it_has_requests() {
     let server = RedisServer::start();
-    // All at once.
-    let at_once = limiter(&server, under(&["10000/h"])).await;
-    at_once.acquire("first").await.expect("a permit");
-    let before = CommandStats::of(&server);
-    for permit in join_all((0..1_000).map(|_| at_once.acquire("a"))).await {
-        permit.expect("a permit");
+    for (quota, requests, least, most) in [
+        ("10000/h", 1_000, 1, 20),
+        ("100/s", 300, 1, 150),
+        ("1/3s", 1, 2, 12),
+    ] {
+        let limiter = limiter(&server, under(&[quota])).await;
+        limiter.acquire(quota).await.expect("a permit");
+        let before = CommandStats::of(&server);
+        let all = (0..requests).map(|_| bounded(limiter.acquire(quota)));
+        for permit in join_all(all).await {
+            permit.expect("a permit");
+        }
+        let calls = CommandStats::of(&server).since(&before).script_calls();
+        assert!((least..=most).contains(&calls), "{quota}: {calls} calls");
     }
-    let calls = CommandStats::of(&server).since(&before).script_calls();
-    assert!(calls <= 20, "{calls} calls");
-
-    // A queue that lasts two seconds. Requests that wait cause no calls of their own.
-    let queued = limiter(&server, under(&["100/s"])).await;
-    queued.acquire("first").await.expect("a permit");
-    let before = CommandStats::of(&server);
-    for permit in join_all((0..300).map(|_| bounded(queued.acquire("b")))).await {
-        permit.expect("a permit");
-    }
-    let calls = CommandStats::of(&server).since(&before).script_calls();
-    assert!(calls <= 150, "{calls} calls");
-}
-
-#[tokio::test]
-async fn a_request_that_waits_long_costs_few_calls() {
-    let server = RedisServer::start();
-    let limiter = limiter(&server, under(&[]).quota(Quota::new(1, PATIENCE / 5))).await;
-    limiter.acquire("a").await.expect("a permit");
-    let before = CommandStats::of(&server);
-    bounded(limiter.acquire("a")).await.expect("a permit");
-    let calls = CommandStats::of(&server).since(&before).script_calls();
-    assert!((2..=12).contains(&calls), "{calls} calls in three seconds");
 }

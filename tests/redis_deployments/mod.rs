@@ -7,4 +7,3 @@ mod refusals;
 mod rights;
 mod sentinel;
 mod standalone;
-mod versions;

@@ -1,17 +1,34 @@
-//! One server: by TCP, by TLS, by a unix socket, with a database number and a password, and by a user's connection.
+//! One server of each version: by TCP, by TLS, by a unix socket, with a database number, and by a user's connection.
 
+use futures_util::future::join_all;
 use redis::aio::ConnectionManager;
 use tower_throttle::store::RedisStore;
 
 use crate::redis_deployments::promises::{self, LONG};
 use support::errors::{assert_readable, bounded, everything};
-use support::redis_server::{RedisServer, installed};
-use support::spend::under;
+use support::redis_server::{RedisServer, installed, redis_6_2, valkey};
+use support::spend::{spend, under};
 use support::tls::TlsServer;
 
 async fn connect(url: &str) -> RedisStore {
     let store = bounded(RedisStore::connect(url)).await;
     store.expect("a connection").timeout(LONG)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_version_keeps_all_promises() {
+    let versions = [
+        (redis_6_2(), "redis_version:6.2."),
+        (installed(), "redis_version:"),
+        (valkey(), "server_name:valkey"),
+    ];
+    join_all(versions.map(async |(binary, version)| {
+        let server = RedisServer::start_as(binary, |_| Vec::new());
+        let info = server.command::<String>(&["INFO", "server"]);
+        assert!(info.contains(version), "{info}");
+        promises::keeps_all(async || connect(&server.url()).await).await;
+    }))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,11 +48,8 @@ async fn a_tls_server_of_an_unknown_authority_is_not_trusted() {
     let error = bounded(RedisStore::connect(&server.url())).await;
     let error = error.expect_err("an unknown authority");
     assert_eq!(error.to_string(), "redis cannot be reached");
-    assert!(
-        everything(&error).contains("UnknownIssuer"),
-        "{}",
-        everything(&error)
-    );
+    let text = everything(&error);
+    assert!(text.contains("UnknownIssuer"), "{text}");
     assert!(!error.is_outcome_unknown());
     assert_readable(&error);
 }
@@ -49,8 +63,7 @@ async fn a_unix_socket_keeps_all_promises() {
     let socket = server.dir().join("redis.sock").display().to_string();
     for scheme in ["unix", "redis+unix"] {
         let store = connect(&format!("{scheme}://{socket}?db=3")).await;
-        let permit = promises::limiter(&store).acquire("a").await;
-        permit.expect("a permit");
+        spend(&store, under(&["10/h"]), "a", 1).await;
     }
     let info = server.command::<String>(&["INFO", "keyspace"]);
     assert!(info.contains("db3:keys=1,"), "{info}");
@@ -70,9 +83,7 @@ async fn a_connection_of_the_user_serves_scripts_only() {
     promises::never_exceeds(&stores, &["a"]).await;
     for store in stores {
         // The value was written under a quota of another kind.
-        let changed = under(&["10/s gcra burst=3"]).store(store.clone()).build();
-        let decision = changed.expect("a valid policy").try_acquire("a").await;
-        decision.expect("a decision");
+        spend(&store, under(&["10/s gcra burst=3"]), "a", 1).await;
         let error = store.scripting(false).expect_err("no further connections");
         assert!(error.to_string().starts_with("scripting: "), "{error}");
     }
