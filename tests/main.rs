@@ -1,5 +1,6 @@
 //! The promises of the documentation, on real servers and processes.
 
+mod adapters;
 mod algorithms;
 mod axum_inbound;
 mod concurrency;
@@ -20,7 +21,6 @@ mod redis_failures;
 mod redis_store;
 mod replicas;
 mod reqwest_errors;
-mod reqwest_middleware;
 mod rules;
 mod run;
 mod security;
@@ -30,5 +30,4 @@ mod settlement;
 mod telemetry;
 mod test_util;
 mod tower_contract;
-mod tower_layer;
 mod transactions;

@@ -14,7 +14,6 @@
 //! | [`cluster`] | three primaries with a replica each |
 //! | [`sentinel`] | a primary with two replicas, and three sentinels that watch it |
 //! | [`tls`] | a certificate, and a server that has it |
-//! | [`case`] | a quota and how its traffic is judged, for the tests of both adapters |
 //! | [`rights`] | all that a store ever does, for users whose rights are limited |
 //! | [`spend`] | limiters, and departures that are recorded at once |
 //! | [`keyspace`] | what a server holds, and a cluster of one |
@@ -24,7 +23,6 @@
 //! Nothing here skips: what a test needs and cannot have is a panic that says what to do. Every
 //! wait is bounded, far above what a loaded machine needs.
 
-pub mod case;
 pub mod child;
 pub mod cluster;
 pub mod command_stats;
